@@ -1,0 +1,202 @@
+//! Where to cut a queue: the arithmetic of batch sizes, shapes and delays, and nothing else.
+//!
+//! A [`Front`] is what a batch cut now could consist of: the requests at the head of the queue, as far
+//! as they fit together. It is built request by request, so a queue that only grows at its end never has
+//! to be walked again.
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::{Meta, Moment};
+
+/// Limits a batch must keep and sizes it should like to reach.
+#[derive(Debug)]
+pub(crate) struct CutRule {
+    max_batch_size: u32,
+    preferred: BTreeSet<u32>,
+    largest_preferred: u32,
+    max_delay: Duration,
+}
+
+/// The head of a queue, as far as it may run together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Front {
+    /// How many requests.
+    requests: usize,
+    /// How many rows they bring.
+    rows: u32,
+    /// When the first of them came (not always the one at the head: an urgent one may have passed it).
+    oldest: Moment,
+    shape_key: u64,
+    /// The best place to cut it, if it is worth cutting: after so many requests. 0 is nowhere.
+    best_cut: usize,
+    /// Whether the request after these may not join them.
+    closed: bool,
+}
+
+impl Front {
+    /// How many requests it has.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Whether no further request can join.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+/// The verdict on a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Nothing waits.
+    Empty,
+    /// The first `n` requests should leave now.
+    Release(usize),
+    /// Waiting until then may make a better batch.
+    Hold(Moment),
+}
+
+impl CutRule {
+    /// `preferred` may be empty: then no size is worth waiting for, nor worth growing to.
+    pub(crate) fn new(max_batch_size: u32, preferred: BTreeSet<u32>, max_delay: Duration) -> Self {
+        let largest_preferred = preferred.last().copied().unwrap_or(0);
+        Self { max_batch_size, preferred, largest_preferred, max_delay }
+    }
+
+    /// `front` together with the next request of the queue, if that may join. Once one may not, none
+    /// after it may.
+    pub(crate) fn extended(&self, mut front: Front, meta: &Meta, arrived: Moment) -> Front {
+        if front.closed {
+            return front;
+        }
+        let rows = front.rows.saturating_add(meta.rows());
+        if front.requests == 0 {
+            // Alone, a request of any size may run: one that is too large must not block the queue.
+            front.oldest = arrived;
+            front.shape_key = meta.shape_key;
+        } else {
+            if rows > self.largest_preferred && front.best_cut == 0 {
+                front.best_cut = front.requests;
+            }
+            if rows > self.max_batch_size || meta.shape_key != front.shape_key {
+                front.closed = true;
+                return front;
+            }
+        }
+        front.requests += 1;
+        front.rows = rows;
+        front.oldest = front.oldest.min(arrived);
+        if self.preferred.contains(&rows) {
+            front.best_cut = front.requests;
+        }
+        front
+    }
+
+    /// Decides what to do with a queue that begins with `front`.
+    // As Triton: dynamic_batch_scheduler.cc, GetDynamicBatch, with no batch already under way.
+    pub(crate) fn decide(&self, front: &Front, now: Moment) -> Cut {
+        if front.requests == 0 {
+            return Cut::Empty;
+        }
+        let patience_ends = front.oldest + self.max_delay;
+        let impatient = !self.max_delay.is_zero() && patience_ends <= now;
+        if front.best_cut > 0 && !impatient {
+            return Cut::Release(front.best_cut);
+        }
+        let complete = front.closed || front.rows >= self.largest_preferred;
+        if complete || impatient || self.max_delay.is_zero() {
+            return Cut::Release(front.requests);
+        }
+        Cut::Hold(patience_ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_nanos(1_000_000);
+    const DELAY: Duration = Duration::from_micros(100);
+
+    fn rule(max_batch_size: u32, preferred: &[u32], max_delay: Duration) -> CutRule {
+        CutRule::new(max_batch_size, preferred.iter().copied().collect(), max_delay)
+    }
+
+    /// The verdict on requests of these sizes and shapes that all came at `NOW`.
+    fn decide(rule: &CutRule, queue: &[(u32, u64)], now: Moment) -> Cut {
+        let join = |front, &(batch_size, shape_key): &(u32, u64)| {
+            rule.extended(front, &Meta { batch_size, shape_key, ..Meta::default() }, NOW)
+        };
+        rule.decide(&queue.iter().fold(Front::default(), join), now)
+    }
+
+    #[test]
+    fn without_delay_the_largest_preferred_part_leaves_first() {
+        let rule = rule(8, &[4, 6], Duration::ZERO);
+        assert_eq!(decide(&rule, &[(1, 0); 7], NOW), Cut::Release(6));
+        assert_eq!(decide(&rule, &[(1, 0); 5], NOW), Cut::Release(4));
+        assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Release(3));
+    }
+
+    #[test]
+    fn with_delay_a_size_nobody_asked_for_waits() {
+        let rule = rule(8, &[4, 6], DELAY);
+        assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Hold(NOW + DELAY));
+        assert_eq!(decide(&rule, &[(1, 0); 3], NOW + DELAY), Cut::Release(3));
+    }
+
+    #[test]
+    fn a_batch_about_to_pass_the_largest_preferred_size_is_cut_before() {
+        let rule = rule(8, &[2, 6], DELAY);
+        assert_eq!(decide(&rule, &[(3, 0), (4, 0)], NOW), Cut::Release(1));
+    }
+
+    #[test]
+    fn a_batch_that_has_waited_long_enough_may_grow_to_the_maximum() {
+        let rule = rule(8, &[2, 6], DELAY);
+        assert_eq!(decide(&rule, &[(3, 0), (4, 0), (1, 0), (1, 0)], NOW + DELAY), Cut::Release(3));
+    }
+
+    #[test]
+    fn a_different_shape_flushes_what_came_before_it() {
+        let rule = rule(8, &[6], DELAY);
+        assert_eq!(decide(&rule, &[(1, 16), (1, 16), (1, 8)], NOW), Cut::Release(2));
+    }
+
+    #[test]
+    fn a_request_larger_than_any_batch_runs_alone() {
+        let rule = rule(8, &[8], DELAY);
+        assert_eq!(decide(&rule, &[(9, 0), (1, 0)], NOW), Cut::Release(1));
+        assert_eq!(decide(&rule, &[(u32::MAX, 0), (u32::MAX, 0)], NOW), Cut::Release(1));
+    }
+
+    #[test]
+    fn without_batching_every_request_is_a_batch() {
+        for max_batch_size in [0, 1] {
+            let rule = rule(max_batch_size, &[], Duration::ZERO);
+            assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Release(1));
+        }
+    }
+
+    #[test]
+    fn without_preferred_sizes_nothing_is_worth_waiting_for() {
+        let rule = rule(8, &[], DELAY);
+        assert_eq!(decide(&rule, &[(1, 0)], NOW), Cut::Release(1));
+        assert_eq!(decide(&rule, &[(1, 0); 9], NOW), Cut::Release(1));
+        assert_eq!(decide(&rule, &[(1, 0); 9], NOW + DELAY), Cut::Release(8));
+    }
+
+    #[test]
+    fn the_oldest_request_is_not_always_the_first() {
+        let rule = rule(8, &[8], DELAY);
+        let urgent = rule.extended(Front::default(), &Meta::default(), NOW + DELAY / 2);
+        let both = rule.extended(urgent, &Meta::default(), NOW);
+        assert_eq!(rule.decide(&both, NOW + DELAY / 2), Cut::Hold(NOW + DELAY));
+    }
+
+    #[test]
+    fn an_endless_delay_never_ends() {
+        let rule = rule(8, &[8], Duration::MAX);
+        let end = Moment::from_nanos(u64::MAX);
+        assert_eq!(decide(&rule, &[(1, 0)], NOW + Duration::from_secs(1_000_000)), Cut::Hold(end));
+    }
+}

@@ -1,0 +1,178 @@
+//! Pure scheduling policy: time, requests and idle instances go in; batches and rejections come out.
+//!
+//! Nothing here reads a clock, spawns, blocks, logs or makes up an id, and there are no dependencies.
+//! The payload `T` is opaque: a policy decides on [`Meta`] alone, so tests can schedule plain integers.
+//!
+//! A policy binds late: a batch is cut only when an instance is idle, and is final then. Whoever drives
+//! it repeats after every piece of news (a request, an idle instance, a wake-up):
+//! [`expire`](Scheduler::expire), then [`due`](Scheduler::due) and [`take`](Scheduler::take) while
+//! something is due, then a wake-up at [`next_wakeup`](Scheduler::next_wakeup).
+//!
+//! Deliberately absent: the rate limiter (the driver asks it between `due` and `take`), statistics,
+//! error texts, and the sending of responses ([`ReorderBuffer`] only says in which order).
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+use std::time::Duration;
+
+mod cut;
+mod dynamic;
+mod level;
+mod queue;
+mod reorder;
+mod time;
+mod unbatched;
+
+pub use dynamic::{DynamicBatcher, DynamicBatching};
+pub use queue::{QueuePolicy, TimeoutAction};
+pub use reorder::{ReorderBuffer, Ticket};
+pub use time::Moment;
+pub use unbatched::Unbatched;
+
+/// Index of an instance within its model.
+pub type InstanceId = usize;
+
+/// All that a policy may know about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Rows the request brings, at least 1 (0 counts as 1).
+    pub batch_size: u32,
+    /// Level 1 is served first; 0 and levels the model does not have stand for its default level.
+    pub priority: u64,
+    /// Queueing time the client grants; a queue policy says whether this counts.
+    pub timeout: Option<Duration>,
+    /// Requests share a batch only if these are equal.
+    pub shape_key: u64,
+}
+
+impl Default for Meta {
+    /// One row, default level, no wishes.
+    fn default() -> Self {
+        Self { batch_size: 1, priority: 0, timeout: None, shape_key: 0 }
+    }
+}
+
+impl Meta {
+    /// Rows the request takes in a batch.
+    pub(crate) fn rows(&self) -> u32 {
+        self.batch_size.max(1)
+    }
+}
+
+/// A request that waits, or has just stopped waiting.
+#[derive(Debug)]
+pub struct Entry<T> {
+    /// What the policy looks at.
+    pub meta: Meta,
+    /// When it was accepted.
+    pub arrived: Moment,
+    /// What the policy carries.
+    pub payload: T,
+}
+
+/// Requests that shall run together on one instance.
+#[derive(Debug)]
+pub struct Batch<T> {
+    /// The instance to run on.
+    pub instance: InstanceId,
+    /// In the order the model shall see them; at least one is a request.
+    pub rows: Vec<Row<T>>,
+}
+
+/// A place in a batch.
+#[derive(Debug)]
+pub enum Row<T> {
+    /// A request, which may itself bring several rows of data.
+    Request {
+        /// The request.
+        entry: Entry<T>,
+        /// Sequence slot to release when the request is answered.
+        slot: Option<u32>,
+    },
+    /// Keeps later sequence slots in their place; the model is told "not ready".
+    Padding,
+}
+
+/// A receipt for a batch that may leave now: hand it to [`Scheduler::take`] before anything else
+/// happens to the scheduler, or drop it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the batch leaves only when the receipt is handed to `take`"]
+pub struct Due {
+    instance: InstanceId,
+    requests: usize,
+}
+
+impl Due {
+    /// Where the batch shall run: one of the instances that were said to be idle.
+    #[must_use]
+    pub fn instance(&self) -> InstanceId {
+        self.instance
+    }
+}
+
+/// A request the policy hands back unserved.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rejected<T> {
+    /// What was carried.
+    pub payload: T,
+    /// Why.
+    pub reason: Rejection,
+}
+
+/// Why a request is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rejection {
+    /// Its queue holds as many requests as it may.
+    QueueFull,
+    /// It waited longer than it may.
+    TimedOut,
+    /// Nobody waits for the answer any more.
+    Cancelled,
+    /// The model takes no new work.
+    Draining,
+}
+
+/// A scheduling policy.
+///
+/// What holds for each, and is checked by this crate's random histories: every accepted payload leaves
+/// exactly once, by `take`, `expire` or `sweep`; `take` after `due` is never empty; `next_wakeup(now)` is
+/// later than `now`, and nothing changes by time alone before it.
+///
+/// `now` should not run backwards from call to call. If it does (clock read before the lock was taken),
+/// requests count as arrived no earlier than the one before them.
+pub trait Scheduler<T: Send>: Send {
+    /// Accepts a request.
+    ///
+    /// # Errors
+    /// Hands it back with [`Rejection::Draining`] after [`drain`](Self::drain), and with
+    /// [`Rejection::QueueFull`] if its queue policy says so.
+    fn enqueue(&mut self, now: Moment, meta: Meta, payload: T) -> Result<(), Rejected<T>>;
+
+    /// Hands back what may not wait any longer. Costs next to nothing when no deadline has passed.
+    fn expire(&mut self, now: Moment) -> Vec<Rejected<T>>;
+
+    /// Hands back every waiting request that `gone` says nobody waits for. Looks at all of them, so call
+    /// it only when somebody has cancelled.
+    fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>>;
+
+    /// The batch that should leave now, if one of the `idle` instances (in order of preference) can take it.
+    ///
+    /// Call [`expire`](Self::expire) first: deadlines are not looked at here.
+    fn due(&self, now: Moment, idle: &[InstanceId]) -> Option<Due>;
+
+    /// Removes the batch that `due` has just described.
+    fn take(&mut self, due: Due) -> Batch<T>;
+
+    /// Says that the request in a sequence slot has been answered.
+    fn released(&mut self, _instance: InstanceId, _slot: u32) {}
+
+    /// The next moment, later than `now`, at which time alone may change an answer, given that
+    /// everything due at `now` has been taken. It may come while no instance is idle.
+    fn next_wakeup(&self, now: Moment) -> Option<Moment>;
+
+    /// Takes no new requests from now on. What waits still runs, and is not held back for company
+    /// that cannot come any more.
+    fn drain(&mut self);
+
+    /// How many requests wait.
+    fn in_flight(&self) -> usize;
+}

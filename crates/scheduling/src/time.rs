@@ -1,0 +1,81 @@
+//! Moments of the machine's monotonic clock, as plain numbers.
+//!
+//! Policies never read a clock: whoever calls them says what time it is. `std::time::Instant` would
+//! not do, because backends outside this program report raw nanoseconds and tests write their own time.
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    time::Duration,
+};
+
+/// A moment of the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds since its unspecified start.
+///
+/// Invariant: none; every value is a moment. Arithmetic saturates, so that "far away" stays far away.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The smallest step of this clock.
+    pub(crate) const TICK: Duration = Duration::from_nanos(1);
+
+    /// The moment the clock shows as `nanos`.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// What the clock shows, in nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    /// The moment `later` afterwards, or the last one there is.
+    fn add(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Moment {
+    type Output = Duration;
+
+    /// The time since `earlier`, or zero if that is not earlier.
+    fn sub(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Moment({:?})", Duration::from_nanos(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_and_durations_add_up() {
+        let start = Moment::from_nanos(1_000);
+        assert_eq!(start + Duration::from_micros(2), Moment::from_nanos(3_000));
+        assert_eq!(Moment::from_nanos(3_000) - start, Duration::from_micros(2));
+    }
+
+    #[test]
+    fn arithmetic_stops_at_the_ends_of_time() {
+        let end = Moment::from_nanos(u64::MAX);
+        assert_eq!(Moment::from_nanos(1) + Duration::MAX, end);
+        assert_eq!(end + Moment::TICK, end);
+        assert_eq!(Moment::from_nanos(1) - end, Duration::ZERO);
+    }
+
+    #[test]
+    fn debugging_shows_a_readable_time() {
+        assert_eq!(format!("{:?}", Moment::from_nanos(1_500_000)), "Moment(1.5ms)");
+    }
+}

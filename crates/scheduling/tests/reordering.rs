@@ -1,0 +1,104 @@
+//! Whatever order answers come in, they leave in the order of their tickets, as early as that allows.
+use nereid_scheduling::{ReorderBuffer, Ticket};
+use proptest::{collection, prelude::*, sample};
+
+/// What the owner of a ticket does next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The last item carries the end, or not.
+    Item {
+        last: bool,
+    },
+    Close,
+}
+
+fn life() -> impl Strategy<Value = Vec<Step>> {
+    (0..4usize, any::<bool>()).prop_map(|(items, close)| {
+        let mut steps = vec![Step::Item { last: false }; items];
+        match steps.last_mut() {
+            Some(last) if !close => *last = Step::Item { last: true },
+            _ => steps.push(Step::Close),
+        }
+        steps
+    })
+}
+
+/// Item `number` of ticket `owner`.
+type Item = (usize, usize);
+
+/// One request after another comes, and in between any of those that are there takes its next step.
+struct Story {
+    buffer: ReorderBuffer<Item>,
+    lives: Vec<Vec<Step>>,
+    tickets: Vec<Ticket>,
+    /// How many steps each has taken.
+    taken: Vec<usize>,
+    released: Vec<Item>,
+}
+
+impl Story {
+    fn begin(lives: Vec<Vec<Step>>) -> Self {
+        Self {
+            buffer: ReorderBuffer::new(),
+            lives,
+            tickets: Vec::new(),
+            taken: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+
+    fn unfinished(&self) -> Vec<usize> {
+        (0..self.tickets.len()).filter(|&owner| self.taken[owner] < self.lives[owner].len()).collect()
+    }
+
+    fn step(&mut self, owner: usize) {
+        let (number, ticket) = (self.taken[owner], self.tickets[owner]);
+        self.taken[owner] += 1;
+        let release = |item| self.released.push(item);
+        match self.lives[owner][number] {
+            Step::Item { last } => self.buffer.push(ticket, (owner, number), last, release),
+            Step::Close => self.buffer.close(ticket, release),
+        }
+    }
+
+    /// What must have left by now: everything of the tickets before the first unfinished one, and what that
+    /// one has brought.
+    fn expected(&self) -> Vec<Item> {
+        let turn = self.unfinished().first().copied().unwrap_or(self.tickets.len());
+        let mut expected = Vec::new();
+        for owner in 0..self.tickets.len().min(turn + 1) {
+            for number in 0..self.taken[owner] {
+                if matches!(self.lives[owner][number], Step::Item { .. }) {
+                    expected.push((owner, number));
+                }
+            }
+        }
+        expected
+    }
+}
+
+proptest! {
+
+    #[test]
+    fn items_leave_in_order_and_as_early_as_they_can(
+        lives in collection::vec(life(), 0..12),
+        choices in collection::vec(any::<(bool, sample::Index)>(), 100),
+    ) {
+        let mut story = Story::begin(lives);
+        for (comes, chosen) in choices {
+            let unfinished = story.unfinished();
+            let more = story.tickets.len() < story.lives.len();
+            if more && (comes || unfinished.is_empty()) {
+                let ticket = story.buffer.ticket();
+                story.tickets.push(ticket);
+                story.taken.push(0);
+            } else if !unfinished.is_empty() {
+                story.step(*chosen.get(&unfinished));
+            }
+            prop_assert_eq!(&story.released, &story.expected());
+        }
+        prop_assert_eq!(story.tickets.len(), story.lives.len(), "the story was too short");
+        prop_assert!(story.unfinished().is_empty(), "the story was too short");
+        prop_assert_eq!(story.buffer.open(), 0);
+    }
+}

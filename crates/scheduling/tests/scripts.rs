@@ -1,0 +1,53 @@
+//! Plays the scenes in `tests/scripts`, one behaviour per paragraph, and compares the pictures.
+//!
+//! `UPDATE=1 cargo test -p nereid-scheduling --test scripts` writes down what really happens: read the
+//! difference before you commit it.
+use std::{env, fs, path::Path};
+
+#[path = "support/driver.rs"]
+mod driver;
+#[path = "support/script.rs"]
+mod script;
+
+fn check(file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(file);
+    let written = fs::read_to_string(&path).expect("the script can be read");
+    let scenes: Vec<_> = written.split("\n\n").map(str::trim).filter(|scene| !scene.is_empty()).collect();
+    let played: Vec<_> = scenes.iter().map(|scene| script::play(scene)).collect();
+    if env::var_os("UPDATE").is_some() {
+        fs::write(&path, played.join("\n")).expect("the script can be written");
+        return;
+    }
+    for (scene, played) in scenes.iter().zip(&played) {
+        assert_eq!(*scene, played.trim_end(), "{file}: played, this gives\n\n{played}");
+    }
+}
+
+macro_rules! scripts {
+    ($($test:ident => $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file);
+        })*
+
+        #[test]
+        fn every_script_is_played() {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+            for entry in fs::read_dir(folder).expect("the folder can be read") {
+                let name = entry.expect("the entry can be read").file_name();
+                assert!([$($file),*].iter().any(|file| name == *file), "{name:?} is not played");
+            }
+        }
+    };
+}
+
+scripts! {
+    batches_form_as_configured => "batches.txt",
+    busy_instances_make_larger_batches => "busy.txt",
+    shapes_do_not_mix => "shapes.txt",
+    queue_policies_hold => "queue_policies.txt",
+    priorities_hold => "priorities.txt",
+    cancelled_requests_leave_at_once => "cancellation.txt",
+    draining_lets_what_waits_run => "draining.txt",
+    unbatched_requests_run_alone => "unbatched.txt",
+}

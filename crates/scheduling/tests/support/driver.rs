@@ -1,0 +1,103 @@
+//! A model on a virtual clock: instances, a scheduler, and the loop between them.
+use std::{collections::BTreeSet, time::Duration};
+
+use nereid_scheduling::{Batch, InstanceId, Meta, Moment, Rejected, Rejection, Scheduler};
+
+/// How the tests name a request.
+pub(crate) type RequestId = u64;
+
+/// What the outside sees of a scheduler's decision.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Rejected(RequestId, Rejection),
+    Started(Batch<RequestId>),
+}
+
+/// How long a batch runs; `None` is until somebody says that the instance is idle.
+pub(crate) type RunTime = Box<dyn Fn(&Batch<RequestId>) -> Option<Duration>>;
+
+pub(crate) struct Driver {
+    pub(crate) scheduler: Box<dyn Scheduler<RequestId>>,
+    pub(crate) now: Moment,
+    pub(crate) idle: Vec<InstanceId>,
+    runs_for: RunTime,
+    finishing: BTreeSet<(Moment, InstanceId)>,
+}
+
+impl Driver {
+    pub(crate) fn new(scheduler: Box<dyn Scheduler<RequestId>>, instances: usize, runs_for: RunTime) -> Self {
+        Self {
+            scheduler,
+            now: Moment::default(),
+            idle: (0..instances).collect(),
+            runs_for,
+            finishing: BTreeSet::new(),
+        }
+    }
+
+    /// A request comes; its thread may have read the clock a little before.
+    pub(crate) fn arrive(&mut self, request: RequestId, meta: Meta, clock_read: Moment) -> Vec<Outcome> {
+        match self.scheduler.enqueue(clock_read, meta, request) {
+            Ok(()) => self.settle(),
+            Err(Rejected { payload, reason }) => vec![Outcome::Rejected(payload, reason)],
+        }
+    }
+
+    /// Somebody has cancelled.
+    pub(crate) fn sweep(&mut self, gone: impl Fn(RequestId) -> bool) -> Vec<Outcome> {
+        let swept = self.scheduler.sweep(&|&request| gone(request));
+        let mut outcomes: Vec<_> = rejections(&swept).collect();
+        outcomes.extend(self.settle());
+        outcomes
+    }
+
+    pub(crate) fn drain(&mut self) -> Vec<Outcome> {
+        self.scheduler.drain();
+        self.settle()
+    }
+
+    /// The next moment at which something may happen by itself.
+    pub(crate) fn next_event(&self) -> Option<Moment> {
+        let finish = self.finishing.first().map(|&(at, _)| at);
+        [finish, self.scheduler.next_wakeup(self.now)].into_iter().flatten().min()
+    }
+
+    /// Goes to the next moment at which something may happen by itself, if there is one until `limit`.
+    pub(crate) fn step(&mut self, limit: Moment) -> Option<Vec<Outcome>> {
+        let next = self.next_event().filter(|&next| next <= limit)?;
+        if let Some(before) = next.as_nanos().checked_sub(1).map(Moment::from_nanos) {
+            assert!(self.scheduler.expire(before).is_empty(), "{before:?}: rejected before the wake-up");
+            assert_eq!(self.scheduler.due(before, &self.idle), None, "{before:?}: due before the wake-up");
+        }
+        self.now = next;
+        while let Some(&(at, instance)) = self.finishing.first().filter(|&&(at, _)| at <= next) {
+            self.finishing.remove(&(at, instance));
+            self.idle.push(instance);
+        }
+        Some(self.settle())
+    }
+
+    /// What the real driver does after every piece of news.
+    pub(crate) fn settle(&mut self) -> Vec<Outcome> {
+        let mut outcomes: Vec<_> = rejections(&self.scheduler.expire(self.now)).collect();
+        while let Some(due) = self.scheduler.due(self.now, &self.idle) {
+            let instance = due.instance();
+            assert!(self.idle.contains(&instance), "instance {instance} is busy");
+            let batch = self.scheduler.take(due);
+            assert_eq!(batch.instance, instance);
+            self.idle.retain(|&idle| idle != instance);
+            if let Some(runs_for) = (self.runs_for)(&batch) {
+                self.finishing.insert((self.now + runs_for, instance));
+            }
+            outcomes.push(Outcome::Started(batch));
+        }
+        if let Some(wakeup) = self.scheduler.next_wakeup(self.now) {
+            assert!(self.now < wakeup, "a wake-up that is not in the future would spin");
+        }
+        outcomes
+    }
+}
+
+fn rejections(rejected: &[Rejected<RequestId>]) -> impl Iterator<Item = Outcome> {
+    rejected.iter().map(|rejected| Outcome::Rejected(rejected.payload, rejected.reason))
+}

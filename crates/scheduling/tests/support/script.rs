@@ -1,0 +1,325 @@
+//! Plays written scenes on a virtual clock and writes down what happens.
+//!
+//! A scene is a paragraph: `#` lines that tell what it is about, a `model` line, `level` lines for queue
+//! policies of priority levels, then events. What stands right of `->` is what the scheduler did; the
+//! player writes it anew, adds a line for whatever happens by itself in between, and goes on until
+//! nothing more happens, so a scene that agrees with its own picture hides nothing.
+//!
+//! - `model dynamic max=8 preferred=2,6 delay=10s instances=1 runs=0s`, or `model unbatched ...`. Without
+//!   `runs`, an instance is busy until `idle` says otherwise. Without `preferred` it is the maximum, as in a configuration.
+//! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16)`: in brackets rows and wishes.
+//! - `cancel a`, `idle 0`, `drain`, each with `at 50us` in front or at the time of the line before.
+//! - `at 50us` alone looks at what happens then. `just after 50us` is one tick of the clock later.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    num::NonZero,
+    time::Duration,
+};
+
+use nereid_scheduling::{
+    DynamicBatcher, DynamicBatching, Meta, Moment, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction,
+    Unbatched,
+};
+
+use crate::driver::{Driver, Outcome, RequestId};
+
+/// Plays one paragraph and returns it with the picture it really gives.
+pub(crate) fn play(scene: &str) -> String {
+    let mut heads = Vec::new();
+    let mut events = Vec::new();
+    for line in scene.lines() {
+        let said = line.split("->").next().unwrap_or(line).trim_end();
+        if said.starts_with('#') || said.starts_with("model ") || said.starts_with("level ") {
+            assert!(events.is_empty(), "'{line}' must stand before the events");
+            heads.push(line.trim_end());
+        } else {
+            events.push(said);
+        }
+    }
+    let settings: Vec<_> = heads.iter().copied().filter(|line| !line.starts_with('#')).collect();
+    let mut stage = Stage::new(model(&settings));
+    for event in events {
+        stage.perform(event);
+    }
+    stage.rest();
+    stage.picture(&heads)
+}
+
+/// A model in the middle of a scene.
+struct Stage {
+    model: Driver,
+    names: Vec<String>,
+    waiting: Vec<RequestId>,
+    /// What was said, and what it led to.
+    lines: Vec<(String, String)>,
+}
+
+impl Stage {
+    fn new(model: Driver) -> Self {
+        Self { model, names: Vec::new(), waiting: Vec::new(), lines: Vec::new() }
+    }
+
+    fn perform(&mut self, said: &str) {
+        let (time, event) = split_time(said);
+        if let Some(time) = time {
+            assert!(self.model.now <= time, "'{said}' runs backwards");
+            // What happens at the time of a mere look belongs into its own line.
+            let before = if event.is_empty() { time.as_nanos() - 1 } else { time.as_nanos() };
+            self.advance(Moment::from_nanos(before));
+            self.model.now = Moment::from_nanos(before);
+        }
+        let mut outcomes = Vec::new();
+        let (verb, objects) = event.split_once(' ').unwrap_or((event, ""));
+        match verb {
+            "" => {
+                let time = time.unwrap_or_else(|| panic!("an empty line in a scene"));
+                while let Some(more) = self.model.step(time) {
+                    outcomes.extend(more);
+                }
+                self.model.now = time;
+            }
+            "arrive" => {
+                for request in split_requests(objects) {
+                    outcomes.extend(self.arrive(request));
+                }
+            }
+            "cancel" => {
+                let gone: Vec<_> = objects.split(' ').map(|name| self.id(name)).collect();
+                outcomes.extend(self.model.sweep(|request| gone.contains(&request)));
+            }
+            "idle" => {
+                let instance = number(objects);
+                assert!(!self.model.idle.contains(&instance), "'{said}': it is idle already");
+                self.model.idle.push(instance);
+                outcomes.extend(self.model.settle());
+            }
+            "drain" => outcomes.extend(self.model.drain()),
+            _ => panic!("'{said}': there is no event '{verb}'"),
+        }
+        // Instances that need no time are idle again at once.
+        while let Some(more) = self.model.step(self.model.now) {
+            outcomes.extend(more);
+        }
+        self.note(said.to_owned(), &outcomes);
+    }
+
+    fn arrive(&mut self, request: &str) -> Vec<Outcome> {
+        let (name, meta) = read_request(request);
+        assert!(!self.names.iter().any(|known| known == name), "two requests are called '{name}'");
+        let id = self.names.len() as RequestId;
+        self.names.push(name.to_owned());
+        self.waiting.push(id);
+        let mut outcomes = self.model.arrive(id, meta, self.model.now);
+        while let Some(more) = self.model.step(self.model.now) {
+            outcomes.extend(more);
+        }
+        outcomes
+    }
+
+    /// Lets happen what happens by itself until `limit`.
+    fn advance(&mut self, limit: Moment) {
+        while let Some(mut outcomes) = self.model.step(limit) {
+            let now = self.model.now;
+            while let Some(more) = self.model.step(now) {
+                outcomes.extend(more);
+            }
+            if !outcomes.is_empty() {
+                self.note(at(now), &outcomes);
+            }
+        }
+    }
+
+    fn rest(&mut self) {
+        // More than any scene needs; the clock has no end.
+        for _ in 0..1_000 {
+            let Some(next) = self.model.next_event() else { return };
+            self.advance(next);
+        }
+        panic!("the scene does not come to rest");
+    }
+
+    fn note(&mut self, said: String, outcomes: &[Outcome]) {
+        let mut told: Vec<String> = outcomes.iter().map(|outcome| self.tell(outcome)).collect();
+        let waiting = self.names_of(self.waiting.iter().copied());
+        assert_eq!(self.waiting.len(), self.model.scheduler.in_flight(), "somebody was lost");
+        if !waiting.is_empty() {
+            told.push(match self.model.scheduler.next_wakeup(self.model.now) {
+                _ if self.model.idle.is_empty() => format!("{waiting} waiting for an instance"),
+                Some(wakeup) => format!("{waiting} waiting until {}", show(wakeup)),
+                None => format!("{waiting} waiting"),
+            });
+        }
+        if told.is_empty() {
+            told.push("nobody waiting".to_owned());
+        }
+        self.lines.push((said, told.join("; ")));
+    }
+
+    fn tell(&mut self, outcome: &Outcome) -> String {
+        match outcome {
+            Outcome::Rejected(request, reason) => {
+                self.waiting.retain(|waiting| waiting != request);
+                let name = &self.names[*request as usize];
+                match reason {
+                    Rejection::QueueFull => format!("{name} refused: queue full"),
+                    Rejection::Draining => format!("{name} refused: draining"),
+                    Rejection::TimedOut => format!("{name} timed out"),
+                    Rejection::Cancelled => format!("{name} cancelled"),
+                }
+            }
+            Outcome::Started(batch) => {
+                let rows: Vec<_> = batch
+                    .rows
+                    .iter()
+                    .map(|row| match row {
+                        Row::Request { entry, .. } => {
+                            self.waiting.retain(|&waiting| waiting != entry.payload);
+                            self.names[entry.payload as usize].as_str()
+                        }
+                        Row::Padding => "-",
+                    })
+                    .collect();
+                format!("batch [{}] on {}", rows.join(" "), batch.instance)
+            }
+        }
+    }
+
+    fn names_of(&self, requests: impl Iterator<Item = RequestId>) -> String {
+        requests.map(|request| self.names[request as usize].as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn id(&self, name: &str) -> RequestId {
+        let position = self.names.iter().position(|known| known == name);
+        position.unwrap_or_else(|| panic!("nobody is called '{name}'")) as RequestId
+    }
+
+    fn picture(&self, heads: &[&str]) -> String {
+        let mut picture = String::new();
+        for head in heads {
+            writeln!(picture, "{head}").expect("strings take everything");
+        }
+        let width = self.lines.iter().map(|(said, _)| said.len()).max().unwrap_or(0);
+        for (said, told) in &self.lines {
+            writeln!(picture, "{said:width$} -> {told}").expect("strings take everything");
+        }
+        picture
+    }
+}
+
+fn model(settings: &[&str]) -> Driver {
+    let [first, levels @ ..] = settings else { panic!("a scene needs a 'model' line") };
+    let mut options = options(first.strip_prefix("model ").expect("'model' comes first"));
+    let instances = options.remove("instances").map_or(1, number);
+    let runs_for = options.remove("runs").map(duration);
+    let scheduler: Box<dyn Scheduler<RequestId>> = if options.remove("unbatched").is_some() {
+        Box::new(Unbatched::new())
+    } else {
+        assert!(options.remove("dynamic").is_some(), "'{first}': neither dynamic nor unbatched");
+        let max_batch_size = options.remove("max").map_or(0, number);
+        let preferred = options.remove("preferred").map(|sizes| match sizes {
+            "none" => BTreeSet::new(),
+            sizes => sizes.split(',').map(number).collect(),
+        });
+        Box::new(DynamicBatcher::new(DynamicBatching {
+            max_batch_size,
+            preferred_batch_sizes: preferred.unwrap_or_else(|| [max_batch_size].into()),
+            max_queue_delay: options.remove("delay").map_or(Duration::ZERO, duration),
+            priority_levels: options.remove("levels").map_or(0, number),
+            default_priority_level: options.remove("default").map_or(0, number),
+            hold_until_queued: options.remove("hold").map_or(0, number),
+            default_queue_policy: policy(&mut options),
+            priority_queue_policies: levels.iter().map(|line| level(line)).collect(),
+            preserve_ordering: false,
+        }))
+    };
+    assert!(options.is_empty(), "'{first}': unknown {options:?}");
+    Driver::new(scheduler, instances, Box::new(move |_| runs_for))
+}
+
+fn level(line: &str) -> (u64, QueuePolicy) {
+    let rest = line.strip_prefix("level ").unwrap_or_else(|| panic!("'{line}': a second model"));
+    let (level, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let mut options = options(rest);
+    let policy = policy(&mut options);
+    assert!(options.is_empty(), "'{line}': unknown {options:?}");
+    (number(level), policy)
+}
+
+fn policy(options: &mut BTreeMap<&str, &str>) -> QueuePolicy {
+    QueuePolicy {
+        default_timeout: options.remove("timeout").map(duration),
+        timeout_action: match options.remove("action") {
+            None | Some("reject") => TimeoutAction::Reject,
+            Some("delay") => TimeoutAction::Delay,
+            Some(other) => panic!("there is no timeout action '{other}'"),
+        },
+        allow_timeout_override: options.remove("override").is_some(),
+        max_queue_size: options.remove("queue").and_then(|size| NonZero::new(number(size))),
+    }
+}
+
+fn options(line: &str) -> BTreeMap<&str, &str> {
+    line.split_whitespace().map(|word| word.split_once('=').unwrap_or((word, ""))).collect()
+}
+
+/// Splits `a b(3) c(1, level 2)` at the spaces outside brackets.
+fn split_requests(line: &str) -> Vec<&str> {
+    let mut inside = false;
+    line.split(move |letter| {
+        inside = letter == '(' || inside && letter != ')';
+        letter == ' ' && !inside
+    })
+    .collect()
+}
+
+fn read_request(said: &str) -> (&str, Meta) {
+    let (name, wishes) = said.split_once('(').unwrap_or((said, ""));
+    let mut meta = Meta::default();
+    for wish in wishes.trim_end_matches(')').split(", ").filter(|wish| !wish.is_empty()) {
+        match wish.split_once(' ') {
+            None => meta.batch_size = number(wish),
+            Some(("level", level)) => meta.priority = number(level),
+            Some(("timeout", timeout)) => meta.timeout = Some(duration(timeout)),
+            Some(("shape", shape)) => meta.shape_key = number(shape),
+            Some(_) => panic!("'{said}': what is '{wish}'?"),
+        }
+    }
+    (name, meta)
+}
+
+fn split_time(said: &str) -> (Option<Moment>, &str) {
+    let (rest, ticks) = match said.strip_prefix("just after ") {
+        Some(rest) => (Some(rest), 1),
+        None => (said.strip_prefix("at "), 0),
+    };
+    let Some(rest) = rest else { return (None, said) };
+    let (time, event) = rest.split_once(' ').unwrap_or((rest, ""));
+    (Some(Moment::default() + duration(time) + Duration::from_nanos(ticks)), event)
+}
+
+fn number<N: std::str::FromStr>(word: &str) -> N {
+    word.parse().unwrap_or_else(|_| panic!("'{word}' is not a number that fits"))
+}
+
+fn duration(word: &str) -> Duration {
+    let unit = word.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let nanos = match unit {
+        "s" => 1e9,
+        "ms" => 1e6,
+        "us" => 1e3,
+        _ => panic!("'{word}' is not a duration"),
+    };
+    let count: f64 = number(&word[..word.len() - unit.len()]);
+    Duration::from_nanos((count * nanos).round() as u64)
+}
+
+fn at(time: Moment) -> String {
+    let shown = show(time);
+    if shown.starts_with("just") { shown } else { format!("at {shown}") }
+}
+
+fn show(time: Moment) -> String {
+    let (ticks, after) = if time.as_nanos() % 1_000 == 1 { (1, "just after ") } else { (0, "") };
+    format!("{after}{:?}", Duration::from_nanos(time.as_nanos() - ticks)).replace('µ', "u")
+}

@@ -1,0 +1,244 @@
+//! A model under a load, on a virtual clock, and what must hold at every step whatever the policy.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use nereid_scheduling::{
+    Batch, DynamicBatching, Meta, Moment, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction,
+};
+
+use crate::{
+    driver::{Driver, Outcome, RequestId},
+    reference::Reference,
+};
+
+/// How far the clock a request brings may lag behind, in microseconds.
+pub(crate) const MAX_CLOCK_LAG: u64 = 5;
+
+/// One request of a history. Times are in microseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    /// After the one before.
+    pub(crate) gap: u64,
+    /// Its thread reads the clock so long before it gets to the scheduler.
+    pub(crate) clock_lag: u64,
+    pub(crate) meta: Meta,
+    /// After its own arrival.
+    pub(crate) cancelled_after: Option<u64>,
+    pub(crate) runs_for: u64,
+}
+
+/// What happens to a model from outside.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) instances: usize,
+    /// How many requests come before the model is told to take no more.
+    pub(crate) drained_after: usize,
+}
+
+/// A model under a load, with a record of who went where.
+pub(crate) struct History {
+    driver: Driver,
+    config: DynamicBatching,
+    /// Asked for levels only.
+    levels: Reference,
+    cancellations: BTreeSet<(Moment, RequestId)>,
+    cancelled: BTreeSet<RequestId>,
+    waiting: BTreeMap<RequestId, Waiting>,
+    /// Who has left, and why if it was not to run.
+    pub(crate) gone: BTreeMap<RequestId, Option<Rejection>>,
+    draining: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    meta: Meta,
+    level: u64,
+    arrived: Moment,
+}
+
+impl History {
+    /// Plays a load to its end, checking at every step what every policy must keep.
+    pub(crate) fn play(
+        scheduler: Box<dyn Scheduler<RequestId>>,
+        config: DynamicBatching,
+        load: &Load,
+    ) -> Self {
+        let runs_for: Vec<_> = load.arrivals.iter().map(|arrival| arrival.runs_for).collect();
+        let longest = move |batch: &Batch<RequestId>| {
+            requests(batch).map(|id| Duration::from_micros(runs_for[id as usize])).max()
+        };
+        let mut history = Self {
+            driver: Driver::new(scheduler, load.instances, Box::new(longest)),
+            levels: Reference::new(config.clone()),
+            config,
+            cancellations: BTreeSet::new(),
+            cancelled: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            draining: false,
+        };
+        for (id, arrival) in load.arrivals.iter().enumerate() {
+            if id == load.drained_after {
+                history.drain();
+            }
+            history.advance(history.driver.now + Duration::from_micros(arrival.gap));
+            history.arrive(id as RequestId, arrival);
+        }
+        history.drain();
+        history.rest();
+        assert_eq!(history.gone.len(), load.arrivals.len(), "everybody leaves");
+        history
+    }
+
+    fn arrive(&mut self, id: RequestId, arrival: &Arrival) {
+        let now = self.driver.now;
+        if let Some(after) = arrival.cancelled_after {
+            self.cancellations.insert((now + Duration::from_micros(after), id));
+        }
+        let meta = arrival.meta.clone();
+        let level = self.levels.level(&meta);
+        let full = self.policy(level).max_queue_size.is_some_and(|max| self.in_level(level) >= max.get());
+        self.waiting.insert(id, Waiting { meta: meta.clone(), level, arrived: now });
+        let clock_read = now.as_nanos().saturating_sub(arrival.clock_lag * 1_000);
+        let outcomes = self.driver.arrive(id, meta, Moment::from_nanos(clock_read));
+        let refused = match outcomes.first() {
+            Some(Outcome::Rejected(rejected, Rejection::Draining)) => *rejected == id && self.draining,
+            Some(Outcome::Rejected(rejected, Rejection::QueueFull)) => *rejected == id && full,
+            _ => false,
+        };
+        assert_eq!(refused, full || self.draining, "refused when and only when it must be");
+        self.record(outcomes);
+        let max = self.policy(level).max_queue_size;
+        assert!(max.is_none_or(|max| self.in_level(level) <= max.get()), "level {level} is too long");
+    }
+
+    fn drain(&mut self) {
+        self.draining = true;
+        let outcomes = self.driver.drain();
+        self.record(outcomes);
+    }
+
+    fn advance(&mut self, limit: Moment) {
+        while let Some(next) = self.next_event().filter(|&next| next <= limit) {
+            if let Some(outcomes) = self.driver.step(next) {
+                self.record(outcomes);
+            }
+            self.driver.now = next;
+            self.cancel();
+        }
+        self.driver.now = limit;
+    }
+
+    fn cancel(&mut self) {
+        let now = self.driver.now;
+        let before = self.cancelled.len();
+        while let Some(&(at, id)) = self.cancellations.first().filter(|&&(at, _)| at <= now) {
+            self.cancellations.remove(&(at, id));
+            self.cancelled.insert(id);
+        }
+        if self.cancelled.len() > before {
+            let cancelled = self.cancelled.clone();
+            let outcomes = self.driver.sweep(|id| cancelled.contains(&id));
+            self.record(outcomes);
+            assert!(self.waiting.keys().all(|id| !cancelled.contains(id)), "a cancelled request waits");
+        }
+    }
+
+    fn rest(&mut self) {
+        // More than any history needs.
+        for _ in 0..100_000 {
+            let Some(next) = self.next_event() else { return };
+            self.advance(next);
+        }
+        panic!("the history does not come to rest");
+    }
+
+    fn next_event(&self) -> Option<Moment> {
+        let cancellation = self.cancellations.first().map(|&(at, _)| at);
+        [cancellation, self.driver.next_event()].into_iter().flatten().min()
+    }
+
+    fn record(&mut self, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Rejected(id, reason) => {
+                    let left = self.leave(id, Some(reason));
+                    match reason {
+                        Rejection::Cancelled => assert!(self.cancelled.contains(&id)),
+                        Rejection::TimedOut => self.check_timeout(&left),
+                        Rejection::QueueFull | Rejection::Draining => {}
+                    }
+                }
+                Outcome::Started(batch) => self.start(&batch),
+            }
+        }
+        assert_eq!(self.waiting.len(), self.driver.scheduler.in_flight());
+    }
+
+    fn start(&mut self, batch: &Batch<RequestId>) {
+        let batch: Vec<_> = requests(batch).map(|id| (id, self.leave(id, None))).collect();
+        assert!(!batch.is_empty(), "an empty batch left");
+        let rows: u32 = batch.iter().map(|(_, request)| request.meta.batch_size.max(1)).sum();
+        assert!(rows <= self.config.max_batch_size.max(1) || batch.len() == 1, "{rows} rows in a batch");
+        assert!(
+            batch.iter().all(|(_, request)| request.meta.shape_key == batch[0].1.meta.shape_key),
+            "shapes are mixed"
+        );
+        for pair in batch.windows(2) {
+            assert!(pair[0].1.level <= pair[1].1.level, "urgent requests come first");
+            self.check_order(&pair[0], &pair[1]);
+        }
+        for (id, request) in &batch {
+            assert!(!self.cancelled.contains(id), "a cancelled request runs");
+            for (&other_id, other) in &self.waiting {
+                assert!(request.level <= other.level, "{id} runs before {other_id}, which is more urgent");
+                assert!(self.may_go_first(*id, request, other_id, other), "{id} runs before {other_id}");
+            }
+        }
+    }
+
+    fn check_order(&self, (first_id, first): &(RequestId, Waiting), (then_id, then): &(RequestId, Waiting)) {
+        assert!(self.may_go_first(*first_id, first, *then_id, then), "{first_id} stands before {then_id}");
+    }
+
+    /// First come, first served within a level, unless late requests are delayed there.
+    fn may_go_first(&self, first_id: RequestId, first: &Waiting, then_id: RequestId, then: &Waiting) -> bool {
+        let policy = self.policy(first.level);
+        let delays = policy.default_timeout.is_some() && policy.timeout_action == TimeoutAction::Delay;
+        first.level != then.level || first_id < then_id || delays
+    }
+
+    fn check_timeout(&self, request: &Waiting) {
+        let policy = self.policy(request.level);
+        assert_eq!(policy.timeout_action, TimeoutAction::Reject);
+        let default = policy.default_timeout.expect("without a timeout nothing times out");
+        let asked = request.meta.timeout.filter(|_| policy.allow_timeout_override).unwrap_or(default);
+        let waited = self.driver.now - request.arrived;
+        let lag = Duration::from_micros(MAX_CLOCK_LAG);
+        assert!(waited + lag > asked.min(default), "{request:?} timed out after {waited:?}");
+    }
+
+    fn leave(&mut self, id: RequestId, reason: Option<Rejection>) -> Waiting {
+        assert_eq!(self.gone.insert(id, reason), None, "{id} leaves twice");
+        self.waiting.remove(&id).expect("who leaves has waited")
+    }
+
+    fn policy(&self, level: u64) -> &QueuePolicy {
+        self.config.priority_queue_policies.get(&level).unwrap_or(&self.config.default_queue_policy)
+    }
+
+    fn in_level(&self, level: u64) -> usize {
+        self.waiting.values().filter(|waiting| waiting.level == level).count()
+    }
+}
+
+/// The requests of a batch.
+pub(crate) fn requests(batch: &Batch<RequestId>) -> impl Iterator<Item = RequestId> {
+    batch.rows.iter().filter_map(|row| match row {
+        Row::Request { entry, .. } => Some(entry.payload),
+        Row::Padding => None,
+    })
+}
