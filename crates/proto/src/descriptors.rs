@@ -1,0 +1,66 @@
+//! The descriptors of the configuration messages, which make the text and JSON forms work for every field alike.
+//!
+//! They are decoded on first use and hold `model_config.proto` only, so that a program that starts does not wait.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, OneofDescriptor};
+
+static MODEL_CONFIG: LazyLock<MessageDescriptor> = LazyLock::new(|| {
+    let encoded = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.descriptors"));
+    let pool = DescriptorPool::decode(encoded.as_slice()).expect("the build wrote these descriptors");
+    pool.get_message_by_name("inference.ModelConfig").expect("model_config.proto declares it")
+});
+
+/// The descriptor of `ModelConfig`.
+pub(crate) fn model_config() -> MessageDescriptor {
+    MODEL_CONFIG.clone()
+}
+
+/// The fields of `message` in the order of their declaration; the descriptor itself sorts them by number.
+pub(crate) fn in_declared_order(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> + '_ {
+    message
+        .descriptor_proto()
+        .field
+        .iter()
+        .filter_map(|field| message.get_field(field.number().unsigned_abs()))
+}
+
+/// The member of the same oneof as `field` that is among the fields `set`.
+pub(crate) fn rival(
+    field: &FieldDescriptor,
+    set: impl Fn(&FieldDescriptor) -> bool,
+) -> Option<(OneofDescriptor, FieldDescriptor)> {
+    let choice = field.containing_oneof()?;
+    let other = choice.fields().find(|other| other.number() != field.number() && set(other))?;
+    Some((choice, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost_reflect::Kind;
+
+    /// The readers recurse with the schema, not with the source, and so need no limit of depth.
+    #[test]
+    fn no_message_of_the_schema_contains_itself() {
+        fn visit(message: &MessageDescriptor, outer: &mut Vec<MessageDescriptor>) {
+            assert!(!outer.contains(message), "{} is recursive", message.full_name());
+            outer.push(message.clone());
+            for field in message.fields() {
+                if let Kind::Message(inner) = field.kind() {
+                    visit(&inner, outer);
+                }
+            }
+            outer.pop();
+        }
+        visit(&model_config(), &mut Vec::new());
+    }
+
+    #[test]
+    fn fields_come_in_the_order_of_the_file() {
+        let names: Vec<_> =
+            in_declared_order(&model_config()).map(|field| field.name().to_owned()).take(6).collect();
+        assert_eq!(names, ["name", "platform", "backend", "runtime", "version_policy", "max_batch_size"]);
+    }
+}

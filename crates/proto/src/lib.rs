@@ -1,0 +1,45 @@
+//! The protocol buffers of the inference protocol as Rust types, with their text and JSON forms.
+//!
+//! The messages of package `inference` are at the root, those of `grpc.health.v1` in [`health`]. [`text`] reads
+//! `config.pbtxt`, [`json`] reads and writes the JSON form of a [`ModelConfig`]. Nothing here knows what a value
+//! means: rules about configurations live with the vocabulary, in `inference`.
+//!
+//! Maps are ordered, so that everything printed from them is the same each time.
+
+#![forbid(unsafe_code)]
+
+mod descriptors;
+mod fields;
+pub mod json;
+mod suggest;
+pub mod text;
+
+mod generated {
+    #![expect(
+        missing_docs,
+        reason = "fields whose name says everything have no description in the .proto files"
+    )]
+
+    pub(crate) mod inference {
+        include!(concat!(env!("OUT_DIR"), "/inference.rs"));
+    }
+    pub mod health {
+        include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
+    }
+}
+
+pub use fields::Fields;
+pub use generated::health;
+pub use generated::inference::*;
+
+/// Encoded `google.protobuf.FileDescriptorSet` with every file of the protocol, for server reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/all.descriptors"));
+
+/// A configuration as read from its text or JSON form.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// The values; what the source left out has its default.
+    pub config: ModelConfig,
+    /// What the source mentioned, which `config` cannot tell from a default.
+    pub fields: Fields,
+}

@@ -1,0 +1,82 @@
+//! The known name that a misspelt one most probably means.
+
+use prost_reflect::{EnumDescriptor, MessageDescriptor};
+
+/// What is wrong with the name of a field that `message` does not have.
+pub(crate) fn unknown_field(name: &str, message: &MessageDescriptor) -> String {
+    let hint = hint(name, message.fields().map(|field| field.name().to_owned()));
+    format!("'{name}' is not a field of {}{hint}", message.name())
+}
+
+/// What is wrong with the name of a value that the enumeration does not have.
+pub(crate) fn unknown_value(name: &str, values: &EnumDescriptor) -> String {
+    let hint = hint(name, values.values().map(|value| value.name().to_owned()));
+    format!("'{name}' is not a value of {}{hint}", values.name())
+}
+
+fn hint(name: &str, known: impl Iterator<Item = String>) -> String {
+    nearest(name, known).map(|known| format!(", did you mean '{known}'?")).unwrap_or_default()
+}
+
+/// The name of `known` with the least edit distance to `name`, if at most a third of `name` differs.
+///
+/// Case and the difference between `_` and nothing do not count, so that camelCase finds snake_case.
+fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    let name = plain(name);
+    let limit = (name.len() / 3).max(1);
+    known
+        .map(|known| (distance(&name, &plain(&known)), known))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+fn plain(name: &str) -> Vec<char> {
+    name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).take(64).collect()
+}
+
+/// Number of insertions, deletions, replacements and swaps of neighbours between two words.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before_last: Vec<usize> = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before_last[j - 2] + 1);
+            }
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 5] = ["name", "platform", "max_batch_size", "dims", "TYPE_FP32"];
+
+    #[test]
+    fn a_slip_of_the_finger_finds_its_word() {
+        for (slip, word) in [
+            ("max_batchsize", "max_batch_size"),
+            ("maxBatchSize", "max_batch_size"),
+            ("naem", "name"),
+            ("dim", "dims"),
+            ("platfrom", "platform"),
+            ("type_fp32", "TYPE_FP32"),
+        ] {
+            assert_eq!(nearest(slip, KNOWN.into_iter().map(str::to_owned)).as_deref(), Some(word), "{slip}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_word_finds_nothing() {
+        for word in ["", "x", "frobnicate", "input"] {
+            assert_eq!(nearest(word, KNOWN.into_iter().map(str::to_owned)), None, "{word}");
+        }
+    }
+}

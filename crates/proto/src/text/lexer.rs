@@ -1,0 +1,254 @@
+//! Words, numbers, strings and punctuation of the text format.
+//!
+//! As Triton: the tokenizer of protobuf's TextFormat, with C-like numbers and escapes.
+
+/// A place in the source where something is wrong, and why.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Byte offset.
+    pub(super) at: usize,
+    pub(super) why: String,
+}
+
+impl Fault {
+    pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
+        Self { at, why: why.into() }
+    }
+}
+
+/// One word of the source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Token<'a> {
+    /// A field name or a named value.
+    Identifier(&'a str),
+    /// A decimal, hexadecimal or octal number without sign.
+    Integer(&'a str),
+    /// A number with a point, an exponent or the suffix `f`; without the suffix.
+    Float(&'a str),
+    /// The inside of a string literal, escapes untouched.
+    Text(&'a str),
+    /// Anything else, which may or may not make sense to the parser.
+    Symbol(char),
+    /// The end of the source.
+    End,
+}
+
+impl std::fmt::Display for Token<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Identifier(word) | Self::Integer(word) | Self::Float(word) => write!(f, "'{word}'"),
+            Self::Text(_) => f.write_str("a string"),
+            Self::Symbol(symbol) => write!(f, "'{symbol}'"),
+            Self::End => f.write_str("the end of the file"),
+        }
+    }
+}
+
+/// Cuts a source into tokens, one at a time.
+pub(super) struct Lexer<'a> {
+    source: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub(super) fn new(source: &'a str) -> Self {
+        Self { source, at: 0, line: 1 }
+    }
+
+    /// The next token with the byte offset and the line, counted from 1, where it begins.
+    pub(super) fn next(&mut self) -> Result<(Token<'a>, usize, usize), Fault> {
+        self.skip_blank();
+        let start = self.at;
+        let Some(first) = self.peek() else { return Ok((Token::End, start, self.line)) };
+        let token = match first {
+            'a'..='z' | 'A'..='Z' | '_' => {
+                self.skip_while(|c| c.is_ascii_alphanumeric() || c == '_');
+                Token::Identifier(&self.source[start..self.at])
+            }
+            '0'..='9' => self.number()?,
+            '.' if self.source[start + 1..].starts_with(|c: char| c.is_ascii_digit()) => self.number()?,
+            '"' | '\'' => self.text(first)?,
+            other => self.symbol(other)?,
+        };
+        Ok((token, start, self.line))
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.source[self.at..].chars().next()
+    }
+
+    fn skip_while(&mut self, wanted: impl Fn(char) -> bool) -> usize {
+        let rest = &self.source[self.at..];
+        let length = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.at += length;
+        length
+    }
+
+    fn skip_if(&mut self, wanted: &[char]) -> bool {
+        let found = self.source[self.at..].starts_with(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Goes on to the next token, past white space and comments.
+    fn skip_blank(&mut self) {
+        let bytes = self.source.as_bytes();
+        while let Some(byte) = bytes.get(self.at) {
+            match byte {
+                b'\n' => self.line += 1,
+                b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c' => {}
+                b'#' => {
+                    self.skip_while(|c| c != '\n');
+                    continue;
+                }
+                _ => return,
+            }
+            self.at += 1;
+        }
+    }
+
+    fn symbol(&mut self, symbol: char) -> Result<Token<'a>, Fault> {
+        if symbol == '\u{feff}' {
+            return Err(Fault::new(self.at, "the file has a byte-order mark, which is not allowed"));
+        }
+        if !symbol.is_ascii_graphic() {
+            let why = format!("unexpected character {symbol:?} outside of a string");
+            return Err(Fault::new(self.at, why));
+        }
+        self.at += symbol.len_utf8();
+        Ok(Token::Symbol(symbol))
+    }
+
+    fn number(&mut self) -> Result<Token<'a>, Fault> {
+        let start = self.at;
+        let mut float = false;
+        let plain = !self.hexadecimal_or_octal()?;
+        if plain {
+            self.skip_while(|c| c.is_ascii_digit());
+            if self.skip_if(&['.']) {
+                float = true;
+                self.skip_while(|c| c.is_ascii_digit());
+            }
+            if self.skip_if(&['e', 'E']) {
+                float = true;
+                self.skip_if(&['+', '-']);
+                if self.skip_while(|c| c.is_ascii_digit()) == 0 {
+                    return Err(Fault::new(self.at, "'e' must be followed by an exponent"));
+                }
+            }
+        }
+        let word = &self.source[start..self.at];
+        if plain && self.skip_if(&['f', 'F']) {
+            float = true;
+        }
+        match self.peek() {
+            Some(next) if next.is_ascii_alphanumeric() || next == '_' => {
+                let why = format!("'{next}' may not follow the number '{word}' without a space");
+                Err(Fault::new(self.at, why))
+            }
+            Some('.') => Err(Fault::new(self.at, format!("'.' may not follow the number '{word}'"))),
+            _ if float => Ok(Token::Float(word)),
+            _ => Ok(Token::Integer(word)),
+        }
+    }
+
+    /// Skips a number that starts with `0x` or with `0` and a digit; tells whether there was one.
+    fn hexadecimal_or_octal(&mut self) -> Result<bool, Fault> {
+        let mut following = self.source[self.at..].chars().skip(1);
+        if self.peek() != Some('0') {
+            return Ok(false);
+        }
+        match following.next() {
+            Some('x' | 'X') => {
+                self.at += 2;
+                if self.skip_while(|c| c.is_ascii_hexdigit()) == 0 {
+                    return Err(Fault::new(self.at, "'0x' must be followed by hexadecimal digits"));
+                }
+                Ok(true)
+            }
+            Some('0'..='9') => {
+                self.skip_while(|c| matches!(c, '0'..='7'));
+                if self.peek().is_some_and(|c| c.is_ascii_digit()) {
+                    let why = "a number with a leading zero is octal and may not contain 8 or 9";
+                    return Err(Fault::new(self.at, why));
+                }
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn text(&mut self, quote: char) -> Result<Token<'a>, Fault> {
+        let opening = self.at;
+        self.at += 1;
+        let start = self.at;
+        loop {
+            self.skip_while(|c| c != quote && c != '\\' && c != '\n');
+            match self.peek() {
+                Some('\\') => {
+                    self.at += 1;
+                    if let Some(escaped) = self.peek().filter(|c| *c != '\n') {
+                        self.at += escaped.len_utf8();
+                    }
+                }
+                Some(found) if found == quote => {
+                    self.at += 1;
+                    return Ok(Token::Text(&self.source[start..self.at - 1]));
+                }
+                _ => return Err(Fault::new(opening, "the string has no closing quote on its line")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(source: &str) -> Result<Vec<Token<'_>>, Fault> {
+        let mut lexer = Lexer::new(source);
+        let mut tokens = Vec::new();
+        loop {
+            match lexer.next()?.0 {
+                Token::End => return Ok(tokens),
+                token => tokens.push(token),
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_told_apart() {
+        for (word, token) in [
+            ("0", Token::Integer("0")),
+            ("12", Token::Integer("12")),
+            ("0x1F", Token::Integer("0x1F")),
+            ("017", Token::Integer("017")),
+            ("1.5", Token::Float("1.5")),
+            ("0.5", Token::Float("0.5")),
+            (".5", Token::Float(".5")),
+            ("5.", Token::Float("5.")),
+            ("1e-3", Token::Float("1e-3")),
+            ("1f", Token::Float("1")),
+            ("1.5F", Token::Float("1.5")),
+        ] {
+            assert_eq!(tokens(word).unwrap(), [token], "{word}");
+        }
+    }
+
+    #[test]
+    fn malformed_words_are_refused() {
+        for word in
+            ["0x", "08", "1e", "1e+", "12ab", "1.2.3", "0x1.5", "0x1Fg", "'a", "\"a\nb\"", "\u{feff}", "é"]
+        {
+            assert!(tokens(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn comments_end_with_their_line() {
+        let mut lexer = Lexer::new("# one\r\n a # two\n b");
+        assert_eq!(lexer.next().unwrap(), (Token::Identifier("a"), 8, 2));
+        assert_eq!(lexer.next().unwrap(), (Token::Identifier("b"), 17, 3));
+    }
+}

@@ -1,0 +1,95 @@
+//! The text format of `config.pbtxt`.
+//!
+//! Accepts what protobuf's TextFormat accepts for this schema: `#` comments, braces or angle brackets, lists next
+//! to repeated fields, `,` and `;` after a field, adjacent strings, C escapes and C numbers. It is strict about
+//! everything else, and says of the first mistake where it is, what it is and, for a misspelt name, what was
+//! probably meant.
+
+mod lexer;
+mod parser;
+mod scalar;
+
+use std::fmt;
+use std::path::Path;
+
+use lexer::Fault;
+
+use crate::Parsed;
+
+/// Reads a configuration from its text form; an empty source is an empty configuration.
+///
+/// # Errors
+/// The first mistake in the source.
+pub fn parse(source: &[u8]) -> Result<Parsed, SyntaxError> {
+    match std::str::from_utf8(source) {
+        Ok(source) => parser::parse(source).map_err(|fault| SyntaxError::new(source, fault)),
+        Err(error) => {
+            let fault = Fault::new(error.valid_up_to(), "the file is not valid UTF-8");
+            Err(SyntaxError::new(&String::from_utf8_lossy(source), fault))
+        }
+    }
+}
+
+/// A mistake in a text source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The character on the line, counted from 1.
+    pub column: usize,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// The line itself, or its part around the mistake if it is very long.
+    pub source_line: String,
+    /// Where in `source_line` the mistake is, in characters from 0.
+    caret: usize,
+}
+
+/// The most characters of a source line that are shown before and after a mistake.
+const SHOWN: usize = 100;
+
+impl SyntaxError {
+    fn new(source: &str, fault: Fault) -> Self {
+        let before = &source[..fault.at];
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let column = before[start..].chars().count();
+        let text = source[start..].lines().next().unwrap_or_default();
+        let skipped = column.saturating_sub(SHOWN);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: column + 1,
+            message: fault.why,
+            source_line: text.chars().skip(skipped).take(2 * SHOWN).collect(),
+            caret: column - skipped,
+        }
+    }
+
+    /// The error with the name of its file, as compilers print it: place and reason, the line, a caret.
+    #[must_use]
+    pub fn in_file<'a>(&'a self, path: &'a Path) -> impl fmt::Display + 'a {
+        InFile { path, error: self }
+    }
+}
+
+struct InFile<'a> {
+    path: &'a Path,
+    error: &'a SyntaxError,
+}
+
+impl fmt::Display for InFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path.display(), self.error)
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Tabs stay tabs, so that the caret stands right whatever their width.
+        let indent: String =
+            self.source_line.chars().take(self.caret).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let Self { line, column, message, source_line, .. } = self;
+        write!(f, "{line}:{column}: {message}\n  {source_line}\n  {indent}^")
+    }
+}
+
+impl std::error::Error for SyntaxError {}

@@ -1,0 +1,346 @@
+//! Tokens to a message, guided by its descriptor.
+
+use prost_reflect::{
+    DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value,
+};
+
+use super::lexer::{Fault, Lexer, Token};
+use super::scalar;
+use crate::descriptors::{model_config, rival};
+use crate::suggest::{unknown_field, unknown_value};
+use crate::{Fields, Parsed};
+
+/// Reads a whole configuration.
+pub(super) fn parse(source: &str) -> Result<Parsed, Fault> {
+    let mut lexer = Lexer::new(source);
+    let (token, at, line) = lexer.next()?;
+    let mut parser =
+        Parser { lexer, token, at, line, path: String::new(), fields: Fields::default(), open: Vec::new() };
+    let mut message = DynamicMessage::new(model_config());
+    parser.fields_until(None, &mut message)?;
+    let config = message.transcode_to().map_err(|error| Fault::new(0, error.to_string()))?;
+    Ok(Parsed { config, fields: parser.fields })
+}
+
+/// A message whose end is still to come.
+struct Open {
+    message: MessageDescriptor,
+    /// The field that holds it.
+    field: String,
+    line: usize,
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    /// The token to be looked at next, and where it begins.
+    token: Token<'a>,
+    at: usize,
+    line: usize,
+    /// Where in the configuration the parser is, in the form of [`Fields`].
+    path: String,
+    fields: Fields,
+    open: Vec<Open>,
+}
+
+/// The fields of one message that were set so far, with their lines.
+type Seen = Vec<(u32, usize)>;
+
+impl<'a> Parser<'a> {
+    fn advance(&mut self) -> Result<Token<'a>, Fault> {
+        let (next, at, line) = self.lexer.next()?;
+        (self.at, self.line) = (at, line);
+        Ok(std::mem::replace(&mut self.token, next))
+    }
+
+    fn skip(&mut self, symbol: char) -> Result<bool, Fault> {
+        let found = self.token == Token::Symbol(symbol);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn expected<T>(&self, what: &str) -> Result<T, Fault> {
+        Err(Fault::new(self.at, format!("expected {what}, found {}", self.token)))
+    }
+
+    /// Reads fields up to the closing symbol, or to the end of the source where there is none.
+    fn fields_until(&mut self, close: Option<char>, message: &mut DynamicMessage) -> Result<(), Fault> {
+        let mut seen = Seen::new();
+        loop {
+            match (self.token, close) {
+                (Token::End, None) => return Ok(()),
+                (Token::Symbol(symbol), Some(close)) if symbol == close => {
+                    self.advance()?;
+                    return Ok(());
+                }
+                (Token::Identifier(name), _) => self.field(name, message, &mut seen)?,
+                (_, Some(close)) => return self.expected(&self.unclosed(close)),
+                (Token::Symbol('}' | '>' | ']'), None) => {
+                    return Err(Fault::new(self.at, format!("{} closes nothing", self.token)));
+                }
+                (_, None) => return self.expected("the name of a field"),
+            }
+        }
+    }
+
+    fn unclosed(&self, close: char) -> String {
+        let opened = self.open.last();
+        let opened = opened.map(|open| format!(" to close '{}' of line {}", open.field, open.line));
+        format!("the name of a field or '{close}'{}", opened.unwrap_or_default())
+    }
+
+    /// Reads a field with all its values and what separates it from the next one.
+    fn field(&mut self, name: &str, message: &mut DynamicMessage, seen: &mut Seen) -> Result<(), Fault> {
+        let descriptor = message.descriptor();
+        let Some(field) = descriptor.get_field_by_name(name) else {
+            return Err(self.unknown_field(name, &descriptor));
+        };
+        self.refuse_second(&field, seen)?;
+        seen.push((field.number(), self.line));
+
+        let parent = self.path.len();
+        if parent > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        self.fields.note(&self.path, Some(self.line));
+        self.advance()?;
+
+        let colon = self.skip(':')?;
+        let is_message = matches!(field.kind(), Kind::Message(_));
+        if !colon && !is_message {
+            return self.expected(&format!("':' after '{name}'"));
+        }
+        if self.token == Token::Symbol('[') {
+            self.list(&field, message)?;
+        } else {
+            self.one_value(&field, message)?;
+        }
+        self.path.truncate(parent);
+        let _separated = self.skip(';')? || self.skip(',')?;
+        Ok(())
+    }
+
+    /// The error for a field that `message` does not have, which may be due to a brace forgotten before it.
+    fn unknown_field(&self, name: &str, message: &MessageDescriptor) -> Fault {
+        let root = model_config();
+        let outer = self.open.iter().rev().skip(1).map(|open| &open.message).chain([&root]);
+        let owner =
+            outer.filter(|outer| *outer != message).find(|outer| outer.get_field_by_name(name).is_some());
+        let why = match (owner, self.open.last()) {
+            (Some(owner), Some(Open { field, line, .. })) => format!(
+                "'{name}' is not a field of {} but of {}: is the end of '{field}' of line {line} missing?",
+                message.name(),
+                owner.name()
+            ),
+            _ => unknown_field(name, message),
+        };
+        Fault::new(self.at, why)
+    }
+
+    fn refuse_second(&self, field: &FieldDescriptor, seen: &Seen) -> Result<(), Fault> {
+        let line_of = |number| seen.iter().find(|(other, _)| *other == number).map(|(_, line)| *line);
+        let name = field.name();
+        if field.is_list() || field.is_map() {
+            return Ok(());
+        }
+        if let Some(line) = line_of(field.number()) {
+            return Err(Fault::new(self.at, format!("'{name}' is already set on line {line}")));
+        }
+        if let Some((choice, other)) = rival(field, |other| line_of(other.number()).is_some()) {
+            let line = line_of(other.number()).unwrap_or_default();
+            let why = format!(
+                "'{name}' excludes '{}' of line {line}: only one {} may be set",
+                other.name(),
+                choice.name().replace('_', " ")
+            );
+            return Err(Fault::new(self.at, why));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
+        if !field.is_list() && !field.is_map() {
+            return Err(Fault::new(self.at, format!("'{}' takes one value, not a list", field.name())));
+        }
+        self.advance()?;
+        if self.skip(']')? {
+            return Ok(());
+        }
+        loop {
+            self.one_value(field, message)?;
+            if self.skip(']')? {
+                return Ok(());
+            }
+            if !self.skip(',')? {
+                return self.expected(&format!("',' or ']' in the list '{}'", field.name()));
+            }
+            if self.token == Token::Symbol(']') {
+                let why = format!("the list '{}' may not end in a comma", field.name());
+                return Err(Fault::new(self.at, why));
+            }
+        }
+    }
+
+    /// Reads one value and sets the field to it, or appends it.
+    fn one_value(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
+        let length = self.path.len();
+        if field.is_list() || field.is_map() {
+            let position = match &*message.get_field(field) {
+                Value::List(list) => list.len(),
+                Value::Map(map) => map.len(),
+                _ => 0,
+            };
+            self.path.push_str(&format!("[{position}]"));
+            self.fields.note(&self.path, Some(self.line));
+        }
+        let value = match field.kind() {
+            Kind::Message(inner) => Value::Message(self.message(field.name(), &inner)?),
+            kind => self.scalar(field.name(), &kind)?,
+        };
+        self.path.truncate(length);
+        if field.is_map() {
+            let (key, value) = entry(&value);
+            if let (Some(key), Some(map)) = (key, message.get_field_mut(field).as_map_mut()) {
+                map.insert(key, value);
+            }
+        } else if let Some(list) = message.get_field_mut(field).as_list_mut() {
+            list.push(value);
+        } else {
+            message.set_field(field, value);
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, field: &str, descriptor: &MessageDescriptor) -> Result<DynamicMessage, Fault> {
+        let close = match self.token {
+            Token::Symbol('{') => '}',
+            Token::Symbol('<') => '>',
+            _ => return self.expected(&format!("'{{' after '{field}'")),
+        };
+        self.open.push(Open { message: descriptor.clone(), field: field.to_owned(), line: self.line });
+        self.advance()?;
+        let mut message = DynamicMessage::new(descriptor.clone());
+        self.fields_until(Some(close), &mut message)?;
+        self.open.pop();
+        Ok(message)
+    }
+
+    fn scalar(&mut self, field: &str, kind: &Kind) -> Result<Value, Fault> {
+        match kind {
+            Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
+                self.whole(field, "a 32-bit integer").map(Value::I32)
+            }
+            Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
+                self.whole(field, "a 64-bit integer").map(Value::I64)
+            }
+            Kind::Uint32 | Kind::Fixed32 => {
+                self.whole(field, "a 32-bit integer that is not negative").map(Value::U32)
+            }
+            Kind::Uint64 | Kind::Fixed64 => {
+                self.whole(field, "a 64-bit integer that is not negative").map(Value::U64)
+            }
+            Kind::Float => self.float(field).map(|value| {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "a float field keeps what a float can hold"
+                )]
+                Value::F32(value as f32)
+            }),
+            Kind::Double => self.float(field).map(Value::F64),
+            Kind::Bool => self.boolean(field).map(Value::Bool),
+            Kind::Enum(values) => self.named(field, values).map(Value::EnumNumber),
+            Kind::String => {
+                let at = self.at;
+                let text = String::from_utf8(self.text(field)?);
+                text.map(Value::String).map_err(|_| Fault::new(at, format!("'{field}' is not valid UTF-8")))
+            }
+            Kind::Bytes => self.text(field).map(|bytes| Value::Bytes(bytes.into())),
+            Kind::Message(_) => self.expected("a single value"),
+        }
+    }
+
+    fn whole<T: TryFrom<i128>>(&mut self, field: &str, what: &str) -> Result<T, Fault> {
+        let at = self.at;
+        let negative = self.skip('-')?;
+        let Token::Integer(word) = self.token else { return self.expected(&format!("{what} for '{field}'")) };
+        let magnitude = scalar::integer(word).map(i128::from);
+        let value = magnitude.map(|value| if negative { -value } else { value });
+        let Some(value) = value.and_then(|value| T::try_from(value).ok()) else {
+            let sign = if negative { "-" } else { "" };
+            return Err(Fault::new(at, format!("expected {what} for '{field}', found '{sign}{word}'")));
+        };
+        self.advance()?;
+        Ok(value)
+    }
+
+    fn float(&mut self, field: &str) -> Result<f64, Fault> {
+        let sign = if self.skip('-')? { -1.0 } else { 1.0 };
+        let value = match self.token {
+            // As Triton: hexadecimal and octal numbers are integers only.
+            Token::Integer(word) if word.len() == 1 || !word.starts_with('0') => word.parse().ok(),
+            Token::Float(word) => word.parse().ok(),
+            Token::Identifier(word) => match word.to_ascii_lowercase().as_str() {
+                "inf" | "infinity" => Some(f64::INFINITY),
+                "nan" => Some(f64::NAN),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(value) = value else { return self.expected(&format!("a number for '{field}'")) };
+        self.advance()?;
+        Ok(sign * value)
+    }
+
+    fn boolean(&mut self, field: &str) -> Result<bool, Fault> {
+        let value = match self.token {
+            Token::Identifier("true" | "True" | "t") => Some(true),
+            Token::Identifier("false" | "False" | "f") => Some(false),
+            Token::Integer(word) => match scalar::integer(word) {
+                Some(1) => Some(true),
+                Some(0) => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(value) = value else { return self.expected(&format!("true or false for '{field}'")) };
+        self.advance()?;
+        Ok(value)
+    }
+
+    fn named(&mut self, field: &str, values: &EnumDescriptor) -> Result<i32, Fault> {
+        let Token::Identifier(name) = self.token else {
+            // As protobuf: the numbers of an open enumeration need no name.
+            let what = format!("a value of {}", values.name());
+            return self.whole(field, &what);
+        };
+        let Some(value) = values.get_value_by_name(name) else {
+            return Err(Fault::new(self.at, unknown_value(name, values)));
+        };
+        self.advance()?;
+        Ok(value.number())
+    }
+
+    /// One string literal or several in a row.
+    fn text(&mut self, field: &str) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        if !matches!(self.token, Token::Text(_)) {
+            return self.expected(&format!("a string in quotes for '{field}'"));
+        }
+        while let Token::Text(raw) = self.token {
+            let start = self.at + 1;
+            scalar::unescape(raw, &mut bytes).map_err(|(offset, why)| Fault::new(start + offset, why))?;
+            self.advance()?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Key and value of a map entry; what the source left out has its default.
+fn entry(entry: &Value) -> (Option<MapKey>, Value) {
+    let Some(entry) = entry.as_message() else { return (None, Value::Bool(false)) };
+    let descriptor = entry.descriptor();
+    let key = entry.get_field(&descriptor.map_entry_key_field()).into_owned().into_map_key();
+    (key, entry.get_field(&descriptor.map_entry_value_field()).into_owned())
+}
