@@ -1,0 +1,124 @@
+//! The plug-in door: three nested lifetimes, backend > model > instance.
+//!
+//! A backend is a framework (ONNX Runtime, Python, a shared library); a model is one version of one model it has
+//! opened; an instance is one executable copy of it. Native backends and those behind the C interface enter by the same
+//! door (`tritonbackend.h` is its model).
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use crate::{Error, Marks, Name, Request, Responder, config::ModelConfig};
+
+/// A framework that can open models.
+pub trait Backend: Send + Sync {
+    /// The name that `backend` in a model configuration refers to.
+    fn name(&self) -> &str;
+
+    /// Where its library was found, for the table of backends in the log.
+    fn location(&self) -> String {
+        String::new()
+    }
+
+    /// Opens one version of a model. May block: it runs on a thread that loads models.
+    ///
+    /// # Errors
+    /// Why the version cannot be served; becomes the reason of its UNAVAILABLE state.
+    fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error>;
+}
+
+/// Where a model version lies and what is known of it before it is opened.
+#[derive(Debug, Clone)]
+pub struct ModelSource {
+    /// Model name.
+    pub name: Name,
+    /// Version number.
+    pub version: i64,
+    /// The model's directory, holding `config.pbtxt`.
+    pub model_directory: PathBuf,
+    /// The version's directory below it.
+    pub version_directory: PathBuf,
+    /// The configuration as declared and normalised, before the backend completes it.
+    pub declared: Arc<proto::ModelConfig>,
+    /// `--backend-config` settings in force for this backend: global ones overlaid by its own.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One opened model version, shared by its instances.
+pub trait BackendModel: Send + Sync {
+    /// Adds what the model file tells and the configuration leaves open. Called once, before validation, unless
+    /// `--disable-auto-complete-config` is given. Of the result the server takes over `max_batch_size`, `input`,
+    /// `output`, the scheduling choice if there was none, and the transaction policy.
+    ///
+    /// # Errors
+    /// A contradiction between file and configuration.
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// Builds one instance for the completed, validated configuration. Called on the thread that will run it.
+    ///
+    /// # Errors
+    /// Why the instance cannot run; fails the load of the version.
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error>;
+}
+
+/// Which instance to build, and where.
+#[derive(Debug, Clone)]
+pub struct InstanceSpec {
+    /// `<group>_<index>`, as logs and errors name it.
+    pub name: Name,
+    /// Kind and ordinal of the device.
+    pub device: Device,
+    /// Threads a computation of this instance should use: its share of the processors the process may use.
+    pub threads: std::num::NonZeroUsize,
+}
+
+/// Kind and ordinal of the device of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// Host processors.
+    Cpu,
+    /// The GPU of that ordinal.
+    Gpu(u32),
+    /// The model itself knows.
+    Model,
+}
+
+/// A built instance, and whether it may change threads between executions.
+pub enum Instance {
+    /// Runs, and is dropped, on the thread that built it.
+    Pinned(Box<dyn BackendInstance>),
+    /// Any one thread at a time may run it. The server then executes short batches right where the request arrives and
+    /// saves two hand-overs between threads.
+    Mobile(Box<dyn BackendInstance + Send>),
+}
+
+/// One executable copy of a model. Never called by two threads at once.
+pub trait BackendInstance {
+    /// Runs one batch.
+    ///
+    /// Every execution must be answered through its responder, now or later; dropping a responder answers with an
+    /// internal error. A panic fails the batch and makes the model unavailable.
+    fn execute(&mut self, batch: Batch);
+}
+
+/// Requests that run together. Their number of rows never exceeds `max_batch_size`, and the shapes of inputs that do not
+/// allow ragged batches are equal.
+#[derive(Debug)]
+pub struct Batch {
+    /// In the order the model shall see them; never empty.
+    pub executions: Vec<Execution>,
+    /// Where the backend notes how far it has come.
+    pub marks: Arc<Marks>,
+}
+
+/// A request and the way to answer it.
+///
+/// The request has been checked against the configuration: its inputs are named, typed and shaped as configured, the
+/// batch dimension first if the model has one, configured reshapes applied.
+#[derive(Debug)]
+pub struct Execution {
+    /// What is asked.
+    pub request: Request,
+    /// Where the answer goes.
+    pub responder: Responder,
+}

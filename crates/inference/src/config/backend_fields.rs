@@ -1,0 +1,272 @@
+//! Name, backend, platform and model file of a configuration that leaves them open, guessed from the files.
+//!
+//! As Triton: model_config_utils.cc, AutoCompleteBackendFields; but the files looked at are those of the versions,
+//! the highest first, and not those of whatever directory has the first name.
+use super::{ConfigErrors, VersionPolicy, select_versions};
+use crate::ErrorCode;
+
+/// What lies in a model's directory, as far as the configuration depends on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelLayout {
+    /// Name of the directory, which is the name of the model.
+    pub name: String,
+    /// The version directories (see [`version_directory`](super::version_directory)) and what lies in each.
+    pub versions: std::collections::BTreeMap<i64, Vec<FileEntry>>,
+}
+
+/// One file or directory in a version directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEntry {
+    /// Name without path.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// A kind of model file, and what it says about the configuration.
+struct Format {
+    backend: &'static str,
+    /// Empty where the backend has no platform.
+    platform: &'static str,
+    filename: &'static str,
+    may_be_directory: bool,
+}
+
+/// In the order in which they are tried.
+const FORMATS: [Format; 6] = [
+    Format::new("tensorrt", "tensorrt_plan", "model.plan", false),
+    Format::new("onnxruntime", "onnxruntime_onnx", "model.onnx", true),
+    Format::new("openvino", "", "model.xml", true),
+    Format::new("pytorch", "pytorch_libtorch", "model.pt", false),
+    Format::new("pytorch", "torch_aoti", "model.pt2", false),
+    Format::new("python", "", "model.py", true),
+];
+
+/// TensorFlow's two formats differ from the rest: an explicit backend does not stop the search for the file.
+const TENSORFLOW: [(&str, &str, bool); 2] =
+    [("tensorflow_savedmodel", "model.savedmodel", true), ("tensorflow_graphdef", "model.graphdef", false)];
+
+/// Fills `name`, `backend`, `platform` and `default_model_filename` where they are empty and can be known.
+///
+/// # Errors
+/// Nothing in the configuration, the files and the directory name tells the backend.
+pub(super) fn complete_backend_fields(
+    config: &mut proto::ModelConfig,
+    layout: &ModelLayout,
+) -> Result<(), ConfigErrors> {
+    if config.name.is_empty() {
+        config.name.clone_from(&layout.name);
+    }
+    // An alias that Triton accepts here and refuses later.
+    if config.platform == "libtorch" {
+        "pytorch_libtorch".clone_into(&mut config.platform);
+    }
+    if by_precedence(config, layout).into_iter().any(|entries| claim(config, entries)) {
+        return Ok(());
+    }
+    if !is_open(config) {
+        return Ok(());
+    }
+    let Some((_, backend)) = layout.name.split_once('.').filter(|(_, backend)| !backend.is_empty()) else {
+        let name = &layout.name;
+        let text = format!(
+            "Invalid model name: Could not determine backend for model '{name}' with no backend in model \
+             configuration. Expected model name of the form 'model.<backend_name>'."
+        );
+        return Err(ConfigErrors::one(ErrorCode::InvalidArgument, text));
+    };
+    backend.clone_into(&mut config.backend);
+    config.default_model_filename = format!("model.{backend}");
+    Ok(())
+}
+
+/// The files of the versions to be served, the highest first, then those of the others, then none at all.
+fn by_precedence<'a>(config: &proto::ModelConfig, layout: &'a ModelLayout) -> Vec<&'a [FileEntry]> {
+    let existing: Vec<i64> = layout.versions.keys().copied().collect();
+    let selected = select_versions(&VersionPolicy::of(config), &existing);
+    let others = existing.iter().rev().filter(|version| !selected.contains(version));
+    let ordered = selected.iter().rev().chain(others);
+    ordered.map(|version| layout.versions[version].as_slice()).chain([&[][..]]).collect()
+}
+
+/// Completes the configuration if it, or one of the files, fits a known format.
+fn claim(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
+    if claim_tensorflow(config, entries) {
+        return true;
+    }
+    let fitting = FORMATS.iter().find(|format| format.fits(config, entries));
+    let Some(format) = fitting.or_else(|| FORMATS.iter().find(|format| format.backend == config.backend))
+    else {
+        return false;
+    };
+    format.backend.clone_into(&mut config.backend);
+    fill(&mut config.platform, format.platform);
+    fill(&mut config.default_model_filename, format.filename);
+    true
+}
+
+fn claim_tensorflow(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
+    if config.platform.is_empty() && ["", "tensorflow"].contains(&config.backend.as_str()) {
+        let given = &config.default_model_filename;
+        let found = TENSORFLOW.iter().find(|(_, filename, is_directory)| {
+            let lies = |entry: &FileEntry| entry.name == *filename && entry.is_directory == *is_directory;
+            given == filename || (given.is_empty() && entries.iter().any(lies))
+        });
+        if let Some((platform, ..)) = found {
+            (*platform).clone_into(&mut config.platform);
+        }
+    }
+    let Some((_, filename, _)) = TENSORFLOW.iter().find(|(platform, ..)| config.platform == *platform) else {
+        return false;
+    };
+    fill(&mut config.backend, "tensorflow");
+    fill(&mut config.default_model_filename, filename);
+    true
+}
+
+impl Format {
+    const fn new(
+        backend: &'static str,
+        platform: &'static str,
+        filename: &'static str,
+        may_be_directory: bool,
+    ) -> Self {
+        Self { backend, platform, filename, may_be_directory }
+    }
+
+    fn fits(&self, config: &proto::ModelConfig, entries: &[FileEntry]) -> bool {
+        let named = (!self.platform.is_empty() && config.platform == self.platform)
+            || config.default_model_filename == self.filename;
+        let lies =
+            |entry: &FileEntry| entry.name == self.filename && (self.may_be_directory || !entry.is_directory);
+        ["", self.backend].contains(&config.backend.as_str())
+            && (named || (is_open(config) && entries.iter().any(lies)))
+    }
+}
+
+/// Whether the configuration says nothing about what kind of model it is.
+fn is_open(config: &proto::ModelConfig) -> bool {
+    config.backend.is_empty() && config.platform.is_empty() && config.default_model_filename.is_empty()
+}
+
+fn fill(field: &mut String, value: &str) {
+    if field.is_empty() {
+        value.clone_into(field);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(name: &str, versions: &[(i64, &[&str])]) -> ModelLayout {
+        let entry = |name: &&str| FileEntry {
+            name: name.trim_end_matches('/').to_owned(),
+            is_directory: name.ends_with('/'),
+        };
+        let versions = versions.iter().map(|(version, files)| (*version, files.iter().map(entry).collect()));
+        ModelLayout { name: name.to_owned(), versions: versions.collect() }
+    }
+
+    /// Backend, platform and file name after completion.
+    fn completed(text: &str, layout: &ModelLayout) -> Result<[String; 3], ConfigErrors> {
+        let mut config = proto::text::parse(text.as_bytes()).unwrap().config;
+        complete_backend_fields(&mut config, layout)?;
+        assert_eq!(config.name, layout.name);
+        Ok([config.backend, config.platform, config.default_model_filename])
+    }
+
+    #[test]
+    fn a_file_tells_everything_when_the_configuration_tells_nothing() {
+        for (file, wanted) in [
+            ("model.savedmodel/", ["tensorflow", "tensorflow_savedmodel", "model.savedmodel"]),
+            ("model.graphdef", ["tensorflow", "tensorflow_graphdef", "model.graphdef"]),
+            ("model.plan", ["tensorrt", "tensorrt_plan", "model.plan"]),
+            ("model.onnx", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
+            ("model.onnx/", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
+            ("model.xml", ["openvino", "", "model.xml"]),
+            ("model.pt", ["pytorch", "pytorch_libtorch", "model.pt"]),
+            ("model.pt2", ["pytorch", "torch_aoti", "model.pt2"]),
+            ("model.py", ["python", "", "model.py"]),
+            // Of two files the earlier step wins.
+            ("model.py model.onnx", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
+        ] {
+            let files: Vec<_> = file.split(' ').collect();
+            assert_eq!(completed("", &layout("m", &[(1, &files)])).unwrap(), wanted, "{file}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_wrong_kind_tells_nothing() {
+        for file in
+            ["model.savedmodel", "model.graphdef/", "model.plan/", "model.pt/", "model.pt2/", "weights.bin"]
+        {
+            assert!(completed("", &layout("m", &[(1, &[file])])).is_err(), "{file}");
+        }
+    }
+
+    #[test]
+    fn one_field_tells_the_others_without_any_file() {
+        for (text, wanted) in [
+            ("platform: 'tensorflow_graphdef'", ["tensorflow", "tensorflow_graphdef", "model.graphdef"]),
+            (
+                "default_model_filename: 'model.savedmodel'",
+                ["tensorflow", "tensorflow_savedmodel", "model.savedmodel"],
+            ),
+            ("platform: 'tensorrt_plan'", ["tensorrt", "tensorrt_plan", "model.plan"]),
+            ("platform: 'onnxruntime_onnx'", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
+            ("backend: 'onnxruntime'", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
+            (
+                "backend: 'onnxruntime' default_model_filename: 'x.onnx'",
+                ["onnxruntime", "onnxruntime_onnx", "x.onnx"],
+            ),
+            ("default_model_filename: 'model.onnx'", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
+            ("backend: 'openvino'", ["openvino", "", "model.xml"]),
+            ("backend: 'pytorch'", ["pytorch", "pytorch_libtorch", "model.pt"]),
+            ("platform: 'libtorch'", ["pytorch", "pytorch_libtorch", "model.pt"]),
+            ("platform: 'torch_aoti'", ["pytorch", "torch_aoti", "model.pt2"]),
+            (
+                "backend: 'pytorch' default_model_filename: 'model.pt2'",
+                ["pytorch", "torch_aoti", "model.pt2"],
+            ),
+            ("backend: 'python'", ["python", "", "model.py"]),
+            ("backend: 'python' default_model_filename: 'x.py'", ["python", "", "x.py"]),
+            ("default_model_filename: 'model.py'", ["python", "", "model.py"]),
+            // Nothing to add, nothing to refuse here.
+            ("backend: 'identity'", ["identity", "", ""]),
+            ("platform: 'ensemble'", ["", "ensemble", ""]),
+            ("platform: 'other'", ["", "other", ""]),
+        ] {
+            assert_eq!(completed(text, &layout("m", &[])).unwrap(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_explicit_tensorflow_backend_still_looks_at_the_file() {
+        let layout = layout("m", &[(1, &["model.savedmodel/"])]);
+        assert_eq!(
+            completed("backend: 'tensorflow'", &layout).unwrap(),
+            ["tensorflow", "tensorflow_savedmodel", "model.savedmodel"]
+        );
+    }
+
+    #[test]
+    fn the_highest_version_decides() {
+        let two = layout("m", &[(2, &["model.py"]), (10, &["model.onnx"])]);
+        assert_eq!(completed("", &two).unwrap()[0], "onnxruntime");
+        assert_eq!(completed("version_policy { specific { versions: 2 } }", &two).unwrap()[0], "python");
+        let empty_latest = layout("m", &[(1, &["model.onnx"]), (2, &[])]);
+        assert_eq!(completed("", &empty_latest).unwrap()[0], "onnxruntime");
+    }
+
+    #[test]
+    fn the_directory_name_is_the_last_resort() {
+        assert_eq!(completed("", &layout("a.b.c", &[(1, &[])])).unwrap(), ["b.c", "", "model.b.c"]);
+        let error = completed("", &layout("plain", &[(1, &[])])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Invalid model name: Could not determine backend for model 'plain' with no backend in model \
+             configuration. Expected model name of the form 'model.<backend_name>'."
+        );
+    }
+}

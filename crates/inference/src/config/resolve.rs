@@ -1,0 +1,189 @@
+//! The way of a configuration: parse, override, complete, validate.
+//!
+//! In two steps, because between them the backend opens the model and adds what its file tells. Both are pure: what is
+//! on disk, and what the machine has, are arguments.
+use std::path::{Path, PathBuf};
+
+use proto::{Fields, Parsed, model_config::SchedulingChoice};
+
+use super::{
+    ConfigErrors, Environment, ModelLayout, ResolvedConfig, VersionPolicy,
+    backend_fields::complete_backend_fields,
+    complete::{complete_instance_groups, normalise},
+    typed::typed,
+    unsupported::refuse_unsupported,
+    validate::{check_instance_groups, check_paths, check_structure, check_tensors, directory_has_the_name},
+};
+use crate::ErrorCode;
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum ConfigSource<'a> {
+    /// The model has no file of that path.
+    Missing(&'a Path),
+    /// What the file holds, in the text format.
+    Text {
+        /// Named in errors.
+        path: &'a Path,
+        /// Its bytes.
+        content: &'a [u8],
+    },
+    /// A whole configuration in JSON that a load request brings; the file counts for nothing then.
+    Override(&'a str),
+}
+
+/// Whether configurations may leave open what can be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Completion {
+    /// The backend completes them.
+    #[default]
+    Auto,
+    /// They are complete (`--disable-auto-complete-config`).
+    Strict,
+}
+
+/// A configuration as its source means it: complete but for what only the backend and the machine know.
+///
+/// This is the form in which two configurations are compared for change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declared {
+    /// Normalised and, as far as possible, validated.
+    pub config: proto::ModelConfig,
+    /// What the source itself set: `max_batch_size: 0` differs from no `max_batch_size`.
+    pub fields: Fields,
+    /// The file it was read from; none for a missing file and for an override.
+    pub file: Option<PathBuf>,
+    /// Whether there was a source at all.
+    pub is_given: bool,
+}
+
+impl Declared {
+    /// Which versions are served.
+    pub fn version_policy(&self) -> VersionPolicy {
+        VersionPolicy::of(&self.config)
+    }
+}
+
+/// Reads a configuration, fills in what the model's files and the defaults tell, and checks every rule that needs no
+/// backend.
+///
+/// # Errors
+/// INTERNAL for a source that cannot be read, INVALID_ARG for broken rules, UNSUPPORTED for features that are not there.
+pub fn declare(
+    source: ConfigSource<'_>,
+    layout: &ModelLayout,
+    completion: Completion,
+) -> Result<Declared, ConfigErrors> {
+    let (Parsed { mut config, fields }, file) = read(source, completion)?;
+    let mut errors = ConfigErrors::default();
+    complete_backend_fields(&mut config, layout).map_err(|errors| errors.located(file, &fields))?;
+    normalise(&mut config);
+    check_structure(&config, &mut errors);
+    if completion == Completion::Strict {
+        check_tensors(&config, &mut errors);
+    }
+    directory_has_the_name(&config, &layout.name, &mut errors);
+    if errors.is_empty() {
+        refuse_unsupported(&config, &mut errors);
+    }
+    errors.located(file, &fields).into_result()?;
+    let is_given = !matches!(source, ConfigSource::Missing(_));
+    Ok(Declared { config, fields, file: file.map(Path::to_owned), is_given })
+}
+
+fn read(source: ConfigSource<'_>, completion: Completion) -> Result<(Parsed, Option<&Path>), ConfigErrors> {
+    let internal = |text: String| ConfigErrors::one(ErrorCode::Internal, text);
+    match source {
+        ConfigSource::Missing(path) if completion == Completion::Strict => {
+            let path = path.display();
+            Err(internal(format!("failed to open text file for read {path}: No such file or directory")))
+        }
+        ConfigSource::Missing(_) => Ok((Parsed::default(), None)),
+        ConfigSource::Text { path, content } => match proto::text::parse(content) {
+            Ok(parsed) => Ok((parsed, Some(path))),
+            Err(error) => Err(internal(format!("failed to read text proto from {}", error.in_file(path)))),
+        },
+        ConfigSource::Override(json) => match proto::json::parse(json) {
+            Ok(parsed) => Ok((parsed, None)),
+            Err(error) => {
+                let text = format!("Invalid config override: {error}");
+                Err(ConfigErrors::one(ErrorCode::InvalidArgument, text))
+            }
+        },
+    }
+}
+
+/// Takes over what the backend added to a declared configuration, fills in what the machine tells, and checks all
+/// rules.
+///
+/// `completed` is the declared configuration as the backend's hook left it, unchanged where the hook was not called.
+/// Of it count `max_batch_size`, `input`, `output`, the scheduling choice if there was none, and the transaction policy.
+///
+/// # Errors
+/// INVALID_ARG for broken rules, NOT_FOUND for a model without configuration that the backend knows nothing about,
+/// INTERNAL for a backend that changed the scheduling choice, UNSUPPORTED for features that are not there.
+pub fn finish(
+    declared: &Declared,
+    completed: proto::ModelConfig,
+    environment: &Environment,
+) -> Result<ResolvedConfig, ConfigErrors> {
+    let config = merge(declared, completed)?;
+    if !declared.is_given && config.input.is_empty() && config.output.is_empty() {
+        let text = format!("model configuration is not provided for model '{}'", config.name);
+        return Err(ConfigErrors::one(ErrorCode::NotFound, text));
+    }
+    resolve(config, environment).map_err(|errors| errors.located(declared.file.as_deref(), &declared.fields))
+}
+
+fn merge(declared: &Declared, completed: proto::ModelConfig) -> Result<proto::ModelConfig, ConfigErrors> {
+    let mut config = declared.config.clone();
+    config.max_batch_size = completed.max_batch_size;
+    config.input = completed.input;
+    config.output = completed.output;
+    let choices = (
+        choice_number(config.scheduling_choice.as_ref()),
+        choice_number(completed.scheduling_choice.as_ref()),
+    );
+    if config.scheduling_choice.is_none() {
+        config.scheduling_choice = completed.scheduling_choice;
+    } else if choices.0 != choices.1 {
+        let (from, to) = choices;
+        let text = format!("Cannot update scheduling choice from {from} to {to} when auto-completing.");
+        return Err(ConfigErrors::one(ErrorCode::Internal, text));
+    }
+    if let Some(policy) = completed.model_transaction_policy {
+        config.model_transaction_policy.get_or_insert_default().decoupled = policy.decoupled;
+    }
+    Ok(config)
+}
+
+/// The field number of a scheduling choice, 0 for none.
+fn choice_number(choice: Option<&SchedulingChoice>) -> u32 {
+    match choice {
+        None => 0,
+        Some(SchedulingChoice::DynamicBatching(_)) => 11,
+        Some(SchedulingChoice::SequenceBatching(_)) => 13,
+        Some(SchedulingChoice::EnsembleScheduling(_)) => 15,
+    }
+}
+
+fn resolve(
+    mut config: proto::ModelConfig,
+    environment: &Environment,
+) -> Result<ResolvedConfig, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    normalise(&mut config);
+    complete_instance_groups(&mut config, environment);
+    check_instance_groups(&config, environment, &mut errors);
+    check_structure(&config, &mut errors);
+    check_tensors(&config, &mut errors);
+    if errors.is_empty() {
+        check_paths(&config, &mut errors);
+        refuse_unsupported(&config, &mut errors);
+    }
+    errors.into_result()?;
+    Ok(ResolvedConfig { typed: typed(&config)?, shown: config })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,376 @@
+//! The whole way of a configuration, from its source to its typed form.
+use std::{num::NonZeroU32, path::Path, time::Duration};
+
+use super::*;
+use crate::{
+    DataType,
+    config::{FileEntry, InstanceKind, Scheduling},
+};
+
+const PATH: &str = "models/m/config.pbtxt";
+
+fn layout(name: &str, file: &str) -> ModelLayout {
+    let entry = FileEntry { name: file.to_owned(), is_directory: false };
+    ModelLayout { name: name.to_owned(), versions: [(1, vec![entry])].into() }
+}
+
+fn from_text(text: &str, completion: Completion) -> Result<Declared, ConfigErrors> {
+    let source = ConfigSource::Text { path: Path::new(PATH), content: text.as_bytes() };
+    declare(source, &layout("m", "model.onnx"), completion)
+}
+
+fn auto(text: &str) -> Result<Declared, ConfigErrors> {
+    from_text(text, Completion::Auto)
+}
+
+fn overridden(json: &str) -> Result<Declared, ConfigErrors> {
+    declare(ConfigSource::Override(json), &layout("m", "model.onnx"), Completion::Auto)
+}
+
+/// As with a backend that adds nothing, on a machine without GPU.
+fn finished(text: &str) -> Result<ResolvedConfig, ConfigErrors> {
+    let declared = auto(text)?;
+    finish(&declared, declared.config.clone(), &Environment::default())
+}
+
+const IO: &str =
+    "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 4 }";
+
+#[test]
+fn a_small_configuration_is_shown_as_clients_know_it() {
+    let text = "backend: 'python' input { name: 'IN' data_type: TYPE_FP32 dims: 1 }
+                output { name: 'OUT' data_type: TYPE_FP32 dims: 1 }";
+    let source = ConfigSource::Text { path: Path::new(PATH), content: text.as_bytes() };
+    let declared = declare(source, &layout("mini", "model.py"), Completion::Auto).unwrap();
+    let resolved = finish(&declared, declared.config.clone(), &Environment::default()).unwrap();
+    let golden = r#"{"name":"mini","platform":"","backend":"python","runtime":"","version_policy":{"latest":{"num_versions":1}},"max_batch_size":0,"input":[{"name":"IN","data_type":"TYPE_FP32","format":"FORMAT_NONE","dims":[1],"is_shape_tensor":false,"allow_ragged_batch":false,"optional":false,"is_non_linear_format_io":false}],"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":[1],"label_filename":"","is_shape_tensor":false,"is_non_linear_format_io":false}],"batch_input":[],"batch_output":[],"optimization":{"priority":"PRIORITY_DEFAULT","input_pinned_memory":{"enable":true},"output_pinned_memory":{"enable":true},"gather_kernel_buffer_threshold":0,"eager_batching":false},"instance_group":[{"name":"mini","kind":"KIND_CPU","count":1,"gpus":[],"secondary_devices":[],"profile":[],"passive":false,"host_policy":""}],"default_model_filename":"model.py","cc_model_filenames":{},"metric_tags":{},"parameters":{},"model_warmup":[]}"#;
+    assert_eq!(proto::json::to_json(&resolved.shown), golden);
+}
+
+#[test]
+fn the_typed_form_has_everything_in_place() {
+    let text = "max_batch_size: 8 version_policy { all {} }
+        input { name: 'x' data_type: TYPE_STRING dims: [ -1, 2 ] reshape { shape: [ -1, 1, 2 ] } optional: true }
+        output { name: 'y' data_type: TYPE_BF16 dims: 3 label_filename: 'labels.txt' }
+        dynamic_batching { max_queue_delay_microseconds: 100 priority_levels: 2 default_priority_level: 1
+          default_queue_policy { max_queue_size: 3 }
+          priority_queue_policy { key: 2 value { timeout_action: DELAY default_timeout_microseconds: 7 } } }
+        batch_input { kind: BATCH_ITEM_SHAPE target_name: 't' data_type: TYPE_INT32 source_input: 'x' }
+        batch_output { target_name: 'y' source_input: 'x' }
+        parameters { key: 'k' value { string_value: 'v' } }
+        optimization { graph { level: 1 } execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }
+        instance_group { count: 3 } instance_group { kind: KIND_MODEL }
+        model_operations { op_library_filename: 'ops.so' } response_cache { enable: true }";
+    let typed = finished(text).unwrap().typed;
+    assert_eq!((typed.name.as_str(), typed.backend.as_str()), ("m", "onnxruntime"));
+    assert_eq!(typed.max_batch_size, NonZeroU32::new(8));
+    let input = &typed.inputs[0];
+    assert_eq!((input.datatype, &input.dims[..], input.optional), (DataType::Bytes, &[-1, 2][..], true));
+    assert_eq!(input.reshape.as_deref(), Some(&[-1, 1, 2][..]));
+    let output = &typed.outputs[0];
+    assert_eq!((output.datatype, output.label_filename.as_deref()), (DataType::Bf16, Some("labels.txt")));
+    let Scheduling::Dynamic(batching) = &typed.scheduling else { panic!("{:?}", typed.scheduling) };
+    assert_eq!(
+        (batching.max_batch_size, batching.preferred_batch_sizes.iter().copied().collect::<Vec<_>>()),
+        (8, vec![8])
+    );
+    assert_eq!(batching.max_queue_delay, Duration::from_micros(100));
+    assert_eq!(batching.default_queue_policy.max_queue_size.map(std::num::NonZero::get), Some(3));
+    let late = &batching.priority_queue_policies[&2];
+    assert_eq!(
+        (late.timeout_action, late.default_timeout),
+        (scheduling::TimeoutAction::Delay, Some(Duration::from_micros(7)))
+    );
+    let groups: Vec<_> = typed
+        .instance_groups
+        .iter()
+        .map(|group| (group.name.as_str(), group.kind, group.count.get()))
+        .collect();
+    assert_eq!(groups, [("m_0", InstanceKind::Cpu, 3), ("m_1", InstanceKind::Model, 1)]);
+    assert_eq!(typed.version_policy, VersionPolicy::All);
+    assert_eq!(
+        (typed.parameters["k"].as_str(), typed.graph_level, typed.response_cache),
+        ("v", Some(1), true)
+    );
+    assert_eq!(
+        (typed.cpu_accelerators[0].name.as_str(), &typed.op_library_filenames[..]),
+        ("openvino", &["ops.so".to_owned()][..])
+    );
+    assert_eq!(
+        (typed.batch_inputs[0].source_input.as_str(), typed.batch_outputs[0].target_names[0].as_str()),
+        ("x", "y")
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_with_its_place() {
+    let error = auto("name: 'm'\ninput { naem: 'x' }").unwrap_err();
+    let text = "failed to read text proto from models/m/config.pbtxt:2:9: 'naem' is not a field of ModelInput, did you \
+                mean 'name'?\n  input { naem: 'x' }\n          ^";
+    assert_eq!((error.problems()[0].code, error.to_string().as_str()), (ErrorCode::Internal, text));
+}
+
+#[test]
+fn a_missing_file_is_an_empty_configuration_or_an_error() {
+    let source = ConfigSource::Missing(Path::new(PATH));
+    let declared = declare(source, &layout("m", "model.onnx"), Completion::Auto).unwrap();
+    assert_eq!((declared.config.backend.as_str(), declared.is_given), ("onnxruntime", false));
+    let error = declare(source, &layout("m", "model.onnx"), Completion::Strict).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "failed to open text file for read models/m/config.pbtxt: No such file or directory"
+    );
+    // A backend that knows the model makes up for the file; another one does not.
+    let error = finish(&declared, declared.config.clone(), &Environment::default()).unwrap_err();
+    assert_eq!(
+        (error.problems()[0].code, error.to_string().as_str()),
+        (ErrorCode::NotFound, "model configuration is not provided for model 'm'")
+    );
+    let completed = proto::text::parse(IO.as_bytes()).unwrap().config;
+    assert_eq!(finish(&declared, completed, &Environment::default()).unwrap().typed.inputs.len(), 1);
+}
+
+#[test]
+fn all_problems_are_told_at_once_with_their_lines() {
+    let text = "name: 'other'\nmax_batch_size: 2\ndynamic_batching {\n  preferred_batch_size: [ 4 ]\n  priority_levels: 1\n}";
+    let error = auto(text).unwrap_err();
+    assert!(error.to_string().starts_with(
+        "dynamic batching preferred size must be <= max batch size for other; default priority level must be in range"
+    ));
+    assert_eq!(
+        error.report(),
+        "models/m/config.pbtxt:4: dynamic batching preferred size must be <= max batch size for other\n\
+         models/m/config.pbtxt:3: default priority level must be in range [1, 1] for other\n\
+         models/m/config.pbtxt:1: unexpected directory name 'm' for model 'other', directory name must equal model name"
+    );
+}
+
+#[test]
+fn strict_configurations_are_complete_when_they_are_read() {
+    assert_eq!(
+        from_text("input { name: 'x' dims: 1 }", Completion::Strict).unwrap_err().to_string(),
+        "model input 'x' must specify 'data_type' for m"
+    );
+    assert!(auto("input { name: 'x' dims: 1 }").is_ok());
+    assert_eq!(
+        finished("input { name: 'x' dims: 1 }").unwrap_err().to_string(),
+        "model input 'x' must specify 'data_type' for m"
+    );
+}
+
+#[test]
+fn an_override_replaces_the_file_and_names_the_same_model() {
+    assert_eq!(overridden("{}").unwrap().config, auto("").unwrap().config);
+    assert_eq!(
+        overridden(r#"{"name":"m","maxBatchSize":"4","dynamic_batching":{},"input":null}"#).unwrap().config,
+        auto("max_batch_size: 4 dynamic_batching {}").unwrap().config
+    );
+    for (json, wanted) in [
+        (
+            r#"{"nmae":"m"}"#,
+            "Invalid config override: 'nmae' is not a field of ModelConfig, did you mean 'name'?",
+        ),
+        (
+            r#"{"dynamic_batching":{},"sequence_batching":{}}"#,
+            "Invalid config override: 'sequence_batching' excludes",
+        ),
+        ("{", "Invalid config override: invalid JSON: "),
+        ("", "Invalid config override: invalid JSON: "),
+        (
+            r#"{"name":"n"}"#,
+            "unexpected directory name 'm' for model 'n', directory name must equal model name",
+        ),
+    ] {
+        let error = overridden(json).unwrap_err();
+        assert!(error.to_string().starts_with(wanted), "{json}: {error}");
+        assert_eq!(error.problems()[0].code, ErrorCode::InvalidArgument);
+    }
+}
+
+#[test]
+fn what_the_source_set_is_known_apart_from_its_default() {
+    assert!(auto("max_batch_size: 0").unwrap().fields.contains("max_batch_size"));
+    assert!(overridden(r#"{"max_batch_size":0}"#).unwrap().fields.contains("max_batch_size"));
+    assert!(!auto("name: 'm'").unwrap().fields.contains("max_batch_size"));
+}
+
+/// What `edit` does to the declared configuration is what the backend's hook does.
+fn completed(text: &str, edit: impl FnOnce(&mut proto::ModelConfig)) -> Result<ResolvedConfig, ConfigErrors> {
+    let declared = auto(text).unwrap();
+    let mut config = declared.config.clone();
+    edit(&mut config);
+    finish(&declared, config, &Environment::default())
+}
+
+#[test]
+fn a_backend_adds_tensors_batching_and_transactions_and_nothing_else() {
+    let io = proto::text::parse(IO.as_bytes()).unwrap().config;
+    let resolved = completed("parameters { key: 'mine' }", |config| {
+        (config.input, config.output) = (io.input, io.output);
+        config.max_batch_size = 4;
+        config.scheduling_choice =
+            Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
+        config.model_transaction_policy = Some(proto::ModelTransactionPolicy { decoupled: true });
+        config.parameters.clear();
+        "python".clone_into(&mut config.backend);
+        config.instance_group.push(proto::ModelInstanceGroup::default());
+    })
+    .unwrap();
+    let shown = resolved.shown;
+    assert_eq!((shown.max_batch_size, shown.input.len(), shown.output.len()), (4, 1, 1));
+    assert!(resolved.typed.decoupled && shown.parameters.contains_key("mine"));
+    assert_eq!((shown.backend.as_str(), shown.instance_group[0].name.as_str()), ("onnxruntime", "m"));
+    let Some(SchedulingChoice::DynamicBatching(batching)) = shown.scheduling_choice else {
+        panic!("not taken")
+    };
+    assert_eq!(batching.preferred_batch_size, [4], "normalised again");
+}
+
+#[test]
+fn a_backend_may_not_change_the_scheduling_choice() {
+    let error = completed(&format!("dynamic_batching {{}} {IO}"), |config| {
+        config.scheduling_choice =
+            Some(SchedulingChoice::SequenceBatching(proto::ModelSequenceBatching::default()));
+    })
+    .unwrap_err();
+    let text = "Cannot update scheduling choice from 11 to 13 when auto-completing.";
+    assert_eq!((error.problems()[0].code, error.to_string().as_str()), (ErrorCode::Internal, text));
+    // Its settings stay the user's.
+    let kept = completed(&format!("dynamic_batching {{ preserve_ordering: true }} {IO}"), |config| {
+        config.scheduling_choice =
+            Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
+    });
+    let Scheduling::Dynamic(batching) = kept.unwrap().typed.scheduling else { panic!("not dynamic") };
+    assert!(batching.preserve_ordering);
+}
+
+#[test]
+fn what_a_backend_adds_is_checked() {
+    let error = completed("", |config| config.max_batch_size = -1).unwrap_err();
+    assert_eq!(error.to_string(), "'max_batch_size' must be non-negative value for m");
+}
+
+#[test]
+fn features_that_are_not_there_are_refused_by_name() {
+    for (field, text) in [
+        ("sequence_batching", "sequence_batching {}"),
+        ("model_warmup", "model_warmup { name: 'w' }"),
+        ("model_repository_agents", "model_repository_agents { agents { name: 'a' } }"),
+        ("instance_group[1].passive", "instance_group {} instance_group { passive: true }"),
+        ("instance_group[0].secondary_devices", "instance_group { secondary_devices {} }"),
+        ("parameters.TRITON_BATCH_STRATEGY_PATH", "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' }"),
+        ("runtime", "runtime: 'libother.so'"),
+        (
+            "ensemble_scheduling",
+            "platform: 'ensemble' input { name: 'a' } output { name: 'b' } ensemble_scheduling { step { model_name: 's'
+             input_map { key: 'x' value: 'a' } output_map { key: 'y' value: 'b' } } }",
+        ),
+    ] {
+        let error = auto(text).unwrap_err();
+        let wanted = format!("'{field}' of model 'm' is not supported by this version of nereid");
+        assert_eq!((error.problems()[0].code, error.to_string()), (ErrorCode::Unsupported, wanted));
+    }
+}
+
+#[test]
+fn rules_come_before_missing_features() {
+    let error = auto("sequence_batching { control_input {} } model_warmup {}").unwrap_err();
+    assert_eq!(error.to_string(), "sequence batching control tensor must have a name for m");
+}
+
+#[test]
+fn settings_that_have_no_effect_are_legal() {
+    for text in [
+        "response_cache { enable: true }",
+        "model_repository_agents {}",
+        "instance_group { rate_limiter { resources { name: 'r' count: 1 } priority: 2 } host_policy: 'p' }",
+        "runtime: 'libtriton_onnxruntime.so'",
+        "cc_model_filenames { key: '7.5' value: 'x' } optimization { cuda { graphs: true } eager_batching: true }",
+        "model_metrics { metric_control { metric_identifier { family: 'f' } histogram_options { buckets: 1 } } }",
+    ] {
+        assert!(finished(&format!("{text} {IO}")).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn gpus_are_refused_in_the_words_of_the_machine() {
+    let text = format!("instance_group {{ kind: KIND_GPU }} {IO}");
+    assert_eq!(
+        finished(&text).unwrap_err().to_string(),
+        "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs"
+    );
+    let declared = auto(&text).unwrap();
+    let environment = Environment { gpu_count: 1, ..Environment::default() };
+    let error = finish(&declared, declared.config.clone(), &environment).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "'KIND_GPU' of instance group 'm_0' of model 'm' is not supported by this version of nereid"
+    );
+}
+
+#[test]
+fn numbers_that_name_nothing_are_refused() {
+    for (text, wanted) in [
+        (
+            "input { name: 'x' data_type: TYPE_FP32 dims: 1 format: 7 }",
+            "'input[0].format' of model 'm' has no value 7",
+        ),
+        (
+            "dynamic_batching { default_queue_policy { timeout_action: 5 } }",
+            "'timeout_action' of model 'm' has no value 5",
+        ),
+        (
+            "input { name: 'a\\0b' data_type: TYPE_FP32 dims: 1 }",
+            "'input[0].name' of model 'm' contains a NUL character",
+        ),
+        (
+            "output { name: 'y' data_type: TYPE_FP32 dims: 1 label_filename: '../x' }",
+            "label file path '../x' for output 'y' in model 'm' is outside model directory",
+        ),
+    ] {
+        assert_eq!(finished(text).unwrap_err().to_string(), wanted);
+    }
+}
+
+/// A small reproducible source of numbers (Knuth's constants).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+const LETTERS: &[u8] = b"{}[]<>:;,\"'\\#-.0179xeaTn_ \n\t\0\xff";
+
+#[test]
+fn a_changed_character_never_brings_the_pipeline_down() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/tests/configs");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let mut dice = Dice(7);
+    let mut resolved = 0;
+    for path in paths {
+        let original = std::fs::read(&path).unwrap();
+        let name = proto::text::parse(&original).unwrap().config.name;
+        for round in 0..60 {
+            let mut content = original.clone();
+            let at = dice.roll(content.len());
+            match dice.roll(3) {
+                _ if round == 0 => {}
+                0 => content[at] = LETTERS[dice.roll(LETTERS.len())],
+                1 => content.insert(at, LETTERS[dice.roll(LETTERS.len())]),
+                _ => drop(content.remove(at)),
+            }
+            let source = ConfigSource::Text { path: &path, content: &content };
+            let outcome = declare(source, &layout(&name, "model.onnx"), Completion::Auto)
+                .and_then(|declared| finish(&declared, declared.config.clone(), &Environment::default()));
+            match outcome {
+                Ok(_) => resolved += 1,
+                Err(errors) => assert!(!errors.to_string().is_empty() && !errors.report().is_empty()),
+            }
+        }
+    }
+    assert!(resolved > 50, "{resolved} resolved");
+}

@@ -1,0 +1,42 @@
+//! What a valid configuration may ask for and this version cannot give.
+use proto::{ModelConfig, model_config::SchedulingChoice};
+
+use super::ConfigErrors;
+use crate::ErrorCode;
+
+/// Refuses features that are not there, naming the field, rather than serve a model that lacks them.
+///
+/// A feature that is there, but switched off in the server, is not refused: a response cache or a rate limiter that
+/// does not run has no effect.
+pub(super) fn refuse_unsupported(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let mut refuse = |field: &str| {
+        let text = format!("'{field}' of model '{}' is not supported by this version of nereid", config.name);
+        errors.push(ErrorCode::Unsupported, field, text);
+    };
+    match &config.scheduling_choice {
+        Some(SchedulingChoice::SequenceBatching(_)) => refuse("sequence_batching"),
+        Some(SchedulingChoice::EnsembleScheduling(_)) => refuse("ensemble_scheduling"),
+        Some(SchedulingChoice::DynamicBatching(_)) | None => {}
+    }
+    if !config.model_warmup.is_empty() {
+        refuse("model_warmup");
+    }
+    if config.model_repository_agents.as_ref().is_some_and(|agents| !agents.agents.is_empty()) {
+        refuse("model_repository_agents");
+    }
+    for (position, group) in config.instance_group.iter().enumerate() {
+        if group.passive {
+            refuse(&format!("instance_group[{position}].passive"));
+        }
+        if !group.secondary_devices.is_empty() {
+            refuse(&format!("instance_group[{position}].secondary_devices"));
+        }
+    }
+    if config.parameters.contains_key("TRITON_BATCH_STRATEGY_PATH") {
+        refuse("parameters.TRITON_BATCH_STRATEGY_PATH");
+    }
+    let usual = format!("libtriton_{}.so", config.backend);
+    if !config.runtime.is_empty() && config.runtime != usual {
+        refuse("runtime");
+    }
+}

@@ -1,0 +1,140 @@
+//! The rules of `ensemble_scheduling`: a data flow in which every tensor is made, and made for something.
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto::{ModelConfig, ModelEnsembling};
+
+use super::{ConfigErrors, is_ensemble};
+
+const FIELD: &str = "ensemble_scheduling";
+
+pub(super) fn check(config: &ModelConfig, ensemble: &ModelEnsembling, errors: &mut ConfigErrors) {
+    let name = &config.name;
+    if !is_ensemble(config) {
+        let text =
+            format!("ensemble scheduling cannot be set for model '{name}' whose platform is not ensemble");
+        errors.invalid(FIELD, text);
+    }
+    if !config.instance_group.is_empty() {
+        let text = format!("instance group should not be specified for ensemble '{name}'");
+        errors.invalid("instance_group", text);
+    }
+    if config.optimization.is_some() && is_ensemble(config) {
+        errors.invalid("optimization", format!("optimization should not be specified for ensemble '{name}'"));
+    }
+    if !config.model_warmup.is_empty() {
+        errors.invalid("model_warmup", format!("model_warmup can not be specified for ensemble '{name}'"));
+    }
+    if ensemble.step.is_empty() {
+        errors.invalid(FIELD, format!("must specify 'step' for ensemble '{name}'"));
+        return;
+    }
+    steps_are_complete(config, ensemble, errors);
+    let flow = tensors_are_made_once(config, ensemble, errors);
+    tensors_are_connected(config, &flow, errors);
+}
+
+fn steps_are_complete(config: &ModelConfig, ensemble: &ModelEnsembling, errors: &mut ConfigErrors) {
+    for (position, step) in ensemble.step.iter().enumerate() {
+        for (field, missing) in [
+            ("model_name", step.model_name.is_empty()),
+            ("input_map", step.input_map.is_empty()),
+            ("output_map", step.output_map.is_empty()),
+        ] {
+            if missing {
+                let text = format!("must specify '{field}' in step {position} of ensemble '{}'", config.name);
+                errors.invalid(&format!("{FIELD}.step[{position}].{field}"), text);
+            }
+        }
+    }
+}
+
+/// A tensor of the ensemble.
+#[derive(Default)]
+struct Node<'a> {
+    /// The tensors that the step that makes it needs, in the order of the step; empty if no step makes it.
+    sources: Vec<&'a str>,
+    /// Whether some step needs it.
+    used: bool,
+}
+
+type Flow<'a> = BTreeMap<&'a str, Node<'a>>;
+
+fn tensors_are_made_once<'a>(
+    config: &ModelConfig,
+    ensemble: &'a ModelEnsembling,
+    errors: &mut ConfigErrors,
+) -> Flow<'a> {
+    let mut flow = Flow::new();
+    let mut made = BTreeSet::new();
+    for (position, step) in ensemble.step.iter().enumerate() {
+        for tensor in step.input_map.values() {
+            flow.entry(tensor).or_default().used = true;
+        }
+        for tensor in step.output_map.values() {
+            if !made.insert(tensor) {
+                let text = format!(
+                    "ensemble tensor '{tensor}' can appear in an output map only once for ensemble '{}' step \
+                     {position}",
+                    config.name
+                );
+                errors.invalid(&format!("{FIELD}.step[{position}].output_map"), text);
+            }
+            flow.entry(tensor).or_default().sources.extend(step.input_map.values().map(String::as_str));
+        }
+    }
+    flow
+}
+
+fn tensors_are_connected(config: &ModelConfig, flow: &Flow<'_>, errors: &mut ConfigErrors) {
+    let name = &config.name;
+    for (position, input) in config.input.iter().enumerate() {
+        if !flow.contains_key(input.name.as_str()) {
+            let text = format!("ensemble input '{}' for ensemble {name}' is not used", input.name);
+            errors.invalid(&format!("input[{position}]"), text);
+        }
+    }
+    let ready = reachable(config, flow);
+    let mut outputs = BTreeSet::new();
+    for (position, output) in config.output.iter().enumerate() {
+        let field = &format!("output[{position}]");
+        let tensor = output.name.as_str();
+        outputs.insert(tensor);
+        match flow.get(tensor) {
+            None => {
+                errors.invalid(field, format!("ensemble output '{tensor}' for ensemble {name}' is not used"));
+            }
+            Some(node) if !ready.contains(tensor) => {
+                let source = node.sources.first().map(|source| {
+                    format!(": at least one of its depending tensors, '{source}', is not connected")
+                });
+                let source = source.unwrap_or_default();
+                errors.invalid(
+                    field,
+                    format!("output '{tensor}' for ensemble '{name}' is not written{source}"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    for (tensor, node) in flow {
+        if !outputs.contains(tensor) && !(ready.contains(tensor) && node.used) {
+            errors.invalid(FIELD, format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'"));
+        }
+    }
+}
+
+/// The tensors that are made once the inputs of the ensemble are there.
+fn reachable<'a>(config: &'a ModelConfig, flow: &Flow<'a>) -> BTreeSet<&'a str> {
+    let mut ready: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
+    loop {
+        let before = ready.len();
+        for (tensor, node) in flow {
+            if !node.sources.is_empty() && node.sources.iter().all(|source| ready.contains(source)) {
+                ready.insert(tensor);
+            }
+        }
+        if ready.len() == before {
+            return ready;
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The rules of `instance_group`, once every group has its defaults.
+use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
+
+use super::ConfigErrors;
+use crate::{
+    ErrorCode,
+    config::complete::{Environment, is_ensemble, is_gpu},
+};
+
+/// The least CUDA compute capability, as the error about GPUs prints it.
+const MIN_COMPUTE_CAPABILITY: &str = "6.000000";
+
+/// Kinds, devices and profiles (model_config_utils.cc, ValidateInstanceGroup).
+pub(in super::super) fn check_instance_groups(
+    config: &ModelConfig,
+    environment: &Environment,
+    errors: &mut ConfigErrors,
+) {
+    if is_ensemble(config) {
+        return;
+    }
+    if config.instance_group.is_empty() {
+        let text = format!("must specify one or more 'instance group's for {}", config.name);
+        errors.invalid("instance_group", text);
+    }
+    for (position, group) in config.instance_group.iter().enumerate() {
+        let field = format!("instance_group[{position}]");
+        let head = format!("instance group {} of model {}", group.name, config.name);
+        match Kind::try_from(group.kind) {
+            Ok(Kind::Auto) => {
+                errors.push(ErrorCode::Internal, &field, format!("{head} has unexpected kind KIND_AUTO"));
+            }
+            Ok(kind @ (Kind::Model | Kind::Cpu)) if !group.gpus.is_empty() => {
+                let kind = kind.as_str_name();
+                errors.invalid(&field, format!("{head} has kind {kind} but specifies one or more GPUs"));
+            }
+            Ok(Kind::Model | Kind::Cpu) => {}
+            Ok(Kind::Gpu) => {
+                if let Some(what) = gpu_problem(group, environment) {
+                    errors.invalid(&field, format!("{head} {what}"));
+                }
+            }
+            Err(_) => errors.invalid(&field, format!("{head} has unknown kind {}", group.kind)),
+        }
+        if let Some(what) = profile_problem(config, group) {
+            errors.invalid(&field, format!("{head} and platform {}{what}", config.platform));
+        }
+    }
+}
+
+fn gpu_problem(group: &ModelInstanceGroup, environment: &Environment) -> Option<String> {
+    if environment.gpu_count == 0 {
+        return Some("has kind KIND_GPU but server does not support GPUs".to_owned());
+    }
+    if group.gpus.is_empty() {
+        return Some("has kind KIND_GPU but specifies no GPUs".to_owned());
+    }
+    let wrong = group.gpus.iter().find(|gpu| !is_gpu(**gpu, environment))?;
+    let known: Vec<_> = (0..environment.gpu_count).map(|gpu| gpu.to_string()).collect();
+    Some(format!(
+        "specifies invalid or unsupported gpu id {wrong}. GPUs with at least the minimum required CUDA compute \
+         compatibility of {MIN_COMPUTE_CAPABILITY} are: {}",
+        known.join(", ")
+    ))
+}
+
+/// The end of the sentence, which for other platforms lacks a blank in Triton as well.
+fn profile_problem(config: &ModelConfig, group: &ModelInstanceGroup) -> Option<String> {
+    if config.platform != "tensorrt_plan" {
+        let given = !group.profile.is_empty();
+        return given
+            .then(|| "specifies profile field which is only supported for TensorRT models".to_owned());
+    }
+    let wrong = group.profile.iter().find(|profile| profile.parse::<u32>().is_err())?;
+    Some(format!(
+        " specifies invalid profile {wrong}. The field should contain the string representation of a non-negative \
+         integer."
+    ))
+}

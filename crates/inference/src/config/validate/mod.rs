@@ -1,0 +1,160 @@
+//! The rules a configuration must keep, one function each, in the order and words of Triton.
+//!
+//! Each function adds what it finds to the errors and looks at nothing else, so that one attempt to load a model tells
+//! everything that is wrong with it.
+mod ensemble;
+mod instance_groups;
+mod paths;
+mod priorities;
+mod sequence;
+mod tensors;
+
+use std::collections::HashSet;
+
+use proto::{ModelConfig, model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions};
+
+pub(super) use instance_groups::check_instance_groups;
+pub(super) use paths::check_paths;
+pub(super) use tensors::check_tensors;
+
+use super::{ConfigErrors, complete::is_ensemble};
+
+/// The rules that need neither the backend nor the machine (model_config_utils.cc, ValidateModelConfig).
+pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
+    name_is_given(config, errors);
+    backend_fits_platform(config, errors);
+    max_batch_size_is_not_negative(config, errors);
+    version_policy_is_given(config, errors);
+    match &config.scheduling_choice {
+        Some(SchedulingChoice::DynamicBatching(batching)) => priorities::check(config, batching, errors),
+        Some(SchedulingChoice::SequenceBatching(batching)) => sequence::check(config, batching, errors),
+        Some(SchedulingChoice::EnsembleScheduling(ensemble)) => ensemble::check(config, ensemble, errors),
+        None => {}
+    }
+    ensemble_is_scheduled(config, errors);
+    decoupled_is_not_cached(config, errors);
+    metrics_are_complete(config, errors);
+}
+
+/// The model lies in a directory of its own name.
+pub(super) fn directory_has_the_name(config: &ModelConfig, directory: &str, errors: &mut ConfigErrors) {
+    if config.name != directory {
+        let model = &config.name;
+        errors.invalid(
+            "name",
+            format!(
+                "unexpected directory name '{directory}' for model '{model}', directory name must equal model name"
+            ),
+        );
+    }
+}
+
+fn name_is_given(config: &ModelConfig, errors: &mut ConfigErrors) {
+    if config.name.is_empty() {
+        errors.invalid("name", "model configuration must specify 'name'");
+    }
+}
+
+fn backend_fits_platform(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let ModelConfig { name, platform, backend, .. } = config;
+    if backend.is_empty() {
+        if !is_ensemble(config) {
+            errors.invalid("platform", format!("unexpected platform type '{platform}' for {name}"));
+        }
+        return;
+    }
+    if is_ensemble(config) {
+        let text =
+            format!("Ensemble model '{name}' must have platform type 'ensemble' and empty backend type");
+        errors.invalid("backend", text);
+        return;
+    }
+    let platforms: &[&str] = match backend.as_str() {
+        "tensorflow" => &["tensorflow_savedmodel", "tensorflow_graphdef"],
+        "tensorrt" => &["tensorrt_plan"],
+        "onnxruntime" => &["onnxruntime_onnx"],
+        "pytorch" => &["pytorch_libtorch", "torch_aoti"],
+        _ => return,
+    };
+    if !platforms.contains(&platform.as_str()) {
+        errors.invalid(
+            "platform",
+            format!("unexpected 'platform' and 'backend' pair, got:{platform}, {backend}"),
+        );
+    }
+}
+
+fn max_batch_size_is_not_negative(config: &ModelConfig, errors: &mut ConfigErrors) {
+    if config.max_batch_size < 0 {
+        let text = format!("'max_batch_size' must be non-negative value for {}", config.name);
+        errors.invalid("max_batch_size", text);
+    }
+}
+
+fn version_policy_is_given(config: &ModelConfig, errors: &mut ConfigErrors) {
+    if config.version_policy.is_none() {
+        errors.invalid("version_policy", format!("must specify 'version policy' for {}", config.name));
+    }
+}
+
+fn ensemble_is_scheduled(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let scheduled = matches!(config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_)));
+    if is_ensemble(config) && !scheduled {
+        let text = format!(
+            "ensemble scheduling must be set for ensemble {} whose platform is ensemble",
+            config.name
+        );
+        errors.invalid("ensemble_scheduling", text);
+    }
+}
+
+fn decoupled_is_not_cached(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
+    if decoupled && is_cached(config) {
+        let text = format!(
+            "Response Cache does not currently support model {} with 'decoupled' transaction policy. Please \
+             disable the response cache.",
+            config.name
+        );
+        errors.invalid("response_cache", text);
+    }
+}
+
+fn metrics_are_complete(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let controls = config.model_metrics.iter().flat_map(|metrics| &metrics.metric_control);
+    for (position, control) in controls.enumerate() {
+        let field = format!("model_metrics.metric_control[{position}]");
+        match &control.metric_identifier {
+            None => errors.invalid(&field, "metric control must specify 'metric_identifier'"),
+            Some(identifier) if identifier.family.is_empty() => {
+                errors.invalid(&field, "metric identifier must specify non-empty 'family'");
+            }
+            Some(_) => {}
+        }
+        match &control.metric_options {
+            None => errors.invalid(&field, "metric control must specify 'histogram_options'"),
+            Some(MetricOptions::HistogramOptions(options)) if options.buckets.is_empty() => {
+                errors.invalid(&field, "histogram options must specify non-empty 'buckets'");
+            }
+            Some(MetricOptions::HistogramOptions(_)) => {}
+        }
+    }
+}
+
+fn is_cached(config: &ModelConfig) -> bool {
+    config.response_cache.as_ref().is_some_and(|cache| cache.enable)
+}
+
+/// The names that occur before in the list, each once.
+fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let (mut seen, mut twice) = (HashSet::new(), Vec::new());
+    for name in names {
+        if !seen.insert(name) && !twice.contains(&name) {
+            twice.push(name);
+        }
+    }
+    twice
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! The vocabulary: what a tensor, a request, a response, an error, a model configuration and a backend are.
+//!
+//! Every other crate speaks in these words. Here is no I/O, no thread, no clock and no protocol: a `Moment` is
+//! always handed in, and the one clock a backend may ask ([`Marks`]) is a function the runtime put there.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod backend;
+pub mod config;
+mod error;
+mod name;
+mod request;
+mod response;
+mod tensor;
+mod timeline;
+
+pub use error::{Error, ErrorCode, FailureReason};
+pub use name::Name;
+pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
+pub use response::{
+    Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response, ResponseStream, corridor,
+};
+pub use scheduling::Moment;
+pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
+pub use timeline::{Marks, Timeline};

@@ -1,0 +1,147 @@
+//! Names and other short texts that C callers may read as well as Rust code.
+use std::{
+    borrow::Borrow,
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::{Arc, LazyLock},
+};
+
+static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("\0"));
+
+/// A cheap to clone, immutable text that is stored with a closing NUL.
+///
+/// The NUL lets a plug-in read the text in place; Rust code sees a `&str` without it. Invariant: the stored text
+/// ends with its only NUL. A text with an inner NUL is cut there, as every C reader of the reference does.
+#[derive(Clone)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Copies `text` up to its first NUL.
+    pub fn new(text: &str) -> Self {
+        let text = text.split('\0').next().unwrap_or_default();
+        if text.is_empty() {
+            return Self(EMPTY.clone());
+        }
+        let mut stored = String::with_capacity(text.len() + 1);
+        stored.push_str(text);
+        stored.push('\0');
+        Self(stored.into())
+    }
+
+    /// The text without its NUL.
+    pub fn as_str(&self) -> &str {
+        &self.0[..self.0.len() - 1]
+    }
+
+    /// The text with its NUL, for readers that know no length.
+    pub fn with_nul(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self(EMPTY.clone())
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Name {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialEq<str> for Name {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Name {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+// As `str` hashes, so that maps keyed by `Name` can be asked with a `&str`.
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    #[test]
+    fn a_text_ends_at_its_first_nul() {
+        assert_eq!(Name::new("ab\0cd").as_str(), "ab");
+        assert_eq!(Name::new("\0").with_nul(), "\0");
+        assert_eq!(Name::new("ab").with_nul(), "ab\0");
+    }
+
+    #[test]
+    fn a_map_is_asked_with_a_plain_text() {
+        let map = std::collections::HashMap::from([(Name::new("simple"), 1)]);
+        assert_eq!(map.get("simple"), Some(&1));
+    }
+}

@@ -1,0 +1,492 @@
+//! The way back: whoever runs a request holds a [`Responder`], whoever asked holds the [`ResponseStream`].
+//!
+//! Between them lies one shared corridor per request. It ends exactly once: by `complete`, `finish` or `fail`, or, when
+//! the last `Responder` is dropped without any of them, by an internal error, so a request cannot be forgotten. What
+//! watches the request ([`Observe`]) hears of the end before the last response becomes visible, so that a client that
+//! reads statistics after its answer finds itself counted.
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::{Condvar, Mutex};
+use scheduling::Ticket;
+
+use crate::{Error, ErrorCode, FailureReason, Parameters, Tensor, Timeline};
+
+/// One answer to a request. A decoupled model may give none or many.
+#[derive(Debug, Clone, Default)]
+pub struct Response {
+    /// Output tensors; those not asked for are left out by the backend.
+    pub outputs: Vec<Tensor>,
+    /// What the model wants the client to know besides its outputs.
+    pub parameters: Parameters,
+}
+
+impl Response {
+    /// A response with outputs and no parameters.
+    pub fn of(outputs: Vec<Tensor>) -> Self {
+        Self { outputs, parameters: Vec::new() }
+    }
+
+    /// The output of that name.
+    pub fn output(&self, name: &str) -> Option<&Tensor> {
+        self.outputs.iter().find(|tensor| tensor.name() == name)
+    }
+}
+
+/// What the asking side takes from the corridor.
+#[derive(Debug)]
+pub struct Delivery {
+    /// A response, or why there is none.
+    pub result: Result<Response, Error>,
+    /// Nothing comes after it.
+    pub last: bool,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy)]
+pub enum Outcome<'a> {
+    /// Well.
+    Success,
+    /// With that error as its last word.
+    Failure(&'a Error),
+}
+
+/// Whoever counts and cares for requests while they are under way.
+pub trait Observe: Send + Sync {
+    /// The request has ended. Called exactly once, before its last word is visible to the asking side. Must not block.
+    fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>);
+
+    /// Nobody waits for the request any more. Called at most once, and never after [`Observe::ended`] has returned
+    /// to its caller. Must not block.
+    fn cancelled(&self);
+}
+
+/// Holds responses back, for models that must answer in the order of their requests.
+pub trait Outlet: Send + Sync {
+    /// Takes a parcel of the request that holds `ticket`; opens it and those it held up when their turn comes.
+    fn pass(&self, ticket: Ticket, parcel: Parcel);
+}
+
+/// A response on its way to its corridor, or the end of a request that answers nothing more.
+pub struct Parcel {
+    corridor: Arc<Corridor>,
+    delivery: Option<Delivery>,
+}
+
+impl Parcel {
+    /// Whether the request of this parcel sends nothing after it.
+    pub fn is_last(&self) -> bool {
+        self.delivery.as_ref().is_none_or(|delivery| delivery.last)
+    }
+
+    /// Makes the content visible to the asking side.
+    pub fn open(self) {
+        let Self { corridor, delivery } = self;
+        corridor.push(delivery);
+    }
+}
+
+/// The shared middle of [`Responder`] and [`ResponseStream`].
+struct Corridor {
+    queue: Mutex<Queue>,
+    /// Signalled when the asking side has taken a response or has gone.
+    room: Condvar,
+    capacity: usize,
+    cancelled: AtomicBool,
+    ended: AtomicBool,
+    responders: AtomicUsize,
+    timeline: Timeline,
+    observer: Arc<dyn Observe>,
+    outlet: OnceLock<(Arc<dyn Outlet>, Ticket)>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// The usual request has one response: it needs no deque.
+    front: Option<Delivery>,
+    behind: VecDeque<Delivery>,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+/// Makes the two ends for one request.
+///
+/// At most `capacity` responses wait for a slow client; then [`Responder::send`] blocks.
+pub fn corridor(
+    timeline: Timeline,
+    observer: Arc<dyn Observe>,
+    capacity: usize,
+) -> (Responder, ResponseStream) {
+    let corridor = Arc::new(Corridor {
+        queue: Mutex::default(),
+        room: Condvar::new(),
+        capacity,
+        cancelled: AtomicBool::new(false),
+        ended: AtomicBool::new(false),
+        responders: AtomicUsize::new(1),
+        timeline,
+        observer,
+        outlet: OnceLock::new(),
+    });
+    (Responder { corridor: corridor.clone() }, ResponseStream { corridor })
+}
+
+impl Corridor {
+    fn deliver(self: &Arc<Self>, delivery: Option<Delivery>) {
+        match self.outlet.get() {
+            Some((outlet, ticket)) => outlet.pass(*ticket, Parcel { corridor: self.clone(), delivery }),
+            None => self.push(delivery),
+        }
+    }
+
+    /// `None` closes without a word.
+    fn push(&self, delivery: Option<Delivery>) {
+        let waker = {
+            let mut queue = self.queue.lock();
+            queue.closed |= delivery.as_ref().is_none_or(|delivery| delivery.last);
+            if let Some(delivery) = delivery {
+                if queue.front.is_none() {
+                    queue.front = Some(delivery);
+                } else {
+                    queue.behind.push_back(delivery);
+                }
+            }
+            queue.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The end, if nobody came first.
+    fn end(self: &Arc<Self>, last_word: Option<Result<Response, Error>>) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let outcome = match &last_word {
+            Some(Err(error)) => Outcome::Failure(error),
+            Some(Ok(_)) | None => Outcome::Success,
+        };
+        self.observer.ended(&self.timeline, outcome);
+        self.deliver(last_word.map(|result| Delivery { result, last: true }));
+    }
+
+    fn wait_for_room(&self) {
+        let mut queue = self.queue.lock();
+        while queue.len() >= self.capacity && !self.cancelled.load(Ordering::Acquire) {
+            self.room.wait(&mut queue);
+        }
+    }
+
+    fn cancel(&self) {
+        if !self.cancelled.swap(true, Ordering::AcqRel) && !self.ended.load(Ordering::Acquire) {
+            // Under the lock, so that a sender that has just found no room does not miss the signal.
+            drop(self.queue.lock());
+            self.room.notify_all();
+            self.observer.cancelled();
+        }
+    }
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        usize::from(self.front.is_some()) + self.behind.len()
+    }
+
+    fn pop(&mut self) -> Option<Delivery> {
+        let next = self.front.take()?;
+        self.front = self.behind.pop_front();
+        Some(next)
+    }
+}
+
+/// The only way to answer a request. Clones are further hands on the same request: a backend may keep one after it has
+/// given the request back.
+pub struct Responder {
+    corridor: Arc<Corridor>,
+}
+
+impl Responder {
+    /// Sends one of several responses of a decoupled model. Blocks while the client is too slow. Ignored once the
+    /// request has ended.
+    pub fn send(&self, response: Response) {
+        self.send_result(Ok(response));
+    }
+
+    /// Sends an error that does not end the request.
+    pub fn send_error(&self, error: Error) {
+        self.send_result(Err(error));
+    }
+
+    fn send_result(&self, result: Result<Response, Error>) {
+        if !self.corridor.ended.load(Ordering::Acquire) {
+            self.corridor.wait_for_room();
+            self.corridor.deliver(Some(Delivery { result, last: false }));
+        }
+    }
+
+    /// Ends the request with its last, usually only, response.
+    pub fn complete(self, response: Response) {
+        self.corridor.end(Some(Ok(response)));
+    }
+
+    /// Ends the request without another response.
+    pub fn finish(self) {
+        self.corridor.end(None);
+    }
+
+    /// Ends the request with an error.
+    pub fn fail(self, error: Error) {
+        self.corridor.end(Some(Err(error)));
+    }
+
+    /// Whether the client has gone. A long execution may look and stop early.
+    pub fn is_cancelled(&self) -> bool {
+        self.corridor.cancelled.load(Ordering::Acquire)
+    }
+
+    /// When the request passed its doors.
+    pub fn timeline(&self) -> &Timeline {
+        &self.corridor.timeline
+    }
+
+    /// From now on responses leave through `outlet`, as those of `ticket`. Said once, before the first response.
+    pub fn leave_through(&self, outlet: Arc<dyn Outlet>, ticket: Ticket) {
+        let said = self.corridor.outlet.set((outlet, ticket));
+        debug_assert!(said.is_ok(), "a request has one outlet");
+    }
+}
+
+impl Clone for Responder {
+    fn clone(&self) -> Self {
+        self.corridor.responders.fetch_add(1, Ordering::Relaxed);
+        Self { corridor: self.corridor.clone() }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if self.corridor.responders.fetch_sub(1, Ordering::AcqRel) > 1
+            || self.corridor.ended.load(Ordering::Acquire)
+        {
+            return;
+        }
+        let forgotten = Error::internal("the backend dropped the request without an answer");
+        self.corridor.end(Some(Err(forgotten.because(FailureReason::Backend))));
+    }
+}
+
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responder").field("timeline", &self.corridor.timeline).finish_non_exhaustive()
+    }
+}
+
+/// The asking side. Dropping it cancels the request.
+pub struct ResponseStream {
+    corridor: Arc<Corridor>,
+}
+
+impl ResponseStream {
+    /// The next response; `None` when the request has ended and everything was taken.
+    ///
+    /// Cancel-safe: a response is taken only when it is returned.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        poll_fn(|context| self.poll_delivery(context)).await
+    }
+
+    /// The answer of a model that gives exactly one.
+    ///
+    /// # Errors
+    /// The model's error, or an internal one if the model gave no response or a second one.
+    pub async fn only(mut self) -> Result<Response, Error> {
+        let Some(first) = self.next().await else { return Err(unexpected_count(0)) };
+        let response = first.result?;
+        if first.last {
+            return Ok(response);
+        }
+        let mut count = 1;
+        while let Some(delivery) = self.next().await {
+            delivery.result?;
+            count += 1;
+        }
+        if count == 1 { Ok(response) } else { Err(unexpected_count(count)) }
+    }
+
+    /// Asks for the request to be given up; what comes is still delivered.
+    pub fn cancel(&self) {
+        self.corridor.cancel();
+    }
+
+    /// When the request passed its doors.
+    pub fn timeline(&self) -> &Timeline {
+        &self.corridor.timeline
+    }
+
+    /// What [`ResponseStream::next`] polls.
+    pub fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let mut queue = self.corridor.queue.lock();
+        if let Some(delivery) = queue.pop() {
+            drop(queue);
+            self.corridor.room.notify_one();
+            return Poll::Ready(Some(delivery));
+        }
+        if queue.closed {
+            return Poll::Ready(None);
+        }
+        match &mut queue.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            empty => *empty = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+fn unexpected_count(count: usize) -> Error {
+    Error::new(ErrorCode::Internal, format!("expected a single response, got {count}"))
+}
+
+impl futures_core::Stream for ResponseStream {
+    type Item = Delivery;
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.poll_delivery(context)
+    }
+}
+
+impl Drop for ResponseStream {
+    fn drop(&mut self) {
+        self.corridor.cancel();
+    }
+}
+
+impl fmt::Debug for ResponseStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseStream").field("timeline", &self.corridor.timeline).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        task::{Wake, Waker},
+    };
+
+    use scheduling::Moment;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter {
+        successes: AtomicUsize,
+        failures: AtomicUsize,
+        cancels: AtomicUsize,
+    }
+
+    impl Observe for Counter {
+        fn ended(&self, _: &Timeline, outcome: Outcome<'_>) {
+            match outcome {
+                Outcome::Success => self.successes.fetch_add(1, Relaxed),
+                Outcome::Failure(_) => self.failures.fetch_add(1, Relaxed),
+            };
+        }
+        fn cancelled(&self) {
+            self.cancels.fetch_add(1, Relaxed);
+        }
+    }
+
+    impl Counter {
+        fn seen(&self) -> [usize; 3] {
+            [self.successes.load(Relaxed), self.failures.load(Relaxed), self.cancels.load(Relaxed)]
+        }
+    }
+
+    struct Idle;
+    impl Wake for Idle {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    fn open() -> (Responder, ResponseStream, Arc<Counter>) {
+        let counter = Arc::new(Counter::default());
+        let (responder, stream) =
+            corridor(Timeline::new(Moment::from_nanos(1), 1), counter.clone(), usize::MAX);
+        (responder, stream, counter)
+    }
+
+    fn poll(stream: &mut ResponseStream) -> Poll<Option<Delivery>> {
+        stream.poll_delivery(&mut Context::from_waker(&Waker::from(Arc::new(Idle))))
+    }
+
+    #[test]
+    fn a_single_response_is_counted_before_it_is_seen() {
+        let (responder, mut stream, counter) = open();
+        assert!(poll(&mut stream).is_pending());
+        responder.complete(Response::default());
+        assert_eq!(counter.seen(), [1, 0, 0]);
+        let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the response is there") };
+        assert!(delivery.last && delivery.result.is_ok());
+        assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_forgotten_request_is_answered_with_an_error() {
+        let (responder, mut stream, counter) = open();
+        let kept = responder.clone();
+        drop(responder);
+        assert!(poll(&mut stream).is_pending());
+        drop(kept);
+        let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the error is there") };
+        assert_eq!(
+            delivery.result.unwrap_err().to_string(),
+            "the backend dropped the request without an answer"
+        );
+        assert_eq!(counter.seen(), [0, 1, 0]);
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_ignored() {
+        let (responder, mut stream, counter) = open();
+        let late = responder.clone();
+        responder.send(Response::default());
+        responder.finish();
+        late.send(Response::default());
+        late.fail(Error::internal("too late"));
+        assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
+        assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+        assert_eq!(counter.seen(), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_client_that_goes_cancels_once_and_only_while_the_request_runs() {
+        let (responder, stream, counter) = open();
+        stream.cancel();
+        drop(stream);
+        assert!(responder.is_cancelled());
+        responder.finish();
+        assert_eq!(counter.seen(), [1, 0, 1]);
+
+        let (responder, stream, counter) = open();
+        responder.finish();
+        drop(stream);
+        assert_eq!(counter.seen(), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
+        let counter = Arc::new(Counter::default());
+        let (responder, stream) = corridor(Timeline::new(Moment::from_nanos(1), 1), counter, 1);
+        responder.send(Response::default());
+        let sender = std::thread::spawn(move || responder.send(Response::default()));
+        drop(stream);
+        sender.join().unwrap();
+    }
+}

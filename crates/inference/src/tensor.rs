@@ -1,0 +1,346 @@
+//! Tensors: a name, a datatype, a shape, and bytes that agree with them.
+use bytes::{Bytes, BytesMut};
+use smallvec::{SmallVec, smallvec};
+
+use crate::Name;
+
+/// Element type of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DataType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned, 8 bits.
+    Uint8,
+    /// Unsigned, 16 bits.
+    Uint16,
+    /// Unsigned, 32 bits.
+    Uint32,
+    /// Unsigned, 64 bits.
+    Uint64,
+    /// Signed, 8 bits.
+    Int8,
+    /// Signed, 16 bits.
+    Int16,
+    /// Signed, 32 bits.
+    Int32,
+    /// Signed, 64 bits.
+    Int64,
+    /// IEEE half precision.
+    Fp16,
+    /// The upper half of an IEEE single.
+    Bf16,
+    /// IEEE single precision.
+    Fp32,
+    /// IEEE double precision.
+    Fp64,
+    /// Byte strings, each a little-endian `u32` length and that many bytes.
+    Bytes,
+}
+
+impl DataType {
+    /// All of them, in the order of the schema.
+    pub const ALL: [Self; 14] = [
+        Self::Bool,
+        Self::Uint8,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Fp16,
+        Self::Fp32,
+        Self::Fp64,
+        Self::Bytes,
+        Self::Bf16,
+    ];
+
+    /// Size of one element in bytes, or `None` for [`DataType::Bytes`], whose elements have their own sizes.
+    pub const fn byte_size(self) -> Option<usize> {
+        Some(match self {
+            Self::Bool | Self::Uint8 | Self::Int8 => 1,
+            Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => 2,
+            Self::Uint32 | Self::Int32 | Self::Fp32 => 4,
+            Self::Uint64 | Self::Int64 | Self::Fp64 => 8,
+            Self::Bytes => return None,
+        })
+    }
+
+    /// The name in the protocols, such as `FP32` or `BYTES`.
+    pub const fn protocol_name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Uint8 => "UINT8",
+            Self::Uint16 => "UINT16",
+            Self::Uint32 => "UINT32",
+            Self::Uint64 => "UINT64",
+            Self::Int8 => "INT8",
+            Self::Int16 => "INT16",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::Fp16 => "FP16",
+            Self::Bf16 => "BF16",
+            Self::Fp32 => "FP32",
+            Self::Fp64 => "FP64",
+            Self::Bytes => "BYTES",
+        }
+    }
+
+    /// The datatype a client names; case matters.
+    pub fn from_protocol_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|datatype| datatype.protocol_name() == name)
+    }
+
+    /// The name in model configurations, such as `TYPE_FP32` or `TYPE_STRING`.
+    pub const fn config_name(self) -> &'static str {
+        match self {
+            Self::Bool => "TYPE_BOOL",
+            Self::Uint8 => "TYPE_UINT8",
+            Self::Uint16 => "TYPE_UINT16",
+            Self::Uint32 => "TYPE_UINT32",
+            Self::Uint64 => "TYPE_UINT64",
+            Self::Int8 => "TYPE_INT8",
+            Self::Int16 => "TYPE_INT16",
+            Self::Int32 => "TYPE_INT32",
+            Self::Int64 => "TYPE_INT64",
+            Self::Fp16 => "TYPE_FP16",
+            Self::Bf16 => "TYPE_BF16",
+            Self::Fp32 => "TYPE_FP32",
+            Self::Fp64 => "TYPE_FP64",
+            Self::Bytes => "TYPE_STRING",
+        }
+    }
+}
+
+/// Dimensions, outermost first, the batch dimension included. -1 stands for "any" in configurations; in a
+/// request it is an error that the check against the configuration names.
+pub type Shape = SmallVec<[i64; 6]>;
+
+/// Why a shape has no element count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShapeError {
+    /// A dimension is negative.
+    Negative,
+    /// The product exceeds 2^63 - 1.
+    TooLarge,
+}
+
+/// Elements in a tensor of that shape. A shape without dimensions holds none, as in the reference
+/// (`model_config_utils.h`, GetElementCount).
+///
+/// # Errors
+/// A negative dimension, or a product beyond `i64::MAX`.
+pub fn element_count(shape: &[i64]) -> Result<i64, ShapeError> {
+    if shape.iter().any(|&dim| dim < 0) {
+        return Err(ShapeError::Negative);
+    }
+    let mut dims = shape.iter();
+    let Some(&first) = dims.next() else { return Ok(0) };
+    // A zero wipes out whatever the others would have overflowed to.
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    dims.try_fold(first, |count, &dim| count.checked_mul(dim)).ok_or(ShapeError::TooLarge)
+}
+
+/// The bytes of a tensor: one range, or several in order when the network delivered them so.
+///
+/// Cloning shares the bytes. Most tensors have one piece; a large body that arrived in many reads keeps its pieces
+/// until somebody must have them side by side, which is then the only copy.
+#[derive(Debug, Clone, Default)]
+pub struct TensorData {
+    pieces: SmallVec<[Bytes; 1]>,
+    len: usize,
+}
+
+impl TensorData {
+    /// Joins pieces without copying; empty ones vanish.
+    pub fn from_pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let mut data = Self::default();
+        for piece in pieces {
+            data.push(piece);
+        }
+        data
+    }
+
+    /// Appends a piece.
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pieces in order, none of them empty.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// The bytes side by side: shared if there is one piece, copied otherwise.
+    pub fn contiguous(&self) -> Bytes {
+        match &self.pieces[..] {
+            [] => Bytes::new(),
+            [only] => only.clone(),
+            several => {
+                let mut joined = BytesMut::with_capacity(self.len);
+                several.iter().for_each(|piece| joined.extend_from_slice(piece));
+                joined.freeze()
+            }
+        }
+    }
+
+    /// Copies the bytes into `target`, which must be exactly as long.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to(&self, target: &mut [u8]) {
+        assert_eq!(target.len(), self.len, "the target is as long as the data");
+        let mut rest = target;
+        for piece in &self.pieces {
+            let (place, after) = rest.split_at_mut(piece.len());
+            place.copy_from_slice(piece);
+            rest = after;
+        }
+    }
+
+    /// Cuts off and returns the first `count` bytes (all, if there are fewer) without copying.
+    pub fn split_to(&mut self, count: usize) -> Self {
+        let mut head = Self::default();
+        let mut tail = Self::default();
+        for mut piece in std::mem::take(&mut self.pieces) {
+            let wanted = (count - head.len).min(piece.len());
+            head.push(piece.split_to(wanted));
+            tail.push(piece);
+        }
+        *self = tail;
+        head
+    }
+}
+
+impl From<Bytes> for TensorData {
+    fn from(bytes: Bytes) -> Self {
+        let len = bytes.len();
+        Self { pieces: if len == 0 { smallvec![] } else { smallvec![bytes] }, len }
+    }
+}
+
+impl From<Vec<u8>> for TensorData {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+/// A named tensor in host memory, row-major, little-endian.
+///
+/// No invariant ties bytes to shape here, because a client may send anything: the check against the model's
+/// configuration does, before a backend sees the tensor.
+#[derive(Debug, Clone)]
+pub struct Tensor {
+    name: Name,
+    datatype: DataType,
+    shape: Shape,
+    data: TensorData,
+}
+
+impl Tensor {
+    /// Joins bytes with their meaning.
+    pub fn new(name: Name, datatype: DataType, shape: Shape, data: impl Into<TensorData>) -> Self {
+        Self { name, datatype, shape, data: data.into() }
+    }
+
+    /// Name in the model configuration.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Element type.
+    pub fn datatype(&self) -> DataType {
+        self.datatype
+    }
+
+    /// Dimensions, the batch dimension included.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    /// The bytes.
+    pub fn data(&self) -> &TensorData {
+        &self.data
+    }
+
+    /// The same bytes under another shape.
+    pub fn reshape(&mut self, shape: Shape) {
+        self.shape = shape;
+    }
+
+    /// Gives up the bytes.
+    pub fn into_data(self) -> TensorData {
+        self.data
+    }
+}
+
+/// Walks the length-prefixed elements of a BYTES tensor. The last item is `Err(rest)` if the bytes end inside an
+/// element: `rest` is what is left.
+pub fn bytes_elements(data: &[u8]) -> impl Iterator<Item = Result<&[u8], &[u8]>> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let whole = rest.split_first_chunk::<4>().and_then(|(prefix, after)| {
+            let len = usize::try_from(u32::from_le_bytes(*prefix)).ok()?;
+            (len <= after.len()).then(|| after.split_at(len))
+        });
+        match whole {
+            Some((element, after)) => {
+                rest = after;
+                Some(Ok(element))
+            }
+            None => Some(Err(std::mem::take(&mut rest))),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_count_is_checked() {
+        assert_eq!(element_count(&[2, 3]), Ok(6));
+        assert_eq!(element_count(&[]), Ok(0));
+        assert_eq!(element_count(&[i64::MAX, 2]), Err(ShapeError::TooLarge));
+        assert_eq!(element_count(&[i64::MAX, 2, 0]), Ok(0));
+        assert_eq!(element_count(&[0, -1]), Err(ShapeError::Negative));
+    }
+
+    #[test]
+    fn pieces_split_and_join_without_losing_a_byte() {
+        let mut data = TensorData::from_pieces([Bytes::from("abc"), Bytes::new(), Bytes::from("defg")]);
+        let head = data.split_to(5);
+        assert_eq!(head.contiguous(), "abcde");
+        assert_eq!(data.contiguous(), "fg");
+        let mut copied = [0; 5];
+        head.copy_to(&mut copied);
+        assert_eq!(&copied, b"abcde");
+        assert_eq!(data.split_to(9).contiguous(), "fg");
+        assert!(data.is_empty());
+    }
+
+    #[test]
+    fn a_cut_bytes_tensor_shows_its_rest() {
+        let elements: Vec<_> = bytes_elements(b"\x02\0\0\0ab\0\0\0\0\x03\0\0\0x").collect();
+        assert_eq!(elements, [Ok(&b"ab"[..]), Ok(&b""[..]), Err(&b"\x03\0\0\0x"[..])]);
+    }
+}
