@@ -1,0 +1,274 @@
+//! The runtime: owns models, threads, clocks and counters, and feeds the pure policies.
+//!
+//! [`Engine`] is the whole of it to the outside. It knows no protocol and no C type; backends come in through the door
+//! of [`inference::backend`].
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use inference::{Error, backend::Backend};
+
+mod clock;
+mod model;
+mod observe;
+mod processors;
+mod repository;
+
+use clock::AlarmClock;
+pub use model::Model;
+use observe::metrics::Exposition;
+pub use observe::{BatchStatistic, DurationStatistic, ModelStatistics, metrics::MetricsOptions};
+pub use processors::usable as usable_processors;
+pub use repository::{IndexEntry, ModelState};
+use repository::{Loader, Repository};
+
+/// What the engine is told once.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Name and version of the server, and what it understands.
+    pub server: ServerMetadata,
+    /// Model repositories.
+    pub repositories: Vec<PathBuf>,
+    /// Ready only if all models are (`--strict-readiness`).
+    pub strict_readiness: bool,
+    /// Model versions that load at the same time, at least 1 (`--model-load-thread-count`).
+    pub load_threads: usize,
+    /// Further attempts after a load has failed (`--model-load-retry-count`).
+    pub load_retries: usize,
+    /// Backends complete what configurations leave open (not `--disable-auto-complete-config`).
+    pub auto_complete: bool,
+    /// `configs/<name>.pbtxt` is preferred to `config.pbtxt` (`--model-config-name`).
+    pub config_name: Option<String>,
+    /// `--backend-config`, in order: backend or all, setting, value.
+    pub backend_settings: Vec<BackendSetting>,
+    /// Which metrics are shown.
+    pub metrics: MetricsOptions,
+    /// Dynamic batchers ignore their queue until it holds so many requests, once; 0 is off. A hook for tests
+    /// (`TRITONSERVER_DELAY_SCHEDULER`).
+    pub hold_until_queued: usize,
+}
+
+/// One `--backend-config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendSetting {
+    /// `None` is for all backends.
+    pub backend: Option<String>,
+    /// What is set.
+    pub key: String,
+    /// To what.
+    pub value: String,
+}
+
+/// What the server tells of itself.
+#[derive(Debug, Clone, Default)]
+pub struct ServerMetadata {
+    /// `--id`.
+    pub name: String,
+    /// Version of the behaviour clients see.
+    pub version: String,
+    /// Protocol extensions.
+    pub extensions: Vec<String>,
+}
+
+/// A running inference server without its protocols. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: ServerMetadata,
+    strict_readiness: bool,
+    repository: Repository,
+    exposition: Exposition,
+    exiting: AtomicBool,
+}
+
+impl Engine {
+    /// Loads every model of the repositories and returns when each is ready or has failed. Must be called in a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// A repository that cannot be read, or a system that gives no thread.
+    pub async fn start(options: Options, backends: Vec<Arc<dyn Backend>>) -> Result<Self, Error> {
+        let clock = AlarmClock::start()
+            .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
+        let exposition = Exposition::new(options.metrics);
+        let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
+        let (repositories, threads) = (options.repositories.clone(), options.load_threads.max(1));
+        let loader = Loader::new(options, backends, clock);
+        let repository = Repository::start(loader, repositories, threads);
+        repository.load_all().await?;
+        let exiting = AtomicBool::new(false);
+        Ok(Self { shared: Arc::new(Shared { server, strict_readiness, repository, exposition, exiting }) })
+    }
+
+    /// A model version that is ready: the one asked for, or the largest.
+    ///
+    /// # Errors
+    /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
+    pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        self.shared.repository.table().model(name, version)
+    }
+
+    /// Whether the server lives.
+    ///
+    /// # Errors
+    /// UNAVAILABLE while it is stopping.
+    pub fn live(&self) -> Result<bool, Error> {
+        self.not_exiting().map(|()| true)
+    }
+
+    /// Whether the server is ready for requests; if strict, whether all its models are.
+    ///
+    /// # Errors
+    /// UNAVAILABLE while it is stopping.
+    pub fn ready(&self) -> Result<bool, Error> {
+        self.not_exiting()?;
+        Ok(!self.shared.strict_readiness || self.all_loaded())
+    }
+
+    fn not_exiting(&self) -> Result<(), Error> {
+        let exiting = self.shared.exiting.load(Ordering::Acquire);
+        if exiting { Err(Error::unavailable("Server exiting")) } else { Ok(()) }
+    }
+
+    /// Whether each model has versions and all of them are ready.
+    pub fn all_loaded(&self) -> bool {
+        self.shared.repository.table().all_ready()
+    }
+
+    /// Whether that version, or any, can be used. An unknown model is not ready, and no error.
+    pub fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
+        self.model(name, version).is_ok()
+    }
+
+    /// What the server tells of itself.
+    pub fn server(&self) -> &ServerMetadata {
+        &self.shared.server
+    }
+
+    /// The versions of a model that are ready, ascending.
+    pub fn ready_versions(&self, name: &str) -> Vec<i64> {
+        self.shared.repository.table().ready_versions(name)
+    }
+
+    /// All models and their states, by name and version.
+    pub fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
+        self.shared.repository.table().index(ready_only)
+    }
+
+    /// Counters of the ready versions of one model, or of all, by name and version.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a model or version that is not ready.
+    pub fn statistics(
+        &self,
+        name: Option<&str>,
+        version: Option<i64>,
+    ) -> Result<Vec<ModelStatistics>, Error> {
+        let mut models = self.shared.repository.table().ready();
+        if let Some(name) = name {
+            models.retain(|model| model.name() == name);
+            if models.is_empty() {
+                return Err(Error::invalid(format!("requested model '{name}' is not available")));
+            }
+            models.retain(|model| version.is_none_or(|version| model.version() == version));
+            if models.is_empty() {
+                return Err(Error::invalid(format!(
+                    "requested model version is not available for model '{name}'"
+                )));
+            }
+        }
+        Ok(models.iter().map(|model| model.statistics()).collect())
+    }
+
+    /// All metrics, as Prometheus text 0.0.4.
+    pub fn metrics(&self) -> String {
+        self.shared.exposition.text(self.shared.repository.table().built().iter())
+    }
+
+    /// Loads or reloads a model.
+    ///
+    /// # Errors
+    /// UNAVAILABLE: in control mode `none` models are loaded at start only.
+    pub async fn load(&self, name: &str) -> Result<(), Error> {
+        let _ = name;
+        Err(not_explicit())
+    }
+
+    /// Unloads a model.
+    ///
+    /// # Errors
+    /// UNAVAILABLE: in control mode `none` models stay loaded.
+    pub async fn unload(&self, name: &str) -> Result<(), Error> {
+        let _ = name;
+        Err(not_explicit())
+    }
+
+    /// Requests that were accepted and have not had their last word.
+    pub fn in_flight(&self) -> usize {
+        self.shared.repository.table().built().iter().map(|model| model.in_flight()).sum()
+    }
+
+    /// Takes no new requests, lets those that were accepted finish, ends all models.
+    ///
+    /// # Errors
+    /// INTERNAL if that takes longer than `grace`; what still runs is then lost with the process.
+    pub async fn stop(&self, grace: Duration) -> Result<(), Error> {
+        self.shared.exiting.store(true, Ordering::Release);
+        let models = self.shared.repository.table().built();
+        models.iter().for_each(|model| model.drain());
+        let all_closed = async {
+            self.report_in_flight(&models, grace).await;
+            let closing =
+                models.iter().cloned().map(|model| tokio::task::spawn_blocking(move || model.close()));
+            for closed in closing.collect::<Vec<_>>() {
+                if let Err(error) = closed.await {
+                    log::error!("failed to end a model: {error}");
+                }
+            }
+        };
+        let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
+        tokio::time::timeout(grace, all_closed).await.map_err(expired)
+    }
+
+    /// Returns when nothing is in flight; says once a second what is.
+    async fn report_in_flight(&self, models: &[Arc<Model>], grace: Duration) {
+        if self.in_flight() > 0 {
+            log::info!("Waiting for in-flight requests to complete.");
+        }
+        let mut waited = Duration::ZERO;
+        while self.in_flight() > 0 {
+            if waited.subsec_nanos() == 0 {
+                let busy: Vec<_> = models.iter().filter(|model| model.in_flight() > 0).collect();
+                let left = grace.saturating_sub(waited).as_secs();
+                log::info!(
+                    "Timeout {left}: Found {} model versions that have in-flight inferences",
+                    busy.len()
+                );
+                for model in busy {
+                    let (name, version, count) = (model.name(), model.version(), model.in_flight());
+                    log::info!("Model '{name}' (version {version}) has {count} in-flight inferences");
+                }
+            }
+            tokio::time::sleep(EXIT_TICK).await;
+            waited += EXIT_TICK;
+        }
+        log::info!("All models are stopped, unloading models");
+    }
+}
+
+/// How often a stopping server looks whether it may end.
+const EXIT_TICK: Duration = Duration::from_millis(5);
+
+fn not_explicit() -> Error {
+    Error::unavailable("explicit model load / unload is not allowed if polling is enabled")
+}

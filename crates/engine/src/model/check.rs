@@ -1,0 +1,372 @@
+//! A request against the configuration of its model: what the reference calls normalisation.
+//!
+//! Order of the rules and texts: as Triton's `infer_request.cc`, Normalize. What passes is exactly what a backend may
+//! rely on, see [`inference::backend::Execution`].
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use inference::{
+    Error, Name, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData, bytes_elements,
+    config::{InputSpec, ModelConfig},
+    element_count,
+};
+use scheduling::Meta;
+
+use super::id_prefix;
+
+/// What the rules need of a configuration, found out once.
+pub(super) struct Rules {
+    required: usize,
+    has_optional: bool,
+    /// Some input must have the same shape, or the same contents, in all requests of a batch.
+    compares: bool,
+}
+
+impl Rules {
+    pub(super) fn new(config: &ModelConfig) -> Self {
+        let required = config.inputs.iter().filter(|input| !input.optional).count();
+        Self {
+            required,
+            has_optional: required < config.inputs.len(),
+            compares: config.inputs.iter().any(must_agree) || required < config.inputs.len(),
+        }
+    }
+
+    /// Checks `request`, gives raw bytes their shape, applies configured reshapes, and tells the scheduler what it needs.
+    ///
+    /// # Errors
+    /// INVALID_ARG, naming the first rule that is broken.
+    pub(super) fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
+        let id = request.id.clone();
+        let at = Place { model: &config.name, id: &id };
+        if let RequestInputs::Raw(data) = &request.inputs {
+            request.inputs = RequestInputs::Tensors(vec![deduce(config, data.clone(), &at)?]);
+        }
+        check_outputs(config, &request.outputs, &at)?;
+        let RequestInputs::Tensors(tensors) = &mut request.inputs else {
+            unreachable!("raw inputs were deduced above")
+        };
+        self.check_names(config, tensors, &at)?;
+        let rows = check_rows(config, tensors, &at)?;
+        for tensor in &mut *tensors {
+            let Some(spec) = config.input(tensor.name()) else { continue };
+            check_tensor(spec, config, tensor, &at)?;
+        }
+        let shape_key = if self.compares { shape_key(config, tensors, self.has_optional) } else { 0 };
+        Ok(Meta { batch_size: rows, priority: request.priority, timeout: request.timeout, shape_key })
+    }
+
+    /// Each required input once, and none that the model does not have.
+    fn check_names(&self, config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Result<(), Error> {
+        for (index, tensor) in tensors.iter().enumerate() {
+            if tensors[..index].iter().any(|other| other.name() == tensor.name()) {
+                return Err(at.says(format!("input '{}' already exists in request", tensor.name())));
+            }
+        }
+        let missing = || config.inputs.iter().filter(|spec| !spec.optional && !has(tensors, &spec.name));
+        if (self.required..=config.inputs.len()).contains(&tensors.len()) && missing().next().is_none() {
+            let unknown = tensors.iter().find(|tensor| config.input(tensor.name()).is_none());
+            return unknown.map_or(Ok(()), |tensor| Err(at.unexpected("input", tensor.name())));
+        }
+        let got = tensors.len();
+        let expected = if self.has_optional {
+            format!("number of inputs between {} and {} but got {got}", self.required, config.inputs.len())
+        } else {
+            format!("{} inputs but got {got}", self.required)
+        };
+        let given = quoted(tensors.iter().map(Tensor::name));
+        let mut text = format!("expected {expected} inputs for model '{}'. Got input(s) [{given}]", at.model);
+        let missing = quoted(missing().map(|spec| &spec.name));
+        if missing.is_empty() {
+            text.push('.');
+        } else {
+            text += &format!(
+                ", but missing required input(s) [{missing}]. Please provide all required input(s)."
+            );
+        }
+        Err(at.says(text))
+    }
+}
+
+/// Where a request stands, for the texts.
+struct Place<'a> {
+    model: &'a Name,
+    id: &'a str,
+}
+
+impl Place<'_> {
+    /// Most texts begin with the request's id.
+    fn says(&self, text: impl AsRef<str>) -> Error {
+        Error::invalid(id_prefix(self.id) + text.as_ref())
+    }
+
+    /// This one does not.
+    fn unexpected(&self, what: &str, name: &str) -> Error {
+        Error::invalid(format!("unexpected inference {what} '{name}' for model '{}'", self.model))
+    }
+}
+
+fn has(tensors: &[Tensor], name: &Name) -> bool {
+    tensors.iter().any(|tensor| tensor.name() == name)
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(",")
+}
+
+fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &Place<'_>) -> Result<(), Error> {
+    for (index, name) in outputs.iter().enumerate() {
+        if outputs[..index].contains(name) {
+            return Err(at.says(format!("output '{name}' already exists in request")));
+        }
+    }
+    match outputs.iter().find(|name| config.output(name).is_none()) {
+        Some(unknown) => Err(at.unexpected("output", unknown)),
+        None => Ok(()),
+    }
+}
+
+/// The only input of a model, made of bytes whose shape follows from the configuration.
+fn deduce(config: &ModelConfig, data: TensorData, at: &Place<'_>) -> Result<Tensor, Error> {
+    let [spec] = &config.inputs[..] else {
+        return Err(at.says(format!(
+            "Raw request must only have 1 input (found 1) to be deduced but got {} inputs in '{}' model configuration",
+            config.inputs.len(),
+            at.model
+        )));
+    };
+    let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
+    let whole = |dims: Shape| batch.iter().copied().chain(dims).collect::<Shape>();
+    let Some(element) = spec.datatype.byte_size() else {
+        if spec.dims[..] != [1] {
+            let text =
+                format!("For BYTE datatype raw input '{}', the model must have input shape [1]", spec.name);
+            return Err(at.says(text));
+        }
+        let len = u32::try_from(data.len())
+            .map_err(|_| at.says("raw input is longer than a BYTES element can be"))?;
+        let prefix = bytes::Bytes::copy_from_slice(&len.to_le_bytes());
+        let prefixed = TensorData::from_pieces(std::iter::once(prefix).chain(data.pieces().iter().cloned()));
+        return Ok(Tensor::new(spec.name.clone(), spec.datatype, whole(spec.dims.clone()), prefixed));
+    };
+    if spec.dims.iter().filter(|&&dim| dim == -1).count() > 1 {
+        return Err(at.says(format!(
+            "The shape of the raw input '{}' can not be deduced because there are more than one variable-sized dimension",
+            spec.name
+        )));
+    }
+    let fixed: i64 = spec.dims.iter().filter(|&&dim| dim != -1).product();
+    let row_bytes = usize::try_from(fixed.max(1)).unwrap_or(usize::MAX).saturating_mul(element);
+    let variable = i64::try_from(data.len() / row_bytes).unwrap_or(i64::MAX);
+    let dims: Shape = spec.dims.iter().map(|&dim| if dim == -1 { variable } else { dim }).collect();
+    let shape = whole(dims);
+    let expected = byte_size(&shape, element);
+    if expected != Some(data.len()) {
+        // The reference names the input so while its shape is being deduced.
+        return Err(at.size_mismatch("raw_input", expected.unwrap_or(usize::MAX), data.len()));
+    }
+    Ok(Tensor::new(spec.name.clone(), spec.datatype, shape, data))
+}
+
+impl Place<'_> {
+    fn size_mismatch(&self, input: &str, expected: usize, got: usize) -> Error {
+        let model = self.model;
+        self.says(format!(
+            "input byte size mismatch for input '{input}' for model '{model}'. Expected {expected}, got {got}"
+        ))
+    }
+}
+
+/// The number of rows all inputs agree on; 1 for models without a batch dimension.
+fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Result<u32, Error> {
+    let Some(max) = config.max_batch_size else { return Ok(1) };
+    let mut agreed = None;
+    for tensor in tensors {
+        if config.input(tensor.name()).is_some_and(|spec| spec.is_shape_tensor) {
+            continue;
+        }
+        let Some(&rows) = tensor.shape().first() else {
+            let (name, model) = (tensor.name(), at.model);
+            return Err(at.says(format!(
+                "input '{name}' has no shape but model requires batch dimension for '{model}'"
+            )));
+        };
+        if *agreed.get_or_insert(rows) != rows {
+            let (name, model) = (tensor.name(), at.model);
+            return Err(
+                at.says(format!("input '{name}' batch size does not match other inputs for '{model}'"))
+            );
+        }
+    }
+    match agreed {
+        Some(rows) if rows > i64::from(max.get()) => {
+            Err(at.says(format!("inference request batch-size must be <= {max} for '{}'", at.model)))
+        }
+        // Zero and negative ones fail below, where the input can be named.
+        Some(rows) => Ok(u32::try_from(rows).unwrap_or(0)),
+        None => Ok(1),
+    }
+}
+
+/// Datatype, shape, reshape and bytes of one input.
+fn check_tensor(
+    spec: &InputSpec,
+    config: &ModelConfig,
+    tensor: &mut Tensor,
+    at: &Place<'_>,
+) -> Result<(), Error> {
+    if tensor.datatype() != spec.datatype {
+        let (got, want) = (tensor.datatype().protocol_name(), spec.datatype.protocol_name());
+        let (name, model) = (&spec.name, at.model);
+        return Err(at.says(format!(
+            "inference input '{name}' data-type is '{got}', but model '{model}' expects '{want}'"
+        )));
+    }
+    let batched = config.max_batch_size.is_some() && !spec.is_shape_tensor;
+    let (batch, dims) = tensor.shape().split_at(usize::from(batched).min(tensor.shape().len()));
+    if tensor.shape().iter().any(|&dim| dim < 0) {
+        let shape = bracketed(tensor.shape());
+        return Err(at.says(format!(
+            "All input dimensions should be specified for input '{}' for model '{}', got {shape}",
+            spec.name, at.model
+        )));
+    }
+    let fits = dims.len() == spec.dims.len()
+        && spec.dims.iter().zip(dims).all(|(&want, &got)| want == -1 || want == got);
+    if !fits {
+        return Err(shape_mismatch(spec, tensor, batched, at));
+    }
+    // A batch without rows has no meaning to a model (S-W3).
+    let empty_batch = batch.first() == Some(&0);
+    let shape: Shape = batch.iter().copied().chain(spec.inward(dims)).collect();
+    match spec.datatype.byte_size() {
+        _ if empty_batch => {
+            let row = spec.datatype.byte_size().and_then(|element| byte_size(dims, element)).unwrap_or(0);
+            return Err(at.size_mismatch(&spec.name, row, tensor.data().len()));
+        }
+        Some(element) => {
+            let expected = byte_size_or_error(&spec.name, &shape, element)?;
+            if expected != tensor.data().len() {
+                return Err(at.size_mismatch(&spec.name, expected, tensor.data().len()));
+            }
+        }
+        None => check_bytes(spec, tensor, at)?,
+    }
+    tensor.reshape(shape);
+    Ok(())
+}
+
+fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &Place<'_>) -> Error {
+    let expected: Shape = batched.then_some(-1).into_iter().chain(spec.dims.iter().copied()).collect();
+    let note = if batched {
+        "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each \
+         input shape. If you want to specify the full shape including the batch dim in your input dims config, try \
+         setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
+    } else {
+        ""
+    };
+    at.says(format!(
+        "unexpected shape for input '{}' for model '{}'. Expected {}, got {}. {note}",
+        spec.name,
+        at.model,
+        bracketed(&expected),
+        bracketed(tensor.shape()),
+    ))
+}
+
+/// As many length-prefixed elements as the shape calls for, the last one whole (S-W2).
+fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &Place<'_>) -> Result<(), Error> {
+    let expected =
+        element_count(tensor.shape()).map_err(|error| count_error(&spec.name, tensor.shape(), error))?;
+    let (name, model) = (&spec.name, at.model);
+    let data = tensor.data().contiguous();
+    let mut found = 0_i64;
+    for element in bytes_elements(&data) {
+        match element {
+            Ok(_) if found < expected => found += 1,
+            Ok(_) => {
+                let all = bytes_elements(&data).filter(Result::is_ok).count();
+                return Err(at.says(format!(
+                    "unexpected number of string elements {all} for inference input '{name}' for model '{model}', \
+                     expecting {expected}"
+                )));
+            }
+            Err(rest) => {
+                return Err(match rest.split_first_chunk::<4>() {
+                    None => at.says(format!(
+                        "incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 \
+                         bytes but only {} bytes available. Please make sure the string length indicator is in one \
+                         buffer.",
+                        rest.len()
+                    )),
+                    Some((prefix, payload)) => Error::invalid(format!(
+                        "incomplete string data for inference input '{name}', expecting string of length {} but only {} \
+                         bytes available",
+                        u32::from_le_bytes(*prefix),
+                        payload.len()
+                    )),
+                });
+            }
+        }
+    }
+    if found < expected {
+        return Err(at.says(format!(
+            "expected {expected} string elements for inference input '{name}' for model '{model}', got {found}"
+        )));
+    }
+    Ok(())
+}
+
+fn byte_size(shape: &[i64], element: usize) -> Option<usize> {
+    usize::try_from(element_count(shape).ok()?).ok()?.checked_mul(element)
+}
+
+fn byte_size_or_error(name: &str, shape: &[i64], element: usize) -> Result<usize, Error> {
+    let count = element_count(shape).map_err(|error| count_error(name, shape, error))?;
+    let size = usize::try_from(count).ok().and_then(|count| count.checked_mul(element));
+    size.filter(|&size| i64::try_from(size).is_ok()).ok_or_else(|| {
+        Error::invalid(format!("byte size for tensor '{name}' exceeds maximum size of {}", i64::MAX))
+    })
+}
+
+fn count_error(name: &str, shape: &[i64], error: ShapeError) -> Error {
+    Error::invalid(match error {
+        ShapeError::Negative => {
+            format!("tensor '{name}' contains an invalid dimension in shape {}", bracketed(shape))
+        }
+        ShapeError::TooLarge => {
+            format!("element count for tensor '{name}' exceeds maximum size of {}", i64::MAX)
+        }
+    })
+}
+
+fn bracketed(dims: &[i64]) -> String {
+    format!("[{}]", dims.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// Whether requests of a batch must agree in this input. As Triton: inputs of fixed shape are never compared.
+fn must_agree(input: &InputSpec) -> bool {
+    input.is_shape_tensor || (!input.allow_ragged_batch && input.dims.contains(&-1))
+}
+
+/// Equal for requests that may share a batch: shapes without the batch dimension, contents of shape tensors in full
+/// (S-W11), and, where inputs are optional, which ones there are.
+fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (index, input) in config.inputs.iter().enumerate() {
+        let Some(tensor) = tensors.iter().find(|tensor| *tensor.name() == input.name) else { continue };
+        if has_optional {
+            index.hash(&mut hasher);
+        }
+        if must_agree(input) {
+            let batch = usize::from(config.max_batch_size.is_some() && !input.is_shape_tensor);
+            tensor.shape()[batch..].hash(&mut hasher);
+            if input.is_shape_tensor {
+                tensor.data().contiguous().hash(&mut hasher);
+            }
+        }
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Each rule of the check, with its text.
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+use inference::{DataType, config::Scheduling};
+
+use super::*;
+
+fn spec(name: &str, datatype: DataType, dims: &[i64]) -> InputSpec {
+    InputSpec {
+        name: name.into(),
+        datatype,
+        dims: dims.into(),
+        reshape: None,
+        optional: false,
+        allow_ragged_batch: false,
+        is_shape_tensor: false,
+    }
+}
+
+fn config(max_batch_size: u32, inputs: Vec<InputSpec>) -> ModelConfig {
+    let mut config = crate::model::tests::config(Scheduling::Unbatched);
+    config.max_batch_size = NonZeroU32::new(max_batch_size);
+    config.inputs = inputs;
+    config
+}
+
+fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorData>) -> Tensor {
+    Tensor::new(name.into(), datatype, shape.into(), data)
+}
+
+fn ints(name: &str, shape: &[i64], count: usize) -> Tensor {
+    tensor(name, DataType::Int32, shape, vec![0; 4 * count])
+}
+
+fn check(config: &ModelConfig, inputs: Vec<Tensor>) -> Result<(Meta, Request), String> {
+    let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
+    let meta = Rules::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
+    Ok((meta, request))
+}
+
+fn refusal(config: &ModelConfig, inputs: Vec<Tensor>) -> String {
+    check(config, inputs).expect_err("the request breaks a rule")
+}
+
+fn simple() -> ModelConfig {
+    config(8, vec![spec("A", DataType::Int32, &[16]), spec("B", DataType::Int32, &[16])])
+}
+
+const P: &str = "[request id: <id_unknown>] ";
+
+#[test]
+fn inputs_are_all_there_once_and_known() {
+    let both = || vec![ints("A", &[1, 16], 16), ints("B", &[1, 16], 16)];
+    assert_eq!(check(&simple(), both()).unwrap().0, Meta::default());
+    assert_eq!(
+        refusal(&simple(), vec![]),
+        format!(
+            "{P}expected 2 inputs but got 0 inputs for model 'm'. Got input(s) [], but missing required input(s) ['A','B']. Please provide all required input(s)."
+        )
+    );
+    let surplus = [both(), vec![ints("X", &[1, 16], 16)]].concat();
+    assert_eq!(
+        refusal(&simple(), surplus),
+        format!("{P}expected 2 inputs but got 3 inputs for model 'm'. Got input(s) ['A','B','X'].")
+    );
+    let twice = vec![ints("A", &[1, 16], 16), ints("A", &[1, 16], 16)];
+    assert_eq!(refusal(&simple(), twice), format!("{P}input 'A' already exists in request"));
+}
+
+#[test]
+fn an_optional_input_does_not_stand_in_for_a_required_one() {
+    let optional = InputSpec { optional: true, ..spec("O", DataType::Int32, &[1]) };
+    let config = config(0, vec![spec("A", DataType::Int32, &[1]), optional]);
+    check(&config, vec![ints("A", &[1], 1)]).unwrap();
+    assert_eq!(
+        refusal(&config, vec![ints("O", &[1], 1)]),
+        format!(
+            "{P}expected number of inputs between 1 and 2 but got 1 inputs for model 'm'. Got input(s) ['O'], but missing required input(s) ['A']. Please provide all required input(s)."
+        )
+    );
+    let unknown = vec![ints("A", &[1], 1), ints("X", &[1], 1)];
+    assert_eq!(refusal(&config, unknown), "unexpected inference input 'X' for model 'm'");
+}
+
+#[test]
+fn outputs_are_known_and_named_once() {
+    let config = config(0, vec![spec("A", DataType::Int32, &[1])]);
+    let ask = |outputs: &[&str]| {
+        let mut request = Request {
+            inputs: RequestInputs::Tensors(vec![ints("A", &[1], 1)]),
+            outputs: outputs.iter().map(|&name| name.into()).collect(),
+            ..Request::default()
+        };
+        Rules::new(&config).check(&config, &mut request).map_err(|error| error.to_string())
+    };
+    ask(&["OUT"]).unwrap();
+    assert_eq!(ask(&["NOPE"]).unwrap_err(), "unexpected inference output 'NOPE' for model 'm'");
+    assert_eq!(ask(&["OUT", "OUT"]).unwrap_err(), format!("{P}output 'OUT' already exists in request"));
+}
+
+#[test]
+fn rows_agree_and_fit() {
+    let of = |one: i64, other: i64| {
+        vec![ints("A", &[one, 16], 16 * one as usize), ints("B", &[other, 16], 16 * other as usize)]
+    };
+    assert_eq!(check(&simple(), of(3, 3)).unwrap().0.batch_size, 3);
+    assert_eq!(
+        refusal(&simple(), of(1, 2)),
+        format!("{P}input 'B' batch size does not match other inputs for 'm'")
+    );
+    assert_eq!(refusal(&simple(), of(9, 9)), format!("{P}inference request batch-size must be <= 8 for 'm'"));
+    assert_eq!(
+        refusal(&simple(), of(0, 0)),
+        format!("{P}input byte size mismatch for input 'A' for model 'm'. Expected 64, got 0")
+    );
+    assert_eq!(
+        refusal(&simple(), of(0, 4)),
+        format!("{P}input 'B' batch size does not match other inputs for 'm'")
+    );
+    let scalar = vec![ints("A", &[], 0), ints("B", &[], 0)];
+    assert_eq!(
+        refusal(&simple(), scalar),
+        format!("{P}input 'A' has no shape but model requires batch dimension for 'm'")
+    );
+}
+
+#[test]
+fn datatype_shape_and_bytes_are_as_configured() {
+    let config = config(0, vec![spec("A", DataType::Int32, &[-1, 2])]);
+    assert_eq!(
+        refusal(&config, vec![tensor("A", DataType::Fp32, &[1, 2], vec![0; 8])]),
+        format!("{P}inference input 'A' data-type is 'FP32', but model 'm' expects 'INT32'")
+    );
+    assert_eq!(
+        refusal(&config, vec![ints("A", &[1, 3], 3)]),
+        format!("{P}unexpected shape for input 'A' for model 'm'. Expected [-1,2], got [1,3]. ")
+    );
+    assert_eq!(
+        refusal(&config, vec![ints("A", &[-1, 2], 2)]),
+        format!("{P}All input dimensions should be specified for input 'A' for model 'm', got [-1,2]")
+    );
+    assert_eq!(
+        refusal(&config, vec![ints("A", &[2, 2], 3)]),
+        format!("{P}input byte size mismatch for input 'A' for model 'm'. Expected 16, got 12")
+    );
+    assert_eq!(
+        refusal(&config, vec![ints("A", &[i64::MAX, 2], 1)]),
+        "element count for tensor 'A' exceeds maximum size of 9223372036854775807"
+    );
+    assert!(
+        refusal(&simple(), vec![ints("A", &[1, 15], 15), ints("B", &[1, 16], 16)])
+            .contains("Expected [-1,16], got [1,15]. NOTE: Setting a non-zero max_batch_size")
+    );
+    check(&config, vec![ints("A", &[0, 2], 0)]).unwrap();
+}
+
+#[test]
+fn byte_strings_are_counted_to_the_last_byte() {
+    let config = config(0, vec![spec("S", DataType::Bytes, &[-1])]);
+    let send = |shape: i64, data: &'static [u8]| {
+        check(&config, vec![tensor("S", DataType::Bytes, &[shape], Bytes::from_static(data))])
+    };
+    send(2, b"\x01\0\0\0a\0\0\0\0").unwrap();
+    send(0, b"").unwrap();
+    let refused = |shape, data| send(shape, data).map(|_| ()).unwrap_err();
+    assert_eq!(
+        refused(3, b"\x01\0\0\0a\0\0\0\0"),
+        format!("{P}expected 3 string elements for inference input 'S' for model 'm', got 2")
+    );
+    assert_eq!(
+        refused(1, b"\x01\0\0\0a\0\0\0\0"),
+        format!(
+            "{P}unexpected number of string elements 2 for inference input 'S' for model 'm', expecting 1"
+        )
+    );
+    assert_eq!(
+        refused(1, b"\x01\0"),
+        format!(
+            "{P}incomplete string length indicator for inference input 'S' for model 'm', expecting 4 bytes but only 2 bytes available. Please make sure the string length indicator is in one buffer."
+        )
+    );
+    assert_eq!(
+        refused(1, b"\x64\0\0\0abc"),
+        "incomplete string data for inference input 'S', expecting string of length 100 but only 3 bytes available"
+    );
+}
+
+#[test]
+fn a_length_prefix_may_be_split_over_pieces() {
+    let config = config(0, vec![spec("S", DataType::Bytes, &[1])]);
+    let pieces = TensorData::from_pieces([Bytes::from_static(b"\x01\0"), Bytes::from_static(b"\0\0a")]);
+    check(&config, vec![tensor("S", DataType::Bytes, &[1], pieces)]).unwrap();
+}
+
+#[test]
+fn raw_bytes_get_their_shape_from_the_configuration() {
+    let ask = |config: &ModelConfig, data: Vec<u8>| {
+        let mut request = Request { inputs: RequestInputs::Raw(data.into()), ..Request::default() };
+        Rules::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
+        Ok::<_, String>(request.tensors()[0].clone())
+    };
+    assert_eq!(ask(&config(0, vec![spec("A", DataType::Fp32, &[-1])]), vec![0; 12]).unwrap().shape(), [3]);
+    assert_eq!(
+        ask(&config(4, vec![spec("A", DataType::Fp32, &[-1, 2])]), vec![0; 16]).unwrap().shape(),
+        [1, 2, 2]
+    );
+    let text = ask(&config(0, vec![spec("A", DataType::Bytes, &[1])]), b"hi".to_vec()).unwrap();
+    assert_eq!(text.data().contiguous(), &b"\x02\0\0\0hi"[..]);
+    let refused = |inputs, bytes| ask(&config(0, inputs), vec![0; bytes]).unwrap_err();
+    assert_eq!(
+        refused(vec![spec("A", DataType::Fp32, &[-1])], 7),
+        format!("{P}input byte size mismatch for input 'raw_input' for model 'm'. Expected 4, got 7")
+    );
+    assert_eq!(
+        refused(vec![spec("A", DataType::Bytes, &[-1])], 7),
+        format!("{P}For BYTE datatype raw input 'A', the model must have input shape [1]")
+    );
+    assert_eq!(
+        refused(vec![spec("A", DataType::Fp32, &[-1, -1])], 8),
+        format!(
+            "{P}The shape of the raw input 'A' can not be deduced because there are more than one variable-sized dimension"
+        )
+    );
+    assert_eq!(
+        ask(&simple(), vec![]).unwrap_err(),
+        format!(
+            "{P}Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'm' model configuration"
+        )
+    );
+}
+
+#[test]
+fn a_backend_sees_the_reshaped_shape() {
+    let reshaped = InputSpec { reshape: Some(Shape::new()), ..spec("A", DataType::Int32, &[1]) };
+    let (_, request) = check(&config(8, vec![reshaped]), vec![ints("A", &[3, 1], 3)]).unwrap();
+    assert_eq!(request.tensors()[0].shape(), [3]);
+    let reshaped = InputSpec { reshape: Some([4, -1][..].into()), ..spec("A", DataType::Int32, &[-1, 2, 2]) };
+    let (_, request) = check(&config(0, vec![reshaped]), vec![ints("A", &[3, 2, 2], 12)]).unwrap();
+    assert_eq!(request.tensors()[0].shape(), [4, 3]);
+}
+
+#[test]
+fn only_what_must_agree_separates_batches() {
+    let key = |config: &ModelConfig, inputs| check(config, inputs).unwrap().0.shape_key;
+    let fixed = simple();
+    assert_eq!(key(&fixed, vec![ints("A", &[1, 16], 16), ints("B", &[1, 16], 16)]), 0);
+
+    let free = config(8, vec![spec("A", DataType::Int32, &[-1])]);
+    let of = |config: &ModelConfig, rows: i64, len: i64| {
+        key(config, vec![ints("A", &[rows, len], (rows * len) as usize)])
+    };
+    assert_eq!(of(&free, 1, 4), of(&free, 2, 4));
+    assert_ne!(of(&free, 1, 4), of(&free, 1, 5));
+
+    let ragged = config(8, vec![InputSpec { allow_ragged_batch: true, ..spec("A", DataType::Int32, &[-1]) }]);
+    assert_eq!(of(&ragged, 1, 4), of(&ragged, 1, 5));
+
+    let shape_tensor =
+        config(8, vec![InputSpec { is_shape_tensor: true, ..spec("A", DataType::Int32, &[2]) }]);
+    let values = |last: u8| {
+        key(&shape_tensor, vec![tensor("A", DataType::Int32, &[2], vec![2, 0, 0, 0, last, 0, 0, 0])])
+    };
+    assert_ne!(values(4), values(5), "a zero byte does not end the comparison");
+
+    let optional = |name| InputSpec { optional: true, ..spec(name, DataType::Int32, &[1]) };
+    let either = config(8, vec![optional("A"), optional("B")]);
+    assert_ne!(key(&either, vec![ints("A", &[1, 1], 1)]), key(&either, vec![ints("B", &[1, 1], 1)]));
+}

@@ -1,0 +1,154 @@
+//! Instance threads: each builds one instance, runs what is put into its mailbox, and drops the instance.
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use inference::{
+    Error,
+    backend::{BackendInstance, BackendModel, Instance, InstanceSpec},
+    config::ModelConfig,
+};
+use parking_lot::{Condvar, Mutex};
+use scheduling::InstanceId;
+
+use super::{Model, driver::Assignment};
+
+/// An instance that any one thread at a time may run.
+pub(super) type Mobile = Box<dyn BackendInstance + Send>;
+
+/// Where one instance thread finds its work. At most one thing lies in it: an instance gets the next batch only when it
+/// is idle.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    mail: Mutex<Option<Mail>>,
+    arrived: Condvar,
+}
+
+/// What an instance thread is told.
+pub(super) enum Mail {
+    /// Run a batch.
+    Work(Assignment),
+    /// Drop the instance, which is given back if it lay elsewhere, and end.
+    Leave(Option<Mobile>),
+}
+
+impl Mailbox {
+    pub(super) fn put(&self, mail: Mail) {
+        let before = self.mail.lock().replace(mail);
+        debug_assert!(before.is_none(), "an instance gets one thing at a time");
+        self.arrived.notify_one();
+    }
+
+    fn take(&self) -> Mail {
+        let mut mail = self.mail.lock();
+        loop {
+            match mail.take() {
+                Some(mail) => return mail,
+                None => self.arrived.wait(&mut mail),
+            }
+        }
+    }
+}
+
+/// An instance that has been built and waits to be told which model it belongs to.
+pub(super) struct Built {
+    /// `None` for an instance that stays on its thread.
+    pub(super) mobile: Option<Mobile>,
+    employ: mpsc::Sender<Arc<Model>>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Built {
+    /// Lets the thread work for `model`. Gives back what joins the thread.
+    pub(super) fn employ(self, model: &Arc<Model>) -> thread::JoinHandle<()> {
+        // Refused only if the thread has died, which joining will tell.
+        let _ = self.employ.send(model.clone());
+        self.thread
+    }
+}
+
+/// Builds all instances of a model, each on its own thread, side by side.
+///
+/// # Errors
+/// The first error of an instance, once all have been tried; those that were built are dropped on their threads.
+pub(super) fn build_all(
+    backend: &Arc<dyn BackendModel>,
+    config: &Arc<ModelConfig>,
+    specs: &[InstanceSpec],
+) -> Result<Vec<Built>, Error> {
+    let starting: Vec<_> =
+        specs.iter().enumerate().map(|(id, spec)| start(id, backend, config, spec)).collect();
+    let built: Vec<_> = starting
+        .into_iter()
+        .zip(specs)
+        .map(|(starting, spec)| {
+            let starting = starting.map_err(|error| {
+                Error::internal(format!("failed to start the thread of instance '{}': {error}", spec.name))
+            })?;
+            let mobile = starting.ready.recv().unwrap_or_else(|_| {
+                Err(Error::internal(format!("the backend panicked while building instance '{}'", spec.name)))
+            })?;
+            Ok(Built { mobile, employ: starting.employ, thread: starting.thread })
+        })
+        .collect();
+    built.into_iter().collect()
+}
+
+struct Starting {
+    ready: mpsc::Receiver<Result<Option<Mobile>, Error>>,
+    employ: mpsc::Sender<Arc<Model>>,
+    thread: thread::JoinHandle<()>,
+}
+
+fn start(
+    id: InstanceId,
+    backend: &Arc<dyn BackendModel>,
+    config: &Arc<ModelConfig>,
+    spec: &InstanceSpec,
+) -> io::Result<Starting> {
+    let (report, ready) = mpsc::channel();
+    let (employ, employer) = mpsc::channel::<Arc<Model>>();
+    let (backend, config, spec) = (backend.clone(), config.clone(), spec.clone());
+    let thread =
+        thread::Builder::new().name(spec.name.to_string()).stack_size(STACK_BYTES).spawn(move || {
+            let pinned = match backend.instance(&config, &spec) {
+                Ok(Instance::Mobile(mobile)) => {
+                    let _ = report.send(Ok(Some(mobile)));
+                    None
+                }
+                Ok(Instance::Pinned(pinned)) => {
+                    let _ = report.send(Ok(None));
+                    Some(pinned)
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                    return;
+                }
+            };
+            // Nobody employs the instance if a sibling could not be built.
+            if let Ok(model) = employer.recv() {
+                work(&model, id, pinned);
+            }
+        })?;
+    Ok(Starting { ready, employ, thread })
+}
+
+/// As much as C++ backends are used to; Rust's default is smaller.
+const STACK_BYTES: usize = 8 << 20;
+
+/// The life of an instance thread after its instance was built.
+fn work(model: &Arc<Model>, id: InstanceId, mut pinned: Option<Box<dyn BackendInstance>>) {
+    loop {
+        match model.mailbox(id).take() {
+            Mail::Leave(mobile) => return drop(mobile),
+            Mail::Work(first) => {
+                let mut next = Some(first);
+                while let Some(assignment) = next {
+                    next = model.run(assignment, &mut pinned);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A model from start to close, with a backend whose executions end when the test says so.
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU32, NonZeroUsize},
+    sync::mpsc,
+    thread::{self, ThreadId},
+};
+
+use inference::{
+    DataType, Delivery, RequestInputs, Response, Tensor,
+    backend::{Device, Instance},
+    config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, VersionPolicy},
+};
+use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
+
+use super::*;
+
+/// What an instance tells the test when it begins a batch, and the leave it then waits for.
+struct Begun {
+    instance: String,
+    requests: usize,
+    go_on: mpsc::Sender<Verdict>,
+}
+
+enum Verdict {
+    Echo,
+    Panic,
+}
+
+/// Echoes `IN` as `OUT`. Tells `begun` of each batch, if there is somebody to tell, and waits for a verdict.
+struct Gated {
+    begun: Option<mpsc::Sender<Begun>>,
+    mobile: bool,
+}
+
+struct GatedInstance {
+    name: String,
+    begun: Option<mpsc::Sender<Begun>>,
+}
+
+impl BackendModel for Gated {
+    fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        if spec.name.contains("broken") {
+            return Err(Error::internal("cannot build"));
+        }
+        let instance = GatedInstance { name: spec.name.to_string(), begun: self.begun.clone() };
+        Ok(if self.mobile {
+            Instance::Mobile(Box::new(instance))
+        } else {
+            Instance::Pinned(Box::new(instance))
+        })
+    }
+}
+
+impl BackendInstance for GatedInstance {
+    fn execute(&mut self, batch: Batch) {
+        if let Some(begun) = &self.begun {
+            let (go_on, verdict) = mpsc::channel();
+            let instance = self.name.clone();
+            begun.send(Begun { instance, requests: batch.executions.len(), go_on }).unwrap();
+            if let Ok(Verdict::Panic) = verdict.recv() {
+                panic!("as told");
+            }
+        }
+        for Execution { request, responder } in batch.executions {
+            let input = request.input("IN").unwrap();
+            let output =
+                Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.data().clone());
+            responder.complete(Response::of(vec![output]));
+        }
+    }
+}
+
+pub(in crate::model) fn config(scheduling: Scheduling) -> ModelConfig {
+    let dims = [-1_i64];
+    ModelConfig {
+        name: "m".into(),
+        platform: String::new(),
+        backend: "gated".into(),
+        max_batch_size: NonZeroU32::new(8),
+        inputs: vec![InputSpec {
+            name: "IN".into(),
+            datatype: DataType::Uint8,
+            dims: dims[..].into(),
+            reshape: None,
+            optional: false,
+            allow_ragged_batch: false,
+            is_shape_tensor: false,
+        }],
+        outputs: vec![OutputSpec {
+            name: "OUT".into(),
+            datatype: DataType::Uint8,
+            dims: dims[..].into(),
+            reshape: None,
+            label_filename: None,
+            labels: Arc::default(),
+            is_shape_tensor: false,
+        }],
+        batch_inputs: vec![],
+        batch_outputs: vec![],
+        scheduling,
+        instance_groups: vec![InstanceGroup {
+            name: "m".into(),
+            kind: InstanceKind::Cpu,
+            count: NonZeroUsize::MIN,
+        }],
+        version_policy: VersionPolicy::Latest(1),
+        default_model_filename: String::new(),
+        parameters: BTreeMap::new(),
+        metric_tags: BTreeMap::new(),
+        graph_level: None,
+        cpu_accelerators: vec![],
+        op_library_filenames: vec![],
+        decoupled: false,
+        response_cache: false,
+    }
+}
+
+fn dynamic() -> DynamicBatching {
+    DynamicBatching { max_batch_size: 8, preferred_batch_sizes: [8].into(), ..DynamicBatching::default() }
+}
+
+fn start(scheduling: Scheduling, backend: Gated, instances: &[&str]) -> Result<Arc<Model>, Error> {
+    let spec =
+        |name: &&str| InstanceSpec { name: (*name).into(), device: Device::Cpu, threads: NonZeroUsize::MIN };
+    Model::start(Parts {
+        version: 1,
+        config: ResolvedConfig { typed: config(scheduling), shown: proto::ModelConfig::default() },
+        backend: Box::new(backend),
+        instances: instances.iter().map(spec).collect(),
+        clock: AlarmClock::start().unwrap(),
+        since: now(),
+    })
+}
+
+/// A model of pinned instances that report what they begin.
+fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Receiver<Begun>) {
+    let (begun, reports) = mpsc::channel();
+    (start(scheduling, Gated { begun: Some(begun), mobile: false }, instances).unwrap(), reports)
+}
+
+fn request(value: u8) -> Request {
+    let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), vec![value]);
+    Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
+}
+
+fn ask(model: &Arc<Model>, value: u8) -> ResponseStream {
+    model.infer(request(value), usize::MAX).unwrap()
+}
+
+async fn echoed(stream: ResponseStream) -> u8 {
+    stream.only().await.unwrap().outputs[0].data().contiguous()[0]
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_a_busy_instance_run_together() {
+    let (model, begun) = gated(Scheduling::Dynamic(dynamic()), &["m_0"]);
+    let first = ask(&model, 1);
+    let busy = begun.recv().unwrap();
+    let waiting: Vec<_> = (2..5).map(|value| ask(&model, value)).collect();
+    assert_eq!(model.pending(), 3);
+    busy.go_on.send(Verdict::Echo).unwrap();
+    let together = begun.recv().unwrap();
+    assert_eq!((busy.requests, together.requests), (1, 3));
+    together.go_on.send(Verdict::Echo).unwrap();
+    assert_eq!(echoed(first).await, 1);
+    for (stream, value) in waiting.into_iter().zip(2..) {
+        assert_eq!(echoed(stream).await, value);
+    }
+    let counted = model.statistics();
+    assert_eq!((counted.success.count, counted.inference_count, counted.execution_count), (4, 4, 2));
+    assert_eq!(counted.batches.iter().map(|batch| batch.batch_size).collect::<Vec<_>>(), [1, 3]);
+}
+
+#[tokio::test]
+async fn a_delay_is_waited_for_and_no_longer() {
+    let delay = Duration::from_millis(3);
+    let (model, begun) =
+        gated(Scheduling::Dynamic(DynamicBatching { max_queue_delay: delay, ..dynamic() }), &["m_0"]);
+    let asked = now();
+    let streams = [ask(&model, 1), ask(&model, 2)];
+    let batch = begun.recv().unwrap();
+    assert!(now() - asked >= delay);
+    assert_eq!(batch.requests, 2);
+    batch.go_on.send(Verdict::Echo).unwrap();
+    for (stream, value) in streams.into_iter().zip(1..) {
+        assert_eq!(echoed(stream).await, value);
+    }
+}
+
+#[tokio::test]
+async fn brief_executions_run_where_their_request_arrives() {
+    let (sender, threads) = mpsc::channel();
+    struct Tells(mpsc::Sender<ThreadId>);
+    impl BackendModel for Tells {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+            Ok(Instance::Mobile(Box::new(Tells(self.0.clone()))))
+        }
+    }
+    impl BackendInstance for Tells {
+        fn execute(&mut self, batch: Batch) {
+            self.0.send(thread::current().id()).unwrap();
+            batch
+                .executions
+                .into_iter()
+                .for_each(|execution| execution.responder.complete(Response::default()));
+        }
+    }
+    let spec = InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN };
+    let model = Model::start(Parts {
+        version: 1,
+        config: ResolvedConfig { typed: config(Scheduling::Unbatched), shown: proto::ModelConfig::default() },
+        backend: Box::new(Tells(sender)),
+        instances: vec![spec],
+        clock: AlarmClock::start().unwrap(),
+        since: now(),
+    })
+    .unwrap();
+    // A thousand microsecond-long executions: all but the first few are brief, whatever the machine does meanwhile.
+    for value in 0..1000 {
+        ask(&model, (value % 256) as u8).only().await.unwrap();
+    }
+    let here = threads.try_iter().filter(|&thread| thread == thread::current().id()).count();
+    assert!(here > 0, "no execution ran on the caller's thread");
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_counts_the_refusal_as_a_metric() {
+    let policy = QueuePolicy { max_queue_size: NonZeroUsize::new(1), ..QueuePolicy::default() };
+    let (model, begun) =
+        gated(Scheduling::Dynamic(DynamicBatching { default_queue_policy: policy, ..dynamic() }), &["m_0"]);
+    let running = ask(&model, 1);
+    let busy = begun.recv().unwrap();
+    let waiting = ask(&model, 2);
+    let refused = model.infer(Request { id: "r7".into(), ..request(3) }, usize::MAX).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Unavailable);
+    assert_eq!(refused.message, "[request id: r7] Exceeds maximum queue size");
+    assert_eq!(model.record().failures(FailureReason::Rejected), 1);
+    assert_eq!(model.statistics().fail.count, 0);
+    assert_eq!(model.in_flight(), 2);
+    busy.go_on.send(Verdict::Echo).unwrap();
+    begun.recv().unwrap().go_on.send(Verdict::Echo).unwrap();
+    assert_eq!((echoed(running).await, echoed(waiting).await), (1, 2));
+}
+
+#[tokio::test]
+async fn a_request_that_waited_too_long_is_refused_while_the_instance_is_busy() {
+    let policy = QueuePolicy {
+        default_timeout: Some(Duration::from_millis(2)),
+        timeout_action: TimeoutAction::Reject,
+        ..QueuePolicy::default()
+    };
+    let (model, begun) =
+        gated(Scheduling::Dynamic(DynamicBatching { default_queue_policy: policy, ..dynamic() }), &["m_0"]);
+    let running = ask(&model, 1);
+    let busy = begun.recv().unwrap();
+    let late = ask(&model, 2).only().await.unwrap_err();
+    assert_eq!((late.code, &late.message[..]), (ErrorCode::Unavailable, "Request timeout expired"));
+    assert_eq!(model.statistics().fail.count, 1);
+    busy.go_on.send(Verdict::Echo).unwrap();
+    assert_eq!(echoed(running).await, 1);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_leaves_the_queue_at_once() {
+    let (model, begun) = gated(Scheduling::Unbatched, &["m_0"]);
+    let running = ask(&model, 1);
+    let busy = begun.recv().unwrap();
+    let mut given_up = ask(&model, 2);
+    given_up.cancel();
+    let Some(Delivery { result: Err(error), last: true }) = given_up.next().await else {
+        panic!("an error ends it")
+    };
+    assert_eq!(error.code, ErrorCode::Cancelled);
+    assert_eq!((model.pending(), model.record().failures(FailureReason::Cancelled)), (0, 1));
+    busy.go_on.send(Verdict::Echo).unwrap();
+    assert_eq!(echoed(running).await, 1);
+}
+
+#[tokio::test]
+async fn a_panicking_backend_ends_the_model_and_answers_everybody() {
+    let (model, begun) = gated(Scheduling::Unbatched, &["m_0"]);
+    let running = ask(&model, 1);
+    let busy = begun.recv().unwrap();
+    let waiting = ask(&model, 2);
+    busy.go_on.send(Verdict::Panic).unwrap();
+    assert_eq!(running.only().await.unwrap_err().code, ErrorCode::Internal);
+    let error = waiting.only().await.unwrap_err();
+    assert_eq!(error.message, "the backend of model 'm' version 1 panicked: as told");
+    assert_eq!(model.infer(request(3), usize::MAX).unwrap_err().code, ErrorCode::Unavailable);
+    assert_eq!(model.in_flight(), 0);
+    model.close();
+}
+
+#[tokio::test]
+async fn order_is_kept_across_instances_where_asked_for() {
+    let one_each = DynamicBatching {
+        max_batch_size: 1,
+        preferred_batch_sizes: [1].into(),
+        preserve_ordering: true,
+        ..dynamic()
+    };
+    let (model, begun) = gated(Scheduling::Dynamic(one_each), &["m_0", "m_1"]);
+    let (first, mut second) = (ask(&model, 1), ask(&model, 2));
+    let mut running: Vec<_> = [begun.recv().unwrap(), begun.recv().unwrap()].into();
+    running.sort_by(|one, other| one.instance.cmp(&other.instance));
+    // Instance 0 got the first request; the second one is answered first and has to wait.
+    let [slow, fast] = &running[..] else { unreachable!() };
+    fast.go_on.send(Verdict::Echo).unwrap();
+    while model.statistics().success.count < 1 {
+        tokio::task::yield_now().await;
+    }
+    let early =
+        tokio::select! { biased; delivery = second.next() => delivery, () = std::future::ready(()) => None };
+    assert!(early.is_none(), "the second answer overtook the first");
+    slow.go_on.send(Verdict::Echo).unwrap();
+    assert_eq!((echoed(first).await, echoed(second).await), (1, 2));
+}
+
+#[tokio::test]
+async fn closing_finishes_what_was_accepted_and_refuses_the_rest() {
+    let (model, begun) = gated(Scheduling::Unbatched, &["m_0"]);
+    let running = ask(&model, 1);
+    let busy = begun.recv().unwrap();
+    let waiting = ask(&model, 2);
+    let closing = thread::spawn({
+        let model = model.clone();
+        move || model.close()
+    });
+    let refused = loop {
+        match model.infer(request(3), usize::MAX) {
+            // Not yet draining: this one is accepted, and must be finished too.
+            Ok(accepted) => drop(accepted),
+            Err(error) => break error,
+        }
+        thread::yield_now();
+    };
+    assert!(refused.message.contains("stopped accepting new inference requests"));
+    busy.go_on.send(Verdict::Echo).unwrap();
+    begun.recv().unwrap().go_on.send(Verdict::Echo).unwrap();
+    assert_eq!((echoed(running).await, echoed(waiting).await), (1, 2));
+    closing.join().unwrap();
+}
+
+#[test]
+fn an_instance_that_cannot_be_built_fails_the_load_and_leaves_no_thread() {
+    let failed = start(Scheduling::Unbatched, Gated { begun: None, mobile: true }, &["m_0", "broken_1"]);
+    assert_eq!(failed.err().unwrap().to_string(), "cannot build");
+}

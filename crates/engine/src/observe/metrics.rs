@@ -1,0 +1,235 @@
+//! Prometheus text of all that is counted, with the families, labels, order and units of the reference.
+//!
+//! Our own writer, because the names are fixed by dashboards: counters carry no `_total`, and durations are whole
+//! microseconds. They are kept in nanoseconds and divided here, so that fast models do not lose their fractions (P-W31).
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use inference::FailureReason;
+
+use super::{ModelStatistics, host::Host};
+use crate::model::Model;
+
+/// Which families are shown.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricsOptions {
+    /// `counter_latencies`: the cumulative duration counters.
+    pub counter_latencies: bool,
+    /// `--allow-cpu-metrics`: processors and memory of the host.
+    pub host: bool,
+}
+
+/// Writes the text when asked.
+pub(crate) struct Exposition {
+    options: MetricsOptions,
+    host: Option<Host>,
+}
+
+/// What one scrape reads of one model version.
+struct Series {
+    labels: BTreeMap<String, String>,
+    statistics: ModelStatistics,
+    failures: [(&'static str, u64); 4],
+    pending: usize,
+    load_secs: f64,
+}
+
+/// Which counter a family shows.
+type Pick = fn(&ModelStatistics) -> u64;
+
+const MICROSECONDS: u64 = 1_000;
+
+impl Exposition {
+    pub(crate) fn new(options: MetricsOptions) -> Self {
+        Self { options, host: options.host.then(Host::new) }
+    }
+
+    /// The whole text for these model versions.
+    pub(crate) fn text<'a>(&self, models: impl Iterator<Item = &'a Arc<Model>>) -> String {
+        let series: Vec<_> = models.map(|model| Series::read(model)).collect();
+        let mut text = String::new();
+        request_counters(&mut text, &series);
+        if self.options.counter_latencies {
+            duration_counters(&mut text, &series);
+        }
+        family(
+            &mut text,
+            "nv_inference_pending_request_count",
+            "gauge",
+            "Instantaneous number of pending requests awaiting execution per-model.",
+            series.iter().map(|one| (labels(&one.labels), one.pending as f64)),
+        );
+        family(
+            &mut text,
+            "nv_model_load_duration_secs",
+            "gauge",
+            "Model load time in seconds",
+            series.iter().map(|one| (labels(&one.labels), one.load_secs)),
+        );
+        if let Some(host) = &self.host {
+            host_gauges(&mut text, host);
+        }
+        text
+    }
+}
+
+impl Series {
+    fn read(model: &Model) -> Self {
+        let record = model.record();
+        let mut labels = BTreeMap::from([
+            ("model".to_owned(), model.name().to_string()),
+            ("version".to_owned(), model.version().to_string()),
+        ]);
+        labels
+            .extend(model.config().metric_tags.iter().map(|(key, value)| (format!("_{key}"), value.clone())));
+        let failures = [
+            ("BACKEND", FailureReason::Backend),
+            ("CANCELED", FailureReason::Cancelled),
+            ("OTHER", FailureReason::Other),
+            ("REJECTED", FailureReason::Rejected),
+        ];
+        Self {
+            labels,
+            statistics: model.statistics(),
+            failures: failures.map(|(label, reason)| (label, record.failures(reason))),
+            pending: model.pending(),
+            load_secs: model.load_duration().as_secs_f64(),
+        }
+    }
+}
+
+fn request_counters(text: &mut String, series: &[Series]) {
+    let count =
+        |pick: Pick| series.iter().map(move |one| (labels(&one.labels), pick(&one.statistics) as f64));
+    family(
+        text,
+        "nv_inference_request_success",
+        "counter",
+        "Number of successful inference requests, all batch sizes",
+        count(|statistics| statistics.success.count),
+    );
+    let failures = series.iter().flat_map(|one| {
+        one.failures.map(|(reason, failures)| {
+            let mut with_reason = one.labels.clone();
+            with_reason.insert("reason".to_owned(), reason.to_owned());
+            (labels(&with_reason), failures as f64)
+        })
+    });
+    family(
+        text,
+        "nv_inference_request_failure",
+        "counter",
+        "Number of failed inference requests, all batch sizes",
+        failures,
+    );
+    family(
+        text,
+        "nv_inference_count",
+        "counter",
+        "Number of inferences performed (does not include cached requests)",
+        count(|statistics| statistics.inference_count),
+    );
+    family(
+        text,
+        "nv_inference_exec_count",
+        "counter",
+        "Number of model executions performed (does not include cached requests)",
+        count(|statistics| statistics.execution_count),
+    );
+}
+
+fn duration_counters(text: &mut String, series: &[Series]) {
+    let families: [(&str, &str, Pick); 5] = [
+        ("request", "inference request duration in microseconds (includes cached requests)", |s| {
+            s.success.ns
+        }),
+        ("queue", "inference queuing duration in microseconds (includes cached requests)", |s| s.queue.ns),
+        ("compute_input", "compute input duration in microseconds (does not include cached requests)", |s| {
+            s.compute_input.ns
+        }),
+        (
+            "compute_infer",
+            "compute inference duration in microseconds (does not include cached requests)",
+            |s| s.compute_infer.ns,
+        ),
+        (
+            "compute_output",
+            "inference compute output duration in microseconds (does not include cached requests)",
+            |s| s.compute_output.ns,
+        ),
+    ];
+    for (name, help, ns) in families {
+        family(
+            text,
+            &format!("nv_inference_{name}_duration_us"),
+            "counter",
+            &format!("Cumulative {help}"),
+            series.iter().map(|one| (labels(&one.labels), (ns(&one.statistics) / MICROSECONDS) as f64)),
+        );
+    }
+}
+
+fn host_gauges(text: &mut String, host: &Host) {
+    let mut gauge =
+        |name, help, value| family(text, name, "gauge", help, std::iter::once((String::new(), value)));
+    gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", host.cpu_utilization());
+    if let Some((total, used)) = host.memory() {
+        gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", total as f64);
+        gauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", used as f64);
+    }
+}
+
+/// A family without samples is left out.
+fn family(
+    text: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    samples: impl Iterator<Item = (String, f64)>,
+) {
+    let mut samples = samples.peekable();
+    if samples.peek().is_none() {
+        return;
+    }
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (labels, value) in samples {
+        let _ = writeln!(text, "{name}{labels} {value}");
+    }
+}
+
+/// `{key="value",...}` sorted by key, values escaped as the text format asks.
+fn labels(pairs: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = pairs
+        .iter()
+        .map(|(key, value)| {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            format!("{key}=\"{value}\"")
+        })
+        .collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_without_samples_is_left_out() {
+        let mut text = String::new();
+        family(&mut text, "f", "gauge", "help", std::iter::empty());
+        assert_eq!(text, "");
+        family(
+            &mut text,
+            "f",
+            "gauge",
+            "help",
+            [(String::new(), 0.5), ("{a=\"b\"}".to_owned(), 3.0)].into_iter(),
+        );
+        assert_eq!(text, "# HELP f help\n# TYPE f gauge\nf 0.5\nf{a=\"b\"} 3\n");
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        let pairs = BTreeMap::from([("k".to_owned(), "a\"b\\c\nd".to_owned())]);
+        assert_eq!(labels(&pairs), r#"{k="a\"b\\c\nd"}"#);
+    }
+}

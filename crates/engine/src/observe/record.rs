@@ -1,0 +1,237 @@
+//! The counters of one model version: written once per request end, read by statistics and metrics.
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use inference::{FailureReason, Moment, Name, Outcome, Timeline};
+use parking_lot::Mutex;
+
+/// How often something happened, and how long it took in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DurationStatistic {
+    /// How often.
+    pub count: u64,
+    /// Nanoseconds in all.
+    pub ns: u64,
+}
+
+impl DurationStatistic {
+    fn add(&mut self, duration: Duration) {
+        self.count += 1;
+        self.ns += nanos(duration);
+    }
+}
+
+/// Counters of one model version since it was loaded (protocol extension "statistics").
+#[derive(Debug, Clone, Default)]
+pub struct ModelStatistics {
+    /// Model name.
+    pub name: Name,
+    /// Version number.
+    pub version: i64,
+    /// Wall clock, milliseconds since 1970, when a batch last ended; 0 if none has.
+    pub last_inference_ms: u64,
+    /// Rows of successful requests.
+    pub inference_count: u64,
+    /// Executed batches.
+    pub execution_count: u64,
+    /// Successful requests, from arrival to last word.
+    pub success: DurationStatistic,
+    /// Failed requests, from arrival to last word.
+    pub fail: DurationStatistic,
+    /// Successful requests, from queue to execution.
+    pub queue: DurationStatistic,
+    /// Successful requests, from execution to compute.
+    pub compute_input: DurationStatistic,
+    /// Successful requests, computing.
+    pub compute_infer: DurationStatistic,
+    /// Successful requests, from compute to last word.
+    pub compute_output: DurationStatistic,
+    /// Requests answered from the cache.
+    pub cache_hit: DurationStatistic,
+    /// Requests looked up in vain.
+    pub cache_miss: DurationStatistic,
+    /// Per executed batch size, ascending.
+    pub batches: Vec<BatchStatistic>,
+}
+
+/// Executions of one batch size; counts batches, not requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BatchStatistic {
+    /// Rows.
+    pub batch_size: u64,
+    /// From execution to compute.
+    pub compute_input: DurationStatistic,
+    /// Computing.
+    pub compute_infer: DurationStatistic,
+    /// From compute to the first last word of the batch.
+    pub compute_output: DurationStatistic,
+}
+
+#[derive(Default)]
+struct Counter {
+    count: AtomicU64,
+    ns: AtomicU64,
+}
+
+impl Counter {
+    fn add(&self, duration: Duration) {
+        self.count.fetch_add(1, Relaxed);
+        self.ns.fetch_add(nanos(duration), Relaxed);
+    }
+
+    fn read(&self) -> DurationStatistic {
+        DurationStatistic { count: self.count.load(Relaxed), ns: self.ns.load(Relaxed) }
+    }
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Record {
+    success: Counter,
+    fail: Counter,
+    queue: Counter,
+    compute_input: Counter,
+    compute_infer: Counter,
+    compute_output: Counter,
+    inferences: AtomicU64,
+    executions: AtomicU64,
+    last_inference_ms: AtomicU64,
+    failures: [AtomicU64; 4],
+    batches: Mutex<BTreeMap<u32, BatchStatistic>>,
+}
+
+impl Record {
+    /// Counts a request that has just ended.
+    pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Outcome<'_>, now: Moment) {
+        match outcome {
+            Outcome::Success => self.success.add(now - timeline.request_start),
+            Outcome::Failure(error) => {
+                self.failures[error.reason as usize].fetch_add(1, Relaxed);
+                // What no queue took is no request of the statistics. As Triton: only metrics may tell (P-W30).
+                if timeline.was_queued() {
+                    self.fail.add(now - timeline.request_start);
+                }
+                if error.reason == FailureReason::Cancelled {
+                    return;
+                }
+            }
+        }
+        let Some(marks) = timeline.execution() else { return };
+        let (start, compute, computed) = (marks.exec_start, marks.compute_start(), marks.compute_end(now));
+        if matches!(outcome, Outcome::Success) {
+            self.queue.add(start - timeline.queue_start());
+            self.compute_input.add(compute - start);
+            self.compute_infer.add(computed - compute);
+            self.compute_output.add(now - computed);
+            self.inferences.fetch_add(timeline.rows.into(), Relaxed);
+        }
+        if marks.count_once() {
+            self.executions.fetch_add(1, Relaxed);
+            self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
+            let mut batches = self.batches.lock();
+            let batch = batches.entry(marks.rows).or_default();
+            batch.compute_input.add(compute - start);
+            batch.compute_infer.add(computed - compute);
+            batch.compute_output.add(now - computed);
+        }
+    }
+
+    /// Failures for one reason so far.
+    pub(crate) fn failures(&self, reason: FailureReason) -> u64 {
+        self.failures[reason as usize].load(Relaxed)
+    }
+
+    /// What has been counted, under the name and version it was counted for.
+    pub(crate) fn read(&self, name: &Name, version: i64) -> ModelStatistics {
+        let batches = self.batches.lock();
+        ModelStatistics {
+            name: name.clone(),
+            version,
+            last_inference_ms: self.last_inference_ms.load(Relaxed),
+            inference_count: self.inferences.load(Relaxed),
+            execution_count: self.executions.load(Relaxed),
+            success: self.success.read(),
+            fail: self.fail.read(),
+            queue: self.queue.read(),
+            compute_input: self.compute_input.read(),
+            compute_infer: self.compute_infer.read(),
+            compute_output: self.compute_output.read(),
+            cache_hit: DurationStatistic::default(),
+            cache_miss: DurationStatistic::default(),
+            batches: batches
+                .iter()
+                .map(|(&rows, batch)| BatchStatistic { batch_size: rows.into(), ..*batch })
+                .collect(),
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn wall_clock_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use inference::{Error, Marks};
+
+    use super::*;
+
+    fn at(us: u64) -> Moment {
+        Moment::from_nanos(us * 1_000)
+    }
+
+    fn executed(record: &Record, rows: u32, marks: &Arc<Marks>, outcome: Outcome<'_>) {
+        let timeline = Timeline::new(at(10), rows);
+        timeline.queued(at(11));
+        timeline.executing(marks.clone());
+        record.request_ended(&timeline, outcome, at(50));
+    }
+
+    #[test]
+    fn two_requests_of_a_batch_are_two_requests_and_one_execution() {
+        let record = Record::default();
+        let marks = Arc::new(Marks::start(5, || at(20)));
+        executed(&record, 2, &marks, Outcome::Success);
+        executed(&record, 3, &marks, Outcome::Success);
+        let read = record.read(&"m".into(), 1);
+        assert_eq!((read.inference_count, read.execution_count), (5, 1));
+        assert_eq!(read.success, DurationStatistic { count: 2, ns: 80_000 });
+        assert_eq!(read.queue, DurationStatistic { count: 2, ns: 18_000 });
+        assert_eq!(read.compute_infer, DurationStatistic { count: 2, ns: 60_000 });
+        assert_eq!(read.batches.len(), 1);
+        assert_eq!((read.batches[0].batch_size, read.batches[0].compute_infer.count), (5, 1));
+    }
+
+    #[test]
+    fn a_failed_execution_counts_as_execution_but_not_as_inference() {
+        let record = Record::default();
+        let error = Error::internal("boom").because(FailureReason::Backend);
+        executed(&record, 2, &Arc::new(Marks::start(2, || at(20))), Outcome::Failure(&error));
+        let read = record.read(&"m".into(), 1);
+        assert_eq!(
+            (read.inference_count, read.execution_count, read.fail.count, read.success.count),
+            (0, 1, 1, 0)
+        );
+        assert_eq!(record.failures(FailureReason::Backend), 1);
+    }
+
+    #[test]
+    fn a_request_no_queue_took_is_a_metric_and_no_statistic() {
+        let record = Record::default();
+        let error = Error::unavailable("full").because(FailureReason::Rejected);
+        record.request_ended(&Timeline::new(at(1), 1), Outcome::Failure(&error), at(2));
+        assert_eq!(record.failures(FailureReason::Rejected), 1);
+        assert_eq!(record.read(&"m".into(), 1).fail.count, 0);
+    }
+}

@@ -1,0 +1,225 @@
+//! From a model's directory to a model version that can be used.
+//!
+//! First a plan: read the configuration, choose the backend and the versions. Then, for each version and on a thread
+//! that may block: open, complete, validate, read labels, build instances.
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use inference::{
+    Error, Name,
+    backend::{Backend, Device, InstanceSpec, ModelSource},
+    config::{
+        Completion, ConfigSource, Declared, Environment, FileEntry, InstanceKind, ModelConfig, ModelLayout,
+        Scheduling, VersionDirectory, absent_versions, declare, finish, no_version_available,
+        select_versions, version_directory,
+    },
+};
+
+use super::scan;
+use crate::{
+    BackendSetting, Options,
+    clock::{AlarmClock, now},
+    model::{Model, Parts},
+    processors,
+};
+
+/// Knows how to load, and what to load with.
+pub(crate) struct Loader {
+    backends: Vec<Arc<dyn Backend>>,
+    settings: Vec<BackendSetting>,
+    completion: Completion,
+    config_name: Option<String>,
+    retries: usize,
+    hold_until_queued: usize,
+    clock: AlarmClock,
+}
+
+/// What one model is going to be.
+pub(super) struct Plan {
+    name: Name,
+    directory: PathBuf,
+    declared: Declared,
+    versions: Vec<i64>,
+}
+
+impl Plan {
+    /// The versions its policy selects, ascending; not empty.
+    pub(super) fn versions(&self) -> &[i64] {
+        &self.versions
+    }
+}
+
+impl Loader {
+    pub(crate) fn new(options: Options, backends: Vec<Arc<dyn Backend>>, clock: AlarmClock) -> Self {
+        let Options { backend_settings, auto_complete, config_name, load_retries, hold_until_queued, .. } =
+            options;
+        Self {
+            backends,
+            settings: backend_settings,
+            completion: if auto_complete { Completion::Auto } else { Completion::Strict },
+            config_name,
+            retries: load_retries,
+            hold_until_queued,
+            clock,
+        }
+    }
+
+    /// Reads a model's configuration and chooses its versions.
+    ///
+    /// # Errors
+    /// A configuration that breaks a rule, or no version to serve.
+    pub(super) fn plan(&self, name: &Name, directory: &Path) -> Result<Plan, Error> {
+        let versions = versions_of(directory)?;
+        let existing: Vec<_> = versions.keys().copied().collect();
+        let layout = ModelLayout { name: name.to_string(), versions };
+        let declared = self.declare(directory, &layout)?;
+        let policy = declared.version_policy();
+        absent_versions(&policy, &existing, name).iter().for_each(|warning| log::warn!("{warning}"));
+        let versions = select_versions(&policy, &existing);
+        if versions.is_empty() {
+            return Err(no_version_available(name));
+        }
+        Ok(Plan { name: name.clone(), directory: directory.to_path_buf(), declared, versions })
+    }
+
+    fn declare(&self, directory: &Path, layout: &ModelLayout) -> Result<Declared, Error> {
+        let custom =
+            self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
+        let path = custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"));
+        let content = match fs::read(&path) {
+            Ok(content) => Some(content),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        let source = match &content {
+            Some(content) => ConfigSource::Text { path: &path, content },
+            None => ConfigSource::Missing(&path),
+        };
+        declare(source, layout, self.completion).map_err(|errors| {
+            // One line per problem, each with its place, besides the one line that becomes the model's reason.
+            if errors.problems().len() > 1 {
+                log::error!(
+                    "the configuration of model '{}' has problems:\n{}",
+                    layout.name,
+                    errors.report()
+                );
+            }
+            errors.into()
+        })
+    }
+
+    /// Loads one version, as often as it takes or is allowed. Blocks.
+    ///
+    /// # Errors
+    /// Of the last attempt.
+    pub(super) fn load(&self, plan: &Plan, version: i64) -> Result<Arc<Model>, Error> {
+        let mut failed = 0;
+        loop {
+            match self.load_once(plan, version) {
+                Err(error) if failed < self.retries => {
+                    failed += 1;
+                    log::warn!("attempt {failed} to load '{}' version {version} failed: {error}", plan.name);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn load_once(&self, plan: &Plan, version: i64) -> Result<Arc<Model>, Error> {
+        let since = now();
+        let declared = &plan.declared.config;
+        let backend = self.backend(&declared.backend)?;
+        let source = ModelSource {
+            name: plan.name.clone(),
+            version,
+            model_directory: plan.directory.clone(),
+            version_directory: plan.directory.join(version.to_string()),
+            declared: Arc::new(declared.clone()),
+            settings: self.settings_of(backend.name()),
+        };
+        let opened = backend.open(&source)?;
+        let mut completed = declared.clone();
+        if self.completion == Completion::Auto {
+            opened.complete_config(&mut completed)?;
+        }
+        let mut config = finish(&plan.declared, completed, &Environment::default())?;
+        read_labels(&mut config.typed, &plan.directory)?;
+        if let Scheduling::Dynamic(dynamic) = &mut config.typed.scheduling {
+            dynamic.hold_until_queued = self.hold_until_queued;
+        }
+        let instances = instances(&config.typed);
+        Model::start(Parts { version, config, backend: opened, instances, clock: self.clock.clone(), since })
+    }
+
+    fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, Error> {
+        self.backends.iter().find(|backend| backend.name() == name).ok_or_else(|| {
+            Error::invalid(format!(
+                "unable to find backend library for backend '{name}', try specifying runtime on the model configuration."
+            ))
+        })
+    }
+
+    /// Settings for all backends, overlaid by those for this one.
+    fn settings_of(&self, backend: &str) -> BTreeMap<String, String> {
+        let of = |wanted: Option<&str>| {
+            let settings = self.settings.iter().filter(move |setting| setting.backend.as_deref() == wanted);
+            settings.map(|setting| (setting.key.clone(), setting.value.clone())).collect::<Vec<_>>()
+        };
+        of(None).into_iter().chain(of(Some(backend))).collect()
+    }
+}
+
+/// The version directories of a model, and what lies in each.
+fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error> {
+    let entries = scan::entries(directory).map_err(|error| unreadable(directory, &error))?;
+    let mut versions = BTreeMap::new();
+    for entry in entries.into_iter().filter(|entry| entry.is_directory) {
+        match version_directory(&entry.name) {
+            VersionDirectory::Version(version) => {
+                let path = directory.join(&entry.name);
+                versions.insert(version, scan::entries(&path).map_err(|error| unreadable(&path, &error))?);
+            }
+            VersionDirectory::Ignored(warning) => warning.iter().for_each(|warning| log::warn!("{warning}")),
+        }
+    }
+    Ok(versions)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::internal(format!("failed to open {}: {error}", path.display()))
+}
+
+/// Reads the label files of all outputs, which the configuration has been checked to keep inside `directory`.
+fn read_labels(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
+    for output in &mut config.outputs {
+        let Some(file) = &output.label_filename else { continue };
+        let path = directory.join(file);
+        let text = fs::read_to_string(&path).map_err(|_| {
+            let path = path.display();
+            Error::internal(format!("failed to open text file for read {path}: No such file or directory"))
+        })?;
+        output.labels = text.lines().map(str::to_owned).collect();
+    }
+    Ok(())
+}
+
+/// One instance per count of each group. Each computes on its share of the processors.
+fn instances(config: &ModelConfig) -> Vec<InstanceSpec> {
+    let all: usize = config.instance_groups.iter().map(|group| group.count.get()).sum();
+    let share = NonZeroUsize::new(processors::usable().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
+    let of_group = |group: &inference::config::InstanceGroup| {
+        let device = match group.kind {
+            InstanceKind::Cpu => Device::Cpu,
+            InstanceKind::Model => Device::Model,
+        };
+        let named =
+            |index| InstanceSpec { name: format!("{}_{index}", group.name).into(), device, threads: share };
+        (0..group.count.get()).map(named).collect::<Vec<_>>()
+    };
+    config.instance_groups.iter().flat_map(of_group).collect()
+}

@@ -1,0 +1,177 @@
+//! The snapshot of the repository that readers use: looking a model up never waits for a load.
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use inference::{Error, Name};
+
+use crate::model::Model;
+
+/// Whether a model version can be used (protocol extension "model repository").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelState {
+    /// Being built.
+    Loading,
+    /// Can be used.
+    Ready,
+    /// Ends what it has begun.
+    Unloading,
+    /// Cannot be used; the reason says why.
+    Unavailable,
+}
+
+impl ModelState {
+    /// The word of the protocol.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loading => "LOADING",
+            Self::Ready => "READY",
+            Self::Unloading => "UNLOADING",
+            Self::Unavailable => "UNAVAILABLE",
+        }
+    }
+}
+
+/// One line of the repository's index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Model name.
+    pub name: Name,
+    /// Absent for a model that got no version.
+    pub version: Option<i64>,
+    /// Absent for a model that was never loaded.
+    pub state: Option<ModelState>,
+    /// Why the version is not ready; may be empty.
+    pub reason: String,
+}
+
+/// All models, as of one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    pub(super) models: HashMap<Name, Versions>,
+}
+
+/// One model of the table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Versions {
+    pub(super) versions: BTreeMap<i64, Version>,
+    /// Why the model has no version.
+    pub(super) problem: Option<String>,
+}
+
+/// One version of the table.
+#[derive(Debug, Clone)]
+pub(super) enum Version {
+    Loading,
+    Ready(Arc<Model>),
+    Unavailable(String),
+}
+
+impl Version {
+    /// A version whose backend has died is not ready any more, whoever noticed first.
+    fn usable(&self) -> Option<&Arc<Model>> {
+        match self {
+            Self::Ready(model) if model.fault().is_none() => Some(model),
+            Self::Ready(_) | Self::Loading | Self::Unavailable(_) => None,
+        }
+    }
+
+    fn state(&self) -> (ModelState, String) {
+        match self {
+            Self::Loading => (ModelState::Loading, String::new()),
+            Self::Ready(model) => match model.fault() {
+                None => (ModelState::Ready, String::new()),
+                Some(fault) => (ModelState::Unavailable, fault.with_code()),
+            },
+            Self::Unavailable(reason) => (ModelState::Unavailable, reason.clone()),
+        }
+    }
+}
+
+impl Table {
+    /// The version asked for, or the largest that is ready.
+    ///
+    /// # Errors
+    /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
+    pub(crate) fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        let unknown = |what: &str| Error::not_found(format!("Request for unknown model: '{name}' {what}"));
+        let model = self
+            .models
+            .get(name)
+            .filter(|model| model.problem.is_none())
+            .ok_or_else(|| unknown("is not found"))?;
+        let Some(number) = version else {
+            let largest = model.versions.values().rev().find_map(Version::usable);
+            return largest.cloned().ok_or_else(|| unknown("has no available versions"));
+        };
+        let version =
+            model.versions.get(&number).ok_or_else(|| unknown(&format!("version {number} is not found")))?;
+        version.usable().cloned().ok_or_else(|| {
+            Error::unavailable(format!(
+                "Request for unknown model: '{name}' version {number} is not at ready state"
+            ))
+        })
+    }
+
+    /// The versions of a model that can be used, ascending.
+    pub(crate) fn ready_versions(&self, name: &str) -> Vec<i64> {
+        let versions = self.models.get(name).map(|model| &model.versions).into_iter().flatten();
+        versions.filter(|(_, version)| version.usable().is_some()).map(|(number, _)| *number).collect()
+    }
+
+    /// Whether each model has versions and all of them can be used.
+    pub(crate) fn all_ready(&self) -> bool {
+        self.models.values().all(|model| {
+            model.problem.is_none()
+                && !model.versions.is_empty()
+                && model.versions.values().all(|version| version.usable().is_some())
+        })
+    }
+
+    /// Versions that can be used, by name and number.
+    pub(crate) fn ready(&self) -> Vec<Arc<Model>> {
+        let mut ready: Vec<_> = self
+            .models
+            .values()
+            .flat_map(|model| model.versions.values())
+            .filter_map(Version::usable)
+            .cloned()
+            .collect();
+        ready.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
+        ready
+    }
+
+    /// Every version that has been built, usable or not.
+    pub(crate) fn built(&self) -> Vec<Arc<Model>> {
+        let versions = self.models.values().flat_map(|model| model.versions.values());
+        versions
+            .filter_map(
+                |version| if let Version::Ready(model) = version { Some(model.clone()) } else { None },
+            )
+            .collect()
+    }
+
+    /// One line per version, or per model without versions, by name and number.
+    pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
+        let mut lines = Vec::new();
+        for (name, model) in &self.models {
+            if let Some(problem) = &model.problem {
+                let state = Some(ModelState::Unavailable);
+                lines.push(IndexEntry { name: name.clone(), version: None, state, reason: problem.clone() });
+            }
+            for (&number, version) in &model.versions {
+                let (state, reason) = version.state();
+                lines.push(IndexEntry {
+                    name: name.clone(),
+                    version: Some(number),
+                    state: Some(state),
+                    reason,
+                });
+            }
+        }
+        lines.retain(|line| !ready_only || line.state == Some(ModelState::Ready));
+        lines.sort_by(|one, other| (&one.name, one.version).cmp(&(&other.name, other.version)));
+        lines
+    }
+}
