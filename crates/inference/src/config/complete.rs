@@ -24,7 +24,7 @@ const SEQUENCE_IDLE_US: u64 = 1_000_000;
 ///
 /// As Triton: model_config_utils.cc, NormalizeModelConfig.
 pub(super) fn normalise(config: &mut proto::ModelConfig) {
-    config.version_policy.get_or_insert_with(|| ModelVersionPolicy {
+    config.version_policy.get_or_insert(ModelVersionPolicy {
         policy_choice: Some(PolicyChoice::Latest(Latest { num_versions: 1 })),
     });
     let full_batch = Some(config.max_batch_size).filter(|size| *size > 0);

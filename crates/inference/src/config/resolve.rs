@@ -44,8 +44,8 @@ pub enum Completion {
 
 /// A configuration as its source means it: complete but for what only the backend and the machine know.
 ///
-/// This is the form in which two configurations are compared for change.
-#[derive(Debug, Clone, PartialEq)]
+/// Two configurations of a model are compared for change by their `config`; `fields` differs with every blank line.
+#[derive(Debug, Clone)]
 pub struct Declared {
     /// Normalised and, as far as possible, validated.
     pub config: proto::ModelConfig,

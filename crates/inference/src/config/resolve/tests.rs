@@ -368,9 +368,14 @@ fn a_changed_character_never_brings_the_pipeline_down() {
                 .and_then(|declared| finish(&declared, declared.config.clone(), &Environment::default()));
             match outcome {
                 Ok(_) => resolved += 1,
+                Err(errors) if round == 0 => {
+                    let broken =
+                        errors.problems().iter().find(|problem| problem.code != ErrorCode::Unsupported);
+                    assert_eq!(broken, None, "{name} keeps all rules");
+                }
                 Err(errors) => assert!(!errors.to_string().is_empty() && !errors.report().is_empty()),
             }
         }
     }
-    assert!(resolved > 50, "{resolved} resolved");
+    assert!(resolved > 25, "{resolved} resolved");
 }

@@ -117,7 +117,8 @@ fn tensors_are_connected(config: &ModelConfig, flow: &Flow<'_>, errors: &mut Con
         }
     }
     for (tensor, node) in flow {
-        if !outputs.contains(tensor) && !(ready.contains(tensor) && node.used) {
+        let has_purpose = outputs.contains(tensor) || (ready.contains(tensor) && node.used);
+        if !has_purpose {
             errors.invalid(FIELD, format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'"));
         }
     }

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 
 use proto::{
     DataType, ModelConfig, ModelSequenceBatching,
-    model_sequence_batching::{Control, StrategyChoice, control::Kind},
+    model_sequence_batching::{Control, StrategyChoice, StrategyDirect, StrategyOldest, control::Kind},
 };
 
 use super::{ConfigErrors, is_cached};
@@ -21,7 +21,11 @@ pub(super) fn check(config: &ModelConfig, batching: &ModelSequenceBatching, erro
             control_has_its_values(config, control, &field, errors);
         }
     }
-    strategy_is_possible(config, batching, errors);
+    match &batching.strategy_choice {
+        Some(StrategyChoice::Oldest(oldest)) => preferred_sizes_are_possible(config, oldest, errors),
+        Some(StrategyChoice::Direct(direct)) => utilization_is_a_share(config, direct, errors),
+        None => {}
+    }
 }
 
 fn sequences_are_not_cached(config: &ModelConfig, errors: &mut ConfigErrors) {
@@ -114,32 +118,26 @@ fn control_has_its_values(config: &ModelConfig, control: &Control, field: &str, 
     }
 }
 
-fn strategy_is_possible(config: &ModelConfig, batching: &ModelSequenceBatching, errors: &mut ConfigErrors) {
+fn preferred_sizes_are_possible(config: &ModelConfig, oldest: &StrategyOldest, errors: &mut ConfigErrors) {
+    let field = &format!("{FIELD}.oldest.preferred_batch_size");
     let name = &config.name;
-    match &batching.strategy_choice {
-        Some(StrategyChoice::Oldest(oldest)) => {
-            let field = &format!("{FIELD}.oldest.preferred_batch_size");
-            for size in &oldest.preferred_batch_size {
-                if *size <= 0 {
-                    let text = format!("sequence batching preferred batch size must be positive for {name}");
-                    errors.invalid(field, text);
-                } else if *size > config.max_batch_size {
-                    let text = format!(
-                        "sequence batching preferred batch size must be <= max batch size for {name}"
-                    );
-                    errors.invalid(field, text);
-                }
-            }
+    for size in &oldest.preferred_batch_size {
+        if *size <= 0 {
+            let text = format!("sequence batching preferred batch size must be positive for {name}");
+            errors.invalid(field, text);
+        } else if *size > config.max_batch_size {
+            let text = format!("sequence batching preferred batch size must be <= max batch size for {name}");
+            errors.invalid(field, text);
         }
-        Some(StrategyChoice::Direct(direct)) => {
-            // Not a number is in no range either.
-            if !(0.0..=1.0).contains(&direct.minimum_slot_utilization) {
-                let text = format!(
-                    "sequence batching minimum slot utilization must be in range (0.0, 1.0] for {name}"
-                );
-                errors.invalid(&format!("{FIELD}.direct.minimum_slot_utilization"), text);
-            }
-        }
-        None => {}
+    }
+}
+
+fn utilization_is_a_share(config: &ModelConfig, direct: &StrategyDirect, errors: &mut ConfigErrors) {
+    // Not a number is in no range either.
+    if !(0.0..=1.0).contains(&direct.minimum_slot_utilization) {
+        let name = &config.name;
+        let text =
+            format!("sequence batching minimum slot utilization must be in range (0.0, 1.0] for {name}");
+        errors.invalid(&format!("{FIELD}.direct.minimum_slot_utilization"), text);
     }
 }
