@@ -3,7 +3,7 @@
 //! Schedulers wait for microseconds, which tokio's timers (a millisecond apart) cannot do: a thread on a condition
 //! variable with the smallest timer slack overshoots by some twenty microseconds. It sleeps for ever when nothing waits.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
     thread,
     time::Duration,
@@ -38,11 +38,11 @@ struct Shared {
     changed: Condvar,
 }
 
+/// Each sleeper is in here at most once. Its address tells who it is: as long as it is in here, the address is taken.
 #[derive(Default)]
 struct Calls {
-    /// By moment, then in the order they were asked for.
-    waiting: BTreeMap<(Moment, u64), Weak<dyn Sleeper>>,
-    asked: u64,
+    waiting: BTreeMap<(Moment, usize), Weak<dyn Sleeper>>,
+    moments: HashMap<usize, Moment>,
     over: bool,
 }
 
@@ -66,12 +66,22 @@ impl AlarmClock {
     }
 
     /// Asks for `sleeper` to be woken at `at`, or soon after.
+    ///
+    /// Only its earliest call counts: whoever is woken looks around and asks again. Otherwise calls that have become
+    /// pointless would pile up, and each would lead to another one.
     pub(crate) fn call(&self, at: Moment, sleeper: Weak<dyn Sleeper>) {
         let mut calls = self.shared.calls.lock();
+        let address = sleeper.as_ptr().cast::<()>().addr();
+        let later = match calls.moments.get(&address) {
+            Some(&earlier) if earlier <= at => return,
+            later => later.copied(),
+        };
+        if let Some(later) = later {
+            calls.waiting.remove(&(later, address));
+        }
         let first = calls.waiting.first_key_value().is_none_or(|((earliest, _), _)| at < *earliest);
-        calls.asked += 1;
-        let key = (at, calls.asked);
-        calls.waiting.insert(key, sleeper);
+        calls.moments.insert(address, at);
+        calls.waiting.insert((at, address), sleeper);
         drop(calls);
         if first {
             self.shared.changed.notify_one();
@@ -85,7 +95,7 @@ impl Shared {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut calls = self.calls.lock();
         while !calls.over {
-            let Some((&(at, _), _)) = calls.waiting.first_key_value() else {
+            let Some((&(at, address), _)) = calls.waiting.first_key_value() else {
                 self.changed.wait(&mut calls);
                 continue;
             };
@@ -95,6 +105,7 @@ impl Shared {
                 continue;
             }
             let due = calls.waiting.pop_first();
+            calls.moments.remove(&address);
             parking_lot::MutexGuard::unlocked(&mut calls, || {
                 if let Some(sleeper) = due.and_then(|(_, sleeper)| sleeper.upgrade()) {
                     sleeper.wake();
@@ -131,6 +142,36 @@ mod tests {
             let (bell, at) = heard.recv().unwrap();
             assert_eq!(bell, expected);
             assert!(at >= start + Duration::from_micros(after));
+        }
+    }
+
+    #[test]
+    fn only_the_earliest_call_of_a_sleeper_counts() {
+        let clock = AlarmClock::start().unwrap();
+        let (sender, heard) = mpsc::channel();
+        let bells = [0, 1].map(|n| Arc::new(Bell(Mutex::new(sender.clone()), n)) as Arc<dyn Sleeper>);
+        let start = now();
+        for (bell, after) in [(0, 4), (0, 2), (0, 3), (0, 2), (1, 5), (1, 6)] {
+            clock.call(start + Duration::from_millis(after), Arc::downgrade(&bells[bell]));
+        }
+        assert_eq!([heard.recv().unwrap().0, heard.recv().unwrap().0], [0, 1]);
+        clock.call(start, Arc::downgrade(&bells[0]));
+        assert_eq!(heard.recv().unwrap().0, 0, "one that was woken may ask again");
+        let calls = clock.shared.calls.lock();
+        assert!(calls.waiting.is_empty() && calls.moments.is_empty());
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_last_handle() {
+        let clock = AlarmClock::start().unwrap();
+        let shared = Arc::downgrade(&clock.shared);
+        let (sender, _heard) = mpsc::channel();
+        let bell: Arc<dyn Sleeper> = Arc::new(Bell(Mutex::new(sender), 0));
+        clock.call(now() + Duration::from_secs(3600), Arc::downgrade(&bell));
+        drop(clock);
+        // The thread holds the last of it; that it never ends is what would hang here.
+        while shared.strong_count() > 0 {
+            thread::yield_now();
         }
     }
 }

@@ -218,22 +218,24 @@ impl Engine {
         self.shared.repository.table().built().iter().map(|model| model.in_flight()).sum()
     }
 
+    /// Says from now on that the server is exiting. Requests are still accepted: endpoints may hold some that came before.
+    pub fn announce_exit(&self) {
+        self.shared.exiting.store(true, Ordering::Release);
+    }
+
     /// Takes no new requests, lets those that were accepted finish, ends all models.
     ///
     /// # Errors
     /// INTERNAL if that takes longer than `grace`; what still runs is then lost with the process.
     pub async fn stop(&self, grace: Duration) -> Result<(), Error> {
-        self.shared.exiting.store(true, Ordering::Release);
+        self.announce_exit();
         let models = self.shared.repository.table().built();
         models.iter().for_each(|model| model.drain());
         let all_closed = async {
             self.report_in_flight(&models, grace).await;
-            let closing =
-                models.iter().cloned().map(|model| tokio::task::spawn_blocking(move || model.close()));
-            for closed in closing.collect::<Vec<_>>() {
-                if let Err(error) = closed.await {
-                    log::error!("failed to end a model: {error}");
-                }
+            for closed in models.iter().cloned().map(close).collect::<Vec<_>>() {
+                // The thread lets go of its end only by closing the model, or by a panic that has told so.
+                let _ = closed.await;
             }
         };
         let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
@@ -264,6 +266,20 @@ impl Engine {
         }
         log::info!("All models are stopped, unloading models");
     }
+}
+
+/// Ends a model on a thread of its own: a backend that hangs there must not hold up the runtime, which waits for its
+/// blocking threads when it ends.
+fn close(model: Arc<Model>) -> tokio::sync::oneshot::Receiver<()> {
+    let (done, closed) = tokio::sync::oneshot::channel();
+    let closing = move || {
+        model.close();
+        let _ = done.send(());
+    };
+    if let Err(error) = std::thread::Builder::new().name("close".into()).spawn(closing) {
+        log::error!("failed to start a thread that ends a model: {error}");
+    }
+    closed
 }
 
 /// How often a stopping server looks whether it may end.

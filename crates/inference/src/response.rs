@@ -65,8 +65,8 @@ pub trait Observe: Send + Sync {
     /// The request has ended. Called exactly once, before its last word is visible to the asking side. Must not block.
     fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>);
 
-    /// Nobody waits for the request any more. Called at most once, and never after [`Observe::ended`] has returned
-    /// to its caller. Must not block.
+    /// Nobody waits for the request any more. Called at most once; it may come while [`Observe::ended`] runs on another
+    /// thread, or just after. Must not block.
     fn cancelled(&self);
 }
 
@@ -116,11 +116,13 @@ struct Queue {
     behind: VecDeque<Delivery>,
     closed: bool,
     waker: Option<Waker>,
+    /// Threads in [`Corridor::wait_for_room`].
+    senders_waiting: usize,
 }
 
 /// Makes the two ends for one request.
 ///
-/// At most `capacity` responses wait for a slow client; then [`Responder::send`] blocks.
+/// At most `capacity` responses, and at least one, wait for a slow client; then [`Responder::send`] blocks.
 pub fn corridor(
     timeline: Timeline,
     observer: Arc<dyn Observe>,
@@ -129,7 +131,7 @@ pub fn corridor(
     let corridor = Arc::new(Corridor {
         queue: Mutex::default(),
         room: Condvar::new(),
-        capacity,
+        capacity: capacity.max(1),
         cancelled: AtomicBool::new(false),
         ended: AtomicBool::new(false),
         responders: AtomicUsize::new(1),
@@ -152,7 +154,14 @@ impl Corridor {
     fn push(&self, delivery: Option<Delivery>) {
         let waker = {
             let mut queue = self.queue.lock();
-            queue.closed |= delivery.as_ref().is_none_or(|delivery| delivery.last);
+            // Another hand has ended the request while this response was on its way.
+            if queue.closed {
+                return;
+            }
+            queue.closed = delivery.as_ref().is_none_or(|delivery| delivery.last);
+            if queue.closed && queue.senders_waiting > 0 {
+                self.room.notify_all();
+            }
             if let Some(delivery) = delivery {
                 if queue.front.is_none() {
                     queue.front = Some(delivery);
@@ -182,16 +191,23 @@ impl Corridor {
 
     fn wait_for_room(&self) {
         let mut queue = self.queue.lock();
-        while queue.len() >= self.capacity && !self.cancelled.load(Ordering::Acquire) {
+        while queue.len() >= self.capacity && !queue.closed && !self.cancelled.load(Ordering::Acquire) {
+            queue.senders_waiting += 1;
             self.room.wait(&mut queue);
+            queue.senders_waiting -= 1;
         }
     }
 
     fn cancel(&self) {
-        if !self.cancelled.swap(true, Ordering::AcqRel) && !self.ended.load(Ordering::Acquire) {
-            // Under the lock, so that a sender that has just found no room does not miss the signal.
-            drop(self.queue.lock());
+        if self.cancelled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Under the lock, so that a sender that has just found no room does not miss the signal. Even after the end:
+        // a hand that came too late may still wait.
+        if self.queue.lock().senders_waiting > 0 {
             self.room.notify_all();
+        }
+        if !self.ended.load(Ordering::Acquire) {
             self.observer.cancelled();
         }
     }
@@ -336,8 +352,9 @@ impl ResponseStream {
     pub fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut queue = self.corridor.queue.lock();
         if let Some(delivery) = queue.pop() {
-            drop(queue);
-            self.corridor.room.notify_one();
+            if queue.senders_waiting > 0 {
+                self.corridor.room.notify_one();
+            }
             return Poll::Ready(Some(delivery));
         }
         if queue.closed {
@@ -480,10 +497,54 @@ mod tests {
         assert_eq!(counter.seen(), [1, 0, 0]);
     }
 
+    fn narrow(capacity: usize) -> (Responder, ResponseStream) {
+        corridor(Timeline::new(Moment::from_nanos(1), 1), Arc::new(Counter::default()), capacity)
+    }
+
+    /// Sends on another thread. Returns once that thread waits for room.
+    fn sending(responder: &Responder) -> std::thread::JoinHandle<()> {
+        let (corridor, sender) = (responder.corridor.clone(), responder.clone());
+        let sending = std::thread::spawn(move || sender.send(Response::default()));
+        while corridor.queue.lock().senders_waiting == 0 {
+            std::thread::yield_now();
+        }
+        sending
+    }
+
+    #[test]
+    fn a_sender_that_waits_for_room_is_freed_when_the_client_goes_after_the_end() {
+        let (responder, stream) = narrow(1);
+        responder.send(Response::default());
+        let sender = sending(&responder);
+        responder.finish();
+        drop(stream);
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_sender_that_waited_past_the_end_adds_nothing() {
+        let (responder, mut stream) = narrow(1);
+        responder.send(Response::default());
+        let sender = sending(&responder);
+        responder.complete(Response::default());
+        sender.join().unwrap();
+        let taken = [(); 3].map(|()| match poll(&mut stream) {
+            Poll::Ready(delivery) => delivery.map(|delivery| delivery.last),
+            Poll::Pending => panic!("the request has ended"),
+        });
+        assert_eq!(taken, [Some(false), Some(true), None]);
+    }
+
+    #[test]
+    fn a_corridor_without_room_still_lets_one_response_through() {
+        let (responder, mut stream) = narrow(0);
+        responder.send(Response::default());
+        assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
+    }
+
     #[test]
     fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
-        let counter = Arc::new(Counter::default());
-        let (responder, stream) = corridor(Timeline::new(Moment::from_nanos(1), 1), counter, 1);
+        let (responder, stream) = narrow(1);
         responder.send(Response::default());
         let sender = std::thread::spawn(move || responder.send(Response::default()));
         drop(stream);

@@ -2,7 +2,10 @@
 //!
 //! Order of the rules and texts: as Triton's `infer_request.cc`, Normalize. What passes is exactly what a backend may
 //! rely on, see [`inference::backend::Execution`].
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use inference::{
     Error, Name, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData, bytes_elements,
@@ -57,10 +60,8 @@ impl Rules {
 
     /// Each required input once, and none that the model does not have.
     fn check_names(&self, config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Result<(), Error> {
-        for (index, tensor) in tensors.iter().enumerate() {
-            if tensors[..index].iter().any(|other| other.name() == tensor.name()) {
-                return Err(at.says(format!("input '{}' already exists in request", tensor.name())));
-            }
+        if let Some(name) = repeated(tensors.iter().map(Tensor::name)) {
+            return Err(at.says(format!("input '{name}' already exists in request")));
         }
         let missing = || config.inputs.iter().filter(|spec| !spec.optional && !has(tensors, &spec.name));
         if (self.required..=config.inputs.len()).contains(&tensors.len()) && missing().next().is_none() {
@@ -105,6 +106,20 @@ impl Place<'_> {
     }
 }
 
+/// The first name that was there before. A client may send any number of names: looking back at all of them is only for
+/// a few.
+fn repeated<'a>(names: impl ExactSizeIterator<Item = &'a Name> + Clone) -> Option<&'a Name> {
+    const FEW: usize = 16;
+    if names.len() <= FEW {
+        let earlier = names.clone();
+        return names.enumerate().find_map(|(index, name)| {
+            earlier.clone().take(index).any(|other| other == name).then_some(name)
+        });
+    }
+    let mut seen = HashSet::with_capacity(names.len());
+    names.into_iter().find(|name| !seen.insert(*name))
+}
+
 fn has(tensors: &[Tensor], name: &Name) -> bool {
     tensors.iter().any(|tensor| tensor.name() == name)
 }
@@ -114,10 +129,8 @@ fn quoted<'a>(names: impl Iterator<Item = &'a Name>) -> String {
 }
 
 fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &Place<'_>) -> Result<(), Error> {
-    for (index, name) in outputs.iter().enumerate() {
-        if outputs[..index].contains(name) {
-            return Err(at.says(format!("output '{name}' already exists in request")));
-        }
+    if let Some(name) = repeated(outputs.iter()) {
+        return Err(at.says(format!("output '{name}' already exists in request")));
     }
     match outputs.iter().find(|name| config.output(name).is_none()) {
         Some(unknown) => Err(at.unexpected("output", unknown)),
@@ -154,7 +167,7 @@ fn deduce(config: &ModelConfig, data: TensorData, at: &Place<'_>) -> Result<Tens
             spec.name
         )));
     }
-    let fixed: i64 = spec.dims.iter().filter(|&&dim| dim != -1).product();
+    let fixed = spec.dims.iter().filter(|&&dim| dim != -1).fold(1_i64, |all, &dim| all.saturating_mul(dim));
     let row_bytes = usize::try_from(fixed.max(1)).unwrap_or(usize::MAX).saturating_mul(element);
     let variable = i64::try_from(data.len() / row_bytes).unwrap_or(i64::MAX);
     let dims: Shape = spec.dims.iter().map(|&dim| if dim == -1 { variable } else { dim }).collect();

@@ -72,11 +72,13 @@ impl Driver {
         self.scheduler.enqueue(at, meta, execution)
     }
 
-    /// An instance has finished a batch that took `nanos`.
-    pub(super) fn finished(&mut self, instance: InstanceId, mobile: Option<Mobile>, nanos: u64) {
+    /// An instance has finished a batch that took so many nanoseconds, or that there was nobody left to run for.
+    pub(super) fn finished(&mut self, instance: InstanceId, mobile: Option<Mobile>, executed: Option<u64>) {
         self.resting[instance] = mobile;
         self.idle.insert(0, instance);
-        self.cost.note(nanos);
+        if let Some(nanos) = executed {
+            self.cost.note(nanos);
+        }
     }
 
     /// Somebody's client has gone.
@@ -194,12 +196,15 @@ pub(super) fn id_prefix(request_id: &str) -> String {
     format!("[request id: {id}] ")
 }
 
-/// A cautious guess of how long the next execution takes: believes two long ones in a row at once, forgets slowly.
+/// A cautious guess of how long the next execution takes: believes two long ones in a row at once, and long ones that
+/// come again and again, forgets slowly.
 #[derive(Default)]
 struct Cost {
     guess_nanos: u64,
     last_nanos: u64,
     measured: u32,
+    /// Rises with each execution that is not brief, falls with each that is.
+    suspicion: u32,
 }
 
 impl Cost {
@@ -207,6 +212,10 @@ impl Cost {
     const BRIEF_NANOS: u64 = 50_000;
     /// The first executions of a model are not typical.
     const ENOUGH: u32 = 8;
+    /// One execution that is not brief weighs as much as so many that are.
+    const LONG_WEIGHT: u32 = 16;
+    /// Three long ones among few are not accidents any more.
+    const SUSPICIOUS: u32 = 3 * Self::LONG_WEIGHT - 8;
 
     fn note(&mut self, nanos: u64) {
         // A single long one is most often a thread that was preempted, and says nothing of the model.
@@ -214,10 +223,17 @@ impl Cost {
         self.last_nanos = nanos;
         self.guess_nanos = believed.max(self.guess_nanos - self.guess_nanos / 16);
         self.measured = self.measured.saturating_add(1);
+        self.suspicion = if nanos > Self::BRIEF_NANOS {
+            (self.suspicion + Self::LONG_WEIGHT).min(2 * Self::SUSPICIOUS)
+        } else {
+            self.suspicion.saturating_sub(1)
+        };
     }
 
     fn is_brief(&self) -> bool {
-        self.measured >= Self::ENOUGH && self.guess_nanos <= Self::BRIEF_NANOS
+        self.measured >= Self::ENOUGH
+            && self.guess_nanos <= Self::BRIEF_NANOS
+            && self.suspicion < Self::SUSPICIOUS
     }
 }
 
@@ -247,5 +263,14 @@ mod tests {
         assert!(!after(&executions));
         executions.extend([1_000; 100]);
         assert!(after(&executions));
+    }
+
+    #[test]
+    fn a_model_whose_every_second_execution_is_long_is_not_brief() {
+        assert!(!after(&[1_000, 5_000_000].repeat(20)));
+        assert!(!after(&[5_000_000, 1_000].repeat(20)));
+        // One in a hundred is what a busy machine does to a thread.
+        let rare: Vec<_> = [1_000; 99].into_iter().chain([5_000_000]).collect();
+        assert!(after(&rare.repeat(5)));
     }
 }

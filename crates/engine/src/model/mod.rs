@@ -47,6 +47,7 @@ pub struct Model {
     driver: Mutex<Driver>,
     /// Signalled, once the model drains, when something has ended.
     ended: Condvar,
+    /// One total order with `in_flight`: who ends the last request sees the model drain, or who closes it sees no request.
     draining: AtomicBool,
     /// From acceptance to last word (S-W41).
     in_flight: AtomicUsize,
@@ -174,7 +175,8 @@ impl Model {
         while let Some(assignment) = next {
             let instance = assignment.instance;
             next = self.run(assignment, &mut None);
-            if let Some(late) = next.take_if(|_| now() - since > BRIEF_TIME) {
+            let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
+            if let Some(late) = next.take_if(stays) {
                 self.mailboxes[instance].put(Mail::Work(late));
             }
         }
@@ -187,9 +189,10 @@ impl Model {
         pinned: &mut Option<Box<dyn BackendInstance>>,
     ) -> Option<Assignment> {
         let Assignment { instance, mut batch, mut mobile } = assignment;
-        let start = batch.marks.exec_start;
+        let start = now();
         batch.executions.retain_mut(|execution| !answer_if_cancelled(execution));
-        if !batch.executions.is_empty() {
+        let has_work = !batch.executions.is_empty();
+        if has_work {
             let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut mobile, pinned.as_mut()) {
                 (Some(mobile), _) => mobile.execute(batch),
                 (None, Some(pinned)) => pinned.execute(batch),
@@ -197,14 +200,16 @@ impl Model {
             }));
             if let Err(panic) = outcome {
                 self.die(panic.as_ref());
-                // Its state is unknown: it is neither used nor dropped in an orderly way again.
-                std::mem::forget((mobile, pinned.take()));
+                // Its state is unknown and it is not used again; but it may hold requests that want an answer, which
+                // dropping it gives. A second panic tells nothing new.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop((mobile, pinned.take()))));
                 return None;
             }
         }
         let end = now();
+        let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
         let mut driver = self.driver.lock();
-        driver.finished(instance, mobile, u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX));
+        driver.finished(instance, mobile, has_work.then_some(nanos));
         let duties = driver.settle(end, self.order.as_ref());
         drop(driver);
         self.tell_if_draining();
@@ -289,7 +294,7 @@ impl Model {
 
     /// Requests that were accepted and have not had their last word.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Acquire)
+        self.in_flight.load(Ordering::SeqCst)
     }
 
     pub(crate) fn load_duration(&self) -> Duration {
@@ -298,7 +303,7 @@ impl Model {
 
     /// Takes no new requests; those that were accepted go on.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.draining.store(true, Ordering::SeqCst);
         self.visit(|driver| {
             driver.drain();
             Vec::new()
@@ -328,7 +333,7 @@ impl Model {
     }
 
     fn tell_if_draining(&self) {
-        if self.draining.load(Ordering::Acquire) {
+        if self.draining.load(Ordering::SeqCst) {
             drop(self.driver.lock());
             self.ended.notify_all();
         }
@@ -362,7 +367,7 @@ fn answer_if_cancelled(execution: &mut Execution) -> bool {
 impl Observe for Model {
     fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>) {
         self.record.request_ended(timeline, outcome, now());
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.tell_if_draining();
     }
 

@@ -199,9 +199,10 @@ fn read_labels(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> 
     for output in &mut config.outputs {
         let Some(file) = &output.label_filename else { continue };
         let path = directory.join(file);
-        let text = fs::read_to_string(&path).map_err(|_| {
-            let path = path.display();
-            Error::internal(format!("failed to open text file for read {path}: No such file or directory"))
+        let text = fs::read_to_string(&path).map_err(|error| {
+            let (path, missing) = (path.display(), error.kind() == io::ErrorKind::NotFound);
+            let why = if missing { "No such file or directory".to_owned() } else { error.to_string() };
+            Error::internal(format!("failed to open text file for read {path}: {why}"))
         })?;
         output.labels = text.lines().map(str::to_owned).collect();
     }

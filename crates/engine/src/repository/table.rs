@@ -131,25 +131,21 @@ impl Table {
 
     /// Versions that can be used, by name and number.
     pub(crate) fn ready(&self) -> Vec<Arc<Model>> {
-        let mut ready: Vec<_> = self
-            .models
-            .values()
-            .flat_map(|model| model.versions.values())
-            .filter_map(Version::usable)
-            .cloned()
-            .collect();
-        ready.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
+        let mut ready = self.built();
+        ready.retain(|model| model.fault().is_none());
         ready
     }
 
-    /// Every version that has been built, usable or not.
+    /// Every version that has been built, usable or not, by name and number.
     pub(crate) fn built(&self) -> Vec<Arc<Model>> {
         let versions = self.models.values().flat_map(|model| model.versions.values());
-        versions
+        let mut built: Vec<_> = versions
             .filter_map(
                 |version| if let Version::Ready(model) = version { Some(model.clone()) } else { None },
             )
-            .collect()
+            .collect();
+        built.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
+        built
     }
 
     /// One line per version, or per model without versions, by name and number.

@@ -1,0 +1,298 @@
+//! What a graph tells about a configuration that leaves it open.
+//!
+//! A list of inputs or outputs that is missing is written from the graph, in the graph's order; a list that is given
+//! stays, and only a datatype or dims that an entry lacks are filled in. So labels, reshapes and flags survive.
+use std::collections::BTreeSet;
+
+use inference::{Error, ErrorCode};
+use proto::model_config::SchedulingChoice;
+
+use crate::ort::{Signature, Slot, SlotKind};
+
+/// Parameter by which a configuration says that its `max_batch_size` of 0 is meant.
+const KEEP_BATCH: &str = "AUTOCOMPLETE_BATCH";
+
+/// Whether there is anything left to tell.
+pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
+    let inputs = !config.input.is_empty() || !config.batch_input.is_empty();
+    let whole = |data_type: i32, dims: &[i64]| data_type != 0 && !dims.is_empty();
+    inputs
+        && !config.output.is_empty()
+        && config.input.iter().all(|input| whole(input.data_type, &input.dims))
+        && config.output.iter().all(|output| whole(output.data_type, &output.dims))
+}
+
+/// Fills in what the configuration leaves open. `default_max_batch_size` is for models that can batch and do not say
+/// how much.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the graph cannot batch as configured; UNSUPPORTED for what is no tensor; INTERNAL for a datatype
+/// that the protocols lack.
+pub(crate) fn complete(
+    config: &mut proto::ModelConfig,
+    signature: &Signature,
+    default_max_batch_size: i32,
+) -> Result<(), Error> {
+    check_kinds(signature)?;
+    complete_batching(config, signature, default_max_batch_size)?;
+    let (model, batched) = (config.name.clone(), config.max_batch_size > 0);
+    let told = |slot: &Slot, side| Completed::of(slot, side, &model, batched);
+
+    if config.input.is_empty() && config.batch_input.is_empty() {
+        let made = made_by_server(config);
+        for slot in signature.inputs.iter().filter(|slot| !made.contains(slot.name.as_str())) {
+            let Completed { name, data_type, dims, reshape } = told(slot, "input")?;
+            config.input.push(proto::ModelInput { name, data_type, dims, reshape, ..Default::default() });
+        }
+    }
+    for input in &mut config.input {
+        if let Some(slot) = signature.feeds().find(|slot| slot.name == *input.name) {
+            told(slot, "input")?.fill(&mut input.data_type, &mut input.dims, &mut input.reshape);
+        }
+    }
+    if config.output.is_empty() {
+        for slot in &signature.outputs {
+            let Completed { name, data_type, dims, reshape } = told(slot, "output")?;
+            config.output.push(proto::ModelOutput { name, data_type, dims, reshape, ..Default::default() });
+        }
+    }
+    for output in &mut config.output {
+        if let Some(slot) = signature.outputs.iter().find(|slot| slot.name == *output.name) {
+            told(slot, "output")?.fill(&mut output.data_type, &mut output.dims, &mut output.reshape);
+        }
+    }
+    Ok(())
+}
+
+/// Only tensors can be served.
+///
+/// # Errors
+/// UNSUPPORTED, naming the first input or output that is something else.
+pub(crate) fn check_kinds(signature: &Signature) -> Result<(), Error> {
+    for slot in signature.inputs.iter().chain(&signature.outputs) {
+        if let SlotKind::Other(kind) = &slot.kind {
+            return Err(Error::unsupported(format!(
+                "Unsupported ONNX Type '{kind}' for I/O '{}', expected 'ONNX_TYPE_TENSOR'.",
+                slot.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn complete_batching(
+    config: &mut proto::ModelConfig,
+    signature: &Signature,
+    default_max_batch_size: i32,
+) -> Result<(), Error> {
+    let open_first =
+        |slot: &Slot| matches!(&slot.kind, SlotKind::Tensor(_, dims) if dims.first() == Some(&-1));
+    let can_batch = signature.inputs.iter().chain(&signature.outputs).all(open_first);
+    if !can_batch {
+        return if config.max_batch_size == 0 {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!(
+                "autofill failed for model '{}': model does not support batching while non-zero max_batch_size is \
+                 specified",
+                config.name
+            )))
+        };
+    }
+    if config.max_batch_size == 0 {
+        let keep = config.parameters.get(KEEP_BATCH);
+        if keep.is_some_and(|keep| keep.string_value.eq_ignore_ascii_case("no")) {
+            return Ok(());
+        }
+        config.max_batch_size = default_max_batch_size;
+        log::warn!(
+            "max_batch_size of model '{}' is set to {default_max_batch_size}: the model can batch and its configuration \
+             gives no size; say so there, or set parameter {KEEP_BATCH} to \"no\" to serve it without batching",
+            config.name
+        );
+    }
+    if config.max_batch_size > 1 && config.scheduling_choice.is_none() {
+        config.scheduling_choice =
+            Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
+    }
+    Ok(())
+}
+
+/// Graph inputs that no client sends.
+fn made_by_server(config: &proto::ModelConfig) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> =
+        config.batch_input.iter().flat_map(|input| input.target_name.iter().cloned()).collect();
+    if let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice {
+        names.extend(sequence.control_input.iter().map(|control| control.name.clone()));
+        names.extend(sequence.state.iter().map(|state| state.input_name.clone()));
+    }
+    names
+}
+
+/// One entry as the graph tells it.
+struct Completed {
+    name: String,
+    data_type: i32,
+    dims: Vec<i64>,
+    reshape: Option<proto::ModelTensorReshape>,
+}
+
+impl Completed {
+    fn of(slot: &Slot, side: &str, model: &str, batched: bool) -> Result<Self, Error> {
+        let SlotKind::Tensor(element, shape) = &slot.kind else { unreachable!("kinds have been checked") };
+        let Some(datatype) = element.datatype() else {
+            let (element, name) = (element.name(), &slot.name);
+            let text = format!("unsupported datatype {element} for {side} '{name}' for model '{model}'");
+            return Err(Error::new(ErrorCode::Internal, text));
+        };
+        let data_type = proto::DataType::from_str_name(datatype.config_name())
+            .expect("the schema has every datatype of the vocabulary")
+            .into();
+        let name = slot.name.to_string();
+        let dims = if batched { shape.get(1..).unwrap_or(&[]) } else { &shape[..] };
+        if !dims.is_empty() {
+            return Ok(Self { name, data_type, dims: dims.to_vec(), reshape: None });
+        }
+        // A configuration cannot say "no dimensions"; one element per row is the same bytes.
+        let reshape = batched.then(proto::ModelTensorReshape::default);
+        Ok(Self { name, data_type, dims: vec![1], reshape })
+    }
+
+    fn fill(self, data_type: &mut i32, dims: &mut Vec<i64>, reshape: &mut Option<proto::ModelTensorReshape>) {
+        if *data_type == 0 {
+            *data_type = self.data_type;
+        }
+        if dims.is_empty() {
+            *dims = self.dims;
+            *reshape = reshape.take().or(self.reshape);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inference::DataType;
+
+    use super::*;
+
+    fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
+        let slots = |sides: &[(&str, &[i64])]| {
+            sides.iter().map(|(name, dims)| Slot::tensor(name, DataType::Fp32, dims)).collect::<Vec<_>>()
+        };
+        Signature { inputs: slots(inputs), overridable: Vec::new(), outputs: slots(outputs) }
+    }
+
+    fn named(name: &str) -> proto::ModelConfig {
+        proto::ModelConfig { name: name.to_owned(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_graph_that_can_batch_gets_the_default_size_and_dynamic_batching() {
+        let mut config = named("m");
+        complete(&mut config, &signature(&[("B", &[-1, 16]), ("A", &[-1, 2])], &[("Y", &[-1, -1])]), 4)
+            .unwrap();
+        assert_eq!(config.max_batch_size, 4);
+        assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_))));
+        let inputs: Vec<_> =
+            config.input.iter().map(|input| (input.name.as_str(), &input.dims[..])).collect();
+        assert_eq!(inputs, [("B", &[16][..]), ("A", &[2][..])]);
+        assert_eq!(config.output[0].dims, [-1]);
+        assert_eq!(config.output[0].data_type, i32::from(proto::DataType::TypeFp32));
+    }
+
+    #[test]
+    fn a_fixed_first_dimension_is_kept_as_a_dimension() {
+        let mut config = named("m");
+        complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[1, 16])]), 4).unwrap();
+        assert_eq!((config.max_batch_size, &config.scheduling_choice), (0, &None));
+        assert_eq!(config.input[0].dims, [1, 16]);
+    }
+
+    #[test]
+    fn a_batch_size_that_the_graph_cannot_have_is_refused() {
+        let mut config = proto::ModelConfig { max_batch_size: 4, ..named("m") };
+        let error =
+            complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[-1, 16])]), 4).unwrap_err();
+        assert_eq!(
+            error.with_code(),
+            "Invalid argument: autofill failed for model 'm': model does not support batching while non-zero \
+             max_batch_size is specified"
+        );
+    }
+
+    #[test]
+    fn a_scalar_becomes_one_element() {
+        let mut config = named("m");
+        complete(&mut config, &signature(&[("X", &[])], &[("Y", &[])]), 4).unwrap();
+        assert_eq!(
+            (config.max_batch_size, &config.input[0].dims[..], &config.input[0].reshape),
+            (0, &[1][..], &None)
+        );
+
+        let mut config = named("m");
+        complete(&mut config, &signature(&[("X", &[-1])], &[("Y", &[-1, 2])]), 4).unwrap();
+        assert_eq!(config.input[0].dims, [1]);
+        assert_eq!(config.input[0].reshape, Some(proto::ModelTensorReshape { shape: vec![] }));
+    }
+
+    #[test]
+    fn a_default_of_zero_and_a_parameter_keep_batching_off() {
+        let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
+        let mut config = named("m");
+        complete(&mut config, &graph, 0).unwrap();
+        assert_eq!((config.max_batch_size, &config.input[0].dims[..]), (0, &[-1, 16][..]));
+
+        let mut config = named("m");
+        let keep = proto::ModelParameter { string_value: "no".to_owned() };
+        config.parameters.insert(KEEP_BATCH.to_owned(), keep);
+        complete(&mut config, &graph, 4).unwrap();
+        assert_eq!((config.max_batch_size, &config.scheduling_choice), (0, &None));
+    }
+
+    #[test]
+    fn a_choice_of_the_user_is_left_alone() {
+        let mut config = proto::ModelConfig { max_batch_size: 8, ..named("m") };
+        let sequence = proto::ModelSequenceBatching {
+            control_input: vec![proto::model_sequence_batching::ControlInput {
+                name: "START".to_owned(),
+                control: vec![],
+            }],
+            ..Default::default()
+        };
+        config.scheduling_choice = Some(SchedulingChoice::SequenceBatching(sequence));
+        let graph = signature(&[("X", &[-1, 16]), ("START", &[-1, 1])], &[("Y", &[-1, 16])]);
+        complete(&mut config, &graph, 4).unwrap();
+        assert_eq!(config.max_batch_size, 8);
+        assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
+        assert_eq!(config.input.len(), 1, "what the server makes is no input of the client");
+    }
+
+    #[test]
+    fn given_entries_keep_their_labels_and_get_what_they_lack() {
+        let mut config = named("m");
+        config.output.push(proto::ModelOutput {
+            name: "Y".to_owned(),
+            label_filename: "labels.txt".to_owned(),
+            ..Default::default()
+        });
+        assert!(!is_complete(&config));
+        complete(&mut config, &signature(&[("X", &[-1, 16])], &[("Y", &[-1, 2]), ("Z", &[-1, 3])]), 4)
+            .unwrap();
+        assert_eq!(config.output.len(), 1, "outputs that are not configured stay out");
+        assert_eq!(
+            (config.output[0].label_filename.as_str(), &config.output[0].dims[..]),
+            ("labels.txt", &[2][..])
+        );
+        assert!(is_complete(&config));
+    }
+
+    #[test]
+    fn what_is_no_tensor_is_refused_by_name() {
+        let mut graph = signature(&[("X", &[-1])], &[("Y", &[-1])]);
+        graph.outputs[0].kind = SlotKind::Other("ONNX_TYPE_SEQUENCE".to_owned());
+        assert_eq!(
+            complete(&mut named("m"), &graph, 4).unwrap_err().with_code(),
+            "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'Y', expected 'ONNX_TYPE_TENSOR'."
+        );
+    }
+}

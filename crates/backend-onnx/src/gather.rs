@@ -1,0 +1,169 @@
+//! From the requests of a batch to the tensors of a run, with at most one copy.
+//!
+//! The input of a request that runs alone is handed to the runtime where it lies, unless it came in several pieces or
+//! its address does not suit its datatype. Inputs of several requests are copied piece by piece into one buffer that the
+//! instance keeps. Strings are always copied, because the runtime has its own form for them.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use inference::{DataType, Error, FailureReason, Shape, Tensor, backend::Execution};
+use smallvec::SmallVec;
+
+use crate::{
+    batch_inputs::compose,
+    ort::{AlignedBuffer, Failure, Runtime, Strings, Value},
+    plan::{FeedPlan, FeedSource, Plan},
+    strings,
+};
+
+/// Bytes copied between requests and runtime since the start, for tests and figures.
+#[derive(Debug, Default)]
+pub(crate) struct Copies(AtomicU64);
+
+impl Copies {
+    /// Adds to the count.
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// The count.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Why a single request of a batch will be answered with an error although the batch runs.
+pub(crate) type Faults = SmallVec<[Option<Error>; 4]>;
+
+/// What all feeds of a batch are gathered from.
+pub(crate) struct Gathering<'a> {
+    /// The runtime the tensors are for.
+    pub(crate) runtime: &'a Runtime,
+    /// What the instance feeds.
+    pub(crate) plan: &'a Plan,
+    /// The requests, in the order of their rows.
+    pub(crate) executions: &'a [Execution],
+    /// Where copies are counted.
+    pub(crate) copies: &'a Copies,
+}
+
+impl<'a> Gathering<'a> {
+    /// The tensor for one input; `None` if no request brings it. Notes in `faults` which requests bring strings that
+    /// cannot be read; their places are empty strings.
+    ///
+    /// # Errors
+    /// What makes the whole batch impossible.
+    pub(crate) fn feed(
+        &self,
+        feed: &FeedPlan,
+        buffer: &'a mut AlignedBuffer,
+        faults: &mut Faults,
+    ) -> Result<Option<Value<'a>>, Error> {
+        if let FeedSource::Batch(kind, source) = &feed.source {
+            let shapes: SmallVec<[&[i64]; 8]> = self
+                .executions
+                .iter()
+                .filter_map(|execution| execution.request.input(source))
+                .map(Tensor::shape)
+                .collect();
+            let composition = compose(*kind, feed.datatype, self.plan.max_rows.is_some(), &shapes);
+            let place = buffer.first(composition.bytes.len());
+            place.copy_from_slice(&composition.bytes);
+            return Ok(Some(Value::over(self.runtime, feed.datatype, &composition.shape, place)?));
+        }
+        let parts: SmallVec<[&Tensor; 8]> =
+            self.executions.iter().filter_map(|execution| execution.request.input(&feed.name)).collect();
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        if parts.len() != self.executions.len() {
+            let (name, model) = (&feed.name, &self.plan.model);
+            return Err(fault(format!("input '{name}' is not in every request of a batch for '{model}'")));
+        }
+        let shape = self.shape(feed, &parts)?;
+        if feed.datatype == DataType::Bytes {
+            return self.strings(feed, &shape, &parts, faults).map(Some);
+        }
+        Ok(Some(self.numbers(feed, &shape, &parts, buffer)?))
+    }
+
+    /// The shape of the whole input.
+    fn shape(&self, feed: &FeedPlan, parts: &[&Tensor]) -> Result<Shape, Error> {
+        match &feed.source {
+            FeedSource::Scalar => Ok(Shape::new()),
+            FeedSource::Ragged => Ok(Shape::from_slice(&[parts.iter().map(|part| elements(part)).sum()])),
+            FeedSource::Rows | FeedSource::Batch(..) => {
+                let mut shape = Shape::from_slice(parts[0].shape());
+                for part in &parts[1..] {
+                    match (shape.split_first_mut(), part.shape().split_first()) {
+                        (Some((rows, dims)), Some((more, others))) if *dims == *others => *rows += more,
+                        _ => {
+                            let (name, model) = (&feed.name, &self.plan.model);
+                            let text =
+                                format!("input '{name}' has different shapes in a batch for '{model}'");
+                            return Err(fault(text));
+                        }
+                    }
+                }
+                Ok(shape)
+            }
+        }
+    }
+
+    fn numbers(
+        &self,
+        feed: &FeedPlan,
+        shape: &[i64],
+        parts: &[&'a Tensor],
+        buffer: &'a mut AlignedBuffer,
+    ) -> Result<Value<'a>, Failure> {
+        if let [only] = parts {
+            let bytes: Option<&'a [u8]> = match only.data().pieces() {
+                [] => Some(&[]),
+                [piece] => Some(piece),
+                _ => None,
+            };
+            if let Some(bytes) = bytes.filter(|bytes| Value::fits(feed.datatype, bytes)) {
+                return Value::over(self.runtime, feed.datatype, shape, bytes);
+            }
+        }
+        let len = parts.iter().map(|part| part.data().len()).sum();
+        let place = buffer.first(len);
+        let mut rest = &mut *place;
+        for part in parts {
+            let (target, after) = rest.split_at_mut(part.data().len());
+            part.data().copy_to(target);
+            rest = after;
+        }
+        self.copies.add(len);
+        Value::over(self.runtime, feed.datatype, shape, place)
+    }
+
+    fn strings(
+        &self,
+        feed: &FeedPlan,
+        shape: &[i64],
+        parts: &[&Tensor],
+        faults: &mut Faults,
+    ) -> Result<Value<'a>, Error> {
+        let mut target = Strings::new(self.runtime, shape)?;
+        let mut first = 0;
+        for (part, fault) in parts.iter().zip(faults) {
+            let count = usize::try_from(elements(part)).unwrap_or(0);
+            match strings::fill(&mut target, first, count, &feed.name, part.data()) {
+                Ok(copied) => self.copies.add(copied),
+                Err(error) => *fault = Some(error),
+            }
+            first += count;
+        }
+        Ok(target.finish())
+    }
+}
+
+/// Elements of a tensor whose shape has been checked.
+pub(crate) fn elements(tensor: &Tensor) -> i64 {
+    tensor.shape().iter().product()
+}
+
+fn fault(text: String) -> Error {
+    Error::internal(text).because(FailureReason::Backend)
+}

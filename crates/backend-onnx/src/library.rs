@@ -1,0 +1,228 @@
+//! Where the runtime's library may lie.
+//!
+//! A library that somebody has named is used or the load fails; only when nobody has named one are the usual places
+//! searched: the backend directory, beside the program, the loader's own path, the Python packages.
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use inference::Error;
+
+use crate::ort::{GlobalThreads, Runtime};
+
+const FILE_NAMES: [&str; 2] = ["libonnxruntime.so", "libonnxruntime.so.1"];
+const HOW_TO_GET_IT: &str = "get it with 'pip install onnxruntime', or name it with --onnxruntime-library=PATH or \
+                             --backend-config=onnxruntime,library=PATH";
+
+/// Where to look for `libonnxruntime.so`. The default looks on the loader's path only.
+#[derive(Debug, Clone, Default)]
+pub struct LibrarySearch {
+    /// The library file, or the directory it is in, if the operator has named one. Nothing else is tried then, except
+    /// that the setting `library` of `--backend-config` comes before it.
+    pub named: Option<PathBuf>,
+    /// Directory of the running program; `../lib` is searched too.
+    pub program_directory: Option<PathBuf>,
+    /// Prefixes of Python installations, such as `$VIRTUAL_ENV` and `/usr`, in the order of preference.
+    pub python_prefixes: Vec<PathBuf>,
+}
+
+impl LibrarySearch {
+    /// Opens the library for a server with those backend settings.
+    ///
+    /// # Errors
+    /// UNAVAILABLE, with where it was looked for and how to get it.
+    pub(crate) fn open(
+        &self,
+        settings: &BTreeMap<String, String>,
+        threads: Option<GlobalThreads>,
+    ) -> Result<Arc<Runtime>, Error> {
+        let named = settings.get("library").map(Path::new).or(self.named.as_deref());
+        if let Some(path) = named {
+            let file = if path.is_dir() {
+                file_in(path).unwrap_or_else(|| path.join(FILE_NAMES[0]))
+            } else {
+                path.into()
+            };
+            return Runtime::open(&file, threads).map_err(|error| {
+                let file = file.display();
+                Error::unavailable(format!(
+                    "unable to load ONNX Runtime from '{file}': {error}; {HOW_TO_GET_IT}"
+                ))
+            });
+        }
+        let mut looked_in = String::new();
+        for place in self.places(settings) {
+            let attempt = match &place {
+                Place::Directory(directory) => file_in(directory),
+                Place::Loader(name) => Some(PathBuf::from(name)),
+            };
+            let failure = match attempt.map(|file| Runtime::open(&file, threads)) {
+                Some(Ok(runtime)) => return Ok(runtime),
+                // That the loader does not know the name is the usual case and says nothing.
+                Some(Err(error)) if matches!(place, Place::Directory(_)) => format!(" ({error})"),
+                Some(Err(_)) | None => String::new(),
+            };
+            let separator = if looked_in.is_empty() { "" } else { ", " };
+            let _ = write!(looked_in, "{separator}'{}'{failure}", place.path().display());
+        }
+        Err(Error::unavailable(format!(
+            "unable to find ONNX Runtime ({}), searched: {looked_in}; {HOW_TO_GET_IT}",
+            FILE_NAMES[0]
+        )))
+    }
+
+    /// The file that would be opened, as far as can be told without opening one.
+    pub(crate) fn expected(&self, settings: &BTreeMap<String, String>) -> Option<PathBuf> {
+        let named = settings.get("library").map(Path::new).or(self.named.as_deref());
+        if let Some(path) = named {
+            return if path.is_dir() { file_in(path) } else { path.is_file().then(|| path.to_owned()) };
+        }
+        self.places(settings).into_iter().find_map(|place| match place {
+            Place::Directory(directory) => file_in(&directory),
+            Place::Loader(_) => None,
+        })
+    }
+
+    fn places(&self, settings: &BTreeMap<String, String>) -> Vec<Place> {
+        let mut places = Vec::new();
+        if let Some(backends) = settings.get("backend-directory") {
+            places.push(Place::Directory(Path::new(backends).join("onnxruntime")));
+        }
+        if let Some(directory) = &self.program_directory {
+            places.push(Place::Directory(directory.clone()));
+            places.push(Place::Directory(directory.join("../lib")));
+        }
+        places.extend(FILE_NAMES.map(Place::Loader));
+        let packages = self.python_prefixes.iter().flat_map(|prefix| python_packages(prefix));
+        places.extend(packages.map(|packages| Place::Directory(packages.join("onnxruntime/capi"))));
+        places
+    }
+}
+
+enum Place {
+    Directory(PathBuf),
+    /// A bare name, for the loader to find.
+    Loader(&'static str),
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Directory(directory) => directory,
+            Self::Loader(name) => Path::new(name),
+        }
+    }
+}
+
+/// The library in a directory: under its plain name, or else the newest release.
+fn file_in(directory: &Path) -> Option<PathBuf> {
+    let plain = FILE_NAMES.map(|name| directory.join(name)).into_iter().find(|file| file.is_file());
+    plain.or_else(|| {
+        let entries = fs::read_dir(directory).ok()?;
+        let releases =
+            entries.flatten().filter_map(|entry| Some((release(entry.file_name().to_str()?)?, entry.path())));
+        releases.max().map(|(_, file)| file)
+    })
+}
+
+/// The numbers in `libonnxruntime.so.1.31.1`.
+fn release(file_name: &str) -> Option<Vec<u32>> {
+    let numbers = file_name.strip_prefix(FILE_NAMES[0])?.strip_prefix('.')?;
+    numbers.split('.').map(|number| number.parse().ok()).collect()
+}
+
+/// Directories of installed packages below a prefix, those of the newest Python first.
+fn python_packages(prefix: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for libraries in ["lib", "lib64", "local/lib"] {
+        let Ok(entries) = fs::read_dir(prefix.join(libraries)) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(version) = name.to_str().and_then(|name| name.strip_prefix("python3")) else { continue };
+            let minor = version.strip_prefix('.').and_then(|minor| minor.parse::<u32>().ok()).unwrap_or(0);
+            found.extend(
+                ["site-packages", "dist-packages"].map(|packages| (minor, entry.path().join(packages))),
+            );
+        }
+    }
+    found.retain(|(_, packages)| packages.is_dir());
+    found.sort_by_key(|(minor, _)| std::cmp::Reverse(*minor));
+    found.into_iter().map(|(_, packages)| packages).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn the_newest_release_of_a_directory_is_taken_unless_there_is_a_plain_name() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in
+            ["libonnxruntime.so.1.9.0", "libonnxruntime.so.1.31.1", "libonnxruntime_providers_shared.so"]
+        {
+            touch(&directory.path().join(name));
+        }
+        assert!(file_in(directory.path()).unwrap().ends_with("libonnxruntime.so.1.31.1"));
+        touch(&directory.path().join("libonnxruntime.so"));
+        assert!(file_in(directory.path()).unwrap().ends_with("libonnxruntime.so"));
+    }
+
+    #[test]
+    fn the_package_of_the_newest_python_is_found() {
+        let prefix = tempfile::tempdir().unwrap();
+        for python in ["python3.9", "python3.11"] {
+            let package = format!("lib/{python}/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1");
+            touch(&prefix.path().join(package));
+        }
+        let search =
+            LibrarySearch { python_prefixes: vec![prefix.path().into()], ..LibrarySearch::default() };
+        let found = search.expected(&BTreeMap::new()).unwrap();
+        assert!(found.to_str().unwrap().contains("python3.11"));
+    }
+
+    #[test]
+    fn an_absent_library_is_told_with_the_places_and_the_cure() {
+        let search =
+            LibrarySearch { program_directory: Some("/nowhere/bin".into()), ..LibrarySearch::default() };
+        let settings = BTreeMap::from([("backend-directory".to_owned(), "/nowhere/backends".to_owned())]);
+        // Where the loader itself finds a library there is nothing to be told.
+        if let Err(error) = search.open(&settings, None) {
+            assert_eq!(error.code, inference::ErrorCode::Unavailable);
+            for part in
+                ["'/nowhere/backends/onnxruntime'", "'/nowhere/bin/../lib'", "pip install onnxruntime"]
+            {
+                assert!(error.message.contains(part), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_named_library_is_not_replaced_by_another_one() {
+        let search =
+            LibrarySearch { named: Some("/nowhere/libonnxruntime.so".into()), ..LibrarySearch::default() };
+        let error = search.open(&BTreeMap::new(), None).map(|_| ()).unwrap_err();
+        assert!(
+            error.message.starts_with("unable to load ONNX Runtime from '/nowhere/libonnxruntime.so': "),
+            "{error}"
+        );
+        assert!(error.message.contains("--onnxruntime-library"), "{error}");
+    }
+
+    #[test]
+    fn the_setting_comes_before_the_option() {
+        let search =
+            LibrarySearch { named: Some("/option/libonnxruntime.so".into()), ..LibrarySearch::default() };
+        let settings = BTreeMap::from([("library".to_owned(), "/setting/libonnxruntime.so".to_owned())]);
+        let error = search.open(&settings, None).map(|_| ()).unwrap_err();
+        assert!(error.message.contains("/setting/libonnxruntime.so"), "{error}");
+    }
+}

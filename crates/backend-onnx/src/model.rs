@@ -1,0 +1,178 @@
+//! The backend and the model versions it has opened.
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use inference::{
+    Error, Name,
+    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, ModelSource},
+    config::ModelConfig,
+};
+use parking_lot::Mutex;
+
+use crate::{
+    LibrarySearch, complete,
+    gather::Copies,
+    instance::OnnxInstance,
+    ort::{GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped},
+    plan::Plan,
+    settings, validate,
+};
+
+const DEFAULT_FILE: &str = "model.onnx";
+
+/// ONNX Runtime on the processor.
+///
+/// The library is opened with the first model, so that a server without such models neither needs it nor waits for it.
+pub struct OnnxBackend {
+    search: LibrarySearch,
+    /// `None` until the first model. A search that fails is repeated for the next model.
+    runtime: Mutex<Option<Arc<Runtime>>>,
+    copies: Arc<Copies>,
+}
+
+impl OnnxBackend {
+    /// The name that configurations give it.
+    pub const NAME: &str = "onnxruntime";
+
+    /// A backend that will look for the library as said. Opens nothing.
+    pub fn new(search: LibrarySearch) -> Self {
+        Self { search, runtime: Mutex::new(None), copies: Arc::default() }
+    }
+
+    /// Bytes of tensors copied on their way between requests and the runtime since the start. A numeric tensor of a
+    /// request that ran alone adds nothing unless it came in pieces or at an odd address.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copies.bytes()
+    }
+
+    fn runtime(&self, source: &ModelSource) -> Result<Arc<Runtime>, Error> {
+        let threads = settings::global_threads(&source.settings)?;
+        let mut known = self.runtime.lock();
+        let runtime = match &*known {
+            Some(runtime) => runtime.clone(),
+            None => {
+                let runtime = self.search.open(&source.settings, threads)?;
+                log::info!("using ONNX Runtime {} from {}", runtime.version(), runtime.path().display());
+                known.insert(runtime).clone()
+            }
+        };
+        runtime.follow_log_level();
+        Ok(runtime)
+    }
+}
+
+impl Backend for OnnxBackend {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn location(&self) -> String {
+        let opened = self.runtime.lock().as_ref().map(|runtime| runtime.path().to_owned());
+        let path = opened.or_else(|| self.search.expected(&std::collections::BTreeMap::new()));
+        path.map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
+    fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
+        let file = model_file(source)?;
+        let default_max_batch_size = settings::default_max_batch_size(&source.settings)?;
+        Ok(Box::new(OnnxModel {
+            runtime: self.runtime(source)?,
+            name: source.name.clone(),
+            directory: source.model_directory.clone(),
+            file,
+            default_max_batch_size,
+            copies: self.copies.clone(),
+            trim: Arc::new(TrimWhenDropped),
+        }))
+    }
+}
+
+/// One version of a model.
+struct OnnxModel {
+    runtime: Arc<Runtime>,
+    name: Name,
+    directory: PathBuf,
+    file: PathBuf,
+    default_max_batch_size: i32,
+    copies: Arc<Copies>,
+    trim: Arc<TrimWhenDropped>,
+}
+
+impl OnnxModel {
+    fn load(&self, options: &SessionOptions) -> Result<Arc<Session>, Error> {
+        Ok(Session::load(&self.runtime, &self.file, options, &self.trim)?)
+    }
+}
+
+impl BackendModel for OnnxModel {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        if complete::is_complete(config) {
+            log::info!(
+                "skipping model configuration auto-complete for '{}': inputs and outputs already specified",
+                self.name
+            );
+            return Ok(());
+        }
+        // A session that only tells its signature: the graph is read and checked, but not optimised.
+        let operations = config.model_operations.as_ref();
+        let names = operations.map_or(&[][..], |operations| &operations.op_library_filename);
+        let options = SessionOptions {
+            graph_level: GraphLevel::Disabled,
+            intra_threads: 1,
+            inter_threads: 1,
+            op_libraries: settings::op_libraries(names, &self.directory)?,
+            ..SessionOptions::default()
+        };
+        let session = self.load(&options)?;
+        complete::complete(config, session.signature(), self.default_max_batch_size)
+    }
+
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        if let Device::Gpu(ordinal) = spec.device {
+            let text = format!(
+                "instance '{}' wants GPU {ordinal}, but ONNX Runtime runs on the CPU here",
+                spec.name
+            );
+            return Err(Error::unsupported(text));
+        }
+        let options = settings::session_options(config, spec.threads, &self.directory)?;
+        let run_entry = settings::run_entry(config)?;
+        let session = self.load(&options)?;
+        validate::validate(config, session.signature())?;
+        let run_options =
+            run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
+        let plan = Plan::new(config, session.signature());
+        Ok(Instance::Mobile(Box::new(OnnxInstance::new(session, plan, run_options, self.copies.clone()))))
+    }
+}
+
+/// The graph's file: the configured one below the version's directory, or `model.onnx` in a directory of that name.
+///
+/// # Errors
+/// UNAVAILABLE if there is none, UNSUPPORTED for a path that leads out of the version's directory.
+fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
+    let configured = match source.declared.default_model_filename.as_str() {
+        "" => DEFAULT_FILE,
+        name => name,
+    };
+    let inside = Path::new(configured)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !inside {
+        return Err(Error::unsupported(format!(
+            "default_model_filename '{configured}' of model '{}' leads out of the version directory",
+            source.name
+        )));
+    }
+    let mut file = source.version_directory.join(configured);
+    if file.is_dir() {
+        file.push(DEFAULT_FILE);
+    }
+    if !file.exists() {
+        let (file, name) = (file.display(), &source.name);
+        return Err(Error::unavailable(format!("unable to find '{file}' for model instance '{name}'")));
+    }
+    Ok(file)
+}

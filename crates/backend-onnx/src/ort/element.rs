@@ -1,0 +1,83 @@
+//! Element types of the runtime, by the numbers of its C interface, and what they are in the vocabulary.
+use inference::DataType;
+use ort_sys::ONNXTensorElementDataType as Sys;
+
+/// An element type as the runtime numbers it. May be one that neither we nor `ort-sys` know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Element(pub(super) i32);
+
+impl Element {
+    /// The runtime's type for a datatype; every datatype has one.
+    pub(crate) fn of(datatype: DataType) -> Self {
+        Self(Self::sys(datatype) as i32)
+    }
+
+    /// As [`Element::of`], for calls into the runtime.
+    pub(super) fn sys(datatype: DataType) -> Sys {
+        match datatype {
+            DataType::Bool => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,
+            DataType::Uint8 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
+            DataType::Uint16 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16,
+            DataType::Uint32 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32,
+            DataType::Uint64 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64,
+            DataType::Int8 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8,
+            DataType::Int16 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16,
+            DataType::Int32 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
+            DataType::Int64 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
+            DataType::Fp16 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
+            DataType::Bf16 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
+            DataType::Fp32 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+            DataType::Fp64 => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
+            DataType::Bytes => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING,
+        }
+    }
+
+    /// The datatype, unless the vocabulary has none for it.
+    pub(crate) fn datatype(self) -> Option<DataType> {
+        DataType::ALL.into_iter().find(|&datatype| Self::of(datatype) == self)
+    }
+
+    /// The protocol's name, or the runtime's for a type the protocols do not know.
+    pub(crate) fn name(self) -> String {
+        const OTHERS: [(Sys, &str); 13] = [
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED, "UNDEFINED"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64, "COMPLEX64"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128, "COMPLEX128"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN, "FLOAT8E4M3FN"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ, "FLOAT8E4M3FNUZ"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2, "FLOAT8E5M2"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ, "FLOAT8E5M2FNUZ"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E8M0, "FLOAT8E8M0"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT4E2M1, "FLOAT4E2M1"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT4, "UINT4"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT4, "INT4"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT2, "UINT2"),
+            (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT2, "INT2"),
+        ];
+        if let Some(datatype) = self.datatype() {
+            return datatype.protocol_name().to_owned();
+        }
+        let known = OTHERS.into_iter().find(|(other, _)| *other as i32 == self.0);
+        known.map_or_else(|| format!("ONNX_{}", self.0), |(_, name)| name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_datatype_comes_back_from_its_element() {
+        for datatype in DataType::ALL {
+            assert_eq!(Element::of(datatype).datatype(), Some(datatype));
+        }
+    }
+
+    #[test]
+    fn a_type_outside_the_protocols_still_has_a_name() {
+        assert_eq!(Element(14).name(), "COMPLEX64");
+        assert_eq!(Element(14).datatype(), None);
+        assert_eq!(Element(77).name(), "ONNX_77");
+        assert_eq!(Element::of(DataType::Bytes).name(), "BYTES");
+    }
+}

@@ -1,0 +1,139 @@
+//! How a session shall compute.
+use std::{
+    ffi::{CString, c_int},
+    path::PathBuf,
+    ptr::{self, NonNull},
+};
+
+use ort_sys as sys;
+
+use super::{Failure, Runtime, runtime::not_null, session::path_text};
+
+/// How far the runtime may rewrite the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum GraphLevel {
+    /// Run the graph as it is written.
+    Disabled,
+    /// Rewrites that keep the results as they are.
+    Basic,
+    /// Fusions too.
+    Extended,
+    /// Everything, memory layout included.
+    #[default]
+    All,
+}
+
+/// Settings of a session; `None` leaves a choice to the runtime.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SessionOptions {
+    /// How far the graph may be rewritten.
+    pub(crate) graph_level: GraphLevel,
+    /// Run independent branches of the graph at the same time.
+    pub(crate) parallel: bool,
+    /// Threads for one operator. Ignored where all sessions share a pool.
+    pub(crate) intra_threads: usize,
+    /// Threads for branches of the graph. Ignored where all sessions share a pool.
+    pub(crate) inter_threads: usize,
+    /// Keep freed memory for the next run.
+    pub(crate) memory_arena: Option<bool>,
+    /// Plan the memory of a run as one block once the shapes have been seen.
+    pub(crate) memory_pattern: Option<bool>,
+    /// Session configuration entries by the runtime's own keys.
+    pub(crate) entries: Vec<(CString, CString)>,
+    /// Libraries of custom operators.
+    pub(crate) op_libraries: Vec<PathBuf>,
+}
+
+/// The runtime's form of [`SessionOptions`].
+pub(super) struct NativeOptions<'a> {
+    pointer: NonNull<sys::OrtSessionOptions>,
+    runtime: &'a Runtime,
+}
+
+impl<'a> NativeOptions<'a> {
+    pub(super) fn new(runtime: &'a Runtime, options: &SessionOptions) -> Result<Self, Failure> {
+        let mut pointer = ptr::null_mut();
+        // SAFETY: `pointer` is a place for the result.
+        runtime.check(unsafe { ((*runtime.api()).CreateSessionOptions)(&raw mut pointer) })?;
+        let native = Self { pointer: not_null(pointer, "session options")?, runtime };
+        native.compute(options)?;
+        native.memory(options)?;
+        for (key, value) in &options.entries {
+            // SAFETY: the options are ours; both texts end with NUL and are copied.
+            native.set(unsafe {
+                ((*runtime.api()).AddSessionConfigEntry)(native.as_ptr(), key.as_ptr(), value.as_ptr())
+            })?;
+        }
+        for library in &options.op_libraries {
+            let library = path_text(library)?;
+            // SAFETY: the options are ours; the text ends with NUL. The runtime keeps the library open as long as the
+            // options or a session made with them live.
+            native.set(unsafe {
+                ((*runtime.api()).RegisterCustomOpsLibrary_V2)(native.as_ptr(), library.as_ptr())
+            })?;
+        }
+        Ok(native)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut sys::OrtSessionOptions {
+        self.pointer.as_ptr()
+    }
+
+    fn set(&self, status: sys::OrtStatusPtr) -> Result<(), Failure> {
+        self.runtime.check(status)
+    }
+
+    fn compute(&self, options: &SessionOptions) -> Result<(), Failure> {
+        let level = match options.graph_level {
+            GraphLevel::Disabled => sys::GraphOptimizationLevel::ORT_DISABLE_ALL,
+            GraphLevel::Basic => sys::GraphOptimizationLevel::ORT_ENABLE_BASIC,
+            GraphLevel::Extended => sys::GraphOptimizationLevel::ORT_ENABLE_EXTENDED,
+            GraphLevel::All => sys::GraphOptimizationLevel::ORT_ENABLE_ALL,
+        };
+        let mode = match options.parallel {
+            false => sys::ExecutionMode::ORT_SEQUENTIAL,
+            true => sys::ExecutionMode::ORT_PARALLEL,
+        };
+        let api = self.runtime.api();
+        // SAFETY: the options are ours.
+        self.set(unsafe { ((*api).SetSessionGraphOptimizationLevel)(self.as_ptr(), level) })?;
+        // SAFETY: the options are ours.
+        self.set(unsafe { ((*api).SetSessionExecutionMode)(self.as_ptr(), mode) })?;
+        if self.runtime.global_threads().is_some() {
+            // SAFETY: the options are ours.
+            return self.set(unsafe { ((*api).DisablePerSessionThreads)(self.as_ptr()) });
+        }
+        let count = |threads: usize| c_int::try_from(threads).unwrap_or(c_int::MAX);
+        // SAFETY: the options are ours.
+        self.set(unsafe { ((*api).SetIntraOpNumThreads)(self.as_ptr(), count(options.intra_threads)) })?;
+        // SAFETY: the options are ours.
+        self.set(unsafe { ((*api).SetInterOpNumThreads)(self.as_ptr(), count(options.inter_threads)) })
+    }
+
+    fn memory(&self, options: &SessionOptions) -> Result<(), Failure> {
+        let api = self.runtime.api();
+        // SAFETY: reading function pointers of a live table; each takes the options, which are ours.
+        let (arena, pattern) = unsafe {
+            (
+                options
+                    .memory_arena
+                    .map(|on| if on { (*api).EnableCpuMemArena } else { (*api).DisableCpuMemArena }),
+                options
+                    .memory_pattern
+                    .map(|on| if on { (*api).EnableMemPattern } else { (*api).DisableMemPattern }),
+            )
+        };
+        for function in arena.into_iter().chain(pattern) {
+            // SAFETY: the options are ours.
+            self.set(unsafe { function(self.as_ptr()) })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NativeOptions<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once; sessions made with them have their own copy.
+        unsafe { ((*self.runtime.api()).ReleaseSessionOptions)(self.as_ptr()) };
+    }
+}

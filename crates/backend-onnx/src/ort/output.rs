@@ -1,0 +1,206 @@
+//! Tensors that come out of a run.
+use std::{
+    ops::Range,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use inference::{DataType, Shape};
+use ort_sys as sys;
+
+use super::{Failure, Feed, Session, runtime::not_null, signature::element_and_shape, value::byte_count};
+
+/// An output of a run, in memory of its session's arena.
+///
+/// Invariant: nobody writes to it any more, so any thread may read it; the memory is freed with this value.
+pub(crate) struct Output {
+    pointer: NonNull<sys::OrtValue>,
+    datatype: DataType,
+    shape: Shape,
+    data: Elements,
+    /// Declared after what lives in its arena, which is all the same: the value is freed in `drop`, before any field.
+    session: Arc<Session>,
+}
+
+enum Elements {
+    /// In the runtime's memory.
+    Foreign(NonNull<u8>, usize),
+    /// Taken over from an input that the graph hands through.
+    Copied(Box<[u8]>),
+    /// Strings live one by one.
+    Strings(usize),
+}
+
+// SAFETY: the memory is read-only from now on, and the runtime's arenas and reference counts may be released to from
+// any thread.
+unsafe impl Send for Output {}
+// SAFETY: as above; reading strings does not change them.
+unsafe impl Sync for Output {}
+
+impl Output {
+    /// Takes over what a run has left at `pointer`.
+    ///
+    /// A graph may hand an input through; its output is then the input's memory, which the caller will take back. Such
+    /// bytes are copied.
+    ///
+    /// # Safety
+    /// `pointer` is a live value of the session's runtime that belongs to nobody else; `inputs` are those of its run.
+    pub(super) unsafe fn take(
+        pointer: NonNull<sys::OrtValue>,
+        session: &Arc<Session>,
+        inputs: &[Feed<'_>],
+    ) -> Result<Self, Failure> {
+        let mut output = Self {
+            pointer,
+            datatype: DataType::Bytes,
+            shape: Shape::new(),
+            data: Elements::Strings(0),
+            session: session.clone(),
+        };
+        // From here on dropping `output` frees the value.
+        let element = output.read_shape()?;
+        let Some(datatype) = element.datatype() else {
+            return Err(Failure::invalid_argument(format!(
+                "an output has the unsupported type {}",
+                element.name()
+            )));
+        };
+        output.datatype = datatype;
+        if datatype == DataType::Bytes {
+            let count = output
+                .shape
+                .iter()
+                .try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?));
+            output.data = Elements::Strings(count.ok_or_else(too_large)?);
+            return Ok(output);
+        }
+        let len = byte_count(datatype, &output.shape).ok_or_else(too_large)?;
+        if len == 0 {
+            output.data = Elements::Foreign(NonNull::dangling(), 0);
+            return Ok(output);
+        }
+        let (runtime, mut data) = (session.runtime(), ptr::null_mut());
+        // SAFETY: the value lives and is a tensor of fixed-size elements; the address stays its own.
+        runtime.check(unsafe { ((*runtime.api()).GetTensorMutableData)(pointer.as_ptr(), &raw mut data) })?;
+        let data = not_null(data.cast::<u8>(), "data")?;
+        output.data = if inputs.iter().any(|input| input.value.lends(data.addr().get())) {
+            // SAFETY: the input's bytes are borrowed during the run and hold as many as the output's shape says.
+            Elements::Copied(unsafe { std::slice::from_raw_parts(data.as_ptr(), len) }.into())
+        } else {
+            Elements::Foreign(data, len)
+        };
+        Ok(output)
+    }
+
+    /// Element type.
+    pub(crate) fn datatype(&self) -> DataType {
+        self.datatype
+    }
+
+    /// Dimensions; none for a scalar.
+    pub(crate) fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    /// Appends the strings at those positions, each after its length as the protocols write it.
+    ///
+    /// # Errors
+    /// Positions beyond the shape, a tensor of another type, and a string of 4 GiB or more.
+    pub(crate) fn append_strings(
+        &self,
+        positions: Range<usize>,
+        target: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let Elements::Strings(count) = self.data else {
+            return Err(Failure::invalid_argument("an output of numbers has no strings"));
+        };
+        if positions.end > count {
+            return Err(Failure::invalid_argument(format!("string {} of {count}", positions.end)));
+        }
+        let runtime = self.session.runtime();
+        for index in positions {
+            let mut len = 0;
+            // SAFETY: the value lives and holds strings, `index` is below their count.
+            runtime.check(unsafe {
+                ((*runtime.api()).GetStringTensorElementLength)(self.pointer.as_ptr(), index, &raw mut len)
+            })?;
+            let prefix = u32::try_from(len).map_err(|_| {
+                Failure::invalid_argument("a string of 4 GiB or more has no place in a tensor")
+            })?;
+            target.extend_from_slice(&prefix.to_le_bytes());
+            target.reserve(len);
+            let end = target.len();
+            // SAFETY: as above; `len` bytes after `end` are allocated, and the call writes every one of them or fails.
+            unsafe {
+                let place = target.as_mut_ptr().add(end);
+                let status = ((*runtime.api()).GetStringTensorElement)(
+                    self.pointer.as_ptr(),
+                    len,
+                    index,
+                    place.cast(),
+                );
+                runtime.check(status)?;
+                target.set_len(end + len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of all strings with their lengths, as [`Output::append_strings`] writes them.
+    pub(crate) fn strings_len(&self) -> Result<usize, Failure> {
+        let Elements::Strings(count) = self.data else { return Ok(0) };
+        let (runtime, mut len) = (self.session.runtime(), 0);
+        // SAFETY: the value lives and holds strings.
+        runtime.check(unsafe {
+            ((*runtime.api()).GetStringTensorDataLength)(self.pointer.as_ptr(), &raw mut len)
+        })?;
+        Ok(len + 4 * count)
+    }
+
+    /// Whether a run of that session made it, and it holds the bytes itself.
+    pub(super) fn comes_from(&self, session: &Arc<Session>) -> bool {
+        Arc::ptr_eq(&self.session, session) && !matches!(self.data, Elements::Copied(_))
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut sys::OrtValue {
+        self.pointer.as_ptr()
+    }
+
+    fn read_shape(&mut self) -> Result<super::Element, Failure> {
+        let (runtime, mut tensor) = (self.session.runtime(), ptr::null_mut());
+        // SAFETY: the value lives; the call fails for what is no tensor.
+        runtime.check(unsafe {
+            ((*runtime.api()).GetTensorTypeAndShape)(self.pointer.as_ptr(), &raw mut tensor)
+        })?;
+        let tensor = not_null(tensor, "tensor type")?;
+        let read = element_and_shape(runtime, tensor);
+        // SAFETY: ours, freed once.
+        unsafe { ((*runtime.api()).ReleaseTensorTypeAndShapeInfo)(tensor.as_ptr()) };
+        let (element, shape) = read?;
+        self.shape = shape;
+        Ok(element)
+    }
+}
+
+/// The bytes of an output of fixed-size elements; empty for strings.
+impl AsRef<[u8]> for Output {
+    fn as_ref(&self) -> &[u8] {
+        match &self.data {
+            // SAFETY: the runtime's tensor has that many initialised bytes, which nobody writes while `self` lives.
+            Elements::Foreign(data, len) => unsafe { std::slice::from_raw_parts(data.as_ptr(), *len) },
+            Elements::Copied(bytes) => bytes,
+            Elements::Strings(_) => &[],
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once; the session whose arena it goes back to is still alive.
+        unsafe { ((*self.session.runtime().api()).ReleaseValue)(self.pointer.as_ptr()) };
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::invalid_argument("an output is larger than memory")
+}

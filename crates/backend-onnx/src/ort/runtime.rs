@@ -1,0 +1,300 @@
+//! The opened library: its function table and its one environment.
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    path::{Path, PathBuf},
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use libloading::Library;
+use ort_sys as sys;
+
+use super::Failure;
+
+/// Oldest interface version whose table has all we call, as the minor number of the release.
+const OLDEST: u32 = 17;
+/// Target of the runtime's messages in the log.
+const LOG_TARGET: &str = "onnxruntime";
+
+/// Why a file could not become a [`Runtime`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The loader refuses it, or it has no entry point; in the loader's words.
+    #[error("{0}")]
+    Loader(String),
+    /// Its release is too old.
+    #[error("ONNX Runtime {0} is too old, 1.{OLDEST} or newer is needed")]
+    TooOld(String),
+    /// It says no to an interface version it should have.
+    #[error("ONNX Runtime {0} does not offer its interface version {1}")]
+    NoTable(String, u32),
+    /// The environment could not be made.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+impl From<libloading::Error> for OpenError {
+    fn from(error: libloading::Error) -> Self {
+        // Its own text says only which call failed; the source has the loader's words.
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        Self::Loader(source.unwrap_or_else(|| error.to_string()))
+    }
+}
+
+/// Threads that all sessions share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GlobalThreads {
+    /// Threads that work on one operator.
+    pub(crate) intra: usize,
+    /// Threads that work on different operators.
+    pub(crate) inter: usize,
+    /// Whether threads burn a processor while they wait.
+    pub(crate) spin: bool,
+}
+
+/// One opened library with its environment.
+///
+/// Invariant: `table` is valid for the rest of the process, because the library is never closed; the other pointers
+/// belong to it and live as long as this value.
+pub(crate) struct Runtime {
+    table: NonNull<sys::OrtApi>,
+    environment: NonNull<sys::OrtEnv>,
+    memory: NonNull<sys::OrtMemoryInfo>,
+    allocator: NonNull<sys::OrtAllocator>,
+    path: PathBuf,
+    version: String,
+    global_threads: Option<GlobalThreads>,
+}
+
+// SAFETY: environment, memory description and default allocator are documented as usable from any thread; the rest is
+// plain data that never changes.
+unsafe impl Send for Runtime {}
+// SAFETY: as above.
+unsafe impl Sync for Runtime {}
+
+impl Runtime {
+    /// Opens the library at `path`, or one of that file name on the loader's own path, and makes its environment.
+    ///
+    /// The runtime keeps one environment per process: if one exists, its threads stay as they are.
+    pub(crate) fn open(path: &Path, global_threads: Option<GlobalThreads>) -> Result<Arc<Self>, OpenError> {
+        // SAFETY: running the initialisers of a shared library is what the operator asks for by installing it; those of
+        // ONNX Runtime have no requirements.
+        let library = unsafe { Library::new(path) }?;
+        let (table, version) = function_table(&library)?;
+        std::mem::forget(library);
+
+        let allocator = default_allocator(table)?;
+        let environment = create_environment(table, global_threads)?;
+        let memory = processor_memory(table).inspect_err(|_| {
+            // SAFETY: made above, and nobody has it yet.
+            unsafe { ((*table.as_ptr()).ReleaseEnv)(environment.as_ptr()) };
+        })?;
+        let path = path.to_owned();
+        Ok(Arc::new(Self { table, environment, memory, allocator, path, version, global_threads }))
+    }
+
+    /// File it was opened from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Release, such as `1.31.1`.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The pool all sessions share, if there is one.
+    pub(crate) fn global_threads(&self) -> Option<GlobalThreads> {
+        self.global_threads
+    }
+
+    /// Makes sessions created from now on as talkative as the log is.
+    pub(crate) fn follow_log_level(&self) {
+        // SAFETY: the environment is ours and lives.
+        let status = unsafe {
+            ((*self.api()).UpdateEnvWithCustomLogLevel)(self.environment.as_ptr(), severity_wanted())
+        };
+        if let Err(failure) = self.check(status) {
+            log::warn!("the log level of ONNX Runtime stays as it is: {failure}");
+        }
+    }
+
+    /// The function table. A raw pointer, because a reference would claim the fields a smaller table lacks.
+    pub(super) fn api(&self) -> *const sys::OrtApi {
+        self.table.as_ptr()
+    }
+
+    pub(super) fn environment(&self) -> *const sys::OrtEnv {
+        self.environment.as_ptr()
+    }
+
+    pub(super) fn memory(&self) -> *const sys::OrtMemoryInfo {
+        self.memory.as_ptr()
+    }
+
+    pub(super) fn allocator(&self) -> *mut sys::OrtAllocator {
+        self.allocator.as_ptr()
+    }
+
+    /// Turns a status into a result and frees it.
+    pub(super) fn check(&self, status: sys::OrtStatusPtr) -> Result<(), Failure> {
+        check(self.table, status)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // SAFETY: both are ours, and no session is left: each holds a share of this value.
+        unsafe {
+            ((*self.api()).ReleaseMemoryInfo)(self.memory.as_ptr());
+            ((*self.api()).ReleaseEnv)(self.environment.as_ptr());
+        }
+    }
+}
+
+/// A result that a successful call may not leave empty.
+pub(super) fn not_null<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
+    NonNull::new(pointer).ok_or_else(|| Failure { code: 1, message: format!("the runtime gave no {what}") })
+}
+
+fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), Failure> {
+    let Some(status) = NonNull::new(status.0) else { return Ok(()) };
+    let status = status.as_ptr();
+    // SAFETY: `status` is a live status of this library; the message is read before it is freed. The code is read as
+    // an integer of the same size, because a newer library may return values that the enum lacks.
+    unsafe {
+        let api = table.as_ptr();
+        let get_code = std::mem::transmute::<
+            unsafe extern "system" fn(*const sys::OrtStatus) -> sys::OrtErrorCode,
+            unsafe extern "system" fn(*const sys::OrtStatus) -> c_int,
+        >((*api).GetErrorCode);
+        let code = get_code(status);
+        let message = CStr::from_ptr(((*api).GetErrorMessage)(status)).to_string_lossy().into_owned();
+        ((*api).ReleaseStatus)(status);
+        Err(Failure { code, message })
+    }
+}
+
+/// Agrees on the newest interface version that both sides know. Asking a library for more than it has makes it print
+/// to the standard error, so its release number is read first.
+fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String), OpenError> {
+    type EntryPoint = unsafe extern "system" fn() -> *const sys::OrtApiBase;
+    // SAFETY: the symbol has this type in every release of the library.
+    let base = unsafe { library.get::<EntryPoint>(b"OrtGetApiBase\0")?() };
+    // SAFETY: the entry point returns a static table of two functions; the version is a static text.
+    let version = unsafe { CStr::from_ptr(((*base).GetVersionString)()) }.to_string_lossy().into_owned();
+    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()).unwrap_or(0);
+    let newer_major = version.split('.').next().is_some_and(|major| major != "0" && major != "1");
+    if minor < OLDEST && !newer_major {
+        return Err(OpenError::TooOld(version));
+    }
+    let wanted = if newer_major { sys::ORT_API_VERSION } else { minor.min(sys::ORT_API_VERSION) };
+    // SAFETY: as above; null is checked.
+    let table = unsafe { ((*base).GetApi)(wanted) };
+    let table = NonNull::new(table.cast_mut()).ok_or_else(|| OpenError::NoTable(version.clone(), wanted))?;
+    Ok((table, version))
+}
+
+/// The allocator of names and strings, which belongs to the library.
+fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllocator>, Failure> {
+    let mut allocator = ptr::null_mut();
+    // SAFETY: `allocator` is a place for the result.
+    check(table, unsafe { ((*table.as_ptr()).GetAllocatorWithDefaultOptions)(&raw mut allocator) })?;
+    not_null(allocator, "default allocator")
+}
+
+/// The description of host memory.
+fn processor_memory(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtMemoryInfo>, Failure> {
+    let mut memory = ptr::null_mut();
+    let (arena, default) = (sys::OrtAllocatorType::OrtArenaAllocator, sys::OrtMemType::OrtMemTypeDefault);
+    // SAFETY: `memory` is a place for the result.
+    check(table, unsafe { ((*table.as_ptr()).CreateCpuMemoryInfo)(arena, default, &raw mut memory) })?;
+    not_null(memory, "memory description")
+}
+
+fn create_environment(
+    table: NonNull<sys::OrtApi>,
+    global_threads: Option<GlobalThreads>,
+) -> Result<NonNull<sys::OrtEnv>, Failure> {
+    let api = table.as_ptr();
+    let mut environment = ptr::null_mut();
+    let log_id = c"nereid".as_ptr();
+    let Some(threads) = global_threads else {
+        // SAFETY: the logging function lives for ever and needs no parameter; the runtime copies the id.
+        let status = unsafe {
+            ((*api).CreateEnvWithCustomLogger)(
+                log_message,
+                ptr::null_mut(),
+                severity_wanted(),
+                log_id,
+                &raw mut environment,
+            )
+        };
+        check(table, status)?;
+        return not_null(environment, "environment");
+    };
+    let mut options = ptr::null_mut();
+    // SAFETY: `options` is a place for the result.
+    check(table, unsafe { ((*api).CreateThreadingOptions)(&raw mut options) })?;
+    let count = |threads: usize| c_int::try_from(threads).unwrap_or(c_int::MAX);
+    // SAFETY: the options were just made, are used by one thread, and are freed once; the rest as above.
+    let result = unsafe {
+        check(table, ((*api).SetGlobalIntraOpNumThreads)(options, count(threads.intra)))
+            .and_then(|()| check(table, ((*api).SetGlobalInterOpNumThreads)(options, count(threads.inter))))
+            .and_then(|()| check(table, ((*api).SetGlobalSpinControl)(options, c_int::from(threads.spin))))
+            .and_then(|()| {
+                let status = ((*api).CreateEnvWithCustomLoggerAndGlobalThreadPools)(
+                    log_message,
+                    ptr::null_mut(),
+                    severity_wanted(),
+                    log_id,
+                    options,
+                    &raw mut environment,
+                );
+                check(table, status)
+            })
+    };
+    // SAFETY: made above, freed once.
+    unsafe { ((*api).ReleaseThreadingOptions)(options) };
+    result?;
+    not_null(environment, "environment")
+}
+
+/// The runtime's notes about every node are more than an operator wants to read at `info`.
+fn severity_wanted() -> sys::OrtLoggingLevel {
+    match log::max_level() {
+        log::LevelFilter::Trace => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE,
+        log::LevelFilter::Debug => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO,
+        log::LevelFilter::Info | log::LevelFilter::Warn => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING,
+        log::LevelFilter::Error => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR,
+        log::LevelFilter::Off => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL,
+    }
+}
+
+/// Called by the runtime from any thread. The five levels have never changed, so their enum is safe to receive.
+unsafe extern "system" fn log_message(
+    _: *mut c_void,
+    severity: sys::OrtLoggingLevel,
+    _: *const c_char,
+    _: *const c_char,
+    location: *const c_char,
+    message: *const c_char,
+) {
+    let level = match severity {
+        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE => log::Level::Trace,
+        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO => log::Level::Debug,
+        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING => log::Level::Warn,
+        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR | sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL => {
+            log::Level::Error
+        }
+    };
+    if message.is_null() || location.is_null() || !log::log_enabled!(target: LOG_TARGET, level) {
+        return;
+    }
+    // SAFETY: both are texts that live during the call.
+    let (location, message) = unsafe { (CStr::from_ptr(location), CStr::from_ptr(message)) };
+    // A panic in a logger must not unwind through the runtime.
+    let _ = std::panic::catch_unwind(|| {
+        log::log!(target: LOG_TARGET, level, "{} ({})", message.to_string_lossy(), location.to_string_lossy());
+    });
+}

@@ -1,0 +1,221 @@
+//! A loaded graph and its runs.
+use std::{
+    ffi::{CStr, CString},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use ort_sys as sys;
+use smallvec::SmallVec;
+
+use super::{
+    Failure, Output, Runtime, SessionOptions, Signature, TrimWhenDropped, Value, options::NativeOptions,
+    runtime::not_null,
+};
+
+/// A loaded graph.
+///
+/// Invariant: freed before the runtime it belongs to, and before the memory it had is given back to the system.
+pub(crate) struct Session {
+    pointer: NonNull<sys::OrtSession>,
+    signature: Signature,
+    runtime: Arc<Runtime>,
+    _trim: Arc<TrimWhenDropped>,
+}
+
+// SAFETY: the runtime allows `Run` on one session from several threads at once, and everything else from any thread.
+// Only the processor's provider is ever used, for which this is documented.
+unsafe impl Send for Session {}
+// SAFETY: as above.
+unsafe impl Sync for Session {}
+
+/// A tensor for one input.
+pub(crate) struct Feed<'a> {
+    /// Position among [`Signature::feeds`].
+    pub(crate) slot: usize,
+    /// What it is given.
+    pub(crate) value: Value<'a>,
+}
+
+impl Session {
+    /// Loads the graph in the file at `path`. Blocks for as long as that takes.
+    pub(crate) fn load(
+        runtime: &Arc<Runtime>,
+        path: &Path,
+        options: &SessionOptions,
+        trim: &Arc<TrimWhenDropped>,
+    ) -> Result<Arc<Self>, Failure> {
+        let native = NativeOptions::new(runtime, options)?;
+        let path = path_text(path)?;
+        let mut pointer = ptr::null_mut();
+        // SAFETY: environment and options live, the path ends with NUL, `pointer` is a place for the result.
+        runtime.check(unsafe {
+            ((*runtime.api()).CreateSession)(
+                runtime.environment(),
+                path.as_ptr(),
+                native.as_ptr(),
+                &raw mut pointer,
+            )
+        })?;
+        let mut session = Self {
+            pointer: not_null(pointer, "session")?,
+            signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },
+            runtime: runtime.clone(),
+            _trim: trim.clone(),
+        };
+        session.signature = Signature::read(runtime, session.pointer)?;
+        Ok(Arc::new(session))
+    }
+
+    /// What the graph takes and gives.
+    pub(crate) fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// The runtime it belongs to.
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// Computes the outputs at those ascending positions of [`Signature::outputs`]. Blocks.
+    ///
+    /// # Errors
+    /// The runtime's, or positions beyond the signature. The session stays usable.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        options: Option<&RunOptions>,
+        feeds: &[Feed<'_>],
+        wanted: &[usize],
+    ) -> Result<SmallVec<[Output; 4]>, Failure> {
+        let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
+            SmallVec::from_elem(ptr::null_mut(), wanted.len());
+        let result = self.run_into(options, feeds, wanted, &mut pointers);
+        // Whatever the run has left is taken over before anything may return early.
+        let outputs: SmallVec<[Result<Output, Failure>; 4]> = pointers
+            .into_iter()
+            .map(|pointer| {
+                let pointer = not_null(pointer, "output")?;
+                // SAFETY: the run has left a value that belongs to the caller, and these were its inputs.
+                unsafe { Output::take(pointer, self, feeds) }
+            })
+            .collect();
+        result?;
+        outputs.into_iter().collect()
+    }
+
+    /// As [`Session::run`], but writes into the outputs of an earlier run; their shapes must be the same.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; also outputs of another session.
+    pub(crate) fn run_again(
+        self: &Arc<Self>,
+        feeds: &[Feed<'_>],
+        wanted: &[usize],
+        outputs: &mut [Output],
+    ) -> Result<(), Failure> {
+        if outputs.len() != wanted.len() || !outputs.iter().all(|output| output.comes_from(self)) {
+            return Err(Failure::invalid_argument("the outputs belong to another run"));
+        }
+        let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
+            outputs.iter_mut().map(Output::as_mut_ptr).collect();
+        self.run_into(None, feeds, wanted, &mut pointers)
+    }
+
+    fn run_into(
+        &self,
+        options: Option<&RunOptions>,
+        feeds: &[Feed<'_>],
+        wanted: &[usize],
+        outputs: &mut [*mut sys::OrtValue],
+    ) -> Result<(), Failure> {
+        debug_assert_eq!(wanted.len(), outputs.len());
+        // An output asked for twice would be shared by two owners.
+        if !wanted.is_sorted_by(|one, next| one < next) {
+            return Err(Failure::invalid_argument("outputs are asked for in ascending order"));
+        }
+        if !feeds.iter().all(|feed| feed.value.belongs_to(&self.runtime)) {
+            return Err(Failure::invalid_argument("a tensor of another runtime"));
+        }
+        let input_symbol = |slot: usize| {
+            let inputs = &self.signature.inputs;
+            inputs.get(slot).or_else(|| self.signature.overridable.get(slot - inputs.len()))
+        };
+        let beyond = || Failure::invalid_argument("a position beyond the signature");
+        let inputs: SmallVec<[*const sys::OrtValue; 8]> =
+            feeds.iter().map(|feed| feed.value.as_ptr()).collect();
+        let input_names = feeds
+            .iter()
+            .map(|feed| input_symbol(feed.slot).map(|slot| slot.symbol.as_ptr()).ok_or_else(beyond))
+            .collect::<Result<SmallVec<[_; 8]>, _>>()?;
+        let output_names = wanted
+            .iter()
+            .map(|&slot| self.signature.outputs.get(slot).map(|slot| slot.symbol.as_ptr()).ok_or_else(beyond))
+            .collect::<Result<SmallVec<[_; 8]>, _>>()?;
+        let options = options.map_or(ptr::null(), RunOptions::as_ptr);
+        // SAFETY: session and options live; names end with NUL and live in the signature; all values live and belong to
+        // this runtime; the four arrays are as long as is said. Places that are null receive new values.
+        let status = unsafe {
+            ((*self.runtime.api()).Run)(
+                self.pointer.as_ptr(),
+                options,
+                input_names.as_ptr(),
+                inputs.as_ptr(),
+                inputs.len(),
+                output_names.as_ptr(),
+                output_names.len(),
+                outputs.as_mut_ptr(),
+            )
+        };
+        self.runtime.check(status)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once; no output is left, each holds a share of this value.
+        unsafe { ((*self.runtime.api()).ReleaseSession)(self.pointer.as_ptr()) };
+    }
+}
+
+/// Settings of single runs.
+pub(crate) struct RunOptions {
+    pointer: NonNull<sys::OrtRunOptions>,
+    runtime: Arc<Runtime>,
+}
+
+// SAFETY: the settings are only read once made.
+unsafe impl Send for RunOptions {}
+
+impl RunOptions {
+    /// Settings with one configuration entry.
+    pub(crate) fn with_entry(runtime: &Arc<Runtime>, key: &CStr, value: &CStr) -> Result<Self, Failure> {
+        let mut pointer = ptr::null_mut();
+        // SAFETY: `pointer` is a place for the result.
+        runtime.check(unsafe { ((*runtime.api()).CreateRunOptions)(&raw mut pointer) })?;
+        let options = Self { pointer: not_null(pointer, "run options")?, runtime: runtime.clone() };
+        // SAFETY: the options are ours; both texts end with NUL and are copied.
+        runtime.check(unsafe {
+            ((*runtime.api()).AddRunConfigEntry)(options.pointer.as_ptr(), key.as_ptr(), value.as_ptr())
+        })?;
+        Ok(options)
+    }
+
+    fn as_ptr(&self) -> *const sys::OrtRunOptions {
+        self.pointer.as_ptr()
+    }
+}
+
+impl Drop for RunOptions {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once.
+        unsafe { ((*self.runtime.api()).ReleaseRunOptions)(self.pointer.as_ptr()) };
+    }
+}
+
+/// A path as the runtime wants it.
+pub(super) fn path_text(path: &Path) -> Result<CString, Failure> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Failure::invalid_argument(format!("the path {} has a NUL inside", path.display())))
+}

@@ -1,0 +1,174 @@
+//! What a graph takes and gives.
+use std::{
+    ffi::{CStr, CString, c_char, c_int},
+    ptr::{self, NonNull},
+};
+
+use inference::{Name, Shape};
+use ort_sys as sys;
+
+use super::{Element, Failure, Runtime, runtime::not_null};
+
+/// Inputs and outputs of a graph, in its own order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// What every run must be given.
+    pub(crate) inputs: Vec<Slot>,
+    /// Initialisers that are inputs as well: a run may be given them.
+    pub(crate) overridable: Vec<Slot>,
+    /// What a run may be asked for.
+    pub(crate) outputs: Vec<Slot>,
+}
+
+/// One input or output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// As the graph calls it.
+    pub(crate) name: Name,
+    /// The name once more, as runs pass it on.
+    pub(super) symbol: CString,
+    /// What it holds.
+    pub(crate) kind: SlotKind,
+}
+
+/// What an input or output holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SlotKind {
+    /// A tensor; -1 stands for a symbolic dimension.
+    Tensor(Element, Shape),
+    /// Something else, by the runtime's name.
+    Other(String),
+}
+
+impl Signature {
+    /// The inputs a run may be given, those it must be given first.
+    pub(crate) fn feeds(&self) -> impl Iterator<Item = &Slot> + Clone {
+        self.inputs.iter().chain(&self.overridable)
+    }
+
+    /// Reads a live session.
+    pub(super) fn read(runtime: &Runtime, session: NonNull<sys::OrtSession>) -> Result<Self, Failure> {
+        // SAFETY: reading function pointers of a live table.
+        let groups = unsafe {
+            let api = runtime.api();
+            [
+                ((*api).SessionGetInputCount, (*api).SessionGetInputName, (*api).SessionGetInputTypeInfo),
+                (
+                    (*api).SessionGetOverridableInitializerCount,
+                    (*api).SessionGetOverridableInitializerName,
+                    (*api).SessionGetOverridableInitializerTypeInfo,
+                ),
+                ((*api).SessionGetOutputCount, (*api).SessionGetOutputName, (*api).SessionGetOutputTypeInfo),
+            ]
+        };
+        let [inputs, overridable, outputs] =
+            groups.map(|(count, name, kind)| Group { runtime, session, count, name, kind }.slots());
+        Ok(Self { inputs: inputs?, overridable: overridable?, outputs: outputs? })
+    }
+}
+
+type CountFunction = unsafe extern "system" fn(*const sys::OrtSession, *mut usize) -> sys::OrtStatusPtr;
+type NameFunction = unsafe extern "system" fn(
+    *const sys::OrtSession,
+    usize,
+    *mut sys::OrtAllocator,
+    *mut *mut c_char,
+) -> sys::OrtStatusPtr;
+type KindFunction =
+    unsafe extern "system" fn(*const sys::OrtSession, usize, *mut *mut sys::OrtTypeInfo) -> sys::OrtStatusPtr;
+
+/// The three questions about inputs, initialisers or outputs.
+struct Group<'a> {
+    runtime: &'a Runtime,
+    session: NonNull<sys::OrtSession>,
+    count: CountFunction,
+    name: NameFunction,
+    kind: KindFunction,
+}
+
+impl Group<'_> {
+    fn slots(&self) -> Result<Vec<Slot>, Failure> {
+        let mut count = 0;
+        // SAFETY: the session lives; `count` is a place for the result.
+        self.runtime.check(unsafe { (self.count)(self.session.as_ptr(), &raw mut count) })?;
+        (0..count)
+            .map(|index| {
+                let symbol = self.symbol(index)?;
+                let name = Name::new(&symbol.to_string_lossy());
+                Ok(Slot { name, symbol, kind: self.kind(index)? })
+            })
+            .collect()
+    }
+
+    fn symbol(&self, index: usize) -> Result<CString, Failure> {
+        let (runtime, mut text) = (self.runtime, ptr::null_mut());
+        // SAFETY: the session lives, `index` is below the count, `text` is a place for the result.
+        runtime.check(unsafe {
+            (self.name)(self.session.as_ptr(), index, runtime.allocator(), &raw mut text)
+        })?;
+        let text = not_null(text, "name")?.as_ptr();
+        // SAFETY: a text that ends with NUL and was allocated for us with the default allocator; copied, then freed.
+        unsafe {
+            let symbol = CStr::from_ptr(text).to_owned();
+            runtime.check(((*runtime.api()).AllocatorFree)(runtime.allocator(), text.cast()))?;
+            Ok(symbol)
+        }
+    }
+
+    fn kind(&self, index: usize) -> Result<SlotKind, Failure> {
+        let (runtime, mut pointer) = (self.runtime, ptr::null_mut());
+        // SAFETY: the session lives, `index` is below the count, `pointer` is a place for the result.
+        runtime.check(unsafe { (self.kind)(self.session.as_ptr(), index, &raw mut pointer) })?;
+        let pointer = not_null(pointer, "type")?.as_ptr();
+        let kind = read_kind(runtime, pointer);
+        // SAFETY: ours, freed once; the kind has copied what it needs.
+        unsafe { ((*runtime.api()).ReleaseTypeInfo)(pointer) };
+        kind
+    }
+}
+
+fn read_kind(runtime: &Runtime, pointer: *const sys::OrtTypeInfo) -> Result<SlotKind, Failure> {
+    let api = runtime.api();
+    let mut kind: c_int = 0;
+    // SAFETY: `pointer` lives; the result is an enum of the size of `kind`, read as a number.
+    runtime.check(unsafe { ((*api).GetOnnxTypeFromTypeInfo)(pointer, (&raw mut kind).cast()) })?;
+    if kind != sys::ONNXType::ONNX_TYPE_TENSOR as c_int {
+        const NAMES: [&str; 7] =
+            ["UNKNOWN", "TENSOR", "SEQUENCE", "MAP", "OPAQUE", "SPARSETENSOR", "OPTIONAL"];
+        let name = usize::try_from(kind).ok().and_then(|kind| NAMES.get(kind)).unwrap_or(&NAMES[0]);
+        return Ok(SlotKind::Other(format!("ONNX_TYPE_{name}")));
+    }
+    let mut tensor = ptr::null();
+    // SAFETY: `pointer` lives and is a tensor's; the result is borrowed from it.
+    runtime.check(unsafe { ((*api).CastTypeInfoToTensorInfo)(pointer, &raw mut tensor) })?;
+    let tensor = not_null(tensor.cast_mut(), "tensor type")?;
+    let (element, shape) = element_and_shape(runtime, tensor)?;
+    Ok(SlotKind::Tensor(element, shape))
+}
+
+/// Reads a tensor's type, which the caller keeps alive.
+pub(super) fn element_and_shape(
+    runtime: &Runtime,
+    tensor: NonNull<sys::OrtTensorTypeAndShapeInfo>,
+) -> Result<(Element, Shape), Failure> {
+    let (api, tensor) = (runtime.api(), tensor.as_ptr());
+    let mut element: c_int = 0;
+    let mut rank = 0;
+    // SAFETY: `tensor` lives; the result is an enum of the size of `element`, read as a number.
+    runtime.check(unsafe { ((*api).GetTensorElementType)(tensor, (&raw mut element).cast()) })?;
+    // SAFETY: `tensor` lives; `rank` is a place for the result.
+    runtime.check(unsafe { ((*api).GetDimensionsCount)(tensor, &raw mut rank) })?;
+    let mut shape = Shape::from_elem(0, rank);
+    // SAFETY: `tensor` lives; `shape` has room for `rank` dimensions.
+    runtime.check(unsafe { ((*api).GetDimensions)(tensor, shape.as_mut_ptr(), rank) })?;
+    Ok((Element(element), shape))
+}
+
+#[cfg(test)]
+impl Slot {
+    /// A tensor, for tests of what is decided from a signature.
+    pub(crate) fn tensor(name: &str, datatype: inference::DataType, dims: &[i64]) -> Self {
+        let symbol = CString::new(name).unwrap();
+        Self { name: Name::new(name), symbol, kind: SlotKind::Tensor(Element::of(datatype), dims.into()) }
+    }
+}

@@ -1,0 +1,163 @@
+//! Tensors that go into a run.
+use std::{
+    ffi::c_void,
+    marker::PhantomData,
+    ops::Range,
+    ptr::{self, NonNull},
+};
+
+use inference::DataType;
+use ort_sys as sys;
+
+use super::{Element, Failure, Runtime, runtime::not_null};
+
+/// An input of a run. Borrows the bytes it was made over; strings, which come by [`Strings`], it owns.
+///
+/// Invariant: the borrowed bytes are exactly as many as datatype and shape need, and aligned to the element size.
+pub(crate) struct Value<'a> {
+    pointer: NonNull<sys::OrtValue>,
+    runtime: &'a Runtime,
+    /// Addresses of the borrowed bytes.
+    range: Range<usize>,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Value<'a> {
+    /// Whether a tensor of that datatype can be made over these bytes where they lie.
+    pub(crate) fn fits(datatype: DataType, bytes: &[u8]) -> bool {
+        bytes.is_empty()
+            || datatype.byte_size().is_some_and(|size| bytes.as_ptr().addr().is_multiple_of(size))
+    }
+
+    /// A tensor over bytes that stay where they are. A shape without dimensions is a scalar.
+    ///
+    /// # Errors
+    /// Bytes that are not aligned or not as many as the shape needs; strings.
+    pub(crate) fn over(
+        runtime: &'a Runtime,
+        datatype: DataType,
+        shape: &[i64],
+        bytes: &'a [u8],
+    ) -> Result<Self, Failure> {
+        let needed = byte_count(datatype, shape);
+        if needed != Some(bytes.len()) || !Self::fits(datatype, bytes) {
+            return Err(Failure::invalid_argument(format!(
+                "{} bytes cannot be a {} tensor of shape {shape:?}",
+                bytes.len(),
+                datatype.protocol_name()
+            )));
+        }
+        // An empty slice may point anywhere, the runtime wants an address it could read from.
+        static NOTHING: [u64; 1] = [0];
+        let data = if bytes.is_empty() { NOTHING.as_ptr().cast() } else { bytes.as_ptr() };
+        let mut pointer = ptr::null_mut();
+        // SAFETY: `data` has `bytes.len()` readable bytes for as long as this value lives, aligned for the element. The
+        // runtime takes them as mutable because the same call makes outputs; it does not write to inputs of a run.
+        runtime.check(unsafe {
+            ((*runtime.api()).CreateTensorWithDataAsOrtValue)(
+                runtime.memory(),
+                data.cast_mut().cast::<c_void>(),
+                bytes.len(),
+                shape.as_ptr(),
+                shape.len(),
+                Element::sys(datatype),
+                &raw mut pointer,
+            )
+        })?;
+        let start = data.addr();
+        let range = start..start + bytes.len();
+        Ok(Self { pointer: not_null(pointer, "tensor")?, runtime, range, bytes: PhantomData })
+    }
+
+    pub(super) fn as_ptr(&self) -> *const sys::OrtValue {
+        self.pointer.as_ptr()
+    }
+
+    pub(super) fn belongs_to(&self, runtime: &Runtime) -> bool {
+        ptr::eq(self.runtime, runtime)
+    }
+
+    /// Whether that address is among the borrowed bytes.
+    pub(super) fn lends(&self, address: usize) -> bool {
+        self.range.contains(&address)
+    }
+}
+
+/// A tensor of strings that is still being written. As a [`Value`] it never changes again, because an output may share
+/// its strings.
+pub(crate) struct Strings<'a>(Value<'a>);
+
+impl<'a> Strings<'a> {
+    /// Empty strings, as many as the shape says.
+    pub(crate) fn new(runtime: &'a Runtime, shape: &[i64]) -> Result<Self, Failure> {
+        let mut pointer = ptr::null_mut();
+        // SAFETY: the shape has as many dimensions as is said; the strings live in the default allocator's memory.
+        runtime.check(unsafe {
+            ((*runtime.api()).CreateTensorAsOrtValue)(
+                runtime.allocator(),
+                shape.as_ptr(),
+                shape.len(),
+                Element::sys(DataType::Bytes),
+                &raw mut pointer,
+            )
+        })?;
+        Ok(Self(Value { pointer: not_null(pointer, "tensor")?, runtime, range: 0..0, bytes: PhantomData }))
+    }
+
+    /// Makes the string at `index` `len` bytes long and hands them out to be written.
+    ///
+    /// # Errors
+    /// An index beyond the shape.
+    pub(crate) fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], Failure> {
+        let (value, mut bytes) = (&self.0, ptr::null_mut());
+        // SAFETY: the value is ours, borrowed mutably and holds strings; the runtime checks the index.
+        value.runtime.check(unsafe {
+            ((*value.runtime.api()).GetResizedStringTensorElementBuffer)(
+                value.pointer.as_ptr(),
+                index,
+                len,
+                &raw mut bytes,
+            )
+        })?;
+        let bytes = not_null(bytes, "string")?;
+        // SAFETY: the string was just given `len` initialised bytes and is not resized while the slice is borrowed.
+        Ok(unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr().cast::<u8>(), len) })
+    }
+
+    /// The finished tensor.
+    pub(crate) fn finish(self) -> Value<'a> {
+        self.0
+    }
+}
+
+impl Drop for Value<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once; borrowed bytes are left alone.
+        unsafe { ((*self.runtime.api()).ReleaseValue)(self.pointer.as_ptr()) };
+    }
+}
+
+/// Bytes of a tensor of fixed-size elements; `None` for strings, negative dimensions and what no memory could hold.
+pub(super) fn byte_count(datatype: DataType, shape: &[i64]) -> Option<usize> {
+    let size = datatype.byte_size()?;
+    // A zero wipes out whatever the others would overflow to.
+    if shape.contains(&0) && shape.iter().all(|&dim| dim >= 0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(size, |bytes, &dim| bytes.checked_mul(usize::try_from(dim).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_shape_are_counted_without_overflow() {
+        assert_eq!(byte_count(DataType::Fp32, &[2, 3]), Some(24));
+        assert_eq!(byte_count(DataType::Int64, &[]), Some(8));
+        assert_eq!(byte_count(DataType::Fp32, &[i64::MAX, 8, 0]), Some(0));
+        assert_eq!(byte_count(DataType::Fp32, &[i64::MAX, 8]), None);
+        assert_eq!(byte_count(DataType::Fp32, &[-1, 0]), None);
+        assert_eq!(byte_count(DataType::Bytes, &[1]), None);
+    }
+}

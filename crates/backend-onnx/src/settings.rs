@@ -1,0 +1,242 @@
+//! Settings of the model configuration and of `--backend-config`, read and checked.
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use inference::{Error, config::ModelConfig};
+
+use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
+
+const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
+/// Parameter that asks for the arena's memory to be given back after every run.
+const SHRINKAGE: &str = "memory.enable_memory_arena_shrinkage";
+
+/// `max_batch_size` for models that can batch and do not say how much.
+///
+/// # Errors
+/// A value that is no number.
+pub(crate) fn default_max_batch_size(settings: &BTreeMap<String, String>) -> Result<i32, Error> {
+    let size = settings.get("default-max-batch-size").map_or(Ok(4), |text| integer(text))?;
+    Ok(i32::try_from(size.max(0)).unwrap_or(i32::MAX))
+}
+
+/// The pool that all sessions shall share, if the settings ask for one. Without counts it has a thread for every
+/// processor that the process may use.
+///
+/// # Errors
+/// A value that is no number.
+pub(crate) fn global_threads(settings: &BTreeMap<String, String>) -> Result<Option<GlobalThreads>, Error> {
+    match settings.get("enable-global-threadpool").map(|text| integer(text)).transpose()? {
+        None | Some(0) => return Ok(None),
+        Some(_) => {}
+    }
+    let count = |key| threads(settings.get(key).map(String::as_str));
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Ok(Some(GlobalThreads {
+        intra: count("intra_op_thread_count")?.unwrap_or(processors),
+        inter: count("inter_op_thread_count")?.unwrap_or(processors),
+        spin: settings.get(SPINNING[0]).map_or(Ok(false), |text| boolean(text))?,
+    }))
+}
+
+/// Options of a session that computes with `budget` threads unless the configuration gives counts of its own.
+///
+/// # Errors
+/// INVALID_ARGUMENT for values that cannot be meant, naming them.
+pub(crate) fn session_options(
+    config: &ModelConfig,
+    budget: NonZeroUsize,
+    model_directory: &Path,
+) -> Result<SessionOptions, Error> {
+    if let Some(accelerator) = config.cpu_accelerators.first() {
+        return Err(Error::invalid(format!(
+            "unknown Execution Accelerator '{}' is requested",
+            accelerator.name
+        )));
+    }
+    let parameter = |key: &str| config.parameters.get(key).map(String::as_str);
+    let flag = |key| parameter(key).map(boolean).transpose();
+    Ok(SessionOptions {
+        graph_level: match config.graph_level {
+            Some(-1) => GraphLevel::Basic,
+            Some(1) => GraphLevel::Extended,
+            Some(2) => GraphLevel::Disabled,
+            _ => GraphLevel::All,
+        },
+        parallel: execution_mode(parameter("execution_mode"))?,
+        intra_threads: threads(parameter("intra_op_thread_count"))?.unwrap_or(budget.get()),
+        inter_threads: threads(parameter("inter_op_thread_count"))?.unwrap_or(budget.get()),
+        memory_arena: flag("enable_mem_arena")?,
+        memory_pattern: flag("enable_mem_pattern")?,
+        entries: session_entries(&config.parameters)?,
+        op_libraries: op_libraries(&config.op_library_filenames, model_directory)?,
+    })
+}
+
+/// What runs are told about giving memory back, as the runtime's own key and value.
+///
+/// # Errors
+/// A value with a NUL inside.
+pub(crate) fn run_entry(config: &ModelConfig) -> Result<Option<(CString, CString)>, Error> {
+    config.parameters.get(SHRINKAGE).map(|value| entry(SHRINKAGE, value)).transpose()
+}
+
+/// Libraries of custom operators, which must lie in the model's directory.
+///
+/// # Errors
+/// UNSUPPORTED for files elsewhere, NOT_FOUND for files that are not there.
+pub(crate) fn op_libraries(names: &[String], model_directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let find = |name: &String| {
+        let wanted = model_directory.join(name);
+        let file = wanted.canonicalize().map_err(|error| {
+            Error::not_found(format!("unable to find custom op library '{}': {error}", wanted.display()))
+        })?;
+        let inside = model_directory.canonicalize().is_ok_and(|directory| file.starts_with(directory));
+        if !inside {
+            return Err(Error::unsupported(format!(
+                "custom op library '{name}' is outside the model directory '{}'",
+                model_directory.display()
+            )));
+        }
+        Ok(file)
+    };
+    names.iter().map(find).collect()
+}
+
+/// Every `session.` parameter is an entry of the session configuration. Threads sleep when they have nothing to do
+/// unless one says otherwise: with several models a thread that spins takes a processor from those that compute.
+fn session_entries(parameters: &BTreeMap<String, String>) -> Result<Vec<(CString, CString)>, Error> {
+    let spinning = SPINNING.into_iter().filter(|key| !parameters.contains_key(*key)).map(|key| (key, "0"));
+    let asked = parameters.iter().filter(|(key, _)| key.starts_with("session."));
+    let asked = asked.map(|(key, value)| (key.as_str(), value.as_str()));
+    spinning.chain(asked).map(|(key, value)| entry(key, value)).collect()
+}
+
+fn entry(key: &str, value: &str) -> Result<(CString, CString), Error> {
+    let text = |text: &str| CString::new(text);
+    match (text(key), text(value)) {
+        (Ok(key), Ok(value)) => Ok((key, value)),
+        _ => Err(Error::invalid(format!("parameter '{}' has a NUL inside", key.escape_default()))),
+    }
+}
+
+fn execution_mode(text: Option<&str>) -> Result<bool, Error> {
+    match text.map(integer).transpose()? {
+        None | Some(0) => Ok(false),
+        Some(1) => Ok(true),
+        // The two blanks and the blank before the full stop are the reference's.
+        Some(mode) => Err(Error::invalid(format!(
+            "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got {mode} ."
+        ))),
+    }
+}
+
+/// A number of threads; zero and less leave the choice open.
+fn threads(text: Option<&str>) -> Result<Option<usize>, Error> {
+    let count = text.map(integer).transpose()?;
+    Ok(count.and_then(|count| usize::try_from(count).ok()).filter(|&count| count > 0))
+}
+
+fn integer(text: &str) -> Result<i64, Error> {
+    text.trim().parse().map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number")))
+}
+
+fn boolean(text: &str) -> Result<bool, Error> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(Error::invalid(format!("failed to convert '{text}' to boolean"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_default_batch_size_is_four_and_never_negative() {
+        assert_eq!(default_max_batch_size(&map(&[])), Ok(4));
+        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "8")])), Ok(8));
+        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "-3")])), Ok(0));
+        let error = default_max_batch_size(&map(&[("default-max-batch-size", "many")])).unwrap_err();
+        assert_eq!(error.message, "failed to convert 'many' to integral number");
+    }
+
+    #[test]
+    fn a_global_pool_is_made_only_when_asked_for() {
+        assert_eq!(global_threads(&map(&[("intra_op_thread_count", "3")])), Ok(None));
+        assert_eq!(global_threads(&map(&[("enable-global-threadpool", "0")])), Ok(None));
+        let settings = [("enable-global-threadpool", "1"), ("intra_op_thread_count", "3")];
+        let threads = global_threads(&map(&settings)).unwrap().unwrap();
+        assert_eq!((threads.intra, threads.spin), (3, false));
+        assert!(threads.inter >= 1);
+    }
+
+    #[test]
+    fn execution_modes_are_zero_and_one() {
+        assert_eq!(execution_mode(None), Ok(false));
+        assert_eq!(execution_mode(Some("0")), Ok(false));
+        assert_eq!(execution_mode(Some("1")), Ok(true));
+        assert_eq!(
+            execution_mode(Some("2")).unwrap_err().message,
+            "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got 2 ."
+        );
+        assert_eq!(
+            execution_mode(Some("x")).unwrap_err().message,
+            "failed to convert 'x' to integral number"
+        );
+    }
+
+    #[test]
+    fn booleans_are_spelt_in_three_ways() {
+        for text in ["true", "ON", "1"] {
+            assert_eq!(boolean(text), Ok(true));
+        }
+        for text in ["False", "off", "0"] {
+            assert_eq!(boolean(text), Ok(false));
+        }
+        assert_eq!(boolean("yes").unwrap_err().message, "failed to convert 'yes' to boolean");
+    }
+
+    #[test]
+    fn threads_sleep_unless_a_parameter_lets_them_spin() {
+        let entries = |parameters: &[(&str, &str)]| {
+            let text = |text: CString| text.into_string().unwrap();
+            let entries = session_entries(&map(parameters)).unwrap();
+            entries
+                .into_iter()
+                .map(|(key, value)| format!("{}={}", text(key), text(value)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(entries(&[("other", "1")]), SPINNING.map(|key| format!("{key}=0")));
+        assert!(entries(&[(SPINNING[0], "1")]).contains(&format!("{}=1", SPINNING[0])));
+        assert!(!entries(&[(SPINNING[0], "1")]).contains(&format!("{}=0", SPINNING[0])));
+        assert!(
+            entries(&[("session.set_denormal_as_zero", "1")])
+                .contains(&"session.set_denormal_as_zero=1".to_owned())
+        );
+    }
+
+    #[test]
+    fn custom_op_libraries_lie_in_the_model_directory() {
+        let repository = tempfile::tempdir().unwrap();
+        let model = repository.path().join("model");
+        std::fs::create_dir(&model).unwrap();
+        for file in [model.join("inside.so"), repository.path().join("outside.so")] {
+            std::fs::write(file, "").unwrap();
+        }
+        assert_eq!(op_libraries(&["inside.so".into()], &model).unwrap().len(), 1);
+        let outside = op_libraries(&["../outside.so".into()], &model).unwrap_err();
+        assert_eq!(outside.code, inference::ErrorCode::Unsupported);
+        let missing = op_libraries(&["missing.so".into()], &model).unwrap_err();
+        assert_eq!(missing.code, inference::ErrorCode::NotFound);
+    }
+}

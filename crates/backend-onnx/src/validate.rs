@@ -1,0 +1,206 @@
+//! Whether a complete configuration agrees with the graph it is for.
+//!
+//! Every text here is known to clients and compared by their tests.
+use std::fmt::Write;
+
+use inference::{
+    Error,
+    config::{BatchInput, InputSpec, ModelConfig, OutputSpec},
+};
+
+use crate::{
+    complete::check_kinds,
+    ort::{Element, Signature, Slot, SlotKind},
+};
+
+/// Checks all inputs and outputs.
+///
+/// # Errors
+/// INVALID_ARGUMENT with the first disagreement, UNSUPPORTED for what is no tensor.
+pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
+    check_kinds(signature)?;
+    let required = config.inputs.iter().filter(|input| !input.optional).count();
+    let made: usize = config.batch_inputs.iter().map(|input| input.target_names.len()).sum();
+    let (expected, provided) = (required + made, signature.inputs.len());
+    if expected != provided {
+        return Err(unable(
+            config,
+            format!("configuration expects {expected} inputs, model provides {provided}"),
+        ));
+    }
+    for input in &config.inputs {
+        validate_input(config, signature, input)?;
+    }
+    for input in &config.batch_inputs {
+        validate_batch_input(config, signature, input)?;
+    }
+    for output in &config.outputs {
+        validate_output(config, signature, output)?;
+    }
+    Ok(())
+}
+
+fn validate_input(config: &ModelConfig, signature: &Signature, input: &InputSpec) -> Result<(), Error> {
+    let name = &input.name;
+    if input.optional && config.max_batch_size.is_some() {
+        let text = format!("optional input '{name}' is not supported for models that support batching");
+        return Err(unable(config, text));
+    }
+    let slot = find(signature.feeds(), name, "input")?;
+    let (element, model_shape) = tensor(slot);
+    check_datatype(config, element, Element::of(input.datatype), &format!("input '{name}'"))?;
+    if input.allow_ragged_batch {
+        let expectation = "configuration expects model provides input with shape [-1] ";
+        if input.optional {
+            let text =
+                format!("{expectation}for ragged input '{name}', which is not supported for optional input");
+            return Err(unable(config, text));
+        }
+        if model_shape != [-1] {
+            let shape = shape_text(model_shape);
+            return Err(unable(
+                config,
+                format!("{expectation} for ragged input '{name}', model provides {shape}"),
+            ));
+        }
+        return Ok(());
+    }
+    let dims = input.reshape.as_ref().unwrap_or(&input.dims);
+    check_dims(config, name, model_shape, dims, Agreement::Covered)
+}
+
+fn validate_batch_input(
+    config: &ModelConfig,
+    signature: &Signature,
+    input: &BatchInput,
+) -> Result<(), Error> {
+    for name in &input.target_names {
+        let (element, _) = tensor(find(signature.inputs.iter(), name, "input")?);
+        check_datatype(config, element, Element::of(input.datatype), &format!("input '{name}'"))?;
+    }
+    Ok(())
+}
+
+fn validate_output(config: &ModelConfig, signature: &Signature, output: &OutputSpec) -> Result<(), Error> {
+    let name = &output.name;
+    let (element, model_shape) = tensor(find(signature.outputs.iter(), name, "output")?);
+    check_datatype(config, element, Element::of(output.datatype), &format!("output '{name}'"))?;
+    // What is scattered by the shape of an input need not look like the graph's output.
+    if config.batch_outputs.iter().any(|scattered| scattered.target_names.contains(name)) {
+        return Ok(());
+    }
+    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
+    check_dims(config, name, model_shape, dims, Agreement::Exact)
+}
+
+/// How configured dims and the graph's must agree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Agreement {
+    /// -1 in the graph stands for any dim.
+    Covered,
+    /// Every dim must be the same, -1 included.
+    Exact,
+}
+
+// As the reference: onnxruntime_utils.cc, CompareDimsSupported.
+fn check_dims(
+    config: &ModelConfig,
+    tensor: &str,
+    model: &[i64],
+    dims: &[i64],
+    agreement: Agreement,
+) -> Result<(), Error> {
+    let name = &config.name;
+    if model.is_empty() {
+        return if dims.iter().all(|&dim| dim == 1) {
+            Ok(())
+        } else {
+            let text = format!(
+                "scalar tensor '{tensor}', should only provide 1 in the model configuration when the model doesn't \
+                 support batching. Model configuration provided: {}.",
+                shape_text(dims)
+            );
+            Err(unable(config, text))
+        };
+    }
+    let model_text = shape_text(model);
+    let batched = config.max_batch_size.is_some();
+    if batched && model[0] != -1 {
+        return Err(Error::invalid(format!(
+            "model '{name}', tensor '{tensor}': for the model to support batching the shape should have at least 1 \
+             dimension and the first dimension must be -1; but shape expected by the model is {model_text}"
+        )));
+    }
+    let full = config.client_dims(dims);
+    let agrees =
+        |(&model, &dim): (&i64, &i64)| model == dim || (agreement == Agreement::Covered && model == -1);
+    if model.len() == full.len() && model.iter().zip(&full).all(agrees) {
+        return Ok(());
+    }
+    let (rank, count, full) = (model.len(), full.len(), shape_text(&full));
+    let specified = if batched {
+        format!(
+            "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making \
+             complete shape {full}"
+        )
+    } else {
+        format!("shape {full}")
+    };
+    Err(Error::invalid(format!(
+        "model '{name}', tensor '{tensor}': the model expects {rank} dimensions (shape {model_text}) but the model \
+         configuration specifies {count} dimensions ({specified})"
+    )))
+}
+
+fn check_datatype(
+    config: &ModelConfig,
+    model: Element,
+    configured: Element,
+    what: &str,
+) -> Result<(), Error> {
+    if model == configured {
+        return Ok(());
+    }
+    let expected = configured.datatype().map_or("TYPE_INVALID", inference::DataType::config_name);
+    let provided = model.name();
+    Err(unable(
+        config,
+        format!("configuration expects datatype {expected} for {what}, model provides TYPE_{provided}"),
+    ))
+}
+
+fn find<'a>(
+    mut slots: impl Iterator<Item = &'a Slot> + Clone,
+    name: &str,
+    side: &str,
+) -> Result<&'a Slot, Error> {
+    let all = slots.clone();
+    slots.find(|slot| slot.name == *name).ok_or_else(|| {
+        let mut allowed: Vec<_> = all.map(|slot| slot.name.as_str()).collect();
+        allowed.sort_unstable();
+        Error::invalid(format!(
+            "unexpected inference {side} '{name}', allowed {side}s are: {}",
+            allowed.join(", ")
+        ))
+    })
+}
+
+fn tensor(slot: &Slot) -> (Element, &[i64]) {
+    match &slot.kind {
+        SlotKind::Tensor(element, shape) => (*element, shape),
+        SlotKind::Other(_) => unreachable!("kinds have been checked"),
+    }
+}
+
+fn unable(config: &ModelConfig, why: impl std::fmt::Display) -> Error {
+    Error::invalid(format!("unable to load model '{}', {why}", config.name))
+}
+
+/// `[-1,16]`.
+fn shape_text(shape: &[i64]) -> String {
+    let mut text = String::from("[");
+    for (index, dim) in shape.iter().enumerate() {
+        let _ = write!(text, "{}{dim}", if index == 0 { "" } else { "," });
+    }
+    text + "]"
+}

@@ -1,0 +1,97 @@
+//! The least that a run can cost: the runtime alone, with inputs and outputs in place.
+//!
+//! Benchmarks compare the server with this. It goes through the same wrapper as the backend.
+use std::{num::NonZeroUsize, path::Path, sync::Arc};
+
+use inference::{DataType, Error};
+
+use crate::{
+    LibrarySearch,
+    ort::{AlignedBuffer, Feed, Output, Session, SessionOptions, SlotKind, TrimWhenDropped, Value},
+};
+
+/// A session with zeros for inputs and outputs that are written over again and again.
+pub struct BareLoop {
+    session: Arc<Session>,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+}
+
+struct Input {
+    datatype: DataType,
+    shape: Vec<i64>,
+    bytes: AlignedBuffer,
+    len: usize,
+}
+
+impl BareLoop {
+    /// Loads a graph. Its symbolic dimensions become `rows` where they come first and 1 elsewhere.
+    ///
+    /// # Errors
+    /// No library, no graph, or inputs of strings, which cannot lie ready.
+    pub fn open(
+        search: &LibrarySearch,
+        model: &Path,
+        rows: u32,
+        threads: NonZeroUsize,
+    ) -> Result<Self, Error> {
+        let runtime = search.open(&std::collections::BTreeMap::new(), None)?;
+        let sleeping = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
+        let entry = |key: &str| Some((std::ffi::CString::new(key).ok()?, c"0".to_owned()));
+        let options = SessionOptions {
+            intra_threads: threads.get(),
+            inter_threads: threads.get(),
+            entries: sleeping.into_iter().filter_map(entry).collect(),
+            ..SessionOptions::default()
+        };
+        let session = Session::load(&runtime, model, &options, &Arc::new(TrimWhenDropped))?;
+        let mut inputs = Vec::new();
+        for slot in &session.signature().inputs {
+            let SlotKind::Tensor(element, dims) = &slot.kind else {
+                return Err(Error::invalid(format!("input '{}' is no tensor", slot.name)));
+            };
+            let datatype = element.datatype();
+            let Some((datatype, size)) =
+                datatype.and_then(|datatype| Some((datatype, datatype.byte_size()?)))
+            else {
+                return Err(Error::invalid(format!("input '{}' does not hold numbers", slot.name)));
+            };
+            let known = |(at, &dim): (usize, &i64)| {
+                if dim >= 0 {
+                    dim
+                } else if at == 0 {
+                    rows.into()
+                } else {
+                    1
+                }
+            };
+            let shape: Vec<i64> = dims.iter().enumerate().map(known).collect();
+            let len = shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(0)).product::<usize>() * size;
+            inputs.push(Input { datatype, shape, bytes: AlignedBuffer::default(), len });
+        }
+        Ok(Self { session, inputs, outputs: Vec::new() })
+    }
+
+    /// Runs `count` times and returns the number of runs done.
+    ///
+    /// # Errors
+    /// The runtime's.
+    pub fn run(&mut self, count: u32) -> Result<u32, Error> {
+        let Self { session, inputs, outputs } = self;
+        let wanted: Vec<usize> = (0..session.signature().outputs.len()).collect();
+        let mut feeds = Vec::new();
+        for (slot, input) in inputs.iter_mut().enumerate() {
+            let bytes = input.bytes.first(input.len);
+            let value = Value::over(session.runtime(), input.datatype, &input.shape, bytes)?;
+            feeds.push(Feed { slot, value });
+        }
+        for _ in 0..count {
+            if outputs.is_empty() {
+                outputs.extend(session.run(None, &feeds, &wanted)?);
+            } else {
+                session.run_again(&feeds, &wanted, outputs)?;
+            }
+        }
+        Ok(count)
+    }
+}

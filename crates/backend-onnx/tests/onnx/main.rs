@@ -1,0 +1,10 @@
+//! The backend with the real library and graphs made for each test.
+#![expect(clippy::unwrap_used, reason = "what supports tests is part of them")]
+
+mod batching;
+mod datatypes;
+mod graph;
+mod loading;
+mod memory;
+mod refusals;
+mod support;

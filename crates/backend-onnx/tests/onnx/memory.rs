@@ -1,0 +1,44 @@
+//! What a model took it gives back.
+use std::fs;
+
+use inference::DataType;
+
+use crate::{
+    graph::Graph,
+    support::{Model, backend, bytes_of, tensor},
+};
+
+const MIB: usize = 1 << 20;
+
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn an_unloaded_model_leaves_nothing_behind() {
+    let backend = backend();
+    // The library itself and what it allocates once are there before the model is.
+    Model::new(Graph::unary("Neg", DataType::Fp32, &[-1, 2]), "").load(&backend).unwrap();
+    let weights = 25 * MIB;
+    let model = {
+        let table: Vec<u8> = (0..weights).flat_map(|value| (value as u32 % 251).to_le_bytes()).collect();
+        let graph = Graph::default()
+            .input("I", DataType::Int64, &[-1, 1])
+            .output("Y", DataType::Uint32, &[-1, 1])
+            .initializer("TABLE", DataType::Uint32, &[weights as i64], &table)
+            .node("Gather", &["TABLE", "I"], &["Y"]);
+        Model::new(graph, "")
+    };
+    let before = resident();
+    let mut loaded = model.load(&backend).unwrap();
+    let index = 1000_i64.to_le_bytes().to_vec();
+    let response = loaded.infer(vec![tensor("I", DataType::Int64, &[1, 1], index)]).unwrap();
+    assert_eq!(bytes_of(&response, "Y"), 247_u32.to_le_bytes().to_vec());
+    let during = resident();
+    drop((loaded, response));
+    let after = resident();
+    assert!(during > before + 80 * MIB, "{before} {during}");
+    assert!(after < before + 30 * MIB, "{before} {during} {after}");
+}

@@ -1,0 +1,225 @@
+//! Contradictions between graph, configuration and settings, in the words that clients know.
+use std::fs;
+
+use inference::DataType;
+
+use crate::{graph::Graph, support::Model};
+
+const X: &str = "input { name: 'X' data_type: TYPE_FP32 dims: 2 }";
+const Y: &str = "output { name: 'Y' data_type: TYPE_FP32 dims: 2 }";
+
+fn negation(dims: &[i64]) -> Graph {
+    Graph::unary("Neg", DataType::Fp32, dims)
+}
+
+fn refused(graph: Graph, config: &str, text: &str) {
+    assert_eq!(Model::new(graph, config).refusal(), text);
+}
+
+#[test]
+fn a_missing_file() {
+    let model = Model::new(negation(&[-1, 2]), "backend: 'onnxruntime'");
+    let file = model.version_directory().join("model.onnx");
+    fs::remove_file(&file).unwrap();
+    let text = format!("Unavailable: unable to find '{}' for model instance 'model'", file.display());
+    assert_eq!(model.refusal(), text);
+}
+
+#[test]
+fn a_file_that_is_no_graph() {
+    let model = Model::new(negation(&[-1, 2]), "");
+    fs::write(model.version_directory().join("model.onnx"), "not a graph").unwrap();
+    let refusal = model.refusal();
+    assert!(refusal.starts_with("Internal: onnx runtime error 7: "), "{refusal}");
+}
+
+#[test]
+fn a_batch_size_for_a_graph_that_cannot_batch() {
+    refused(
+        negation(&[1, 2]),
+        "max_batch_size: 4",
+        "Invalid argument: autofill failed for model 'model': model does not support batching while non-zero \
+         max_batch_size is specified",
+    );
+}
+
+#[test]
+fn an_output_that_is_no_tensor() {
+    let graph = negation(&[-1, 2]).sequence_output("S", DataType::Fp32, &[-1, 2]).node(
+        "SequenceConstruct",
+        &["Y"],
+        &["S"],
+    );
+    refused(
+        graph,
+        "",
+        "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'S', expected 'ONNX_TYPE_TENSOR'.",
+    );
+}
+
+#[test]
+fn a_wrong_number_of_inputs() {
+    let two = format!("max_batch_size: 4 {X} input {{ name: 'W' data_type: TYPE_FP32 dims: 2 }} {Y}");
+    refused(
+        negation(&[-1, 2]),
+        &two,
+        "Invalid argument: unable to load model 'model', configuration expects 2 inputs, model provides 1",
+    );
+}
+
+#[test]
+fn names_that_the_graph_lacks() {
+    refused(
+        negation(&[-1, 2]),
+        &format!("max_batch_size: 4 input {{ name: 'W' data_type: TYPE_FP32 dims: 2 }} {Y}"),
+        "Invalid argument: unexpected inference input 'W', allowed inputs are: X",
+    );
+    let graph = negation(&[-1, 2]).output("A", DataType::Fp32, &[-1, 2]).node("Abs", &["X"], &["A"]);
+    refused(
+        graph,
+        &format!("max_batch_size: 4 {X} output {{ name: 'W' data_type: TYPE_FP32 dims: 2 }}"),
+        "Invalid argument: unexpected inference output 'W', allowed outputs are: A, Y",
+    );
+}
+
+#[test]
+fn other_datatypes() {
+    refused(
+        negation(&[-1, 2]),
+        &format!("max_batch_size: 4 input {{ name: 'X' data_type: TYPE_INT32 dims: 2 }} {Y}"),
+        "Invalid argument: unable to load model 'model', configuration expects datatype TYPE_INT32 for input 'X', model \
+         provides TYPE_FP32",
+    );
+    refused(
+        Graph::unary("Identity", DataType::Bytes, &[-1, 2]),
+        &format!("max_batch_size: 4 input {{ name: 'X' data_type: TYPE_STRING dims: 2 }} {Y}"),
+        "Invalid argument: unable to load model 'model', configuration expects datatype TYPE_FP32 for output 'Y', model \
+         provides TYPE_BYTES",
+    );
+}
+
+#[test]
+fn other_dims() {
+    refused(
+        negation(&[-1, 2]),
+        &format!("max_batch_size: 4 input {{ name: 'X' data_type: TYPE_FP32 dims: 3 }} {Y}"),
+        "Invalid argument: model 'model', tensor 'X': the model expects 2 dimensions (shape [-1,2]) but the model \
+         configuration specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the \
+         explicit tensor shape, making complete shape [-1,3])",
+    );
+    refused(
+        negation(&[4, 2]),
+        &format!("{X} {Y}"),
+        "Invalid argument: model 'model', tensor 'X': the model expects 2 dimensions (shape [4,2]) but the model \
+         configuration specifies 1 dimensions (shape [2])",
+    );
+    refused(
+        negation(&[4, 2]),
+        &format!("max_batch_size: 4 {X} {Y}"),
+        "Invalid argument: model 'model', tensor 'X': for the model to support batching the shape should have at least 1 \
+         dimension and the first dimension must be -1; but shape expected by the model is [4,2]",
+    );
+}
+
+#[test]
+fn an_open_dim_for_a_fixed_one() {
+    refused(
+        negation(&[-1, 2]),
+        &format!("max_batch_size: 4 input {{ name: 'X' data_type: TYPE_FP32 dims: -1 }} {Y}"),
+        "Invalid argument: model 'model', tensor 'X': the model expects 2 dimensions (shape [-1,2]) but the model \
+         configuration specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the \
+         explicit tensor shape, making complete shape [-1,-1])",
+    );
+    // An input may narrow what the graph leaves open, an output may not.
+    refused(
+        negation(&[-1, -1]),
+        &format!("max_batch_size: 4 {X} {Y}"),
+        "Invalid argument: model 'model', tensor 'Y': the model expects 2 dimensions (shape [-1,-1]) but the model \
+         configuration specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the \
+         explicit tensor shape, making complete shape [-1,2])",
+    );
+}
+
+#[test]
+fn dims_for_a_scalar() {
+    refused(
+        negation(&[]),
+        &format!("{X} {Y}"),
+        "Invalid argument: unable to load model 'model', scalar tensor 'X', should only provide 1 in the model \
+         configuration when the model doesn't support batching. Model configuration provided: [2].",
+    );
+}
+
+#[test]
+fn optional_inputs_of_a_batching_model() {
+    refused(
+        negation(&[-1, 2]).input("B", DataType::Fp32, &[-1, 2]).initializer(
+            "B",
+            DataType::Fp32,
+            &[1, 2],
+            &[0; 8],
+        ),
+        &format!(
+            "max_batch_size: 4 {X} input {{ name: 'B' data_type: TYPE_FP32 dims: 2 optional: true }} {Y}"
+        ),
+        "Invalid argument: unable to load model 'model', optional input 'B' is not supported for models that support \
+         batching",
+    );
+}
+
+#[test]
+fn ragged_inputs_that_are_no_row() {
+    let input = "input { name: 'X' data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true }";
+    refused(
+        negation(&[-1, 2]),
+        &format!("max_batch_size: 4 {input} {Y}"),
+        "Invalid argument: unable to load model 'model', configuration expects model provides input with shape [-1]  for \
+         ragged input 'X', model provides [-1,2]",
+    );
+    let graph = Graph::default()
+        .input("X", DataType::Fp32, &[-1])
+        .output("Y", DataType::Fp32, &[2])
+        .initializer("X", DataType::Fp32, &[2], &[0; 8])
+        .node("Neg", &["X"], &["Y"]);
+    let input = "input { name: 'X' data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true optional: true }";
+    refused(
+        graph,
+        &format!("{input} {Y}"),
+        "Invalid argument: unable to load model 'model', configuration expects model provides input with shape [-1] for \
+         ragged input 'X', which is not supported for optional input",
+    );
+}
+
+#[test]
+fn settings_that_cannot_be_meant() {
+    let parameter =
+        |key: &str, value: &str| format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}");
+    let accelerator =
+        "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }";
+    let cases = [
+        (
+            parameter("execution_mode", "2"),
+            "Invalid argument: Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but \
+             got 2 .",
+        ),
+        (parameter("enable_mem_arena", "maybe"), "Invalid argument: failed to convert 'maybe' to boolean"),
+        (parameter("enable_mem_pattern", "2"), "Invalid argument: failed to convert '2' to boolean"),
+        (
+            parameter("intra_op_thread_count", "two"),
+            "Invalid argument: failed to convert 'two' to integral number",
+        ),
+        (accelerator.to_owned(), "Invalid argument: unknown Execution Accelerator 'openvino' is requested"),
+    ];
+    for (config, text) in cases {
+        refused(negation(&[-1, 2]), &config, text);
+    }
+}
+
+#[test]
+fn a_model_file_outside_the_version_directory() {
+    let model = Model::new(
+        negation(&[-1, 2]),
+        "backend: 'onnxruntime' default_model_filename: '../../other/1/model.onnx'",
+    );
+    assert!(model.refusal().starts_with("Unsupported: "));
+}

@@ -1,0 +1,209 @@
+//! What every test needs: the library, a model on disk, a loaded instance, requests and their answers.
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use inference::{
+    DataType, Error, Marks, Moment, Name, Observe, Outcome, Request, RequestInputs, Response, ResponseStream,
+    Tensor, TensorData, Timeline,
+    backend::{
+        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
+    },
+    config::{Completion, ConfigSource, Environment, FileEntry, ModelConfig, ModelLayout, declare, finish},
+    corridor,
+};
+use nereid_backend_onnx::{LibrarySearch, OnnxBackend};
+
+use crate::graph::Graph;
+
+/// Where the library is; a test cannot pass without it.
+pub(crate) fn search() -> LibrarySearch {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/onnxruntime");
+    let named = std::env::var_os("NEREID_ONNXRUNTIME_LIBRARY").map_or(fetched, PathBuf::from);
+    assert!(
+        named.exists(),
+        "these tests need ONNX Runtime: 'cargo xtask test' fetches it to {}, NEREID_ONNXRUNTIME_LIBRARY names another",
+        named.display()
+    );
+    LibrarySearch { named: Some(named), ..LibrarySearch::default() }
+}
+
+pub(crate) fn backend() -> OnnxBackend {
+    OnnxBackend::new(search())
+}
+
+/// A model named `model` with one version, in a repository of its own.
+pub(crate) struct Model {
+    pub(crate) repository: tempfile::TempDir,
+    config: String,
+    settings: Vec<(String, String)>,
+}
+
+impl Model {
+    pub(crate) fn new(graph: Graph, config: &str) -> Self {
+        let model = Self {
+            repository: tempfile::tempdir().unwrap(),
+            config: config.to_owned(),
+            settings: Vec::new(),
+        };
+        fs::create_dir_all(model.version_directory()).unwrap();
+        fs::write(model.version_directory().join("model.onnx"), graph.encode()).unwrap();
+        model
+    }
+
+    pub(crate) fn setting(mut self, key: &str, value: &str) -> Self {
+        self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.repository.path().join("model")
+    }
+
+    pub(crate) fn version_directory(&self) -> PathBuf {
+        self.directory().join("1")
+    }
+
+    pub(crate) fn open(&self, backend: &OnnxBackend) -> Result<Opened, Error> {
+        let entries = fs::read_dir(self.version_directory()).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let is_directory = entry.file_type().unwrap().is_dir();
+            FileEntry { name: entry.file_name().into_string().unwrap(), is_directory }
+        });
+        let versions = [(1, entries.collect())].into();
+        let layout = ModelLayout { name: "model".to_owned(), versions };
+        let path = self.directory().join("config.pbtxt");
+        let source = ConfigSource::Text { path: &path, content: self.config.as_bytes() };
+        let declared = declare(source, &layout, Completion::Auto)?;
+        let model = backend.open(&ModelSource {
+            name: "model".into(),
+            version: 1,
+            model_directory: self.directory(),
+            version_directory: self.version_directory(),
+            declared: Arc::new(declared.config.clone()),
+            settings: self.settings.iter().cloned().collect(),
+        })?;
+        let mut completed = declared.config.clone();
+        model.complete_config(&mut completed)?;
+        let config = finish(&declared, completed, &Environment::default())?.typed;
+        Ok(Opened { model, config: Arc::new(config) })
+    }
+
+    /// Opens the model and builds one instance.
+    pub(crate) fn load(&self, backend: &OnnxBackend) -> Result<Loaded, Error> {
+        self.open(backend)?.instance()
+    }
+
+    /// Why the model cannot be loaded, with its code.
+    pub(crate) fn refusal(&self) -> String {
+        self.load(&backend()).map(|_| ()).unwrap_err().with_code()
+    }
+}
+
+pub(crate) struct Opened {
+    pub(crate) model: Box<dyn BackendModel>,
+    pub(crate) config: Arc<ModelConfig>,
+}
+
+impl Opened {
+    pub(crate) fn instance(self) -> Result<Loaded, Error> {
+        let threads = NonZeroUsize::MIN;
+        let spec = InstanceSpec { name: "model_0".into(), device: Device::Cpu, threads };
+        let Instance::Mobile(instance) = self.model.instance(&self.config, &spec)? else {
+            panic!("an instance may change threads")
+        };
+        Ok(Loaded { instance, opened: self })
+    }
+}
+
+pub(crate) struct Loaded {
+    /// Before the model, as the server drops them.
+    instance: Box<dyn BackendInstance + Send>,
+    pub(crate) opened: Opened,
+}
+
+struct Unobserved;
+impl Observe for Unobserved {
+    fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
+    fn cancelled(&self) {}
+}
+
+impl Loaded {
+    /// Runs the requests as one batch.
+    pub(crate) fn run(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Error>> {
+        self.run_after(requests, |_| {})
+    }
+
+    /// Runs the requests as one batch, after something has happened to those who asked.
+    pub(crate) fn run_after(
+        &mut self,
+        requests: Vec<Request>,
+        happening: impl FnOnce(&[ResponseStream]),
+    ) -> Vec<Result<Response, Error>> {
+        let rows = |request: &Request| request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
+        let marks = Arc::new(Marks::start(requests.iter().map(rows).sum(), || Moment::from_nanos(1)));
+        let (executions, streams): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .map(|request| {
+                let timeline = Timeline::new(Moment::from_nanos(1), rows(&request));
+                let (responder, stream) = corridor(timeline, Arc::new(Unobserved), usize::MAX);
+                (Execution { request, responder }, stream)
+            })
+            .unzip();
+        happening(&streams);
+        self.instance.execute(Batch { executions, marks });
+        streams.into_iter().map(answer).collect()
+    }
+
+    /// Runs one request alone.
+    pub(crate) fn infer(&mut self, inputs: Vec<Tensor>) -> Result<Response, Error> {
+        self.run(vec![request(inputs)]).pop().unwrap()
+    }
+}
+
+fn answer(mut stream: ResponseStream) -> Result<Response, Error> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match stream.poll_delivery(&mut context) {
+        std::task::Poll::Ready(Some(delivery)) => delivery.result,
+        other => panic!("every request is answered when the batch has run: {other:?}"),
+    }
+}
+
+pub(crate) fn request(inputs: Vec<Tensor>) -> Request {
+    Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() }
+}
+
+pub(crate) fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorData>) -> Tensor {
+    Tensor::new(Name::new(name), datatype, shape.into(), data)
+}
+
+pub(crate) fn floats(name: &str, shape: &[i64], values: &[f32]) -> Tensor {
+    tensor(name, DataType::Fp32, shape, float_bytes(values))
+}
+
+pub(crate) fn float_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Values of an FP32 output.
+pub(crate) fn read_floats(response: &Response, output: &str) -> Vec<f32> {
+    let bytes = bytes_of(response, output);
+    bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect()
+}
+
+pub(crate) fn bytes_of(response: &Response, output: &str) -> Bytes {
+    response.output(output).unwrap().data().contiguous()
+}
+
+pub(crate) fn shape_of(response: &Response, output: &str) -> Vec<i64> {
+    response.output(output).unwrap().shape().to_vec()
+}
+
+/// Strings in the form of the protocols.
+pub(crate) fn strings(values: &[&[u8]]) -> Vec<u8> {
+    values.iter().flat_map(|value| [&(value.len() as u32).to_le_bytes()[..], value].concat()).collect()
+}

@@ -1,0 +1,60 @@
+//! Which HTTP status answers which error, and the body that carries the text.
+use http::StatusCode;
+use inference::{Error, ErrorCode};
+
+use crate::http::json::write_string;
+
+/// The HTTP status of an error. As Triton: http_server.cc, HttpCodeFromError.
+pub fn status(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        ErrorCode::NotFound => StatusCode::NOT_FOUND,
+        ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        ErrorCode::Unknown | ErrorCode::InvalidArgument | ErrorCode::AlreadyExists | ErrorCode::Cancelled => {
+            StatusCode::BAD_REQUEST
+        }
+    }
+}
+
+/// `{"error":"<message>"}`, the body of every HTTP error.
+pub fn body(message: &str) -> Vec<u8> {
+    let mut body = Vec::with_capacity(message.len() + 16);
+    body.extend_from_slice(br#"{"error":"#);
+    write_string(&mut body, message.as_bytes());
+    body.push(b'}');
+    body
+}
+
+/// What `--log-verbose` writes of an error that was sent to a client.
+pub(crate) fn note(what: &str, error: &Error) {
+    log::debug!("{what} failed: {}", error.with_code());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_status() {
+        use ErrorCode::*;
+        let expected = [
+            (Unknown, 400),
+            (Internal, 500),
+            (NotFound, 404),
+            (InvalidArgument, 400),
+            (Unavailable, 503),
+            (Unsupported, 501),
+            (AlreadyExists, 400),
+            (Cancelled, 400),
+        ];
+        for (code, number) in expected {
+            assert_eq!(status(code).as_u16(), number, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_with_quotes_stays_json() {
+        assert_eq!(body("no \"x\"\n"), br#"{"error":"no \"x\"\n"}"#);
+    }
+}

@@ -1,0 +1,204 @@
+//! The calls that are rare: one message in, one message out, generated types, no special care for speed.
+use bytes::{BufMut, Bytes, BytesMut};
+use engine::Engine;
+use inference::Error;
+use prost::Message;
+use proto::{
+    ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse,
+    ModelRepositoryParameter, ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest,
+    RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
+    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerReadyRequest, ServerReadyResponse,
+    health::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus},
+    model_repository_parameter::ParameterChoice,
+};
+
+use super::{chunks::Chunks, encode::MAX_MESSAGE, status::Status};
+use crate::{
+    kserve::{metadata, statistics, version},
+    restrict::Category,
+};
+
+/// One of these calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    ServerLive,
+    ServerReady,
+    HealthCheck,
+    ModelReady,
+    ServerMetadata,
+    ModelMetadata,
+    ModelConfig,
+    ModelStatistics,
+    RepositoryIndex,
+    RepositoryModelLoad,
+    RepositoryModelUnload,
+    /// A call of the protocol that this version does not offer, and what it is about.
+    NotOffered(Category),
+}
+
+impl Call {
+    /// The call of that name in `inference.GRPCInferenceService`.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "ServerLive" => Self::ServerLive,
+            "ServerReady" => Self::ServerReady,
+            "ModelReady" => Self::ModelReady,
+            "ServerMetadata" => Self::ServerMetadata,
+            "ModelMetadata" => Self::ModelMetadata,
+            "ModelConfig" => Self::ModelConfig,
+            "ModelStatistics" => Self::ModelStatistics,
+            "RepositoryIndex" => Self::RepositoryIndex,
+            "RepositoryModelLoad" => Self::RepositoryModelLoad,
+            "RepositoryModelUnload" => Self::RepositoryModelUnload,
+            "SystemSharedMemoryStatus"
+            | "SystemSharedMemoryRegister"
+            | "SystemSharedMemoryUnregister"
+            | "CudaSharedMemoryStatus"
+            | "CudaSharedMemoryRegister"
+            | "CudaSharedMemoryUnregister" => Self::NotOffered(Category::SharedMemory),
+            "TraceSetting" => Self::NotOffered(Category::Trace),
+            "LogSettings" => Self::NotOffered(Category::Logging),
+            _ => return None,
+        })
+    }
+
+    /// What a server may restrict the call by.
+    pub(crate) const fn category(self) -> Category {
+        match self {
+            Self::ServerLive | Self::ServerReady | Self::HealthCheck | Self::ModelReady => Category::Health,
+            Self::ServerMetadata | Self::ModelMetadata => Category::Metadata,
+            Self::ModelConfig => Category::ModelConfig,
+            Self::ModelStatistics => Category::Statistics,
+            Self::RepositoryIndex | Self::RepositoryModelLoad | Self::RepositoryModelUnload => {
+                Category::ModelRepository
+            }
+            Self::NotOffered(category) => category,
+        }
+    }
+
+    /// Answers the call.
+    ///
+    /// # Errors
+    /// The status of the call.
+    pub(crate) async fn answer(self, engine: &Engine, frames: &[Bytes]) -> Result<Chunks, Status> {
+        match self {
+            Self::ServerLive => {
+                let ServerLiveRequest {} = decode(frames)?;
+                encode(&ServerLiveResponse { live: engine.live()? })
+            }
+            Self::ServerReady => {
+                let ServerReadyRequest {} = decode(frames)?;
+                encode(&ServerReadyResponse { ready: engine.ready()? })
+            }
+            Self::HealthCheck => {
+                // The service a client asks about does not matter: there is one server.
+                let _: HealthCheckRequest = decode(frames)?;
+                let status = if engine.ready()? { ServingStatus::Serving } else { ServingStatus::NotServing };
+                encode(&HealthCheckResponse { status: status.into() })
+            }
+            Self::ModelReady => {
+                let request: ModelReadyRequest = decode(frames)?;
+                let version = version::parse(&request.version)?;
+                encode(&ModelReadyResponse { ready: engine.model_ready(&request.name, version) })
+            }
+            Self::ServerMetadata => {
+                let ServerMetadataRequest {} = decode(frames)?;
+                encode(&metadata::server(engine.server()))
+            }
+            Self::ModelMetadata => {
+                let request: ModelMetadataRequest = decode(frames)?;
+                let model = engine.model(&request.name, version::parse(&request.version)?)?;
+                encode(&metadata::model(model.config(), &engine.ready_versions(&request.name)))
+            }
+            Self::ModelConfig => {
+                let request: ModelConfigRequest = decode(frames)?;
+                let model = engine.model(&request.name, version::parse(&request.version)?)?;
+                encode(&ModelConfigResponse { config: Some(model.shown().clone()) })
+            }
+            Self::ModelStatistics => {
+                let request: ModelStatisticsRequest = decode(frames)?;
+                let name = (!request.name.is_empty()).then_some(&*request.name);
+                let counted = engine.statistics(name, version::parse(&request.version)?)?;
+                encode(&statistics::response(&counted))
+            }
+            Self::RepositoryIndex => {
+                let request: RepositoryIndexRequest = decode(frames)?;
+                only_one_repository(&request.repository_name)?;
+                encode(&metadata::index(engine.index(request.ready)))
+            }
+            Self::RepositoryModelLoad => {
+                load(engine, &decode(frames)?).await?;
+                encode(&RepositoryModelLoadResponse {})
+            }
+            Self::RepositoryModelUnload => {
+                unload(engine, &decode(frames)?).await?;
+                encode(&RepositoryModelUnloadResponse {})
+            }
+            Self::NotOffered(category) => Err(not_offered(category).into()),
+        }
+    }
+}
+
+fn not_offered(category: Category) -> Error {
+    let name = category.name();
+    Error::unsupported(format!("{name} is not supported by this version of nereid"))
+}
+
+async fn load(engine: &Engine, request: &RepositoryModelLoadRequest) -> Result<(), Error> {
+    only_one_repository(&request.repository_name)?;
+    for (key, parameter) in &request.parameters {
+        let choice = parameter.parameter_choice.as_ref();
+        let (fits, expected) = match &**key {
+            "config" => (matches!(choice, Some(ParameterChoice::StringParam(_))), "string_param"),
+            key if key.starts_with("file:") => {
+                (matches!(choice, Some(ParameterChoice::BytesParam(_))), "bytes_param")
+            }
+            _ => return Err(Error::invalid(format!("unrecognized load parameter '{key}'."))),
+        };
+        if !fits {
+            return Err(Error::invalid(format!(
+                "invalid value type for load parameter '{key}', expected {expected}."
+            )));
+        }
+    }
+    engine.load(&request.model_name).await
+}
+
+async fn unload(engine: &Engine, request: &RepositoryModelUnloadRequest) -> Result<(), Error> {
+    only_one_repository(&request.repository_name)?;
+    match request.parameters.get("unload_dependents") {
+        None | Some(ModelRepositoryParameter { parameter_choice: Some(ParameterChoice::BoolParam(_)) }) => {}
+        Some(_) => {
+            return Err(Error::invalid(
+                "invalid value type for 'unload_dependents' parameter, expected bool_param.",
+            ));
+        }
+    }
+    engine.unload(&request.model_name).await
+}
+
+fn only_one_repository(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    Err(Error::unsupported("'repository_name' specification is not supported"))
+}
+
+fn decode<M: Message + Default>(frames: &[Bytes]) -> Result<M, Status> {
+    let mut message = Chunks::new();
+    frames.iter().for_each(|frame| message.push(frame.clone()));
+    M::decode(message).map_err(|_| Status::unparsable())
+}
+
+/// The message behind its prefix.
+fn encode(message: &impl Message) -> Result<Chunks, Status> {
+    let length = message.encoded_len();
+    let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE) else {
+        return Err(Error::internal(format!("a response of {length} bytes is too large for gRPC")).into());
+    };
+    let mut bytes = BytesMut::with_capacity(super::framing::PREFIX + length);
+    bytes.put_u8(0);
+    bytes.put_u32(prefix);
+    message.encode_raw(&mut bytes);
+    Ok(bytes.freeze().into())
+}

@@ -1,0 +1,152 @@
+//! Bytes on their way out: several ranges that are sent one after another without being joined.
+use std::{collections::VecDeque, io::IoSlice};
+
+use bytes::{Buf, Bytes};
+
+/// What one DATA frame of a reply carries.
+///
+/// Invariant: no range of `Many` is empty, and `length` is the sum of theirs.
+#[derive(Debug)]
+pub(crate) enum Chunks {
+    /// The usual small reply.
+    One(Bytes),
+    /// A reply with tensors that are not worth copying.
+    Many { ranges: VecDeque<Bytes>, length: usize },
+}
+
+impl Chunks {
+    /// Nothing yet.
+    pub(crate) const fn new() -> Self {
+        Self::One(Bytes::new())
+    }
+
+    /// Appends a range.
+    pub(crate) fn push(&mut self, range: Bytes) {
+        if range.is_empty() {
+            return;
+        }
+        match self {
+            Self::One(only) if only.is_empty() => *only = range,
+            Self::One(only) => {
+                let length = only.len() + range.len();
+                *self = Self::Many { ranges: VecDeque::from([std::mem::take(only), range]), length };
+            }
+            Self::Many { ranges, length } => {
+                *length += range.len();
+                ranges.push_back(range);
+            }
+        }
+    }
+
+    /// Appends all of `other`.
+    pub(crate) fn append(&mut self, other: Self) {
+        match other {
+            Self::One(only) => self.push(only),
+            Self::Many { ranges, .. } => ranges.into_iter().for_each(|range| self.push(range)),
+        }
+    }
+
+    /// The ranges in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Bytes> {
+        let (only, many) = match self {
+            Self::One(only) => (Some(only), None),
+            Self::Many { ranges, .. } => (None, Some(ranges)),
+        };
+        only.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
+impl From<Bytes> for Chunks {
+    fn from(bytes: Bytes) -> Self {
+        Self::One(bytes)
+    }
+}
+
+impl Buf for Chunks {
+    fn remaining(&self) -> usize {
+        match self {
+            Self::One(only) => only.len(),
+            Self::Many { length, .. } => *length,
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Self::One(only) => only,
+            Self::Many { ranges, .. } => ranges.front().map_or(&[], |first| first),
+        }
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        match self {
+            Self::One(only) => only.advance(count),
+            Self::Many { ranges, length } => {
+                assert!(count <= *length, "cannot advance past the end");
+                *length -= count;
+                while count > 0
+                    && let Some(first) = ranges.front_mut()
+                {
+                    let here = count.min(first.len());
+                    first.advance(here);
+                    count -= here;
+                    if first.is_empty() {
+                        ranges.pop_front();
+                    }
+                }
+            }
+        }
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (slice, range) in slices.iter_mut().zip(self.ranges().filter(|range| !range.is_empty())) {
+            *slice = IoSlice::new(range);
+            count += 1;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> Chunks {
+        let mut chunks = Chunks::new();
+        for range in ["ab", "", "cdef", "g"] {
+            chunks.push(Bytes::from(range));
+        }
+        chunks
+    }
+
+    #[test]
+    fn ranges_leave_in_order_whatever_is_taken_at_a_time() {
+        for step in 1..=7 {
+            let mut chunks = three();
+            let mut seen = Vec::new();
+            while chunks.has_remaining() {
+                let count = step.min(chunks.chunk().len());
+                seen.extend_from_slice(&chunks.chunk()[..count]);
+                chunks.advance(count);
+            }
+            assert_eq!(seen, b"abcdefg");
+        }
+    }
+
+    #[test]
+    fn an_advance_may_end_inside_a_later_range() {
+        let mut chunks = three();
+        chunks.advance(4);
+        assert_eq!((chunks.remaining(), chunks.chunk()), (3, &b"ef"[..]));
+    }
+
+    #[test]
+    fn one_write_takes_all_ranges() {
+        let chunks = three();
+        let mut slices = [IoSlice::new(&[]); 8];
+        let count = chunks.chunks_vectored(&mut slices);
+        let lengths: Vec<_> = slices[..count].iter().map(|slice| slice.len()).collect();
+        assert_eq!(lengths, [2, 4, 1]);
+        assert_eq!(Chunks::new().chunks_vectored(&mut slices), 0);
+    }
+}

@@ -1,0 +1,282 @@
+//! `ModelInferRequest`, decoded from the frames it arrived in without copying a tensor.
+//!
+//! The generated decoder needs one contiguous buffer for that; ours takes `raw_input_contents` as pieces of the frames
+//! and everything else by reference. Its meaning is that of the schema: unknown fields are skipped, the last value of a
+//! singular field counts, inner messages that come twice are merged, and of two map entries with one key the later wins.
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use inference::{DataType, Shape, TensorData};
+use smallvec::SmallVec;
+
+use super::wire::{Malformed, Reader, WireType};
+
+/// Parameters by key, sorted; `None` is a parameter without a choice.
+pub(crate) type Parameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
+
+/// Things a message may have, tensors and parameters together. An empty one takes two bytes in the message but a
+/// hundred here; no honest request comes near.
+const MAX_ITEMS: usize = 1 << 13;
+
+/// `ModelInferRequest`.
+#[derive(Debug, Default)]
+pub(crate) struct InferMessage<'a> {
+    pub(crate) model_name: Cow<'a, str>,
+    pub(crate) model_version: Cow<'a, str>,
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) parameters: Parameters<'a>,
+    pub(crate) inputs: SmallVec<[Input<'a>; 2]>,
+    pub(crate) outputs: SmallVec<[Output<'a>; 2]>,
+    pub(crate) raw_contents: SmallVec<[TensorData; 2]>,
+}
+
+/// `InferInputTensor`.
+#[derive(Debug, Default)]
+pub(crate) struct Input<'a> {
+    pub(crate) name: Cow<'a, str>,
+    /// `None` for a name that is no datatype.
+    pub(crate) datatype: Option<DataType>,
+    pub(crate) shape: Shape,
+    pub(crate) parameters: Parameters<'a>,
+    pub(crate) contents: Option<Box<Contents>>,
+}
+
+/// `InferRequestedOutputTensor`.
+#[derive(Debug, Default)]
+pub(crate) struct Output<'a> {
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) parameters: Parameters<'a>,
+}
+
+/// The value of an `InferParameter`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Choice<'a> {
+    Bool(bool),
+    Int64(i64),
+    String(Cow<'a, str>),
+    Double(f64),
+    Uint64(u64),
+}
+
+/// `InferTensorContents`, in the order of the schema.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Contents {
+    pub(crate) bools: Vec<u8>,
+    pub(crate) ints: Vec<i32>,
+    pub(crate) int64s: Vec<i64>,
+    pub(crate) uints: Vec<u32>,
+    pub(crate) uint64s: Vec<u64>,
+    /// Little-endian bytes of the elements.
+    pub(crate) fp32s: Vec<u8>,
+    /// Little-endian bytes of the elements.
+    pub(crate) fp64s: Vec<u8>,
+    /// The elements as a BYTES tensor holds them: each after its length as little-endian `u32`.
+    pub(crate) byte_strings: Vec<u8>,
+}
+
+impl<'a> InferMessage<'a> {
+    /// Decodes the message that the frames make up.
+    pub(crate) fn decode(frames: &'a [Bytes]) -> Result<Self, Malformed> {
+        let mut message = Self::default();
+        let mut items = Items(MAX_ITEMS);
+        Reader::new(frames).fields(|reader, number, wire| message.field(reader, number, wire, &mut items))?;
+        settle(&mut message.parameters);
+        Ok(message)
+    }
+
+    fn field(
+        &mut self,
+        reader: &mut Reader<'a>,
+        number: u32,
+        wire: WireType,
+        items: &mut Items,
+    ) -> Result<(), Malformed> {
+        match number {
+            1 => self.model_name = reader.text(wire)?,
+            2 => self.model_version = reader.text(wire)?,
+            3 => self.id = reader.text(wire)?,
+            4 => parameter(reader, wire, &mut self.parameters, items)?,
+            5 => {
+                items.take_one()?;
+                let mut input = Input::default();
+                reader.message(wire, |reader, number, wire| input.field(reader, number, wire, items))?;
+                settle(&mut input.parameters);
+                self.inputs.push(input);
+            }
+            6 => {
+                items.take_one()?;
+                let mut output = Output::default();
+                reader.message(wire, |reader, number, wire| output.field(reader, number, wire, items))?;
+                settle(&mut output.parameters);
+                self.outputs.push(output);
+            }
+            7 => {
+                items.take_one()?;
+                self.raw_contents.push(reader.data(wire)?);
+            }
+            _ => reader.skip(number, wire)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Input<'a> {
+    fn field(
+        &mut self,
+        reader: &mut Reader<'a>,
+        number: u32,
+        wire: WireType,
+        items: &mut Items,
+    ) -> Result<(), Malformed> {
+        match number {
+            1 => self.name = reader.text(wire)?,
+            2 => self.datatype = DataType::from_protocol_name(&reader.text(wire)?),
+            3 => reader.repeated(wire, WireType::Varint, |reader| {
+                self.shape.push(reader.varint()?.cast_signed());
+                Ok(())
+            })?,
+            4 => parameter(reader, wire, &mut self.parameters, items)?,
+            5 => {
+                let contents = self.contents.get_or_insert_default();
+                reader.message(wire, |reader, number, wire| contents.field(reader, number, wire))?;
+            }
+            _ => reader.skip(number, wire)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Output<'a> {
+    fn field(
+        &mut self,
+        reader: &mut Reader<'a>,
+        number: u32,
+        wire: WireType,
+        items: &mut Items,
+    ) -> Result<(), Malformed> {
+        match number {
+            1 => self.name = reader.text(wire)?,
+            2 => parameter(reader, wire, &mut self.parameters, items)?,
+            _ => reader.skip(number, wire)?,
+        }
+        Ok(())
+    }
+}
+
+impl Contents {
+    fn field(&mut self, reader: &mut Reader<'_>, number: u32, wire: WireType) -> Result<(), Malformed> {
+        let varint = WireType::Varint;
+        match number {
+            1 => reader.repeated(wire, varint, |reader| {
+                self.bools.push(u8::from(reader.varint()? != 0));
+                Ok(())
+            }),
+            2 => reader.repeated(wire, varint, |reader| {
+                self.ints.push(low_half(reader.varint()?).cast_signed());
+                Ok(())
+            }),
+            3 => reader.repeated(wire, varint, |reader| {
+                self.int64s.push(reader.varint()?.cast_signed());
+                Ok(())
+            }),
+            4 => reader.repeated(wire, varint, |reader| {
+                self.uints.push(low_half(reader.varint()?));
+                Ok(())
+            }),
+            5 => reader.repeated(wire, varint, |reader| {
+                self.uint64s.push(reader.varint()?);
+                Ok(())
+            }),
+            6 => reader.repeated(wire, WireType::Fixed32, |reader| {
+                self.fp32s.extend(reader.fixed::<4>()?);
+                Ok(())
+            }),
+            7 => reader.repeated(wire, WireType::Fixed64, |reader| {
+                self.fp64s.extend(reader.fixed::<8>()?);
+                Ok(())
+            }),
+            8 => {
+                let element = reader.bytes(wire)?;
+                // A message is smaller than 2^32 bytes, and so is what it holds.
+                let length = u32::try_from(element.len()).map_err(|_| Malformed)?;
+                self.byte_strings.extend(length.to_le_bytes());
+                self.byte_strings.extend_from_slice(&element);
+                Ok(())
+            }
+            _ => reader.skip(number, wire),
+        }
+    }
+}
+
+/// How many more things the message may have.
+struct Items(usize);
+
+impl Items {
+    fn take_one(&mut self) -> Result<(), Malformed> {
+        self.0 = self.0.checked_sub(1).ok_or(Malformed)?;
+        Ok(())
+    }
+}
+
+/// One entry of a map of parameters.
+fn parameter<'a>(
+    reader: &mut Reader<'a>,
+    wire: WireType,
+    parameters: &mut Parameters<'a>,
+    items: &mut Items,
+) -> Result<(), Malformed> {
+    items.take_one()?;
+    let mut key = Cow::default();
+    let mut value = None;
+    reader.message(wire, |reader, number, wire| {
+        match number {
+            1 => key = reader.text(wire)?,
+            2 => reader.message(wire, |reader, number, wire| choice(reader, number, wire, &mut value))?,
+            _ => reader.skip(number, wire)?,
+        }
+        Ok(())
+    })?;
+    parameters.push((key, value));
+    Ok(())
+}
+
+fn choice<'a>(
+    reader: &mut Reader<'a>,
+    number: u32,
+    wire: WireType,
+    value: &mut Option<Choice<'a>>,
+) -> Result<(), Malformed> {
+    *value = Some(match number {
+        1 => Choice::Bool(reader.number(wire)? != 0),
+        2 => Choice::Int64(reader.number(wire)?.cast_signed()),
+        3 => Choice::String(reader.text(wire)?),
+        4 if wire == WireType::Fixed64 => Choice::Double(f64::from_le_bytes(reader.fixed()?)),
+        4 => return Err(Malformed),
+        5 => Choice::Uint64(reader.number(wire)?),
+        _ => return reader.skip(number, wire),
+    });
+    Ok(())
+}
+
+/// Sorts by key; of entries with the same key the last one stays.
+fn settle(parameters: &mut Parameters<'_>) {
+    if parameters.len() < 2 {
+        return;
+    }
+    parameters.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut next_key = std::mem::take(parameters).into_iter().peekable();
+    while let Some(entry) = next_key.next() {
+        if next_key.peek().is_none_or(|next| next.0 != entry.0) {
+            parameters.push(entry);
+        }
+    }
+}
+
+/// A 32-bit field keeps the low half of what is written, whatever that is.
+fn low_half(value: u64) -> u32 {
+    (value & u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,247 @@
+//! The decoder against the generated one: equal for every message, however it is cut into frames.
+use std::collections::BTreeMap;
+
+use proptest::{collection, option, prelude::*};
+use prost::Message;
+use proto::{
+    InferParameter, InferTensorContents, ModelInferRequest,
+    infer_parameter::ParameterChoice,
+    model_infer_request::{InferInputTensor, InferRequestedOutputTensor},
+};
+
+use super::*;
+
+/// What the generated decoder has made, in our words.
+fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> Parameters<'_> {
+    let choice = |parameter: &InferParameter| {
+        Some(match parameter.parameter_choice.clone()? {
+            ParameterChoice::BoolParam(value) => Choice::Bool(value),
+            ParameterChoice::Int64Param(value) => Choice::Int64(value),
+            ParameterChoice::StringParam(value) => Choice::String(Cow::Owned(value)),
+            ParameterChoice::DoubleParam(value) => Choice::Double(value),
+            ParameterChoice::Uint64Param(value) => Choice::Uint64(value),
+        })
+    };
+    parameters.iter().map(|(key, value)| (Cow::Borrowed(key.as_str()), choice(value))).collect()
+}
+
+fn expected_contents(contents: &InferTensorContents) -> Contents {
+    let mut byte_strings = Vec::new();
+    for element in &contents.bytes_contents {
+        byte_strings.extend(u32::try_from(element.len()).unwrap().to_le_bytes());
+        byte_strings.extend_from_slice(element);
+    }
+    Contents {
+        bools: contents.bool_contents.iter().map(|&value| u8::from(value)).collect(),
+        ints: contents.int_contents.clone(),
+        int64s: contents.int64_contents.clone(),
+        uints: contents.uint_contents.clone(),
+        uint64s: contents.uint64_contents.clone(),
+        fp32s: contents.fp32_contents.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        fp64s: contents.fp64_contents.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        byte_strings,
+    }
+}
+
+/// Both as text, so that NaN equals NaN.
+fn assert_same(ours: &InferMessage<'_>, theirs: &ModelInferRequest) {
+    assert_eq!(ours.model_name, theirs.model_name);
+    assert_eq!(ours.model_version, theirs.model_version);
+    assert_eq!(ours.id, theirs.id);
+    assert_eq!(format!("{:?}", ours.parameters), format!("{:?}", expected_parameters(&theirs.parameters)));
+    assert_eq!(ours.inputs.len(), theirs.inputs.len());
+    for (ours, theirs) in ours.inputs.iter().zip(&theirs.inputs) {
+        assert_eq!(ours.name, theirs.name);
+        assert_eq!(ours.datatype, DataType::from_protocol_name(&theirs.datatype));
+        assert_eq!(ours.shape.as_slice(), theirs.shape);
+        assert_eq!(format!("{:?}", ours.parameters), format!("{:?}", expected_parameters(&theirs.parameters)));
+        assert_eq!(ours.contents.as_deref(), theirs.contents.as_ref().map(expected_contents).as_ref());
+    }
+    assert_eq!(ours.outputs.len(), theirs.outputs.len());
+    for (ours, theirs) in ours.outputs.iter().zip(&theirs.outputs) {
+        assert_eq!(ours.name, theirs.name);
+        assert_eq!(format!("{:?}", ours.parameters), format!("{:?}", expected_parameters(&theirs.parameters)));
+    }
+    let raw: Vec<_> = ours.raw_contents.iter().map(TensorData::contiguous).collect();
+    assert_eq!(raw, theirs.raw_input_contents);
+}
+
+/// What we take, the generated decoder takes, too, and it means the same. (It overlooks the wire type of maps.)
+fn assert_not_laxer(frames: &[Bytes], bytes: &[u8]) {
+    let Ok(ours) = InferMessage::decode(frames) else { return };
+    match ModelInferRequest::decode(bytes) {
+        Ok(theirs) => assert_same(&ours, &theirs),
+        Err(error) => panic!("only we take this: {error}"),
+    }
+}
+
+/// The message in frames that end at the given places.
+fn cut(message: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
+    let mut places: Vec<_> = places.iter().map(|place| place.index(message.len() + 1)).collect();
+    places.push(message.len());
+    places.sort_unstable();
+    let mut start = 0;
+    places.into_iter().map(|end| Bytes::copy_from_slice(&message[std::mem::replace(&mut start, end)..end])).collect()
+}
+
+fn parameters() -> impl Strategy<Value = BTreeMap<String, InferParameter>> {
+    let choice = prop_oneof![
+        any::<bool>().prop_map(ParameterChoice::BoolParam),
+        any::<i64>().prop_map(ParameterChoice::Int64Param),
+        any::<String>().prop_map(ParameterChoice::StringParam),
+        any::<f64>().prop_map(ParameterChoice::DoubleParam),
+        any::<u64>().prop_map(ParameterChoice::Uint64Param),
+    ];
+    let parameter = option::of(choice).prop_map(|parameter_choice| InferParameter { parameter_choice });
+    collection::btree_map(".{0,8}", parameter, 0..4)
+}
+
+fn byte_string() -> impl Strategy<Value = Bytes> {
+    collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from)
+}
+
+fn contents() -> impl Strategy<Value = InferTensorContents> {
+    let numbers = (
+        collection::vec(any::<bool>(), 0..4),
+        collection::vec(any::<i32>(), 0..4),
+        collection::vec(any::<i64>(), 0..4),
+        collection::vec(any::<u32>(), 0..4),
+        collection::vec(any::<u64>(), 0..4),
+        collection::vec(any::<f32>(), 0..4),
+        collection::vec(any::<f64>(), 0..4),
+        collection::vec(byte_string(), 0..3),
+    );
+    numbers.prop_map(|numbers| InferTensorContents {
+        bool_contents: numbers.0,
+        int_contents: numbers.1,
+        int64_contents: numbers.2,
+        uint_contents: numbers.3,
+        uint64_contents: numbers.4,
+        fp32_contents: numbers.5,
+        fp64_contents: numbers.6,
+        bytes_contents: numbers.7,
+    })
+}
+
+fn datatype() -> impl Strategy<Value = String> {
+    prop_oneof![
+        prop::sample::select(DataType::ALL.to_vec()).prop_map(|datatype| datatype.protocol_name().to_owned()),
+        any::<String>(),
+    ]
+}
+
+fn input() -> impl Strategy<Value = InferInputTensor> {
+    (any::<String>(), datatype(), collection::vec(any::<i64>(), 0..8), parameters(), option::of(contents()))
+        .prop_map(|(name, datatype, shape, parameters, contents)| InferInputTensor {
+            name,
+            datatype,
+            shape,
+            parameters,
+            contents,
+        })
+}
+
+fn output() -> impl Strategy<Value = InferRequestedOutputTensor> {
+    (any::<String>(), parameters()).prop_map(|(name, parameters)| InferRequestedOutputTensor { name, parameters })
+}
+
+fn message() -> impl Strategy<Value = ModelInferRequest> {
+    (
+        (any::<String>(), any::<String>(), any::<String>()),
+        parameters(),
+        collection::vec(input(), 0..4),
+        collection::vec(output(), 0..4),
+        collection::vec(byte_string(), 0..4),
+    )
+        .prop_map(|((model_name, model_version, id), parameters, inputs, outputs, raw_input_contents)| {
+            ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents }
+        })
+}
+
+proptest! {
+    #[test]
+    fn a_message_means_the_same_to_both_decoders_however_it_is_cut(
+        message in message(),
+        places in collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let frames = cut(&message.encode_to_vec(), &places);
+        assert_same(&InferMessage::decode(&frames).unwrap(), &message);
+    }
+
+    #[test]
+    fn a_damaged_message_is_refused_or_means_the_same(
+        message in message(),
+        damage in collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        end in option::of(any::<prop::sample::Index>()),
+        places in collection::vec(any::<prop::sample::Index>(), 0..4),
+    ) {
+        let mut bytes = message.encode_to_vec();
+        prop_assume!(!bytes.is_empty());
+        for (place, value) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        bytes.truncate(end.map_or(bytes.len(), |end| end.index(bytes.len() + 1)));
+        let frames = cut(&bytes, &places);
+        assert_not_laxer(&frames, &bytes);
+    }
+
+    #[test]
+    fn random_bytes_are_refused_or_mean_the_same(
+        bytes in collection::vec(any::<u8>(), 0..64),
+        places in collection::vec(any::<prop::sample::Index>(), 0..4),
+    ) {
+        let frames = cut(&bytes, &places);
+        assert_not_laxer(&frames, &bytes);
+    }
+}
+
+/// Numbers of a repeated field may come one by one, a message twice, and a key twice.
+#[test]
+fn repetitions_mean_what_the_schema_says() {
+    let once = InferInputTensor {
+        contents: Some(InferTensorContents { int_contents: vec![1, 2], ..Default::default() }),
+        ..Default::default()
+    };
+    let mut input = once.encode_to_vec();
+    input.extend(once.encode_to_vec());
+    input.extend([0x2a, 0x02, 0x10, 0x07]); // contents { int_contents: 7 }, not packed
+    input.extend([0x18, 0x05]); // shape: 5, not packed
+    let mut bytes = vec![0x2a, u8::try_from(input.len()).unwrap()];
+    bytes.extend(input);
+    for value in ["old", "new"] {
+        let parameter =
+            InferParameter { parameter_choice: Some(ParameterChoice::StringParam(value.to_owned())) };
+        let entry = ModelInferRequest {
+            parameters: BTreeMap::from([("key".to_owned(), parameter)]),
+            ..ModelInferRequest::default()
+        };
+        bytes.extend(entry.encode_to_vec());
+    }
+    let frames = [Bytes::from(bytes.clone())];
+    let message = InferMessage::decode(&frames).unwrap();
+    assert_eq!(message.inputs[0].contents.as_ref().unwrap().ints, [1, 2, 1, 2, 7]);
+    assert_eq!(message.inputs[0].shape.as_slice(), [5]);
+    assert_eq!(message.parameters, [("key".into(), Some(Choice::String("new".into())))]);
+    assert_same(&message, &ModelInferRequest::decode(bytes.as_slice()).unwrap());
+}
+
+#[test]
+fn a_tensor_in_several_frames_is_not_copied() {
+    let message =
+        ModelInferRequest { raw_input_contents: vec![Bytes::from(vec![7; 100])], ..ModelInferRequest::default() };
+    let bytes = Bytes::from(message.encode_to_vec());
+    let frames = [bytes.slice(..40), bytes.slice(40..)];
+    let decoded = InferMessage::decode(&frames).unwrap();
+    let pieces = decoded.raw_contents[0].pieces();
+    assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [38, 62]);
+    assert_eq!(pieces[1].as_ptr(), frames[1].as_ptr());
+}
+
+#[test]
+fn a_message_of_nothing_but_empty_tensors_does_not_fill_the_memory() {
+    let frames = [Bytes::from([0x2a, 0x00].repeat(MAX_ITEMS))];
+    assert_eq!(InferMessage::decode(&frames).unwrap().inputs.len(), MAX_ITEMS);
+    let frames = [Bytes::from([0x2a, 0x00].repeat(MAX_ITEMS + 1))];
+    assert_eq!(InferMessage::decode(&frames).unwrap_err(), Malformed);
+}

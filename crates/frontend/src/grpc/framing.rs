@@ -1,0 +1,328 @@
+//! The messages of a request body: each behind five bytes that tell its length and whether it is compressed.
+//!
+//! Messages are cut out of the frames as the network brought them, without copying. Source: "gRPC over HTTP2".
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_body::Body;
+use smallvec::SmallVec;
+
+use super::{
+    compression::{self, Algorithm, Work},
+    encode::MAX_MESSAGE,
+    status::{Code, Status},
+};
+
+/// Bytes before each message.
+pub(crate) const PREFIX: usize = 5;
+
+/// A message, in the frames it arrived in.
+pub(crate) type Frames = SmallVec<[Bytes; 2]>;
+
+/// Frames below this size are small, and [`SMALL_RUN`] of them in a row are joined: each costs more memory than it brings.
+const SMALL: usize = 1024;
+const SMALL_RUN: usize = 64;
+
+/// Cuts a body into messages. Polled by one task; nothing is lost if a poll is given up.
+pub(crate) struct Messages<B> {
+    body: B,
+    algorithm: Option<Algorithm>,
+    /// What has arrived and is not given out yet; no frame is empty.
+    frames: Frames,
+    /// Bytes in `frames`.
+    held: usize,
+    /// Small frames at the end of `frames`.
+    small_run: usize,
+    /// The message that is arriving.
+    header: Option<Header>,
+    decompressing: Option<Work<Result<Bytes, Status>>>,
+    ended: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Header {
+    compressed: bool,
+    length: usize,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
+    /// The messages of `body`; compressed ones are compressed with `algorithm`.
+    pub(crate) fn new(body: B, algorithm: Option<Algorithm>) -> Self {
+        Self {
+            body,
+            algorithm,
+            frames: Frames::new(),
+            held: 0,
+            small_run: 0,
+            header: None,
+            decompressing: None,
+            ended: false,
+        }
+    }
+
+    /// The only message of the body.
+    ///
+    /// # Errors
+    /// The body holds no message or several, or one that cannot be read.
+    pub(crate) async fn only(mut self) -> Result<Frames, Status> {
+        let Some(message) = poll_fn(|context| self.poll_next(context)).await else {
+            return Err(Status::unparsable());
+        };
+        let message = message?;
+        // The usual client says with the message that nothing follows; then this returns at once.
+        match poll_fn(|context| self.poll_next(context)).await {
+            None => Ok(message),
+            Some(Ok(_)) => Err(Status::new(Code::Internal, "Expected one request message, got several")),
+            Some(Err(status)) => Err(status),
+        }
+    }
+
+    /// The next message, decompressed; `None` when the client has ended the body.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frames, Status>>> {
+        loop {
+            if let Some(work) = &mut self.decompressing {
+                let done = ready!(Pin::new(work).poll(context));
+                self.decompressing = None;
+                return Poll::Ready(Some(done.flatten().map(|message| SmallVec::from_iter([message]))));
+            }
+            match self.cut() {
+                Ok(Some((frames, None))) => return Poll::Ready(Some(Ok(frames))),
+                Ok(Some((frames, Some(algorithm)))) => {
+                    self.decompressing = Some(compression::decompress(algorithm, &frames));
+                    continue;
+                }
+                Ok(None) => {}
+                Err(status) => return Poll::Ready(Some(Err(status))),
+            }
+            if self.ended || self.body.is_end_stream() {
+                self.ended = true;
+                let cut_off = self.held > 0 || self.header.is_some();
+                return Poll::Ready(cut_off.then(|| Err(self.give_up())));
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.hold(data);
+                    }
+                }
+                // The client has gone; nobody will read this.
+                Some(Err(_)) => {
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(Status::new(Code::Cancelled, "the client has gone"))));
+                }
+                None => self.ended = true,
+            }
+        }
+    }
+
+    /// The body ends inside a message, which is told once.
+    fn give_up(&mut self) -> Status {
+        self.frames.clear();
+        self.held = 0;
+        self.header = None;
+        Status::new(Code::Internal, "The request ends inside a message")
+    }
+
+    fn hold(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
+        self.held += data.len();
+        self.small_run = if data.len() < SMALL { self.small_run + 1 } else { 0 };
+        self.frames.push(data);
+        if self.small_run < SMALL_RUN {
+            return;
+        }
+        let run = self.frames.drain(self.frames.len() - SMALL_RUN..);
+        let joined = run.fold(BytesMut::new(), |mut joined, frame| {
+            joined.extend_from_slice(&frame);
+            joined
+        });
+        self.small_run = usize::from(joined.len() < SMALL);
+        self.frames.push(joined.freeze());
+    }
+
+    /// A whole message and how it is compressed, if one has arrived.
+    fn cut(&mut self) -> Result<Option<(Frames, Option<Algorithm>)>, Status> {
+        let header = match self.header {
+            Some(header) => header,
+            None if self.held < PREFIX => return Ok(None),
+            None => {
+                let header = self.take_header()?;
+                *self.header.insert(header)
+            }
+        };
+        if self.held < header.length {
+            return Ok(None);
+        }
+        self.header = None;
+        let frames = self.take(header.length);
+        match (header.compressed, self.algorithm) {
+            (false, _) => Ok(Some((frames, None))),
+            (true, Some(algorithm)) => Ok(Some((frames, Some(algorithm)))),
+            (true, None) => {
+                Err(Status::new(Code::Internal, "A message is compressed, but 'grpc-encoding' names no algorithm"))
+            }
+        }
+    }
+
+    fn take_header(&mut self) -> Result<Header, Status> {
+        let mut prefix = [0; PREFIX];
+        for byte in &mut prefix {
+            *byte = self.frames[0].get_u8();
+            if self.frames[0].is_empty() {
+                self.frames.remove(0);
+            }
+        }
+        self.held -= PREFIX;
+        self.small_run = self.small_run.min(self.frames.len());
+        let [flag, length @ ..] = prefix;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if flag > 1 {
+            return Err(Status::new(Code::Internal, format!("A message begins with the invalid flag {flag}")));
+        }
+        if length > MAX_MESSAGE {
+            return Err(compression::too_long(length));
+        }
+        Ok(Header { compressed: flag == 1, length })
+    }
+
+    /// The first `length` bytes, which are there.
+    fn take(&mut self, length: usize) -> Frames {
+        self.held -= length;
+        if self.held == 0 {
+            self.small_run = 0;
+            return std::mem::take(&mut self.frames);
+        }
+        let mut missing = length;
+        let whole = self.frames.iter().take_while(|frame| {
+            let fits = frame.len() <= missing;
+            missing -= if fits { frame.len() } else { 0 };
+            fits
+        });
+        let whole = whole.count();
+        let mut message: Frames = self.frames.drain(..whole).collect();
+        if missing > 0 {
+            message.push(self.frames[0].split_to(missing));
+        }
+        self.small_run = self.small_run.min(self.frames.len());
+        message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, convert::Infallible, task::Waker};
+
+    use http_body::Frame;
+    use proptest::{collection, prelude::*};
+
+    use super::*;
+
+    /// A body whose frames are all there.
+    struct Arrived(VecDeque<Bytes>);
+
+    impl Body for Arrived {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(|data| Ok(Frame::data(data))))
+        }
+    }
+
+    fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for message in messages {
+            bytes.push(0);
+            bytes.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+            bytes.extend_from_slice(message);
+        }
+        bytes
+    }
+
+    fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
+        let mut messages = Messages::new(Arrived(frames.into_iter().collect()), None);
+        let mut read = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
+            let failed = message.is_err();
+            read.push(message.map(|frames| frames.concat()));
+            if failed {
+                break;
+            }
+        }
+        read
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_any_cut_into_frames(
+            sent in collection::vec(collection::vec(any::<u8>(), 0..2500), 0..5),
+            sizes in collection::vec(1..3000_usize, 1..8),
+        ) {
+            let mut bytes = Bytes::from(framed(&sent));
+            let mut frames = Vec::new();
+            for size in sizes.into_iter().cycle() {
+                if bytes.is_empty() {
+                    break;
+                }
+                frames.push(bytes.split_to(size.min(bytes.len())));
+            }
+            let read: Vec<_> = read(frames).into_iter().map(Result::unwrap).collect();
+            prop_assert_eq!(read, sent);
+        }
+    }
+
+    #[test]
+    fn many_tiny_frames_are_joined_and_nothing_is_lost() {
+        let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
+        let bytes = framed(&sent);
+        let mut messages = Messages::new(Arrived(VecDeque::new()), None);
+        for byte in &bytes {
+            messages.hold(Bytes::copy_from_slice(&[*byte]));
+            assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
+        }
+        let read: Vec<_> = read(bytes.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))).into_iter().collect();
+        assert_eq!(read, sent.into_iter().map(Ok).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_message_in_one_frame_is_not_copied() {
+        let frame = Bytes::from(framed(&[vec![9; 100]]));
+        let mut messages = Messages::new(Arrived(VecDeque::from([frame.clone()])), None);
+        let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop())) else {
+            panic!("the message is there")
+        };
+        assert_eq!(frames[0].as_ptr(), frame[PREFIX..].as_ptr());
+    }
+
+    fn refusal(bytes: &'static [u8]) -> Status {
+        read([Bytes::from_static(bytes)]).pop().unwrap().unwrap_err()
+    }
+
+    #[test]
+    fn a_broken_prefix_or_end_is_refused() {
+        assert_eq!(refusal(&[0, 0, 0, 0]).message, "The request ends inside a message");
+        assert_eq!(refusal(&[0, 0, 0, 0, 2, 1]).message, "The request ends inside a message");
+        assert_eq!(refusal(&[2, 0, 0, 0, 0]).message, "A message begins with the invalid flag 2");
+        assert!(refusal(&[1, 0, 0, 0, 0]).message.contains("names no algorithm"));
+        let refused = refusal(&[0, 0x80, 0, 0, 0]);
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.message, "Received message larger than max (2147483648 vs. 2147483647)");
+    }
+
+    #[tokio::test]
+    async fn a_unary_call_has_exactly_one_message() {
+        let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
+        assert_eq!(Messages::new(body(&[vec![1]]), None).only().await.unwrap().concat(), [1]);
+        assert!(Messages::new(body(&[vec![1], vec![2]]), None).only().await.is_err());
+        assert_eq!(Messages::new(body(&[]), None).only().await, Err(Status::unparsable()));
+    }
+}

@@ -1,0 +1,52 @@
+//! `ModelInfer`: one request, one response.
+use bytes::Bytes;
+use http::{Response, request::Parts};
+use hyper::body::Incoming;
+use inference::{Error, ResponseStream};
+
+use super::{
+    compression::{Algorithm, Compressor},
+    decode::InferMessage,
+    framing::Messages,
+    reply::{self, Reply},
+    request::{self, Asked},
+    state::GrpcState,
+    status::Status,
+};
+
+/// Answers the call.
+///
+/// Dropping the future cancels the request.
+///
+/// # Errors
+/// The status of the call.
+pub(crate) async fn answer(state: &GrpcState, head: Parts, body: Incoming) -> Result<Response<Reply>, Status> {
+    let algorithm = Algorithm::of_request(&head.headers)?;
+    let frames = Messages::new(body, algorithm).only().await?;
+    let compressor = Compressor::agreed(state.options.compression, &head.headers);
+    let (asked, responses) = start(state, &head, &frames)?;
+    drop((frames, head));
+    let mut response = responses.only().await?;
+    asked.finish(&mut response)?;
+    let mut version = itoa::Buffer::new();
+    let message = asked.message(&response, version.format(asked.model.version()), None).unary()?;
+    Ok(match compressor {
+        None => reply::message(message, None),
+        Some(compressor) => {
+            let message = compressor.compress(message).await?;
+            reply::message(message, Some(compressor.algorithm))
+        }
+    })
+}
+
+fn start(state: &GrpcState, head: &Parts, frames: &[Bytes]) -> Result<(Asked, ResponseStream), Status> {
+    let message = InferMessage::decode(frames).map_err(|_| Status::unparsable())?;
+    let model = request::model(state, &message)?;
+    if model.config().decoupled {
+        return Err(Error::unsupported(
+            "ModelInfer RPC doesn't support models with decoupled transaction policy",
+        )
+        .into());
+    }
+    Ok(request::start(state, &head.headers, model, message, usize::MAX)?)
+}

@@ -1,0 +1,54 @@
+//! Server reflection, so that tools can call the server without its `.proto` files.
+//!
+//! The service is tonic's; it is called as a function from request to response over our own connections.
+use std::{convert::Infallible, pin::Pin};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use inference::Error;
+use tonic::{body::Body, codegen::Service};
+use tonic_reflection::server::Builder;
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type Call = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+
+/// Both versions of the reflection service.
+pub(crate) struct Reflection {
+    v1: Call,
+    v1alpha: Call,
+}
+
+/// A version of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1,
+    V1Alpha,
+}
+
+impl Reflection {
+    /// Describes every service of the endpoint.
+    ///
+    /// # Errors
+    /// The descriptors cannot be read, which is a fault of the build.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let builder =
+            || Builder::configure().register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET);
+        let broken = |error| Error::internal(format!("the descriptors of the protocol cannot be read: {error}"));
+        let v1 = builder().build_v1().map_err(broken)?;
+        let v1alpha = builder().build_v1alpha().map_err(broken)?;
+        Ok(Self {
+            v1: Box::new(move |request| v1.clone().call(request)),
+            v1alpha: Box::new(move |request| v1alpha.clone().call(request)),
+        })
+    }
+
+    /// Answers a call of the service's only method.
+    pub(crate) async fn answer(&self, version: Version, request: Request<Incoming>) -> Response<Body> {
+        let call = match version {
+            Version::V1 => &self.v1,
+            Version::V1Alpha => &self.v1alpha,
+        };
+        let Ok(response) = call(request).await;
+        response
+    }
+}

@@ -1,0 +1,119 @@
+//! The replies of the endpoint: headers, and a body of our own shape that hyper polls.
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{ACCEPT, ALLOW, CONTENT_TYPE},
+};
+use http_body::{Body, Frame};
+
+use super::{
+    chunks::Chunks,
+    compression::{ACCEPTED, Algorithm, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
+    status::Status,
+    stream::StreamBody,
+};
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// The body of a reply.
+pub(crate) enum Reply {
+    /// One message, then the status OK.
+    Message(Chunks),
+    /// The status OK after the message was taken.
+    Status,
+    /// Nothing, or nothing any more.
+    Empty,
+    /// Responses as they come.
+    Stream(Box<StreamBody>),
+    /// What the reflection service answers.
+    Reflection(Box<tonic::body::Body>),
+}
+
+impl Body for Reply {
+    type Data = Chunks;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
+        match &mut *self {
+            Self::Message(message) => {
+                let message = std::mem::replace(message, Chunks::new());
+                *self = Self::Status;
+                Poll::Ready(Some(Ok(Frame::data(message))))
+            }
+            Self::Status => {
+                *self = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::trailers(Status::ok().trailers()))))
+            }
+            Self::Empty => Poll::Ready(None),
+            Self::Stream(stream) => stream.poll_frame(context).map(|frame| frame.map(Ok)),
+            Self::Reflection(body) => {
+                let frame = Pin::new(body).poll_frame(context);
+                frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(Chunks::from))))
+            }
+        }
+    }
+
+    /// A reply without body ends with its headers: gRPC calls that "Trailers-Only".
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Reflection(body) => body.is_end_stream(),
+            Self::Message(_) | Self::Status | Self::Stream(_) => false,
+        }
+    }
+}
+
+/// The only message of a call.
+pub(crate) fn message(message: Chunks, algorithm: Option<Algorithm>) -> Response<Reply> {
+    let mut response = grpc(Reply::Message(message));
+    name_algorithm(&mut response, algorithm);
+    response
+}
+
+/// The responses of a streamed call.
+pub(crate) fn stream(body: StreamBody, algorithm: Option<Algorithm>) -> Response<Reply> {
+    let mut response = grpc(Reply::Stream(Box::new(body)));
+    name_algorithm(&mut response, algorithm);
+    response
+}
+
+/// The end of a call that has no answer.
+pub(crate) fn failed(status: &Status) -> Response<Reply> {
+    let mut response = grpc(Reply::Empty);
+    status.write(response.headers_mut());
+    response
+}
+
+/// To a request that is none of gRPC's: which method and content type would be.
+pub(crate) fn not_grpc(status: StatusCode) -> Response<Reply> {
+    let mut response = Response::new(Reply::Empty);
+    *response.status_mut() = status;
+    let (name, value) = match status {
+        StatusCode::METHOD_NOT_ALLOWED => (ALLOW, HeaderValue::from_static("POST")),
+        _ => (ACCEPT, GRPC),
+    };
+    response.headers_mut().insert(name, value);
+    response
+}
+
+fn grpc(body: Reply) -> Response<Reply> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, GRPC);
+    headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED));
+    response
+}
+
+fn name_algorithm(response: &mut Response<Reply>, algorithm: Option<Algorithm>) {
+    if let Some(algorithm) = algorithm {
+        response.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static(algorithm.name()));
+    }
+}
+

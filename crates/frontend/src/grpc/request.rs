@@ -1,0 +1,196 @@
+//! From a decoded `ModelInferRequest` to a running request.
+//!
+//! Only what the message says is judged here; whether it suits the model is for the engine. The order of the checks is
+//! the reference's, so that a request with two faults is refused for the same one.
+use std::{num::NonZeroU64, sync::Arc};
+
+use engine::Model;
+use http::HeaderMap;
+use inference::{DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData};
+
+use super::{
+    contents,
+    decode::{Choice, InferMessage, Input, Output},
+    encode::InferResponse,
+    parameters,
+    state::GrpcState,
+};
+use crate::kserve::{
+    output::{Placement, Wish, Wishes},
+    version,
+};
+
+/// What is kept of a request that runs, to answer it.
+pub(crate) struct Asked {
+    pub(crate) model: Arc<Model>,
+    pub(crate) id: Name,
+    /// The client asked for a final response even if it is empty.
+    pub(crate) empty_final: bool,
+    wishes: Wishes,
+}
+
+/// The model that a message asks for.
+///
+/// # Errors
+/// The version is no number, or there is no such model.
+pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc<Model>, Error> {
+    let version = version::parse(&message.model_version)?;
+    state.engine.model(&message.model_name, version)
+}
+
+/// Starts the request; `capacity` responses may wait for a slow client.
+///
+/// # Errors
+/// The message contradicts itself, the schema or the model.
+pub(crate) fn start(
+    state: &GrpcState,
+    headers: &HeaderMap,
+    model: Arc<Model>,
+    message: InferMessage<'_>,
+    capacity: usize,
+) -> Result<(Asked, ResponseStream), Error> {
+    let id = Name::new(&message.id);
+    let mut request = Request { id: id.clone(), ..Request::default() };
+    let empty_final = parameters::read(&message.parameters, &mut request)?;
+    forward(state, headers, &mut request)?;
+    let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
+    let tensors: Result<_, _> =
+        message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id)).collect();
+    request.inputs = RequestInputs::Tensors(tensors?);
+    let mut wishes = Wishes::all(Placement::Binary);
+    for output in &message.outputs {
+        let spec = model.config().output(&output.name);
+        let name = spec.map_or_else(|| Name::new(&output.name), |spec| spec.name.clone());
+        if let Some(classes) = classes(output)? {
+            wishes.add(name.clone(), Wish { placement: Placement::Binary, classes: Some(classes) });
+        }
+        request.outputs.push(name);
+    }
+    let responses = model.infer(request, capacity)?;
+    Ok((Asked { model, id, empty_final, wishes }, responses))
+}
+
+impl Asked {
+    /// Brings the outputs of a response into the form the client asked for.
+    ///
+    /// # Errors
+    /// An output that cannot be classified.
+    pub(crate) fn finish(&self, response: &mut inference::Response) -> Result<(), Error> {
+        let config = self.model.config();
+        let labels = |name: &str| config.output(name).map_or(&[][..], |output| &output.labels);
+        self.wishes.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)
+    }
+
+    /// The message about a response; `last` is for streams.
+    pub(crate) fn message<'a>(
+        &'a self,
+        response: &'a inference::Response,
+        version: &'a str,
+        last: Option<bool>,
+    ) -> InferResponse<'a> {
+        InferResponse {
+            model_name: self.model.name(),
+            model_version: version,
+            id: &self.id,
+            parameters: &response.parameters,
+            last,
+            outputs: &response.outputs,
+        }
+    }
+}
+
+/// Metadata that the server was told to make parameters. What gRPC itself needs is none of the client's.
+fn forward(state: &GrpcState, headers: &HeaderMap, request: &mut Request) -> Result<(), Error> {
+    let Some(forward) = &state.options.forward else { return Ok(()) };
+    for (name, value) in headers {
+        let name = name.as_str();
+        if !name.starts_with("grpc-") && !matches!(name, "te" | "content-type") {
+            forward.forward(name, value.as_bytes(), &mut request.parameters)?;
+        }
+    }
+    Ok(())
+}
+
+/// The raw contents of a message, for those inputs that have no others.
+struct Raw {
+    any: bool,
+    rest: smallvec::IntoIter<[TensorData; 2]>,
+}
+
+/// An input with its bytes: typed contents, or the next of the raw ones.
+fn tensor(
+    input: Input<'_>,
+    raw: &mut Raw,
+    model: &Model,
+    id: &Name,
+) -> Result<Tensor, Error> {
+    let spec = model.config().input(&input.name);
+    let name = spec.map_or_else(|| Name::new(&input.name), |spec| spec.name.clone());
+    let model_name = model.name();
+    let region = contents::region(&input.parameters, &name)?;
+    if let Some(region) = region {
+        return Err(if input.contents.is_some() {
+            Error::invalid(format!(
+                "unexpected 'content' provided when using shared memory for input tensor '{name}' for model \
+                 '{model_name}'"
+            ))
+        } else {
+            contents::no_region(region)
+        });
+    }
+    let data = match input.contents {
+        Some(_) if raw.any => {
+            return Err(Error::invalid(format!(
+                "contents field must not be specified when using raw_input_contents for '{name}' for model \
+                 '{model_name}'"
+            )));
+        }
+        Some(contents) => contents::bytes(*contents, input.datatype, &name, model_name)?,
+        None => raw.rest.next().ok_or_else(|| {
+            Error::invalid(format!(
+                "unable to find data for input tensor '{name}' for model '{model_name}' in request."
+            ))
+        })?,
+    };
+    let datatype = match (input.datatype, spec) {
+        (Some(datatype), _) => datatype,
+        (None, Some(spec)) => {
+            let id = if id.is_empty() { "<id_unknown>" } else { id };
+            return Err(Error::invalid(format!(
+                "[request id: {id}] inference input '{name}' data-type is '{}', but model '{model_name}' expects '{}'",
+                contents::INVALID,
+                spec.datatype.protocol_name()
+            )));
+        }
+        // The model has no such input: the engine refuses it by its name, whatever its datatype.
+        (None, None) => DataType::Bytes,
+    };
+    Ok(Tensor::new(name, datatype, input.shape, data))
+}
+
+/// How many best classes of an output the client wants.
+fn classes(output: &Output<'_>) -> Result<Option<NonZeroU64>, Error> {
+    let region = contents::region(&output.parameters, &output.name)?;
+    let choice = output.parameters.iter().find(|(key, _)| key == "classification").map(|(_, choice)| choice);
+    let classes = match choice {
+        None => None,
+        Some(Some(Choice::Int64(count))) => {
+            let count = u64::try_from(*count).ok().and_then(NonZeroU64::new);
+            Some(count.ok_or_else(|| {
+                Error::invalid("invalid value for 'classification' parameter, expected >= 0")
+            })?)
+        }
+        Some(_) => {
+            return Err(Error::invalid(
+                "invalid value type for 'classification' parameter, expected int64_param",
+            ));
+        }
+    };
+    match region {
+        Some(_) if classes.is_some() => {
+            Err(Error::invalid("output can't set both 'shared_memory_region' and 'classification'"))
+        }
+        Some(region) => Err(contents::no_region(region)),
+        None => Ok(classes),
+    }
+}

@@ -1,0 +1,132 @@
+//! From the headers of a call to whoever answers it.
+use std::{convert::Infallible, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::{
+    admin::Call,
+    compression::{Algorithm, Compressor},
+    framing::Messages,
+    infer, metadata,
+    reflection::Version,
+    reply::{self, Reply},
+    state::GrpcState,
+    status::{Code, Status},
+    stream::StreamBody,
+};
+use crate::restrict::Category;
+
+/// What a path stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Infer,
+    StreamInfer,
+    Admin(Call),
+    Reflection(Version),
+}
+
+impl Target {
+    fn of(path: &str) -> Option<Self> {
+        match path.strip_prefix("/inference.GRPCInferenceService/") {
+            Some("ModelInfer") => Some(Self::Infer),
+            Some("ModelStreamInfer") => Some(Self::StreamInfer),
+            Some(name) => Call::named(name).map(Self::Admin),
+            None => Some(match path {
+                "/grpc.health.v1.Health/Check" => Self::Admin(Call::HealthCheck),
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" => Self::Reflection(Version::V1),
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
+                    Self::Reflection(Version::V1Alpha)
+                }
+                _ => return None,
+            }),
+        }
+    }
+
+    /// What restricts the call. Reflection tells nothing that the published schema does not.
+    fn category(self) -> Option<Category> {
+        match self {
+            Self::Infer | Self::StreamInfer => Some(Category::Inference),
+            Self::Admin(call) => Some(call.category()),
+            Self::Reflection(_) => None,
+        }
+    }
+}
+
+/// Answers one call. Dropping the future, or the body of the answer, cancels it.
+pub(crate) async fn answer(
+    state: Arc<GrpcState>,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Infallible> {
+    if request.method() != Method::POST {
+        return Ok(reply::not_grpc(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    if !metadata::is_grpc(request.headers()) {
+        return Ok(reply::not_grpc(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    Ok(dispatch(&state, request).await.unwrap_or_else(|status| reply::failed(&status)))
+}
+
+async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<Response<Reply>, Status> {
+    if state.drain.has_begun() {
+        return Err(Status::stopping());
+    }
+    let Some(target) = Target::of(request.uri().path()) else {
+        return Err(Status::new(Code::Unimplemented, ""));
+    };
+    check_restriction(state, target, request.headers())?;
+    let granted = metadata::timeout(request.headers())?;
+    if let Target::StreamInfer = target {
+        let (head, body) = request.into_parts();
+        let messages = Messages::new(body, Algorithm::of_request(&head.headers)?);
+        let compressor = Compressor::agreed(state.options.compression, &head.headers);
+        let body = StreamBody::new(state.clone(), head.headers, messages, granted);
+        return Ok(reply::stream(body, compressor.map(|compressor| compressor.algorithm)));
+    }
+    match granted {
+        None => answer_once(state, target, request).await,
+        // Boxed so that calls without a deadline, which are the fast ones, do not carry the room for it.
+        Some(granted) => {
+            let answer = Box::pin(answer_once(state, target, request));
+            tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late()))
+        }
+    }
+}
+
+fn check_restriction(state: &GrpcState, target: Target, headers: &HeaderMap) -> Result<(), Status> {
+    let Some(category) = target.category() else { return Ok(()) };
+    let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    state.options.restrictions.check(category, header).map_err(|denied| {
+        let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
+        Status::new(Code::Unavailable, text)
+    })
+}
+
+async fn answer_once(
+    state: &Arc<GrpcState>,
+    target: Target,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Status> {
+    match target {
+        Target::Infer => {
+            let (head, body) = request.into_parts();
+            infer::answer(state, head, body).await
+        }
+        Target::Admin(call) => Box::pin(answer_admin(state, call, request)).await,
+        Target::Reflection(version) => {
+            let response = Box::pin(state.reflection.answer(version, request)).await;
+            Ok(response.map(|body| Reply::Reflection(Box::new(body))))
+        }
+        Target::StreamInfer => unreachable!("streams are answered by their body"),
+    }
+}
+
+async fn answer_admin(
+    state: &GrpcState,
+    call: Call,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Status> {
+    let (head, body) = request.into_parts();
+    let frames = Messages::new(body, Algorithm::of_request(&head.headers)?).only().await?;
+    Ok(reply::message(call.answer(&state.engine, &frames).await?, None))
+}

@@ -1,0 +1,28 @@
+//! What all connections of the endpoint share.
+use engine::Engine;
+use inference::Error;
+use tokio_rustls::TlsAcceptor;
+
+use super::{options::GrpcOptions, reflection::Reflection, tls};
+use crate::drain::Drain;
+
+/// The gRPC endpoint without its socket.
+pub struct GrpcState {
+    pub(crate) engine: Engine,
+    pub(crate) options: GrpcOptions,
+    pub(crate) drain: Drain,
+    pub(crate) reflection: Reflection,
+    pub(crate) tls: Option<TlsAcceptor>,
+}
+
+impl GrpcState {
+    /// Reads the certificates, if there are any to read. Once `drain` begins, new calls are refused; it counts
+    /// connections.
+    ///
+    /// # Errors
+    /// A certificate or key that cannot be used; the text names the file (P-W22).
+    pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
+        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
+        Ok(Self { engine, options, drain, reflection: Reflection::new()?, tls })
+    }
+}

@@ -1,0 +1,346 @@
+//! `ModelStreamInfer`: any number of requests, any number of responses, on one call.
+//!
+//! The body of the answer is the whole of it: hyper polls it for the next frame, and it reads requests, starts them and
+//! collects responses meanwhile. There is no task beside hyper's own, and when the call is given up, dropping the body
+//! cancels every request.
+//!
+//! Responses of models that are not decoupled leave in the order of their requests (P-W46): only the request whose
+//! turn it is gets polled, the others run on and keep their responses. Those of decoupled models leave as they come. A
+//! slow client stops the polling, and with it the reading of further requests.
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes};
+use engine::Model;
+use futures_util::{Stream, StreamExt, stream::SelectAll};
+use http::HeaderMap;
+use http_body::Frame;
+use hyper::body::Incoming;
+use inference::{Delivery, Error, Name, Response, ResponseStream};
+use tokio::time::Sleep;
+
+use super::{
+    chunks::Chunks,
+    compression::{Compressor, Work},
+    decode::InferMessage,
+    encode::InferResponse,
+    framing::Messages,
+    request::{self, Asked},
+    state::GrpcState,
+    status::Status,
+};
+
+/// Requests of one call that may be under way. Beyond it no more are read; it is generous because requests of a
+/// sequence may wait for others that come later on the same call.
+const MAX_IN_FLIGHT: usize = 16 << 10;
+
+/// Requests that are read before responses get their turn.
+const READ_AT_ONCE: usize = 32;
+
+/// Responses that are there together leave together, up to about so many bytes.
+const SENT_AT_ONCE: usize = 32 << 10;
+
+/// The body of the answer.
+pub(crate) struct StreamBody {
+    state: Arc<GrpcState>,
+    /// Of the call; each of its requests gets what is forwarded.
+    headers: HeaderMap,
+    messages: Messages<Incoming>,
+    /// The client may send more requests.
+    reading: bool,
+    compressor: Option<Compressor>,
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// The client wants the first error of a model as the status of the call.
+    errors_end_call: bool,
+    /// Whose responses leave in order.
+    ordered: VecDeque<Turn>,
+    /// Whose responses leave as they come.
+    unordered: SelectAll<Flight>,
+    /// Refusals of requests to decoupled models.
+    refusals: VecDeque<Chunks>,
+    /// Which of the two is asked first next time.
+    unordered_first: bool,
+    compressing: Option<Work<Chunks>>,
+    /// What the call ends with once everything collected has been sent.
+    failure: Option<Status>,
+    ended: bool,
+}
+
+/// A place in the order of responses.
+enum Turn {
+    Running(Flight),
+    Refused(Chunks),
+}
+
+impl StreamBody {
+    /// Answers the requests in `messages`.
+    pub(crate) fn new(
+        state: Arc<GrpcState>,
+        headers: HeaderMap,
+        messages: Messages<Incoming>,
+        granted: Option<Duration>,
+    ) -> Self {
+        let compressor = Compressor::agreed(state.options.compression, &headers);
+        let errors_end_call = headers.get("triton_grpc_error").is_some_and(|value| value == "true");
+        Self {
+            state,
+            headers,
+            messages,
+            reading: true,
+            compressor,
+            deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
+            errors_end_call,
+            ordered: VecDeque::new(),
+            unordered: SelectAll::new(),
+            refusals: VecDeque::new(),
+            unordered_first: false,
+            compressing: None,
+            failure: None,
+            ended: false,
+        }
+    }
+
+    /// What hyper polls.
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Chunks>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return self.end(&Status::late());
+        }
+        if let Some(work) = &mut self.compressing {
+            return match ready!(Pin::new(work).poll(context)) {
+                Ok(message) => {
+                    self.compressing = None;
+                    Poll::Ready(Some(Frame::data(message)))
+                }
+                Err(status) => self.end(&status),
+            };
+        }
+        let more_to_read = self.read(context);
+        let collected = self.collect(context);
+        if collected.has_remaining() {
+            let Some(compressor) = self.compressor else { return Poll::Ready(Some(Frame::data(collected))) };
+            self.compressing = Some(compressor.compress(collected));
+            return self.poll_frame(context);
+        }
+        if let Some(failure) = self.failure.take() {
+            return self.end(&failure);
+        }
+        if !self.reading && self.in_flight() == 0 {
+            return self.end(&Status::ok());
+        }
+        if more_to_read && self.in_flight() < MAX_IN_FLIGHT {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// The trailers. What still runs is cancelled.
+    fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
+        self.ended = true;
+        self.ordered.clear();
+        self.unordered.clear();
+        Poll::Ready(Some(Frame::trailers(status.trailers())))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ordered.len() + self.unordered.len() + self.refusals.len()
+    }
+
+    /// Starts the requests that have arrived. Tells whether it stopped for another reason than that there are no more.
+    fn read(&mut self, context: &mut Context<'_>) -> bool {
+        for _ in 0..READ_AT_ONCE {
+            if !self.reading || self.failure.is_some() {
+                return false;
+            }
+            if self.in_flight() >= MAX_IN_FLIGHT {
+                return true;
+            }
+            match self.messages.poll_next(context) {
+                Poll::Ready(Some(Ok(frames))) => self.accept(&frames),
+                Poll::Ready(Some(Err(status))) => self.failure = Some(status),
+                Poll::Ready(None) => self.reading = false,
+                Poll::Pending => return false,
+            }
+        }
+        true
+    }
+
+    fn accept(&mut self, frames: &[Bytes]) {
+        let Ok(message) = InferMessage::decode(frames) else {
+            self.failure = Some(Status::unparsable());
+            return;
+        };
+        let id = Name::new(&message.id);
+        let model = if self.state.drain.has_begun() {
+            Err(Error::unavailable(Status::stopping().message))
+        } else {
+            request::model(&self.state, &message)
+        };
+        let model = match model {
+            Ok(model) => model,
+            Err(error) => return self.ordered.push_back(Turn::Refused(refusal(&id, &error))),
+        };
+        let decoupled = model.config().decoupled;
+        match self.start(model, message) {
+            Ok(flight) if decoupled => self.unordered.push(flight),
+            Ok(flight) => self.ordered.push_back(Turn::Running(flight)),
+            Err(error) if decoupled => self.refusals.push_back(refusal(&id, &error)),
+            Err(error) => self.ordered.push_back(Turn::Refused(refusal(&id, &error))),
+        }
+    }
+
+    fn start(&self, model: Arc<Model>, message: InferMessage<'_>) -> Result<Flight, Error> {
+        let sent_version = Name::new(&message.model_version);
+        let capacity = self.state.options.response_capacity;
+        let (asked, responses) = request::start(&self.state, &self.headers, model, message, capacity)?;
+        Ok(Flight { asked, responses, sent_version, sent: 0, ended: false, errors_end_call: self.errors_end_call })
+    }
+
+    /// The responses that are there, in whole messages; one at a time if it is to be compressed.
+    fn collect(&mut self, context: &mut Context<'_>) -> Chunks {
+        let mut collected = Chunks::new();
+        while collected.remaining() < SENT_AT_ONCE && self.failure.is_none() {
+            match self.poll_message(context) {
+                Poll::Ready(Ok(message)) => collected.append(message),
+                Poll::Ready(Err(status)) => self.failure = Some(status),
+                Poll::Pending => break,
+            }
+            if self.compressor.is_some() && collected.has_remaining() {
+                break;
+            }
+        }
+        collected
+    }
+
+    /// The next message of whoever has one. Both sides are polled before it is pending.
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+        self.unordered_first = !self.unordered_first;
+        for unordered in [self.unordered_first, !self.unordered_first] {
+            let polled = if unordered { self.poll_unordered(context) } else { self.poll_ordered(context) };
+            if polled.is_ready() {
+                return polled;
+            }
+        }
+        Poll::Pending
+    }
+
+    fn poll_ordered(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+        while let Some(turn) = self.ordered.front_mut() {
+            match turn {
+                Turn::Refused(message) => {
+                    let message = std::mem::replace(message, Chunks::new());
+                    self.ordered.pop_front();
+                    return Poll::Ready(Ok(message));
+                }
+                Turn::Running(flight) => match ready!(flight.poll_message(context)) {
+                    Some(message) => return Poll::Ready(message),
+                    None => drop(self.ordered.pop_front()),
+                },
+            }
+        }
+        Poll::Pending
+    }
+
+    fn poll_unordered(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+        if let Some(refusal) = self.refusals.pop_front() {
+            return Poll::Ready(Ok(refusal));
+        }
+        match ready!(self.unordered.poll_next_unpin(context)) {
+            Some(message) => Poll::Ready(message),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// A request that was never started is refused by its id alone.
+fn refusal(id: &str, error: &Error) -> Chunks {
+    encoded(&InferResponse { id, ..InferResponse::default() }, &error.message)
+}
+
+/// The message; if it cannot be sent, why.
+fn encoded(response: &InferResponse<'_>, error: &str) -> Chunks {
+    response.streamed(error).unwrap_or_else(|error| {
+        let without = InferResponse { parameters: &[], outputs: &[], ..*response };
+        without.streamed(&error.message).expect("a few short texts fit a message")
+    })
+}
+
+/// A request under way, as a stream of its messages.
+struct Flight {
+    asked: Asked,
+    responses: ResponseStream,
+    /// The version as the client wrote it, which is what it gets back where no response tells the real one.
+    sent_version: Name,
+    /// Messages that were given out.
+    sent: usize,
+    ended: bool,
+    errors_end_call: bool,
+}
+
+impl Flight {
+    /// The next message; `Err` ends the call.
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Chunks, Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let message = match ready!(self.responses.poll_delivery(context)) {
+            Some(Delivery { result, last }) => {
+                self.ended = last;
+                match result {
+                    Ok(response) => Ok(self.encode(response, last)),
+                    Err(error) if self.errors_end_call => Err(error.into()),
+                    Err(error) => Ok(self.encode_without_response(last, &error.message)),
+                }
+            }
+            None => {
+                self.ended = true;
+                match self.last_word() {
+                    Some(message) => Ok(message),
+                    None => return Poll::Ready(None),
+                }
+            }
+        };
+        self.sent += 1;
+        Poll::Ready(Some(message))
+    }
+
+    fn encode(&self, mut response: Response, last: bool) -> Chunks {
+        if let Err(error) = self.asked.finish(&mut response) {
+            return self.encode_without_response(last, &error.message);
+        }
+        let mut version = itoa::Buffer::new();
+        let version = version.format(self.asked.model.version());
+        encoded(&self.asked.message(&response, version, Some(last)), "")
+    }
+
+    fn encode_without_response(&self, last: bool, error: &str) -> Chunks {
+        encoded(&self.asked.message(&Response::default(), &self.sent_version, Some(last)), error)
+    }
+
+    /// What is said when the model ends a request without a last response.
+    fn last_word(&self) -> Option<Chunks> {
+        if self.asked.model.config().decoupled {
+            self.asked.empty_final.then(|| self.encode_without_response(true, ""))
+        } else {
+            (self.sent == 0)
+                .then(|| self.encode_without_response(true, "expected a single response, got 0"))
+        }
+    }
+}
+
+impl Stream for Flight {
+    type Item = Result<Chunks, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_message(context)
+    }
+}

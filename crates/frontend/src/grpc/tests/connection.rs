@@ -1,0 +1,200 @@
+//! Connections: who is let in, how they are encrypted, and how they end.
+use std::{io, path::PathBuf, sync::Arc};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::grpc::TlsOptions;
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/grpc/tests/tls").join(name)
+}
+
+fn encrypted(mutual: bool) -> TlsOptions {
+    TlsOptions {
+        certificate: file("server.pem"),
+        key: file("server.key"),
+        client_roots: mutual.then(|| file("root.pem")),
+    }
+}
+
+/// The HTTP status of a call of `ServerLive` over an encrypted connection.
+async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u16> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(file("root.pem")).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = if with_certificate {
+        let chain = vec![CertificateDer::from_pem_file(file("client.pem")).unwrap()];
+        builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(file("client.key")).unwrap()).unwrap()
+    } else {
+        builder.with_no_client_auth()
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(server.address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let (mut sender, connection): (SendRequest<Empty<Bytes>>, _) =
+        http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let connection = tokio::spawn(connection);
+    let request = http::Request::post("https://localhost/inference.GRPCInferenceService/ServerLive")
+        .header("content-type", "application/grpc")
+        .body(Empty::new())
+        .unwrap();
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    connection.abort();
+    Ok(response.status().as_u16())
+}
+
+#[tokio::test]
+async fn an_encrypted_port_serves_who_trusts_it() {
+    let server = Server::start(GrpcOptions { tls: Some(encrypted(false)), ..GrpcOptions::default() }).await;
+    assert_eq!(encrypted_call(&server, false).await.unwrap(), 200);
+    // A client that does not encrypt gets nothing but the end of the connection.
+    let mut plain = TcpStream::connect(server.address).await.unwrap();
+    plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    let ended = timeout(PATIENCE, plain.read_to_end(&mut rest)).await.unwrap();
+    assert!(ended.is_err() || rest.len() < 16, "{rest:?}");
+}
+
+#[tokio::test]
+async fn a_mutually_encrypted_port_wants_a_certificate() {
+    let server = Server::start(GrpcOptions { tls: Some(encrypted(true)), ..GrpcOptions::default() }).await;
+    assert_eq!(encrypted_call(&server, true).await.unwrap(), 200);
+    assert!(timeout(PATIENCE, encrypted_call(&server, false)).await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn an_unusable_certificate_is_named() {
+    let (server, _connection) = connected().await;
+    let refusal = |tls: TlsOptions| {
+        let options = GrpcOptions { tls: Some(tls), ..GrpcOptions::default() };
+        GrpcState::new(server.engine.clone(), options, Drain::new()).err().unwrap().message.into_owned()
+    };
+    let good = encrypted(true);
+    let missing = refusal(TlsOptions { certificate: file("none.pem"), ..good.clone() });
+    assert!(missing.starts_with("server certificate '") && missing.contains("none.pem' cannot be used: "));
+    let no_key = refusal(TlsOptions { key: file("root.pem"), ..good.clone() });
+    assert!(no_key.starts_with("server key '") && no_key.contains("root.pem' cannot be used: "), "{no_key}");
+    let wrong_key = refusal(TlsOptions { key: file("client.key"), ..good.clone() });
+    assert!(wrong_key.contains("cannot be used together"), "{wrong_key}");
+    let no_root = refusal(TlsOptions { client_roots: Some(file("server.key")), ..good });
+    assert!(no_root.ends_with("it holds no certificate"), "{no_root}");
+}
+
+#[tokio::test]
+async fn an_http1_client_is_told_where_it_is() {
+    let (server, _connection) = connected().await;
+    for request in ["GET / HTTP/1.1\r\nhost: x\r\n\r\n", "PROPFIND / HTTP/1.1\r\n\r\n"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 415 Unsupported Media Type\r\n"), "{answer}");
+    }
+}
+
+async fn plain(server: &Server) -> SendRequest<Empty<Bytes>> {
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (sender, connection) =
+        http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_grpc_is_refused_by_its_status() {
+    let (server, _connection) = connected().await;
+    let mut sender = plain(&server).await;
+    let ask = |method: &str, content_type: &str| {
+        http::Request::builder()
+            .method(method)
+            .uri("http://x/inference.GRPCInferenceService/ServerLive")
+            .header("content-type", content_type)
+            .body(Empty::new())
+            .unwrap()
+    };
+    let json = sender.send_request(ask("POST", "application/json")).await.unwrap();
+    assert_eq!(json.status(), 415);
+    let get = sender.send_request(ask("GET", "application/grpc")).await.unwrap();
+    assert_eq!(get.status(), 405);
+    // A call without a message is no message.
+    let empty = sender.send_request(ask("POST", "application/grpc")).await.unwrap();
+    assert_eq!(empty.headers()["grpc-status"], "13");
+    assert_eq!(empty.headers()["grpc-accept-encoding"], "identity, deflate, gzip");
+    assert!(empty.into_body().collect().await.unwrap().to_bytes().is_empty());
+}
+
+#[tokio::test]
+async fn reflection_describes_the_service_in_both_versions() {
+    let (_server, connection) = connected().await;
+    // list_services: "" (field 7).
+    let list = framed(&[0x3a, 0x00]);
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        let (messages, status) = timeout(PATIENCE, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
+        assert_eq!((messages.len(), status.code), (1, 0));
+        let names = String::from_utf8_lossy(&messages[0]).into_owned();
+        for name in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
+            assert!(names.contains(name), "{names}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stopping_endpoint_finishes_what_it_has_begun() {
+    let (server, connection) = connected().await;
+    let mut running = connection.call(INFER, &[]).await.unwrap();
+    running.send(sent(&request("gated", "r", &[1])));
+    running.finish();
+    let running = tokio::spawn(running.rest());
+    server.in_flight(1).await;
+    let idle = server.connect().await;
+    server.drain.begin();
+    // The idle connection goes at once, the busy one after its answer.
+    let left = async {
+        while !idle.is_closed() || server.drain.open() != 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, left).await.unwrap();
+    server.gate.open();
+    let (messages, status) = timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
+    assert_eq!((messages.len(), status.code), (1, 0));
+    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+    assert_eq!(server.drain.open(), 0);
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn an_old_connection_is_asked_to_go_and_then_closed() {
+    let options = GrpcOptions {
+        max_connection_age: Some(Duration::from_millis(20)),
+        max_connection_age_grace: Some(Duration::from_millis(20)),
+        ..GrpcOptions::default()
+    };
+    let server = Server::start(options).await;
+    let connection = server.connect().await;
+    let mut call = connection.call(INFER, &[]).await.unwrap();
+    call.send(sent(&request("gated", "", &[1])));
+    call.finish();
+    // The call is longer than age and grace together.
+    assert!(timeout(PATIENCE, call.rest()).await.unwrap().is_err());
+    assert!(timeout(PATIENCE, server.drain.emptied()).await.is_ok());
+    server.gate.open();
+}

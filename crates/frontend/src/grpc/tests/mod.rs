@@ -1,0 +1,153 @@
+//! Calls over a real connection, to a server with the models of the recorded exchanges and a few of its own.
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use engine::{Engine, MetricsOptions, ServerMetadata};
+use prost::Message;
+use proto::{
+    InferParameter, ModelInferRequest, ModelInferResponse, infer_parameter::ParameterChoice,
+    model_infer_request::InferInputTensor,
+};
+use testing::{
+    Gate, Identity, Repository, fixtures,
+    grpc::{Broken, Call, Connection, Status, framed},
+};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::{GrpcOptions, GrpcState, serve};
+use crate::{drain::Drain, listen};
+
+mod connection;
+mod golden;
+mod stream;
+mod unary;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
+const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+
+/// A served endpoint.
+struct Server {
+    address: SocketAddr,
+    engine: Engine,
+    drain: Drain,
+    serving: JoinHandle<std::io::Result<()>>,
+    /// Executions of model `gated` wait here.
+    gate: Arc<Gate>,
+    _repository: Repository,
+}
+
+impl Server {
+    async fn start(options: GrpcOptions) -> Self {
+        let repository = Repository::golden().unwrap();
+        repository.add("gated", [("config.pbtxt", Identity::config("").as_str())]).unwrap();
+        let gate = Gate::shut();
+        let backends: Vec<Arc<dyn inference::backend::Backend>> =
+            vec![Arc::new(fixtures::Python), Arc::new(Identity::behind(gate.clone()))];
+        let engine_options = engine::Options {
+            server: ServerMetadata { name: "triton".into(), ..ServerMetadata::default() },
+            repositories: vec![repository.path().to_owned()],
+            strict_readiness: false,
+            load_threads: 1,
+            load_retries: 0,
+            auto_complete: true,
+            config_name: None,
+            backend_settings: Vec::new(),
+            metrics: MetricsOptions { counter_latencies: true, host: false },
+            hold_until_queued: 0,
+        };
+        let engine = Engine::start(engine_options, backends).await.unwrap();
+        let drain = Drain::new();
+        let state = Arc::new(GrpcState::new(engine.clone(), options, drain.clone()).unwrap());
+        let listener = listen::bind("127.0.0.1", 0, false).unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, state));
+        Self { address, engine, drain, serving, gate, _repository: repository }
+    }
+
+    async fn connect(&self) -> Connection {
+        Connection::open(self.address).await.unwrap()
+    }
+
+    /// Waits until so many requests are under way.
+    async fn in_flight(&self, count: usize) {
+        let reached = async {
+            while self.engine.in_flight() != count {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("the number of requests is reached in time");
+    }
+}
+
+/// A connection to a server with default options.
+async fn connected() -> (Server, Connection) {
+    let server = Server::start(GrpcOptions::default()).await;
+    let connection = server.connect().await;
+    (server, connection)
+}
+
+/// A request of `model` with `values` as its input `IN`.
+fn request(model: &str, id: &str, values: &[i32]) -> ModelInferRequest {
+    ModelInferRequest {
+        model_name: model.to_owned(),
+        id: id.to_owned(),
+        inputs: vec![InferInputTensor {
+            name: "IN".to_owned(),
+            datatype: "INT32".to_owned(),
+            shape: vec![i64::try_from(values.len()).unwrap()],
+            ..InferInputTensor::default()
+        }],
+        raw_input_contents: vec![bytes_of(values)],
+        ..ModelInferRequest::default()
+    }
+}
+
+fn with(mut request: ModelInferRequest, key: &str, choice: ParameterChoice) -> ModelInferRequest {
+    request.parameters.insert(key.to_owned(), InferParameter { parameter_choice: Some(choice) });
+    request
+}
+
+fn bytes_of(values: &[i32]) -> Bytes {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn sent(message: &impl Message) -> Bytes {
+    framed(&message.encode_to_vec())
+}
+
+fn metadata(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A unary call and its end, the message decoded.
+async fn infer(
+    connection: &Connection,
+    headers: &[(&str, &str)],
+    request: &ModelInferRequest,
+) -> Result<ModelInferResponse, Status> {
+    let headers = metadata(headers);
+    let call = connection.unary(INFER, &headers, sent(request));
+    let (messages, status) = timeout(PATIENCE, call).await.unwrap().unwrap();
+    match &messages[..] {
+        [message] if status.code == 0 => Ok(ModelInferResponse::decode(message.clone()).unwrap()),
+        [] => Err(status),
+        _ => panic!("{messages:?} {status:?}"),
+    }
+}
+
+/// What a unary call of `path` ends with.
+async fn status_of(connection: &Connection, path: &str, message: Bytes) -> (u32, String) {
+    let (_, status) = timeout(PATIENCE, connection.unary(path, &[], message)).await.unwrap().unwrap();
+    (status.code, status.message)
+}
+
+fn expect(code: u32, message: &str) -> (u32, String) {
+    (code, message.to_owned())
+}
+
+fn no_parameters() -> BTreeMap<String, InferParameter> {
+    BTreeMap::new()
+}

@@ -1,0 +1,205 @@
+//! Calls of `ModelStreamInfer`.
+use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
+
+use super::*;
+
+/// What a response says: its error, id, version, whether it is the last, and its only output.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    error: String,
+    id: String,
+    version: String,
+    last: Option<bool>,
+    output: Option<Bytes>,
+}
+
+fn said(message: &Bytes) -> Said {
+    let message = ModelStreamInferResponse::decode(message.clone()).unwrap();
+    let response = message.infer_response.unwrap();
+    let last = response.parameters.get("triton_final_response").map(|parameter| {
+        assert_eq!(response.parameters.len(), 1);
+        parameter.parameter_choice == Some(ParameterChoice::BoolParam(true))
+    });
+    Said {
+        error: message.error_message,
+        id: response.id,
+        version: response.model_version,
+        last,
+        output: response.raw_output_contents.into_iter().next(),
+    }
+}
+
+fn answer(id: &str, last: bool, value: i32) -> Said {
+    Said {
+        error: String::new(),
+        id: id.to_owned(),
+        version: "1".to_owned(),
+        last: Some(last),
+        output: Some(bytes_of(&[value])),
+    }
+}
+
+fn refusal(id: &str, error: &str) -> Said {
+    Said { error: error.to_owned(), id: id.to_owned(), version: String::new(), last: None, output: None }
+}
+
+async fn open(connection: &Connection, headers: &[(&str, &str)]) -> Call {
+    timeout(PATIENCE, connection.call(STREAM, &metadata(headers))).await.unwrap().unwrap()
+}
+
+async fn next(call: &mut Call) -> Said {
+    said(&timeout(PATIENCE, call.next()).await.unwrap().unwrap().unwrap())
+}
+
+/// Sends all requests, ends the call's sending side, and gives what comes.
+async fn exchange(connection: &Connection, requests: &[ModelInferRequest]) -> (Vec<Said>, Status) {
+    let mut call = open(connection, &[]).await;
+    requests.iter().for_each(|request| call.send(sent(request)));
+    call.finish();
+    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    (messages.iter().map(said).collect(), status)
+}
+
+fn ok() -> Status {
+    Status { code: 0, message: String::new() }
+}
+
+#[tokio::test]
+async fn an_empty_stream_ends_well() {
+    let (_server, connection) = connected().await;
+    assert_eq!(exchange(&connection, &[]).await, (vec![], ok()));
+}
+
+#[tokio::test]
+async fn many_requests_are_answered_in_their_order() {
+    let (_server, connection) = connected().await;
+    let requests: Vec<_> = (0..500).map(|n| request("id_int32", &n.to_string(), &[n])).collect();
+    let expected: Vec<_> = (0..500).map(|n| answer(&n.to_string(), true, n)).collect();
+    assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
+}
+
+#[tokio::test]
+async fn a_slow_request_holds_back_later_answers_but_not_decoupled_ones() {
+    let (server, connection) = connected().await;
+    let mut call = open(&connection, &[]).await;
+    for one in
+        [request("gated", "slow", &[1]), request("id_int32", "fast", &[2]), request("repeat", "many", &[1])]
+    {
+        call.send(sent(&one));
+    }
+    assert_eq!(next(&mut call).await, answer("many", false, 0));
+    server.gate.open();
+    assert_eq!(next(&mut call).await, answer("slow", true, 1));
+    assert_eq!(next(&mut call).await, answer("fast", true, 2));
+    call.finish();
+    assert_eq!(timeout(PATIENCE, call.rest()).await.unwrap().unwrap(), (vec![], ok()));
+}
+
+#[tokio::test]
+async fn an_empty_final_response_comes_only_if_asked_for() {
+    let (_server, connection) = connected().await;
+    let asking = |model| {
+        with(request(model, "a", &[2]), "triton_enable_empty_final_response", ParameterChoice::BoolParam(true))
+    };
+    let two = || vec![answer("a", false, 0), answer("a", false, 1)];
+    assert_eq!(exchange(&connection, &[request("repeat", "a", &[2])]).await, (two(), ok()));
+    let mut with_final = two();
+    with_final.push(Said { version: String::new(), output: None, ..answer("a", true, 0) });
+    assert_eq!(exchange(&connection, &[asking("repeat")]).await, (with_final, ok()));
+    // A model that is not decoupled says it with its response.
+    assert_eq!(exchange(&connection, &[asking("id_int32")]).await, (vec![answer("a", true, 2)], ok()));
+}
+
+#[tokio::test]
+async fn a_refused_request_does_not_end_the_stream() {
+    let (_server, connection) = connected().await;
+    let mut incomplete = request("id_int32", "x", &[]);
+    incomplete.inputs.clear();
+    let requests = [request("none", "w", &[1]), incomplete, request("id_int32", "y", &[5])];
+    let missing = "[request id: x] expected 1 inputs but got 0 inputs for model 'id_int32'. Got input(s) [], but \
+                   missing required input(s) ['IN']. Please provide all required input(s).";
+    let expected = vec![
+        refusal("w", "Request for unknown model: 'none' is not found"),
+        refusal("x", missing),
+        answer("y", true, 5),
+    ];
+    assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
+}
+
+#[tokio::test]
+async fn the_error_of_a_model_is_told_in_the_stream() {
+    let (_server, connection) = connected().await;
+    let (messages, status) = exchange(&connection, &[request("errs", "e", &[3])]).await;
+    assert_eq!(messages, [Said { last: Some(true), ..refusal("e", "code 3") }]);
+    assert_eq!(status, ok());
+}
+
+#[tokio::test]
+async fn a_client_that_wants_codes_gets_the_first_error_as_the_end_of_the_call() {
+    let (server, connection) = connected().await;
+    let mut call = open(&connection, &[("triton_grpc_error", "true")]).await;
+    call.send(sent(&request("none", "x", &[1])));
+    assert_eq!(next(&mut call).await, refusal("x", "Request for unknown model: 'none' is not found"));
+    call.send(sent(&request("errs", "e", &[3])));
+    call.send(sent(&request("gated", "g", &[1])));
+    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status.code, &*status.message), (0, 3, "code 3"));
+    server.gate.open();
+    server.in_flight(0).await;
+}
+
+#[tokio::test]
+async fn giving_the_call_up_cancels_all_its_requests() {
+    let (server, connection) = connected().await;
+    let call = open(&connection, &[]).await;
+    for n in 0..3 {
+        call.send(sent(&request("gated", "", &[n])));
+    }
+    server.in_flight(3).await;
+    drop(call);
+    // The one at the gate cannot be taken back.
+    server.in_flight(1).await;
+    server.gate.open();
+    server.in_flight(0).await;
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_stream() {
+    let (server, connection) = connected().await;
+    let call = open(&connection, &[("grpc-timeout", "50m")]).await;
+    call.send(sent(&request("gated", "", &[1])));
+    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status.code, &*status.message), (0, 4, "Deadline Exceeded"));
+    server.gate.open();
+}
+
+#[tokio::test]
+async fn a_stream_that_outlives_the_end_of_the_server_is_refused_in_band() {
+    let (server, connection) = connected().await;
+    let mut call = open(&connection, &[]).await;
+    call.send(sent(&request("gated", "early", &[1])));
+    server.in_flight(1).await;
+    server.drain.begin();
+    call.send(sent(&request("id_int32", "late", &[2])));
+    server.gate.open();
+    assert_eq!(next(&mut call).await, answer("early", true, 1));
+    let text = "GRPC server is shutting down and has stopped accepting new requests.";
+    assert_eq!(next(&mut call).await, refusal("late", text));
+    call.finish();
+    assert_eq!(timeout(PATIENCE, call.rest()).await.unwrap().unwrap(), (vec![], ok()));
+    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+}
+
+/// The client reads nothing while far more than its window is on the way; the model is held back, nothing is lost.
+#[tokio::test]
+async fn a_slow_client_gets_everything_in_the_end() {
+    let server = Server::start(GrpcOptions { response_capacity: 2, ..GrpcOptions::default() }).await;
+    let connection = server.connect().await;
+    let mut call = open(&connection, &[]).await;
+    call.send(sent(&request("repeat", "r", &[20_000])));
+    call.finish();
+    server.in_flight(1).await;
+    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status), (20_000, ok()));
+    assert_eq!(said(&messages[19_999]), answer("r", false, 19_999));
+}

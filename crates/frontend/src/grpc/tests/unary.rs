@@ -1,0 +1,325 @@
+//! Calls with one request and one response.
+use prost::Message;
+use proto::{
+    ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
+    ModelRepositoryParameter, ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest,
+    RepositoryModelUnloadRequest, ServerReadyResponse,
+    infer_parameter::ParameterChoice,
+    model_infer_request::InferRequestedOutputTensor,
+    model_repository_parameter::ParameterChoice as LoadChoice,
+};
+use testing::grpc::framed_gzip;
+
+use super::*;
+use crate::{
+    forward::HeaderForward,
+    grpc::CompressionLevel,
+    restrict::{Category, Restrictions},
+};
+
+const SERVICE: &str = "/inference.GRPCInferenceService/";
+
+#[tokio::test]
+async fn a_request_comes_back_from_the_identity_model() {
+    let (_server, connection) = connected().await;
+    let response = infer(&connection, &[], &request("id_int32", "r1", &[7])).await.unwrap();
+    assert_eq!((&*response.model_name, &*response.model_version, &*response.id), ("id_int32", "1", "r1"));
+    assert_eq!((&*response.outputs[0].name, &*response.outputs[0].datatype), ("OUT", "INT32"));
+    assert_eq!(response.outputs[0].shape, [1]);
+    assert_eq!(response.raw_output_contents, [bytes_of(&[7])]);
+    // Only streamed responses tell whether they are the last.
+    assert_eq!(response.parameters, no_parameters());
+}
+
+#[tokio::test]
+async fn a_tensor_of_many_frames_survives_the_way_there_and_back() {
+    let (server, connection) = connected().await;
+    server.gate.open();
+    let values: Vec<i32> = (0..3_000_000).collect();
+    let response = infer(&connection, &[], &request("gated", "", &values)).await.unwrap();
+    assert!(response.raw_output_contents[0] == bytes_of(&values));
+}
+
+#[tokio::test]
+async fn what_cannot_be_called_is_refused_without_details() {
+    let (_server, connection) = connected().await;
+    let paths =
+        ["/inference.GRPCInferenceService/Nope", "/grpc.health.v1.Health/Watch", "/", "/a.B/ServerLive"];
+    for path in paths {
+        assert_eq!(status_of(&connection, path, framed(b"")).await, expect(12, ""), "{path}");
+    }
+    let not_offered = [
+        ("LogSettings", "logging is not supported by this version of nereid"),
+        ("SystemSharedMemoryRegister", "shared-memory is not supported by this version of nereid"),
+    ];
+    for (name, text) in not_offered {
+        let path = format!("{SERVICE}{name}");
+        assert_eq!(status_of(&connection, &path, framed(b"")).await, expect(12, text));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_refused() {
+    let (_server, connection) = connected().await;
+    let broken = framed(&[0xff, 0xff, 0xff, 0xff]);
+    for name in ["ModelInfer", "ModelReady", "ModelStreamInfer"] {
+        let status = status_of(&connection, &format!("{SERVICE}{name}"), broken.clone()).await;
+        assert_eq!(status, expect(13, "Unable to parse request"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_ready_check_of_an_unknown_model_is_no_error() {
+    let (_server, connection) = connected().await;
+    let path = format!("{SERVICE}ModelReady");
+    for (name, version, ready) in [("simple", "", true), ("simple", "0", false), ("none", "", false)] {
+        let message = sent(&ModelReadyRequest { name: name.into(), version: version.into() });
+        let (messages, status) = connection.unary(&path, &[], message).await.unwrap();
+        assert_eq!(status.code, 0);
+        assert_eq!(ModelReadyResponse::decode(messages[0].clone()).unwrap().ready, ready, "{name} {version}");
+    }
+    let message = sent(&ModelReadyRequest { name: "simple".into(), version: "1abc".into() });
+    let text = "failed to get model version from specified version string '1abc' (details: stol), version should be an integral value > 0";
+    assert_eq!(status_of(&connection, &path, message).await, expect(3, text));
+}
+
+#[tokio::test]
+async fn health_and_readiness_agree() {
+    let (server, connection) = connected().await;
+    let (messages, _) = connection.unary(&format!("{SERVICE}ServerReady"), &[], framed(b"")).await.unwrap();
+    assert!(ServerReadyResponse::decode(messages[0].clone()).unwrap().ready);
+    let (messages, _) = connection.unary("/grpc.health.v1.Health/Check", &[], framed(b"")).await.unwrap();
+    assert_eq!(messages[0], [8_u8, 1][..]);
+    server.engine.stop(PATIENCE).await.unwrap();
+    let exiting = expect(14, "Server exiting");
+    assert_eq!(status_of(&connection, "/grpc.health.v1.Health/Check", framed(b"")).await, exiting);
+}
+
+#[tokio::test]
+async fn metadata_tells_the_tensors_as_clients_see_them() {
+    let (_server, connection) = connected().await;
+    let message = sent(&ModelMetadataRequest { name: "simple".into(), version: String::new() });
+    let (messages, _) =
+        connection.unary(&format!("{SERVICE}ModelMetadata"), &[], message).await.unwrap();
+    let model = ModelMetadataResponse::decode(messages[0].clone()).unwrap();
+    assert_eq!((model.platform.as_str(), model.versions.as_slice()), ("python", &["1".to_owned()][..]));
+    assert_eq!((model.inputs[0].datatype.as_str(), model.inputs[0].shape.as_slice()), ("INT32", &[-1, 16][..]));
+}
+
+#[tokio::test]
+async fn admin_calls_refuse_what_they_do_not_know() {
+    let (_server, connection) = connected().await;
+    let index = sent(&RepositoryIndexRequest { repository_name: "x".into(), ready: false });
+    let other = "'repository_name' specification is not supported";
+    assert_eq!(status_of(&connection, &format!("{SERVICE}RepositoryIndex"), index).await, expect(12, other));
+    let statistics = sent(&ModelStatisticsRequest { name: "none".into(), version: String::new() });
+    let text = "requested model 'none' is not available";
+    assert_eq!(status_of(&connection, &format!("{SERVICE}ModelStatistics"), statistics).await, expect(3, text));
+
+    let parameter = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
+    let load = |key: &str, choice| {
+        sent(&RepositoryModelLoadRequest {
+            model_name: "simple".into(),
+            parameters: [(key.to_owned(), parameter(choice))].into(),
+            ..RepositoryModelLoadRequest::default()
+        })
+    };
+    let path = format!("{SERVICE}RepositoryModelLoad");
+    let text = || LoadChoice::StringParam("x".into());
+    let none_mode = "explicit model load / unload is not allowed if polling is enabled";
+    let expected = [
+        (load("foo", text()), expect(3, "unrecognized load parameter 'foo'.")),
+        (
+            load("config", LoadChoice::BoolParam(true)),
+            expect(3, "invalid value type for load parameter 'config', expected string_param."),
+        ),
+        (
+            load("file:x", text()),
+            expect(3, "invalid value type for load parameter 'file:x', expected bytes_param."),
+        ),
+        (load("config", text()), expect(14, none_mode)),
+    ];
+    for (message, status) in expected {
+        assert_eq!(status_of(&connection, &path, message).await, status);
+    }
+    let unload = sent(&RepositoryModelUnloadRequest {
+        model_name: "simple".into(),
+        parameters: [("unload_dependents".to_owned(), parameter(text()))].into(),
+        ..RepositoryModelUnloadRequest::default()
+    });
+    let text = "invalid value type for 'unload_dependents' parameter, expected bool_param.";
+    assert_eq!(status_of(&connection, &format!("{SERVICE}RepositoryModelUnload"), unload).await, expect(3, text));
+}
+
+#[tokio::test]
+async fn a_request_is_refused_for_its_first_fault() {
+    let (_server, connection) = connected().await;
+    let good = request("id_int32", "", &[1]);
+    let refused = async |request: ModelInferRequest| {
+        let status = infer(&connection, &[], &request).await.unwrap_err();
+        (status.code, status.message)
+    };
+    let unknown = request("none", "", &[1]);
+    assert_eq!(refused(unknown).await, expect(5, "Request for unknown model: 'none' is not found"));
+
+    let mut both = good.clone();
+    both.inputs[0].contents = Some(proto::InferTensorContents::default());
+    let text = "contents field must not be specified when using raw_input_contents for 'IN' for model 'id_int32'";
+    assert_eq!(refused(both).await, expect(3, text));
+
+    let mut missing = good.clone();
+    missing.raw_input_contents.clear();
+    let text = "unable to find data for input tensor 'IN' for model 'id_int32' in request.";
+    assert_eq!(refused(missing).await, expect(3, text));
+
+    let mut datatype = good.clone();
+    datatype.inputs[0].datatype = "FOO".into();
+    let text = "[request id: <id_unknown>] inference input 'IN' data-type is '<invalid>', but model 'id_int32' expects 'INT32'";
+    assert_eq!(refused(datatype).await, expect(3, text));
+
+    let mut region = good.clone();
+    let choice = |choice| InferParameter { parameter_choice: Some(choice) };
+    region.inputs[0].parameters = [
+        ("shared_memory_region".to_owned(), choice(ParameterChoice::StringParam("r".into()))),
+        ("shared_memory_byte_size".to_owned(), choice(ParameterChoice::Int64Param(4))),
+    ]
+    .into();
+    assert_eq!(refused(region).await, expect(5, "Unable to find shared memory region: 'r'"));
+
+    let decoupled = request("repeat", "", &[1]);
+    let text = "ModelInfer RPC doesn't support models with decoupled transaction policy";
+    assert_eq!(refused(decoupled).await, expect(12, text));
+
+    let failing = request("errs", "", &[6]);
+    assert_eq!(refused(failing).await, expect(6, "code 6"));
+}
+
+#[tokio::test]
+async fn surplus_raw_contents_are_ignored() {
+    let (_server, connection) = connected().await;
+    let mut surplus = request("id_int32", "", &[1]);
+    surplus.raw_input_contents.push(bytes_of(&[2]));
+    let response = infer(&connection, &[], &surplus).await.unwrap();
+    assert_eq!(response.raw_output_contents, [bytes_of(&[1])]);
+}
+
+#[tokio::test]
+async fn the_best_classes_take_the_place_of_an_output() {
+    let (_server, connection) = connected().await;
+    let wanted = |count| InferRequestedOutputTensor {
+        name: "OUT".into(),
+        parameters: [(
+            "classification".to_owned(),
+            InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(count)) },
+        )]
+        .into(),
+    };
+    let mut classified = request("id_int32", "", &[5]);
+    classified.outputs.push(wanted(1));
+    let response = infer(&connection, &[], &classified).await.unwrap();
+    assert_eq!(response.outputs[0].datatype, "BYTES");
+    assert_eq!(response.raw_output_contents, ["\x03\0\0\x005:0"]);
+    classified.outputs[0] = wanted(0);
+    let refused = infer(&connection, &[], &classified).await.unwrap_err();
+    assert_eq!(refused.message, "invalid value for 'classification' parameter, expected >= 0");
+}
+
+#[tokio::test]
+async fn a_sequence_id_of_any_integer_type_reaches_the_model() {
+    let (_server, connection) = connected().await;
+    let numbered = with(request("params", "", &[1]), "sequence_id", ParameterChoice::Uint64Param(9));
+    let response = infer(&connection, &[], &numbered).await.unwrap();
+    let seen = String::from_utf8_lossy(&response.raw_output_contents[0][4..]).into_owned();
+    assert!(seen.contains("\"corr\": 9"), "{seen}");
+    let late = with(request("params", "", &[1]), "timeout", ParameterChoice::Int64Param(-1));
+    assert_eq!(infer(&connection, &[], &late).await.unwrap_err().code, 3);
+}
+
+#[tokio::test]
+async fn messages_may_be_compressed_both_ways() {
+    let options = GrpcOptions { compression: CompressionLevel::High, ..GrpcOptions::default() };
+    let server = Server::start(options).await;
+    server.gate.open();
+    let connection = server.connect().await;
+    let message = framed_gzip(&request("gated", "", &[0; 100_000]).encode_to_vec());
+    let headers = metadata(&[("grpc-encoding", "gzip")]);
+    let (messages, status) = connection.unary(INFER, &headers, message.clone()).await.unwrap();
+    assert_eq!(status.code, 0);
+    let response = ModelInferResponse::decode(messages[0].clone()).unwrap();
+    assert_eq!(response.raw_output_contents[0], vec![0; 400_000]);
+
+    // This client cannot read compressed messages: it tells that it got one.
+    let headers = metadata(&[("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity,gzip")]);
+    let broken = connection.unary(INFER, &headers, message).await.unwrap_err();
+    assert_eq!(broken, "a compressed message, which nobody asked for");
+}
+
+#[tokio::test]
+async fn an_unknown_compression_is_refused() {
+    let (_server, connection) = connected().await;
+    let refused = infer(&connection, &[("grpc-encoding", "br")], &request("id_int32", "", &[1])).await;
+    let status = refused.unwrap_err();
+    assert_eq!((status.code, &*status.message), (12, "Compression algorithm 'br' is not supported."));
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_call_and_cancels_the_request() {
+    let (server, connection) = connected().await;
+    let _running = call(&connection, &request("gated", "", &[1])).await;
+    server.in_flight(1).await;
+    // This one waits behind the one that is held at the gate.
+    let late = infer(&connection, &[("grpc-timeout", "20m")], &request("gated", "", &[2])).await.unwrap_err();
+    assert_eq!((late.code, &*late.message), (4, "Deadline Exceeded"));
+    server.in_flight(1).await;
+    server.gate.open();
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_cancels_its_request() {
+    let (server, connection) = connected().await;
+    let _running = call(&connection, &request("gated", "", &[1])).await;
+    let given_up = call(&connection, &request("gated", "", &[2])).await;
+    server.in_flight(2).await;
+    given_up.abort();
+    server.in_flight(1).await;
+    server.gate.open();
+}
+
+/// A unary call that has been sent and whose answer is being waited for.
+async fn call(connection: &Connection, request: &ModelInferRequest) -> JoinHandle<Result<(), Broken>> {
+    let mut call = connection.call(INFER, &[]).await.unwrap();
+    call.send(sent(request));
+    call.finish();
+    tokio::spawn(async move { call.rest().await.map(drop) })
+}
+
+#[tokio::test]
+async fn a_restricted_part_needs_its_header() {
+    let mut restrictions = Restrictions::default();
+    restrictions.require(Category::Inference, "triton-grpc-protocol-adm", "gsecret");
+    let server = Server::start(GrpcOptions { restrictions, ..GrpcOptions::default() }).await;
+    let connection = server.connect().await;
+    let good = request("id_int32", "", &[1]);
+    let text = "This protocol is restricted, expecting header 'triton-grpc-protocol-adm'";
+    for headers in [&[][..], &[("triton-grpc-protocol-adm", "wrong")]] {
+        let refused = infer(&connection, headers, &good).await.unwrap_err();
+        assert_eq!((refused.code, &*refused.message), (14, text));
+    }
+    assert_eq!(status_of(&connection, STREAM, sent(&good)).await, expect(14, text));
+    assert!(infer(&connection, &[("triton-grpc-protocol-adm", "gsecret")], &good).await.is_ok());
+    assert_eq!(status_of(&connection, &format!("{SERVICE}ServerLive"), framed(b"")).await.0, 0);
+}
+
+#[tokio::test]
+async fn metadata_is_forwarded_by_pattern() {
+    let forward = Some(HeaderForward::new("my-.*|priority").unwrap());
+    let server = Server::start(GrpcOptions { forward, ..GrpcOptions::default() }).await;
+    let connection = server.connect().await;
+    let headers = [("my-key", "a"), ("other", "b"), ("my-key", "c")];
+    let response = infer(&connection, &headers, &request("params", "", &[1])).await.unwrap();
+    let seen = String::from_utf8_lossy(&response.raw_output_contents[0][4..]).into_owned();
+    assert!(seen.contains("{\"my-key\": \"c\"}"), "{seen}");
+    let refused = infer(&connection, &[("priority", "1")], &request("params", "", &[1])).await.unwrap_err();
+    let text = "Header 'priority' is reserved for Triton usage and cannot be forwarded.";
+    assert_eq!((refused.code, &*refused.message), (3, text));
+}

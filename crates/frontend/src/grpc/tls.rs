@@ -1,0 +1,65 @@
+//! Encryption of the gRPC port: certificates read once, errors that name the file.
+use std::{path::Path, sync::Arc};
+
+use inference::Error;
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::options::TlsOptions;
+
+/// Accepts encrypted connections that speak HTTP/2.
+///
+/// # Errors
+/// A file that cannot be read, holds nothing of its kind, or does not fit the others.
+pub(crate) fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
+    let chain = certificates(&options.certificate, "server certificate")?;
+    let key = PrivateKeyDer::from_pem_file(&options.key)
+        .map_err(|error| unusable("server key", &options.key, &error))?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::internal(format!("no usable TLS version: {error}")))?;
+    let builder = match &options.client_roots {
+        Some(roots) => builder.with_client_cert_verifier(client_verifier(roots)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        Error::invalid(format!(
+            "server certificate '{}' and server key '{}' cannot be used together: {error}",
+            options.certificate.display(),
+            options.key.display()
+        ))
+    })?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Lets in only clients with a certificate that one of the roots vouches for.
+fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    const WHAT: &str = "root certificate";
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, WHAT)? {
+        roots.add(certificate).map_err(|error| unusable(WHAT, path, &error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(ring::default_provider()))
+        .build()
+        .map_err(|error| unusable(WHAT, path, &error))
+}
+
+fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| unusable(what, path, &error))?;
+    if chain.is_empty() {
+        return Err(unusable(what, path, &"it holds no certificate"));
+    }
+    Ok(chain)
+}
+
+fn unusable(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::invalid(format!("{what} '{}' cannot be used: {why}", path.display()))
+}

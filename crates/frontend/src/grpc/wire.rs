@@ -1,0 +1,332 @@
+//! Protocol buffers' wire format, read from a message that arrived in one frame or in several.
+//!
+//! The reader is strict: wire types, lengths, tags, varints and UTF-8 are checked as the format demands, and the end of
+//! an inner message can never be passed. It takes texts by reference where they lie in one frame, and byte strings
+//! without copying wherever they lie. Source of the rules: the encoding chapter of the protocol buffers documentation.
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use inference::TensorData;
+
+/// The bytes are no message of the expected type. Clients are told no more than that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// How a field's value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WireType {
+    /// One to ten bytes, seven bits in each.
+    Varint,
+    /// Eight bytes, little endian.
+    Fixed64,
+    /// A length and that many bytes.
+    Delimited,
+    /// Begin of an inner message that ends with [`WireType::GroupEnd`]; none of our fields is one.
+    GroupStart,
+    /// End of a group.
+    GroupEnd,
+    /// Four bytes, little endian.
+    Fixed32,
+}
+
+/// How deep groups and messages may nest, as in the usual implementations.
+const MAX_DEPTH: usize = 100;
+
+static NO_FRAME: Bytes = Bytes::new();
+
+/// A place in a message.
+///
+/// Invariant: `chunk` is empty only if no frame has bytes left, and `left` is never more than what all frames still have.
+pub(crate) struct Reader<'a> {
+    /// What is left of `frame`.
+    chunk: &'a [u8],
+    frame: &'a Bytes,
+    later: &'a [Bytes],
+    /// Bytes before the end of the (inner) message being read.
+    left: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// At the begin of the message that the frames make up.
+    pub(crate) fn new(frames: &'a [Bytes]) -> Self {
+        let left = frames.iter().map(Bytes::len).sum();
+        let mut reader = Self { chunk: &[], frame: &NO_FRAME, later: frames, left };
+        reader.refill();
+        reader
+    }
+
+    /// Calls `field` with number and wire type of each field up to the end of the message; `field` must read the value.
+    pub(crate) fn fields(
+        &mut self,
+        mut field: impl FnMut(&mut Self, u32, WireType) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        while self.left > 0 {
+            let (number, wire) = self.tag()?;
+            field(self, number, wire)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Reader::fields`], for the inner message that is the value of a field.
+    pub(crate) fn message(
+        &mut self,
+        wire: WireType,
+        field: impl FnMut(&mut Self, u32, WireType) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        let length = self.length(wire)?;
+        let outer = self.left - length;
+        self.left = length;
+        self.fields(field)?;
+        self.left = outer;
+        Ok(())
+    }
+
+    /// Calls `element` for each element of a repeated number, packed or not.
+    pub(crate) fn repeated(
+        &mut self,
+        wire: WireType,
+        each: WireType,
+        mut element: impl FnMut(&mut Self) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        if wire == each {
+            return element(self);
+        }
+        let length = self.length(wire)?;
+        let outer = self.left - length;
+        self.left = length;
+        while self.left > 0 {
+            element(self)?;
+        }
+        self.left = outer;
+        Ok(())
+    }
+
+    /// A number written as varint.
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.chunk.first() {
+            Some(&byte) if byte < 0x80 && self.left > 0 => {
+                self.advance(1);
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    /// The value of a singular varint field.
+    pub(crate) fn number(&mut self, wire: WireType) -> Result<u64, Malformed> {
+        expect(wire, WireType::Varint)?;
+        self.varint()
+    }
+
+    /// Four or eight bytes of fixed size.
+    pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        if self.left < N {
+            return Err(Malformed);
+        }
+        if let Some(bytes) = self.chunk.first_chunk::<N>() {
+            self.advance(N);
+            return Ok(*bytes);
+        }
+        let mut bytes = [0; N];
+        for byte in &mut bytes {
+            *byte = self.byte()?;
+        }
+        Ok(bytes)
+    }
+
+    /// A text; copied only if it lies in several frames.
+    pub(crate) fn text(&mut self, wire: WireType) -> Result<Cow<'a, str>, Malformed> {
+        match self.bytes(wire)? {
+            Cow::Borrowed(bytes) => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| Malformed),
+            Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| Malformed),
+        }
+    }
+
+    /// A byte string; copied only if it lies in several frames.
+    pub(crate) fn bytes(&mut self, wire: WireType) -> Result<Cow<'a, [u8]>, Malformed> {
+        let mut length = self.length(wire)?;
+        if let Some((bytes, _)) = self.chunk.split_at_checked(length) {
+            self.advance(length);
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let mut joined = Vec::with_capacity(length);
+        while length > 0 {
+            let here = length.min(self.chunk.len());
+            joined.extend_from_slice(&self.chunk[..here]);
+            self.advance(here);
+            length -= here;
+        }
+        Ok(Cow::Owned(joined))
+    }
+
+    /// A byte string as shared pieces of the frames; never copied.
+    pub(crate) fn data(&mut self, wire: WireType) -> Result<TensorData, Malformed> {
+        let mut length = self.length(wire)?;
+        if length <= self.chunk.len() {
+            let piece = self.frame.slice_ref(&self.chunk[..length]);
+            self.advance(length);
+            return Ok(piece.into());
+        }
+        let mut data = TensorData::default();
+        while length > 0 {
+            let here = length.min(self.chunk.len());
+            data.push(self.frame.slice_ref(&self.chunk[..here]));
+            self.advance(here);
+            length -= here;
+        }
+        Ok(data)
+    }
+
+    /// Passes over the value of a field that we do not know.
+    pub(crate) fn skip(&mut self, number: u32, wire: WireType) -> Result<(), Malformed> {
+        self.skip_nested(number, wire, MAX_DEPTH)
+    }
+
+    fn skip_nested(&mut self, number: u32, wire: WireType, depth: usize) -> Result<(), Malformed> {
+        match wire {
+            WireType::Varint => self.varint().map(drop),
+            WireType::Fixed64 => self.fixed::<8>().map(drop),
+            WireType::Fixed32 => self.fixed::<4>().map(drop),
+            WireType::Delimited => {
+                let mut length = self.length(wire)?;
+                while length > 0 {
+                    let here = length.min(self.chunk.len());
+                    self.advance(here);
+                    length -= here;
+                }
+                Ok(())
+            }
+            WireType::GroupStart => {
+                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                loop {
+                    let (inner, wire) = self.tag()?;
+                    if wire == WireType::GroupEnd {
+                        return if inner == number { Ok(()) } else { Err(Malformed) };
+                    }
+                    self.skip_nested(inner, wire, depth)?;
+                }
+            }
+            WireType::GroupEnd => Err(Malformed),
+        }
+    }
+
+    fn tag(&mut self) -> Result<(u32, WireType), Malformed> {
+        let key = u32::try_from(self.varint()?).map_err(|_| Malformed)?;
+        let wire = match key & 7 {
+            0 => WireType::Varint,
+            1 => WireType::Fixed64,
+            2 => WireType::Delimited,
+            3 => WireType::GroupStart,
+            4 => WireType::GroupEnd,
+            5 => WireType::Fixed32,
+            _ => return Err(Malformed),
+        };
+        if key >> 3 == 0 { Err(Malformed) } else { Ok((key >> 3, wire)) }
+    }
+
+    /// The length before a delimited value, once it is known that so many bytes follow.
+    fn length(&mut self, wire: WireType) -> Result<usize, Malformed> {
+        expect(wire, WireType::Delimited)?;
+        let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+        if length > self.left { Err(Malformed) } else { Ok(length) }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                // The tenth byte has room for one bit.
+                return if shift == 63 && byte > 1 { Err(Malformed) } else { Ok(value) };
+            }
+        }
+        Err(Malformed)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        match self.chunk.first() {
+            Some(&byte) if self.left > 0 => {
+                self.advance(1);
+                Ok(byte)
+            }
+            _ => Err(Malformed),
+        }
+    }
+
+    /// Passes `count` bytes of the chunk that are known to belong to the message.
+    fn advance(&mut self, count: usize) {
+        debug_assert!(count <= self.left, "checked by the caller");
+        self.left -= count;
+        self.chunk = &self.chunk[count..];
+        if self.chunk.is_empty() {
+            self.refill();
+        }
+    }
+
+    fn refill(&mut self) {
+        while self.chunk.is_empty()
+            && let Some((next, later)) = self.later.split_first()
+        {
+            self.frame = next;
+            self.chunk = next;
+            self.later = later;
+        }
+    }
+}
+
+/// A field that we know must be written as its type demands.
+fn expect(wire: WireType, expected: WireType) -> Result<(), Malformed> {
+    if wire == expected { Ok(()) } else { Err(Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(bytes: &[u8]) -> Result<u64, Malformed> {
+        Reader::new(&[Bytes::copy_from_slice(bytes)]).varint()
+    }
+
+    #[test]
+    fn a_varint_has_at_most_64_bits() {
+        assert_eq!(number(&[0xac, 0x02]), Ok(300));
+        assert_eq!(number(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]), Ok(u64::MAX));
+        assert_eq!(number(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), Err(Malformed));
+        assert_eq!(number(&[0x80; 11]), Err(Malformed));
+        assert_eq!(number(&[0x80]), Err(Malformed));
+    }
+
+    #[test]
+    fn an_inner_message_cannot_reach_beyond_its_end() {
+        // Field 1 is a message of two bytes whose field 2 claims five.
+        let frames = [Bytes::from_static(&[0x0a, 0x02, 0x12, 0x05, b'a', b'b', b'c', b'd', b'e'])];
+        let mut reader = Reader::new(&frames);
+        let read = reader.fields(|reader, _, wire| {
+            reader.message(wire, |reader, _, wire| reader.bytes(wire).map(drop))
+        });
+        assert_eq!(read, Err(Malformed));
+    }
+
+    #[test]
+    fn a_byte_string_in_one_frame_is_not_copied() {
+        let frame = Bytes::from_static(&[0x03, b'a', b'b', b'c']);
+        let frames = [frame.clone()];
+        let data = Reader::new(&frames).data(WireType::Delimited).unwrap();
+        assert_eq!(data.pieces()[0].as_ptr(), frame[1..].as_ptr());
+    }
+
+    #[test]
+    fn groups_are_skipped_up_to_a_limit_of_depth() {
+        let nested = |depth: usize| {
+            let bytes = [vec![0x0b; depth], vec![0x0c; depth]].concat();
+            let frames = [Bytes::from(bytes)];
+            Reader::new(&frames).fields(Reader::skip)
+        };
+        assert_eq!(nested(MAX_DEPTH), Ok(()));
+        assert_eq!(nested(MAX_DEPTH + 1), Err(Malformed));
+        let frames = [Bytes::from_static(&[0x0b, 0x14])];
+        let wrong_end = Reader::new(&frames).fields(Reader::skip);
+        assert_eq!(wrong_end, Err(Malformed));
+    }
+}

@@ -1,0 +1,264 @@
+//! Bodies: reading those of requests without joining them, and sending those of responses without copying them.
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use inference::{Error, TensorData};
+use smallvec::SmallVec;
+
+use super::server::Busy;
+
+/// Frames below this size are copied together: on its own each would hold the whole buffer it was read into.
+const SMALL: usize = 4 << 10;
+
+/// How much of a body that nobody wants is read, so that the connection can stay open.
+const DRAIN_LIMIT: usize = 1 << 20;
+
+/// Chunks of a chunked body, if most of them are tiny. As Triton: http_server.cc, kMaxChunkedChunks.
+const MAX_CHUNKS: usize = 1 << 16;
+
+/// Why a body was not read to its end.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The client is told why; what it still sends is passed over.
+    Refused(Error),
+    /// The connection ends with this status: the client sends no more, or not as it should.
+    Broken(StatusCode, &'static str),
+}
+
+/// When reading stops.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Most bytes of the whole body.
+    pub(super) len: u64,
+    /// Longest pause between two frames.
+    pub(super) pause: Duration,
+}
+
+/// Reads a whole body into pieces.
+///
+/// `too_large` words the refusal of a body of so many bytes, or of at least so many if its length is not told before.
+pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
+    body: &mut B,
+    bounds: Bounds,
+    too_large: impl Fn(u64) -> Error,
+) -> Result<TensorData, Unread> {
+    let told = body.size_hint().exact();
+    if let Some(len) = told.filter(|len| *len > bounds.len) {
+        return Err(Unread::Refused(too_large(len)));
+    }
+    let mut pieces = Pieces::default();
+    while let Some(piece) = next(body, bounds.pause).await? {
+        pieces.push(piece);
+        if pieces.len > bounds.len {
+            return Err(Unread::Refused(too_large(pieces.len)));
+        }
+        let tiny = pieces.count as u64 * 1024 > pieces.len;
+        if told.is_none() && tiny && pieces.count > MAX_CHUNKS {
+            return Err(Unread::Broken(StatusCode::BAD_REQUEST, "request body has too many chunks"));
+        }
+    }
+    Ok(pieces.finish())
+}
+
+/// Passes over what is left of a body, up to a limit.
+pub(super) async fn drain<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) {
+    let mut passed = 0;
+    while passed <= DRAIN_LIMIT && !body.is_end_stream() {
+        match next(body, pause).await {
+            Ok(Some(piece)) => passed += piece.len(),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) -> Result<Option<Bytes>, Unread> {
+    loop {
+        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
+        let Ok(frame) = tokio::time::timeout(pause, pin!(frame)).await else {
+            return Err(Unread::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time"));
+        };
+        match frame {
+            None => return Ok(None),
+            Some(Err(_)) => {
+                return Err(Unread::Broken(StatusCode::BAD_REQUEST, "the request body could not be read"));
+            }
+            // Trailers have no meaning here.
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// Pieces of a body, small ones joined.
+#[derive(Default)]
+struct Pieces {
+    whole: TensorData,
+    joined: BytesMut,
+    len: u64,
+    count: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        self.count += usize::from(!piece.is_empty());
+        self.len += piece.len() as u64;
+        // The usual body is one piece.
+        if piece.len() >= SMALL || self.count == 1 {
+            self.flush();
+            self.whole.push(piece);
+        } else {
+            self.joined.extend_from_slice(&piece);
+            if self.joined.len() >= 16 * SMALL {
+                self.flush();
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.whole.push(std::mem::take(&mut self.joined).freeze());
+    }
+
+    fn finish(mut self) -> TensorData {
+        self.flush();
+        self.whole
+    }
+}
+
+/// The body of a response: pieces of known total length.
+#[derive(Debug, Default)]
+pub struct ResponseBody {
+    /// In reverse: the next piece is the last.
+    pieces: SmallVec<[Bytes; 2]>,
+    left: u64,
+    /// Dropped when the body is: the connection is not idle before.
+    busy: Option<Busy>,
+}
+
+impl ResponseBody {
+    /// Keeps its connection from being idle for as long as the body lives.
+    pub(super) fn holding(mut self, busy: Busy) -> Self {
+        self.busy = Some(busy);
+        self
+    }
+
+    /// A head and what follows it; empty pieces vanish.
+    pub fn new(head: impl Into<Bytes>, tail: impl DoubleEndedIterator<Item = Bytes>) -> Self {
+        let pieces = std::iter::once(head.into()).chain(tail).rev().filter(|piece| !piece.is_empty());
+        let pieces: SmallVec<[Bytes; 2]> = pieces.collect();
+        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Self { pieces, left, busy: None }
+    }
+
+    /// Bytes not sent yet.
+    pub fn len(&self) -> u64 {
+        self.left
+    }
+
+    /// Whether everything was sent.
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for ResponseBody {
+    fn from(whole: T) -> Self {
+        Self::new(whole, std::iter::empty())
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.pieces.pop();
+        self.left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    /// A body that arrives in these pieces, its length untold.
+    struct Chunked(std::vec::IntoIter<Bytes>);
+
+    impl Body for Chunked {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.next().map(|piece| Ok(Frame::data(piece))))
+        }
+    }
+
+    async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, Unread> {
+        let mut body = Chunked(pieces.into_iter());
+        collect(&mut body, Bounds { len, pause: PAUSE }, |len| Error::invalid(format!("{len} bytes"))).await
+    }
+
+    #[tokio::test]
+    async fn small_pieces_are_joined_and_large_ones_shared() {
+        let large = Bytes::from(vec![b'L'; SMALL]);
+        let pieces = vec![Bytes::from("head"), "a".into(), "b".into(), large.clone(), "c".into()];
+        let body = read(pieces, u64::MAX).await.unwrap();
+        let lens: Vec<usize> = body.pieces().iter().map(Bytes::len).collect();
+        assert_eq!(lens, [4, 2, SMALL, 1]);
+        assert_eq!(body.pieces()[2].as_ptr(), large.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn a_body_is_refused_as_soon_as_it_is_too_long() {
+        let error = read(vec!["abc".into(), "def".into(), "ghi".into()], 5).await.unwrap_err();
+        assert!(matches!(error, Unread::Refused(error) if error.message == "6 bytes"));
+        let mut told = ResponseBody::from("abcdef");
+        let error = collect(&mut told, Bounds { len: 5, pause: PAUSE }, |len| Error::invalid(format!("{len} told")));
+        assert!(matches!(error.await.unwrap_err(), Unread::Refused(error) if error.message == "6 told"));
+        assert_eq!(told.len(), 6, "nothing was read");
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_tiny_chunks_is_refused() {
+        assert!(read(vec!["x".into(); MAX_CHUNKS], u64::MAX).await.is_ok());
+        let error = read(vec!["x".into(); MAX_CHUNKS + 1], u64::MAX).await.unwrap_err();
+        assert!(matches!(error, Unread::Broken(StatusCode::BAD_REQUEST, _)));
+    }
+
+    #[tokio::test]
+    async fn a_response_is_sent_piece_by_piece() {
+        let mut body = ResponseBody::new("head", [Bytes::new(), "tensor".into()].into_iter());
+        assert_eq!(body.size_hint().exact(), Some(10));
+        assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "head");
+        assert_eq!(body.size_hint().exact(), Some(6));
+        assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "tensor");
+        assert!(body.is_end_stream());
+        assert!(ResponseBody::from("").is_end_stream());
+    }
+}

@@ -1,0 +1,189 @@
+//! `POST /v2/models/{M}[/versions/{V}]/infer`
+use bytes::Bytes;
+use engine::Model;
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
+use http_body::Body;
+use inference::{Error, Name, Response, TensorData};
+
+use super::{
+    body::{self, Bounds, ResponseBody},
+    compression,
+    reply::{self, Failure, Reply},
+    request::{self, Decoded, Limits},
+    response::{self, Encoded, Origin},
+    service::{HttpService, json_too_large},
+};
+use crate::kserve::output::Wishes;
+
+/// Tells how many bytes of a body are its JSON part.
+const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// Responses that may wait. A model that gives more than one answer gets an error, so few are ever kept.
+const CAPACITY: usize = 16;
+
+impl HttpService {
+    pub(super) async fn infer<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+        name: &str,
+        version: Option<i64>,
+    ) -> Result<Reply, Failure> {
+        let model = self.engine.model(name, version)?;
+        if model.config().decoupled {
+            let text = "HTTP end point doesn't support models with decoupled transaction policy";
+            return Err(Error::unsupported(text).into());
+        }
+        let body = self.read_request(&parts.headers, body).await?;
+        let Decoded { mut request, wishes } = self.decode(&parts.headers, body, name)?;
+        if let Some(forward) = &self.options.forward {
+            for (name, value) in &parts.headers {
+                forward.forward(name.as_str(), value.as_bytes(), &mut request.parameters)?;
+            }
+        }
+        let id = request.id.clone();
+        let response = model.infer(request, CAPACITY)?.only().await?;
+        let encoded = encode(&model, &id, response, &wishes)?;
+        Ok(send(&parts.headers, encoded).await)
+    }
+
+    /// The whole body, decompressed.
+    async fn read_request<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        headers: &HeaderMap,
+        body: &mut B,
+    ) -> Result<TensorData, Failure> {
+        let limit = self.options.max_input_size;
+        let bounds = |len: u64| Bounds {
+            len: len.min(self.options.max_body_size),
+            pause: self.options.body_pause,
+        };
+        if compression::of_request(headers).map_err(Failure::Coding)?.is_some() {
+            // A body never unfolds to much less than itself.
+            let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
+            let body = body::collect(body, bounds(most), |_| compression::too_large(limit)).await?;
+            return Ok(compression::decompress(body, limit).await?.into());
+        }
+        if let Ok(Some(len)) = header_length(headers)
+            && u64::try_from(len).is_ok_and(|len| len > limit as u64)
+        {
+            return Err(json_too_large(len.unsigned_abs().into(), limit).into());
+        }
+        let refuse = |len: u64| match header_length(headers) {
+            _ if len > self.options.max_body_size => {
+                let most = self.options.max_body_size;
+                Error::invalid(format!("request body of {len} bytes exceeds the maximum of {most} bytes"))
+            }
+            Ok(Some(0)) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
+            _ => json_too_large(len, limit),
+        };
+        // Only binary tensors behind a JSON part may go beyond the limit of the JSON part.
+        let most = if matches!(header_length(headers), Ok(Some(1..))) { u64::MAX } else { limit as u64 };
+        Ok(body::collect(body, bounds(most), refuse).await?)
+    }
+
+    fn decode(&self, headers: &HeaderMap, mut body: TensorData, model: &str) -> Result<Decoded, Error> {
+        let limits = Limits { model, max_input_size: self.options.max_input_size };
+        let json_len = match header_length(headers)? {
+            None => body.len(),
+            Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
+                let given = headers.get(HEADER_LENGTH).map_or_else(String::new, text);
+                Error::invalid(format!(
+                    "inference header size should be in range (0, {}), got: {given}",
+                    body.len()
+                ))
+            })?,
+        };
+        if json_len == 0 {
+            return request::raw(body, limits);
+        }
+        if json_len > limits.max_input_size {
+            return Err(json_too_large(json_len as u64, limits.max_input_size));
+        }
+        let json = body.split_to(json_len).contiguous();
+        request::decode(&json, &body, limits)
+    }
+}
+
+/// The number at the beginning of `Inference-Header-Content-Length`, if there is that header. What follows the number
+/// is ignored, as C's `stoi` does.
+fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
+    let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
+    let given = text(value);
+    let trimmed = given.trim_start();
+    let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return Err(Error::invalid(format!("Unable to parse Inference-Header-Content-Length, got: {given}")));
+    }
+    let number = &trimmed[..trimmed.len() - unsigned.len() + digits];
+    number.parse().map(Some).map_err(|_| {
+        Error::invalid(format!(
+            "Unable to parse Inference-Header-Content-Length, value is out of range [ {}, {} ], got: {given}",
+            i32::MIN,
+            i32::MAX
+        ))
+    })
+}
+
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+fn encode(model: &Model, id: &Name, mut response: Response, wishes: &Wishes) -> Result<Encoded, Error> {
+    let config = model.config();
+    let labels = |output: &str| config.output(output).map_or(&[][..], |output| &output.labels);
+    wishes.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)?;
+    response::encode(Origin { id, model: model.name(), version: model.version() }, &response, wishes)
+}
+
+/// Sends the answer, compressed if the client likes that and it is worth it.
+async fn send(headers: &HeaderMap, encoded: Encoded) -> Reply {
+    let Encoded { json, binary } = encoded;
+    let json_len = (!binary.is_empty()).then_some(json.len());
+    let len = json.len() + binary.iter().map(Bytes::len).sum::<usize>();
+    let coding = compression::for_response(headers).filter(|_| len >= compression::MIN_LEN);
+    let json = Bytes::from(json);
+    let compressed = match coding {
+        Some(coding) => compression::compress(json.clone(), binary.to_vec(), coding).await.zip(Some(coding)),
+        None => None,
+    };
+    let content_type = if json_len.is_some() { "application/octet-stream" } else { "application/json" };
+    let (body, coding) = match compressed {
+        Some((compressed, coding)) => (compressed.into(), Some(coding)),
+        None => (ResponseBody::new(json, binary.into_iter()), None),
+    };
+    let mut reply = reply::typed(StatusCode::OK, content_type, body);
+    if let Some(len) = json_len {
+        reply.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(len as u64));
+    }
+    if let Some(coding) = coding {
+        reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(coding.token()));
+    }
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn length(value: &str) -> Result<Option<i32>, String> {
+        let headers = HeaderMap::from_iter([(HEADER_LENGTH.parse().unwrap(), value.parse().unwrap())]);
+        header_length(&headers).map_err(|error| error.message.into_owned())
+    }
+
+    #[test]
+    fn the_length_of_the_json_part_is_read_as_c_does() {
+        assert_eq!(header_length(&HeaderMap::new()), Ok(None));
+        assert_eq!(length("210"), Ok(Some(210)));
+        assert_eq!(length("12abc"), Ok(Some(12)));
+        assert_eq!(length("+5"), Ok(Some(5)));
+        assert_eq!(length("-1"), Ok(Some(-1)));
+        for wrong in ["abc", "", "-", "- 1"] {
+            let text = format!("Unable to parse Inference-Header-Content-Length, got: {wrong}");
+            assert_eq!(length(wrong), Err(text));
+        }
+        let text = "Unable to parse Inference-Header-Content-Length, value is out of range [ -2147483648, 2147483647 ], got: 99999999999";
+        assert_eq!(length("99999999999"), Err(text.into()));
+    }
+}

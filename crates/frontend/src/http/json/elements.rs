@@ -1,0 +1,301 @@
+//! The `data` of a tensor: a nested JSON array that becomes little-endian bytes while it is read.
+//!
+//! What is wrong with an element is only remembered: a mistake in the grammar further on takes precedence, and whether
+//! the element would have been looked at at all depends on the shape, which may come later.
+use std::borrow::Cow;
+
+use inference::{DataType, Error};
+
+use super::{
+    Number, SyntaxError, access,
+    reader::{Container, Handler, PassOver, Reader, Scalar},
+};
+
+/// Elements may be nested less deeply than this. As Triton: common.h, HTTP_MAX_JSON_NESTING_DEPTH.
+const MAX_DEPTH: usize = 100;
+
+/// The elements of a tensor.
+#[derive(Debug)]
+pub(crate) enum Elements {
+    /// Waiting, as text at this offset, for somebody to know the datatype. The grammar has been checked.
+    Unread(usize),
+    /// As bytes, up to the first element that was none of this datatype.
+    Read(Read),
+}
+
+/// Elements as bytes.
+#[derive(Debug)]
+pub(crate) struct Read {
+    datatype: DataType,
+    bytes: Vec<u8>,
+    count: usize,
+    /// What was wrong with element number `count`.
+    failure: Option<Failure>,
+    arrays: usize,
+    objects: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    Type,
+    Depth,
+}
+
+/// Why an array is not the data of its tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ElementsError {
+    /// The element at fault is of another type.
+    Type(&'static str),
+    /// It is nested too deeply.
+    Depth,
+    /// More elements than the shape has.
+    TooMany,
+    /// Fewer elements than the shape has.
+    TooFew,
+}
+
+impl Elements {
+    /// Elements that have not been read.
+    pub(super) fn unread(at: usize) -> Self {
+        Self::Unread(at)
+    }
+
+    /// Reads the array that begins at `reader`, or passes over it if its datatype is not known or not for JSON.
+    /// `count` elements are expected.
+    pub(super) fn read(reader: &mut Reader<'_>, datatype: Option<DataType>, count: usize) -> Result<Self, SyntaxError> {
+        let Some(datatype) = datatype.filter(|datatype| !matches!(datatype, DataType::Fp16 | DataType::Bf16)) else {
+            let at = reader.at();
+            reader.walk(&mut PassOver)?;
+            return Ok(Self::Unread(at));
+        };
+        // An element takes at least two bytes of text, so a boastful shape reserves little.
+        let room = count.min(reader.left() / 2 + 1).saturating_mul(datatype.byte_size().unwrap_or(8));
+        let bytes = Vec::with_capacity(room);
+        let mut read = Read { datatype, bytes, count: 0, failure: None, arrays: 0, objects: 0 };
+        reader.walk(&mut read)?;
+        Ok(Self::Read(read))
+    }
+
+    /// The same elements, read as `datatype`.
+    pub(super) fn read_as(self, datatype: DataType, source: &[u8]) -> Result<Self, SyntaxError> {
+        match self {
+            Self::Read(read) if read.datatype == datatype => Ok(Self::Read(read)),
+            Self::Read(_) => unreachable!("the first datatype of a tensor counts, before its data or behind"),
+            Self::Unread(at) => Self::read(&mut Reader::back_at(source, at), Some(datatype), 0),
+        }
+    }
+
+    /// The bytes of a tensor of `count` elements. For BYTES the number is not checked here: strings have their own
+    /// lengths, and the check against the model counts them.
+    pub(crate) fn into_bytes(self, datatype: DataType, count: usize) -> Result<Vec<u8>, ElementsError> {
+        let Self::Read(read) = self else { unreachable!("elements are read before they are taken") };
+        let too_many = datatype != DataType::Bytes && read.count > count;
+        match read.failure {
+            _ if too_many => Err(ElementsError::TooMany),
+            Some(Failure::Depth) => Err(ElementsError::Depth),
+            // Beyond the shape nobody looks at the type.
+            Some(Failure::Type) if datatype != DataType::Bytes && read.count == count => Err(ElementsError::TooMany),
+            Some(Failure::Type) => Err(ElementsError::Type(expected(datatype))),
+            None if datatype != DataType::Bytes && read.count < count => Err(ElementsError::TooFew),
+            None => Ok(read.bytes),
+        }
+    }
+}
+
+/// What the accessor for elements of that datatype says to any other.
+fn expected(datatype: DataType) -> &'static str {
+    match datatype {
+        DataType::Bool => access::BOOLEAN,
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 => access::UNSIGNED,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => access::SIGNED,
+        DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64 => access::NUMBER,
+        DataType::Bytes => access::STRING,
+    }
+}
+
+impl ElementsError {
+    /// The error of an input. As Triton: http_server.cc, ReadDataFromJson and JsonBytesArrayByteSize.
+    pub(crate) fn explain(&self, datatype: DataType) -> Error {
+        match (self, datatype) {
+            (Self::Type(text), DataType::Bytes) => Error::internal(format!("Unable to parse JSON bytes array: {text}")),
+            (Self::Type(text), _) => Error::internal(format!("Unable to parse 'data': {text}")),
+            (Self::Depth, DataType::Bytes) => Error::invalid(too_deep()),
+            (Self::Depth, _) => Error::invalid(format!("Unable to parse 'data': {}", too_deep())),
+            (Self::TooMany, _) => {
+                Error::internal("Unable to parse 'data': Shape does not match true shape of 'data' field")
+            }
+            (Self::TooFew, _) => Error::internal("Failed to parse 'data' field: shape does not match true shape"),
+        }
+    }
+}
+
+fn too_deep() -> String {
+    format!("JSON nesting depth exceeds maximum allowed limit ({MAX_DEPTH})")
+}
+
+impl Read {
+    fn element(&mut self) -> bool {
+        if self.objects > 0 || self.failure.is_some() {
+            return false;
+        }
+        if self.arrays >= MAX_DEPTH {
+            self.failure = Some(Failure::Depth);
+        }
+        self.failure.is_none()
+    }
+
+    /// Appends the element; false if it is of another type. Integers wrap around, as in the reference (P-W4).
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "narrow integers keep their low bits"
+    )]
+    fn push_number(&mut self, number: Number) -> bool {
+        // An integer that fits neither 64-bit type was classified as a double.
+        let bits = match (self.datatype, number) {
+            (DataType::Fp32, number) => {
+                self.bytes.extend_from_slice(&(number.as_double() as f32).to_le_bytes());
+                return true;
+            }
+            (DataType::Fp64, number) => number.as_double().to_bits(),
+            (DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64, Number::Uint(value)) => value,
+            (DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64, Number::Int(value))
+                if value >= 0 =>
+            {
+                value as u64
+            }
+            (DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64, Number::Int(value)) => value as u64,
+            _ => return false,
+        };
+        match self.datatype {
+            DataType::Uint8 | DataType::Int8 => self.bytes.push(bits as u8),
+            DataType::Uint16 | DataType::Int16 => self.bytes.extend_from_slice(&(bits as u16).to_le_bytes()),
+            DataType::Uint32 | DataType::Int32 => self.bytes.extend_from_slice(&(bits as u32).to_le_bytes()),
+            _ => self.bytes.extend_from_slice(&bits.to_le_bytes()),
+        }
+        true
+    }
+
+    fn push_text(&mut self, text: &[u8]) -> bool {
+        let Ok(len) = u32::try_from(text.len()) else { return false };
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        self.bytes.extend_from_slice(text);
+        true
+    }
+}
+
+impl<'a> Handler<'a> for Read {
+    fn scalar(&mut self, scalar: Scalar<'a>) {
+        if !self.element() {
+            return;
+        }
+        let fits = match (self.datatype, scalar) {
+            (_, Scalar::Number(number)) => self.push_number(number),
+            (DataType::Bool, Scalar::Bool(value)) => {
+                self.bytes.push(value.into());
+                true
+            }
+            (DataType::Bytes, Scalar::Text(text)) => self.push_text(&text),
+            _ => false,
+        };
+        if fits {
+            self.count += 1;
+        } else {
+            self.failure = Some(Failure::Type);
+        }
+    }
+
+    fn key(&mut self, _: Cow<'a, [u8]>) {}
+
+    fn open(&mut self, container: Container) {
+        match container {
+            Container::Array => {
+                if self.arrays > 0 {
+                    self.element();
+                }
+                self.arrays += 1;
+            }
+            Container::Object => {
+                if self.element() {
+                    self.failure = Some(Failure::Type);
+                }
+                self.objects += 1;
+            }
+        }
+    }
+
+    fn close(&mut self, container: Container) {
+        match container {
+            Container::Array => self.arrays -= 1,
+            Container::Object => self.objects -= 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(source: &str, datatype: DataType, count: usize) -> Result<Vec<u8>, ElementsError> {
+        let mut reader = Reader::new(source.as_bytes());
+        Elements::read(&mut reader, Some(datatype), count).unwrap().into_bytes(datatype, count)
+    }
+
+    fn text(source: &str, datatype: DataType, count: usize) -> (u16, String) {
+        let error = read(source, datatype, count).unwrap_err().explain(datatype);
+        (crate::error::status(error.code).as_u16(), error.message.into_owned())
+    }
+
+    #[test]
+    fn numbers_become_little_endian_bytes() {
+        assert_eq!(read("[true, false]", DataType::Bool, 2), Ok(vec![1, 0]));
+        assert_eq!(read("[256, 300]", DataType::Uint8, 2), Ok(vec![0, 44]));
+        assert_eq!(read("[128]", DataType::Int8, 1), Ok(vec![128]));
+        assert_eq!(read("[-2]", DataType::Int16, 1), Ok(vec![254, 255]));
+        assert_eq!(read("[18446744073709551615]", DataType::Uint64, 1), Ok(vec![255; 8]));
+        assert_eq!(read("[1e39]", DataType::Fp32, 1), Ok(f32::INFINITY.to_le_bytes().to_vec()));
+        assert_eq!(read("[18446744073709551615]", DataType::Fp64, 1), Ok(1.844_674_407_370_955_2e19_f64.to_le_bytes().to_vec()));
+        assert_eq!(read(r#"[["a","b"],["\u0000"]]"#, DataType::Bytes, 3), Ok(b"\x01\0\0\0a\x01\0\0\0b\x01\0\0\0\0".to_vec()));
+    }
+
+    #[test]
+    fn elements_of_another_type_are_refused_with_the_text_of_their_datatype() {
+        for (source, datatype, expected) in [
+            ("[1,0]", DataType::Bool, access::BOOLEAN),
+            ("[-1]", DataType::Uint8, access::UNSIGNED),
+            ("[1.0]", DataType::Int32, access::SIGNED),
+            ("[9223372036854775808]", DataType::Int64, access::SIGNED),
+            (r#"["1"]"#, DataType::Int32, access::SIGNED),
+            (r#"["NaN"]"#, DataType::Fp32, access::NUMBER),
+            ("[null]", DataType::Fp64, access::NUMBER),
+            ("[{}]", DataType::Fp32, access::NUMBER),
+        ] {
+            assert_eq!(text(source, datatype, 1), (500, format!("Unable to parse 'data': {expected}")), "{source}");
+        }
+        let strings = (500, format!("Unable to parse JSON bytes array: {}", access::STRING));
+        assert_eq!(text("[1]", DataType::Bytes, 1), strings);
+        assert_eq!(text(r#"["a",{"x":"y"}]"#, DataType::Bytes, 2), strings);
+    }
+
+    #[test]
+    fn the_number_of_elements_must_be_that_of_the_shape() {
+        let many = (500, "Unable to parse 'data': Shape does not match true shape of 'data' field".to_owned());
+        assert_eq!(text("[1,2,3]", DataType::Int32, 2), many);
+        assert_eq!(text(r#"[1,2,"x"]"#, DataType::Int32, 2), many, "nobody looks at what is beyond the shape");
+        assert_eq!(text(r#"[1,2,3,"x"]"#, DataType::Int32, 2), many);
+        let few = (500, "Failed to parse 'data' field: shape does not match true shape".to_owned());
+        assert_eq!(text("[1]", DataType::Int32, 2), few);
+        assert!(read(r#"["a"]"#, DataType::Bytes, 2).is_ok(), "strings are counted by the check against the model");
+    }
+
+    #[test]
+    fn a_hundred_levels_are_too_deep() {
+        let nested = |depth: usize, inner: &str| ["[".repeat(depth), inner.into(), "]".repeat(depth)].concat();
+        let limit = "JSON nesting depth exceeds maximum allowed limit (100)";
+        assert_eq!(read(&nested(99, "1"), DataType::Int8, 1), Ok(vec![1]));
+        assert_eq!(text(&nested(100, "1"), DataType::Int8, 1), (400, format!("Unable to parse 'data': {limit}")));
+        assert_eq!(text(&nested(100, r#""a""#), DataType::Bytes, 1), (400, limit.to_owned()));
+        assert_eq!(read(&nested(100, ""), DataType::Int8, 0), Ok(vec![]));
+        assert_eq!(text(&nested(101, ""), DataType::Int8, 0), (400, format!("Unable to parse 'data': {limit}")));
+    }
+}

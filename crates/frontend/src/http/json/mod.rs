@@ -1,0 +1,85 @@
+//! The JSON dialect of the protocol: what RapidJSON accepts with bare NaN and infinities, and its words for refusals.
+//!
+//! Clients compare the texts and the byte offsets of errors, so no other parser will do. Differences to standard JSON:
+//! the tokens `NaN`, `Inf`, `Infinity` and their negatives are numbers; a byte order mark is skipped; the document ends
+//! at a NUL byte; strings are bytes whose encoding nobody checks; the first of two equal keys counts.
+//!
+//! `reader` knows tokens and grammar and tells a handler what it meets; `document` is the handler that keeps a
+//! tree, `elements` the one that turns an array of numbers straight into the bytes of a tensor.
+mod document;
+mod elements;
+mod reader;
+mod write;
+
+use inference::Error;
+
+pub(crate) use document::{Document, Value};
+pub(crate) use write::{write_double, write_int, write_single, write_string, write_uint};
+
+/// A mistake in the grammar, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    /// One of the sentences in [`reason`].
+    pub(crate) reason: &'static str,
+    /// Byte offset.
+    pub(crate) at: usize,
+}
+
+/// The sentences of RapidJSON's `error/en.h`.
+pub(crate) mod reason {
+    pub(crate) const EMPTY: &str = "The document is empty.";
+    pub(crate) const NOT_SINGULAR: &str = "The document root must not be followed by other values.";
+    pub(crate) const INVALID_VALUE: &str = "Invalid value.";
+    pub(crate) const MISSING_NAME: &str = "Missing a name for object member.";
+    pub(crate) const MISSING_COLON: &str = "Missing a colon after a name of object member.";
+    pub(crate) const MISSING_COMMA_IN_OBJECT: &str = "Missing a comma or } after an object member.";
+    pub(crate) const MISSING_COMMA_IN_ARRAY: &str = "Missing a comma or ] after an array element.";
+    pub(crate) const HEX_DIGIT: &str = "Incorrect hex digit after \\u escape in string.";
+    pub(crate) const SURROGATE: &str = "The surrogate pair in string is invalid.";
+    pub(crate) const ESCAPE: &str = "Invalid escape character in string.";
+    pub(crate) const QUOTATION_MARK: &str = "Missing a closing quotation mark in string.";
+    pub(crate) const ENCODING: &str = "Invalid encoding in string.";
+    pub(crate) const TOO_BIG: &str = "Number too big to be stored in double.";
+    pub(crate) const FRACTION: &str = "Miss fraction part in number.";
+    pub(crate) const EXPONENT: &str = "Miss exponent in number.";
+}
+
+/// What the accessors of Triton's JSON wrapper say (`triton_json.h`).
+pub(crate) mod access {
+    pub(crate) const ARRAY: &str = "attempt to access JSON non-array as array";
+    pub(crate) const STRING: &str = "attempt to access JSON non-string as string";
+    pub(crate) const BOOLEAN: &str = "attempt to access JSON non-boolean as boolean";
+    pub(crate) const SIGNED: &str = "attempt to access JSON non-signed-integer as signed-integer";
+    pub(crate) const UNSIGNED: &str = "attempt to access JSON non-unsigned-integer as unsigned-integer";
+    pub(crate) const NUMBER: &str = "attempt to access JSON non-number as double";
+    pub(crate) const MEMBERS: &str = "attempt to get members for non-object";
+}
+
+impl From<SyntaxError> for Error {
+    fn from(error: SyntaxError) -> Self {
+        Self::internal(format!("failed to parse the request JSON buffer: {} at {}", error.reason, error.at))
+    }
+}
+
+/// A number as the parser classifies it; what the accessors accept follows from the class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    /// No fraction, no exponent, from -2^63 to 2^63 - 1.
+    Int(i64),
+    /// No fraction, no exponent, from 2^63 to 2^64 - 1.
+    Uint(u64),
+    /// Everything else.
+    Double(f64),
+}
+
+impl Number {
+    /// The nearest double.
+    pub(crate) fn as_double(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "rounding is what the conversion means")]
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Uint(value) => value as f64,
+            Self::Double(value) => value,
+        }
+    }
+}

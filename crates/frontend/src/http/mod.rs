@@ -1,0 +1,22 @@
+//! KServe v2 over HTTP/1.1.
+//!
+//! [`serve`] runs an [`HttpService`] on a bound listener. The codecs, [`request`] and [`response`], know neither engine
+//! nor socket.
+mod body;
+mod compression;
+mod infer;
+pub(crate) mod json;
+pub(crate) mod reply;
+mod repository;
+pub mod request;
+#[cfg(test)]
+mod request_tests;
+pub mod response;
+mod router;
+mod server;
+mod service;
+mod show;
+
+pub use body::ResponseBody;
+pub use server::{IDLE, Respond, serve};
+pub use service::{HttpService, Options};

@@ -1,0 +1,140 @@
+//! The model repository: index, load, unload.
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::Body;
+use inference::Error;
+
+use super::{
+    body::ResponseBody,
+    json::{Document, Value},
+    reply::{self, Failure, Reply},
+    service::HttpService,
+    show,
+};
+use crate::kserve;
+
+impl HttpService {
+    /// `POST /v2/repository/index`
+    pub(super) async fn index<B: Body<Data = Bytes> + Unpin>(&self, body: &mut B) -> Result<Reply, Failure> {
+        let json = self.read_json(body).await?.contiguous();
+        let ready_only = ready_only(&json)?;
+        let index = kserve::metadata::index(self.engine.index(ready_only));
+        Ok(reply::json(StatusCode::OK, show::index(&index)))
+    }
+
+    /// `POST /v2/repository/models/{M}/load`
+    pub(super) async fn load<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        model: &str,
+        body: &mut B,
+    ) -> Result<Reply, Failure> {
+        let json = self.read_json(body).await?.contiguous();
+        no_overrides(&json)?;
+        self.engine.load(model).await?;
+        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+    }
+
+    /// `POST /v2/repository/models/{M}/unload`
+    pub(super) async fn unload<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        model: &str,
+        body: &mut B,
+    ) -> Result<Reply, Failure> {
+        let json = self.read_json(body).await?.contiguous();
+        if unload_dependents(&json)? {
+            log::debug!("no model of this server depends on another; unloading '{model}' alone");
+        }
+        self.engine.unload(model).await?;
+        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+    }
+}
+
+/// The `ready` member of an index request, which may have no body.
+fn ready_only(json: &[u8]) -> Result<bool, Error> {
+    if json.is_empty() {
+        return Ok(false);
+    }
+    let document = Document::parse(json)?;
+    match document.root().find("ready").map(Value::as_bool) {
+        None => Ok(false),
+        Some(Ok(ready)) => Ok(ready),
+        Some(Err(_)) => Err(Error::invalid("Invalid value for 'ready': expected a boolean")),
+    }
+}
+
+/// A load request may have no body; what it may ask for beyond a plain load is understood, and refused.
+fn no_overrides(json: &[u8]) -> Result<(), Error> {
+    if json.is_empty() {
+        return Ok(());
+    }
+    let document = Document::parse(json)?;
+    let Some(parameters) = document.root().find("parameters") else { return Ok(()) };
+    let mut refused = None;
+    for (key, value) in parameters.members()? {
+        value.as_bytes()?;
+        if key != b"config" && !key.starts_with(b"file:") {
+            return Err(Error::internal("unexpected error on creating Triton parameter"));
+        }
+        refused = refused.or(Some(String::from_utf8_lossy(key)));
+    }
+    refused.map_or(Ok(()), |key| {
+        Err(Error::unsupported(format!("load parameter '{key}' is not supported by this version of nereid")))
+    })
+}
+
+/// The `unload_dependents` parameter of an unload request, which may have no body.
+fn unload_dependents(json: &[u8]) -> Result<bool, Error> {
+    if json.is_empty() {
+        return Ok(false);
+    }
+    let document = Document::parse(json)?;
+    let parameters = document.root().find("parameters");
+    let Some(wanted) = parameters.and_then(|given| given.find("unload_dependents")) else { return Ok(false) };
+    // The reference unloads all the same (P-W18).
+    wanted.as_bool().map_err(|error| Error::invalid(format!("Unable to parse 'unload_dependents': {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::status;
+
+    fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> (u16, String) {
+        let error = result.unwrap_err();
+        (status(error.code).as_u16(), error.message.into_owned())
+    }
+
+    #[test]
+    fn an_index_may_ask_for_ready_models_only() {
+        assert_eq!(ready_only(b""), Ok(false));
+        assert_eq!(ready_only(b"{}"), Ok(false));
+        assert_eq!(ready_only(br#"{"ready":true}"#), Ok(true));
+        let text = "Invalid value for 'ready': expected a boolean";
+        assert_eq!(refused(ready_only(br#"{"ready":1}"#)), (400, text.into()));
+        let text = "failed to parse the request JSON buffer: Missing a name for object member. at 1";
+        assert_eq!(refused(ready_only(b"{")), (500, text.into()));
+    }
+
+    #[test]
+    fn what_a_load_may_not_ask_for_is_named() {
+        assert_eq!(no_overrides(b""), Ok(()));
+        assert_eq!(no_overrides(br#"{"parameters":{}}"#), Ok(()));
+        let text = "unexpected error on creating Triton parameter";
+        assert_eq!(refused(no_overrides(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
+        let text = "attempt to access JSON non-string as string";
+        assert_eq!(refused(no_overrides(br#"{"parameters": {"config": {"a": 1}}}"#)), (500, text.into()));
+        let text = "load parameter 'config' is not supported by this version of nereid";
+        assert_eq!(refused(no_overrides(br#"{"parameters": {"config": "{}"}}"#)), (501, text.into()));
+    }
+
+    #[test]
+    fn a_wrong_type_does_not_unload() {
+        assert_eq!(unload_dependents(br#"{"parameters":{"unload_dependents":true}}"#), Ok(true));
+        assert_eq!(unload_dependents(b"{}"), Ok(false));
+        let text = "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean";
+        assert_eq!(
+            refused(unload_dependents(br#"{"parameters":{"unload_dependents":"yes"}}"#)),
+            (400, text.into())
+        );
+    }
+}

@@ -1,0 +1,413 @@
+//! An inference request as HTTP carries it: a JSON part, and behind it the bytes of the inputs that are not in it.
+//!
+//! Order of the rules and texts: as Triton's http_server.cc, ParseJsonTritonIO and its callers. What the model's
+//! configuration has to say is not asked here.
+use std::{collections::HashSet, num::NonZeroU64};
+
+use bytes::Bytes;
+use inference::{
+    DataType, Error, ErrorCode, Name, Parameter, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData,
+    element_count,
+};
+use smallvec::SmallVec;
+
+use super::json::{Document, Number, Value};
+use crate::kserve::{
+    self,
+    output::{Placement, Wish, Wishes},
+    parameters,
+};
+
+/// A request, and how its outputs are wanted.
+#[derive(Debug)]
+pub struct Decoded {
+    /// What the engine is asked.
+    pub request: Request,
+    /// How the answer is written.
+    pub wishes: Wishes,
+}
+
+/// What a decoder must know besides the bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'m> {
+    /// Named in some errors.
+    pub model: &'m str,
+    /// `--http-max-input-size`, in bytes.
+    pub max_input_size: usize,
+}
+
+/// Decodes a request whose JSON part is `json` and whose binary tensors are `binary`.
+///
+/// # Errors
+/// INTERNAL for JSON that is not as expected (500, as in the reference), INVALID_ARG for what contradicts itself,
+/// NOT_FOUND for a shared memory region.
+pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
+    let mut document = Document::parse_tensors(json)?;
+    let mut decoded = Decoded { request: Request::default(), wishes: Wishes::default() };
+    let inputs = {
+        let root = document.root();
+        if let Some(id) = root.find("id") {
+            decoded.request.id = Name::new(&id.as_text().map_err(during("Unable to parse 'id'"))?);
+        }
+        if let Some(given) = root.find("parameters") {
+            read_parameters(given, &mut decoded)?;
+        }
+        let inputs = root.member("inputs").and_then(Value::elements).map_err(during("Unable to parse 'inputs'"))?;
+        let mut binary = Cursor::new(binary);
+        let inputs = inputs.map(|input| read_input(input, &mut binary, limits)).collect::<SmallVec<[_; 2]>>();
+        (inputs, binary.is_empty())
+    };
+    let (inputs, nothing_left) = inputs;
+    // An input that must still be read from its JSON data is finished here, in order, so that the first mistake counts.
+    let mut tensors = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        tensors.push(input?.finish(&mut document, limits)?);
+    }
+    if !nothing_left {
+        return Err(Error::invalid(format!("unexpected additional input data for model '{}'", limits.model)));
+    }
+    decoded.request.inputs = RequestInputs::Tensors(tensors);
+    if let Some(outputs) = document.root().find("outputs") {
+        for output in outputs.elements().map_err(during("Unable to parse 'outputs'"))? {
+            let (name, wish) = read_output(output)?;
+            decoded.request.outputs.push(name.clone());
+            decoded.wishes.add(name, wish);
+        }
+    }
+    Ok(decoded)
+}
+
+/// A request that is nothing but the bytes of the only input; its outputs are binary.
+///
+/// # Errors
+/// INVALID_ARG if it is larger than allowed.
+pub fn raw(body: TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
+    if body.len() > limits.max_input_size {
+        return Err(raw_too_large(body.len(), limits.max_input_size));
+    }
+    let request = Request { inputs: RequestInputs::Raw(body), ..Request::default() };
+    Ok(Decoded { request, wishes: Wishes::all(Placement::Binary) })
+}
+
+pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
+    Error::invalid(format!(
+        "Raw input has a byte_size ({len} bytes) that exceeds the maximum allowed value of {limit} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+/// Puts what was being done before an error's text.
+fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
+    move |error| Error::new(error.code, format!("{what}: {error}"))
+}
+
+fn read_parameters(given: Value<'_>, decoded: &mut Decoded) -> Result<(), Error> {
+    let members = given.members().map_err(during("failed to get request params."))?;
+    let members: SmallVec<[(&[u8], Value<'_>); 8]> = members.collect();
+    let mut seen = HashSet::new();
+    for (index, (key, value)) in members.iter().enumerate() {
+        // Of equal keys the first counts. Few keys, as is usual, are compared without making a set.
+        let again = match members.len() {
+            ..=8 => members[..index].iter().any(|(earlier, _)| earlier == key),
+            _ => !seen.insert(*key),
+        };
+        if !again {
+            read_parameter(&String::from_utf8_lossy(key), *value, decoded)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_parameter(key: &str, value: Value<'_>, decoded: &mut Decoded) -> Result<(), Error> {
+    let request = &mut decoded.request;
+    let failure = |error: Error| Error::new(error.code, format!("Unable to parse '{key}': {error}"));
+    match key {
+        "sequence_id" => match value.as_uint() {
+            Ok(id) => parameters::set_correlation_number(request, id),
+            Err(_) => parameters::set_correlation_text(request, &value.as_text().map_err(failure)?),
+        },
+        "sequence_start" => request.sequence.start = value.as_bool().map_err(failure)?,
+        "sequence_end" => request.sequence.end = value.as_bool().map_err(failure)?,
+        "priority" => request.priority = value.as_uint().map_err(failure)?,
+        "timeout" => parameters::set_timeout_us(request, value.as_uint().map_err(failure)?),
+        "binary_data_output" => {
+            let binary = value.as_bool().map_err(failure)?;
+            decoded.wishes.default = if binary { Placement::Binary } else { Placement::Json };
+        }
+        key if key.starts_with(parameters::OWN_PREFIX) => return Err(parameters::own_prefix()),
+        key => request.parameters.push((Name::new(key), custom(key, value)?)),
+    }
+    Ok(())
+}
+
+fn custom(key: &str, value: Value<'_>) -> Result<Parameter, Error> {
+    if let Ok(text) = value.as_text() {
+        return Ok(Parameter::String(Name::new(&text)));
+    }
+    if let Ok(value) = value.as_bool() {
+        return Ok(Parameter::Bool(value));
+    }
+    match value.as_number() {
+        Some(Number::Int(value)) => Ok(Parameter::Int(value)),
+        Some(number) => Ok(Parameter::Double(number.as_double())),
+        None => Err(Error::invalid(format!(
+            "parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
+        ))),
+    }
+}
+
+/// An input that may still lack its JSON data.
+struct Input {
+    name: Name,
+    /// `None` for a name that is no datatype.
+    datatype: Option<DataType>,
+    shape: Shape,
+    source: Source,
+}
+
+enum Source {
+    Bytes(TensorData),
+    /// An element of the document's tensors, to be read as so many elements.
+    Json {
+        index: usize,
+        count: usize,
+    },
+}
+
+fn read_input(input: Value<'_>, binary: &mut Cursor<'_>, limits: Limits<'_>) -> Result<Input, Error> {
+    let given = input.find("parameters");
+    let parameter = |name: &str| given.and_then(|given| given.find(name));
+    only_one_source(input, &parameter)?;
+    let text = |name: &'static str| {
+        let value = input.member(name).and_then(Value::as_text);
+        value.map_err(|error| Error::new(error.code, format!("Unable to parse '{name}': {error}")))
+    };
+    let name = Name::new(&text("name")?);
+    let datatype = DataType::from_protocol_name(&text("datatype")?);
+    let shape = read_shape(input).map_err(during("Unable to parse 'shape'"))?;
+
+    if let Some(size) = parameter("binary_data_size") {
+        let size = size.as_uint().map_err(during("Unable to parse 'binary_data_size'"))?;
+        let data = binary.take(size).map_err(|missing| {
+            Error::invalid(format!(
+                "unexpected size for input '{name}', expecting {missing} additional bytes for model '{}'",
+                limits.model
+            ))
+        })?;
+        return Input { name, datatype, shape, source: Source::Bytes(data) }.named();
+    }
+    if let Some(region) = find_region(&parameter, &name)? {
+        return Err(kserve::unknown_region(&region));
+    }
+    let Some(count) = json_count(&name, datatype, &shape, limits)? else {
+        return Input { name, datatype, shape, source: Source::Bytes(TensorData::default()) }.named();
+    };
+    let data = input.member("data").map_err(during("Unable to parse 'data'"))?;
+    let Some(index) = data.tensor() else {
+        return Err(Error::internal(format!("Unable to parse 'data': {}", super::json::access::ARRAY)));
+    };
+    Ok(Input { name, datatype, shape, source: Source::Json { index, count } })
+}
+
+impl Input {
+    /// Without a datatype an input cannot become a tensor, even if no element of it is ever read.
+    fn named(self) -> Result<Self, Error> {
+        if self.datatype.is_none() { Err(invalid_datatype(&self.name)) } else { Ok(self) }
+    }
+
+    fn finish(self, document: &mut Document<'_>, limits: Limits<'_>) -> Result<Tensor, Error> {
+        let Self { name, datatype, shape, source } = self;
+        let data = match source {
+            Source::Bytes(data) => data,
+            Source::Json { index, count } => {
+                let datatype = json_datatype(&name, datatype)?;
+                let elements = document.take_elements(index, datatype)?;
+                let bytes = elements.into_bytes(datatype, count).map_err(|error| error.explain(datatype))?;
+                if bytes.len() > limits.max_input_size {
+                    return Err(json_too_large(&name, bytes.len(), limits.max_input_size));
+                }
+                bytes.into()
+            }
+        };
+        let datatype = datatype.ok_or_else(|| invalid_datatype(&name))?;
+        Ok(Tensor::new(name, datatype, shape, data))
+    }
+}
+
+fn invalid_datatype(name: &Name) -> Error {
+    Error::invalid(format!("invalid datatype for input {name}"))
+}
+
+fn json_datatype(name: &Name, datatype: Option<DataType>) -> Result<DataType, Error> {
+    match datatype {
+        Some(datatype @ (DataType::Fp16 | DataType::Bf16)) => Err(Error::invalid(format!(
+            "receiving {} data via JSON is not supported. Please use the binary data format for input {name}",
+            datatype.protocol_name()
+        ))),
+        Some(datatype) => Ok(datatype),
+        None => Err(invalid_datatype(name)),
+    }
+}
+
+fn only_one_source<'d>(input: Value<'d>, parameter: &impl Fn(&str) -> Option<Value<'d>>) -> Result<(), Error> {
+    let sources = [
+        ("data", input.find("data").is_some()),
+        ("binary_data_size", parameter("binary_data_size").is_some()),
+        ("shared_memory_region", parameter("shared_memory_region").is_some()),
+    ];
+    let set = sources.iter().filter(|(_, set)| *set);
+    let count = set.clone().count();
+    if count == 1 {
+        return Ok(());
+    }
+    let mut text = "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
+                    'shared_memory_region' in 'parameters'. But"
+        .to_owned();
+    text.push_str(if count == 0 { " no field is set" } else { " set" });
+    for (name, _) in set {
+        text.push_str(&format!(" '{name}'"));
+    }
+    Err(Error::invalid(text))
+}
+
+fn read_shape(input: Value<'_>) -> Result<Shape, Error> {
+    let dims = input.member("shape")?.elements()?;
+    // A dimension beyond i64 wraps to a negative one, which the rules about shapes refuse.
+    #[expect(clippy::cast_possible_wrap, reason = "as the comment says")]
+    dims.map(|dim| dim.as_uint().map(|dim| dim as i64)).collect()
+}
+
+/// How many elements the JSON data must have; `None` for a tensor without any, whose data nobody reads.
+fn json_count(
+    name: &Name,
+    datatype: Option<DataType>,
+    shape: &Shape,
+    limits: Limits<'_>,
+) -> Result<Option<usize>, Error> {
+    let refuse = |why: &str| {
+        let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
+        Error::invalid(format!("invalid shape for input '{name}': shape [{}] {why}", dims.join(",")))
+    };
+    let count = element_count(shape).map_err(|error| match error {
+        ShapeError::Negative => refuse("contains one or more invalid dimensions"),
+        ShapeError::TooLarge => {
+            refuse("causes total element count to exceed maximum size of 9223372036854775807")
+        }
+    })?;
+    if count == 0 {
+        return Ok(None);
+    }
+    let size = datatype.and_then(DataType::byte_size).unwrap_or(0);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    match count.checked_mul(size).filter(|bytes| i64::try_from(*bytes).is_ok()) {
+        None => Err(Error::invalid(format!(
+            "byte size overflow for input '{name}': element count ({count}) * data type size ({size}) exceeds maximum \
+             allowed size (9223372036854775807)"
+        ))),
+        Some(bytes) if bytes > limits.max_input_size => Err(json_too_large(name, bytes, limits.max_input_size)),
+        Some(_) => Ok(Some(count)),
+    }
+}
+
+fn json_too_large(name: &Name, bytes: usize, limit: usize) -> Error {
+    Error::invalid(format!(
+        "JSON input '{name}' has a byte_size ({bytes} bytes) that exceeds the maximum allowed value of {limit} bytes. \
+         Use --http-max-input-size to increase the limit."
+    ))
+}
+
+/// The shared memory region that a tensor names, once all that is said about it has been read.
+fn find_region<'d>(
+    parameter: &impl Fn(&str) -> Option<Value<'d>>,
+    tensor: &Name,
+) -> Result<Option<String>, Error> {
+    let region = parameter("shared_memory_region").map(Value::as_text).transpose();
+    let region = region.map_err(during("Unable to parse 'shared_memory_region'"))?;
+    let mut sized = false;
+    for key in ["shared_memory_offset", "shared_memory_byte_size"] {
+        let value = parameter(key).map(Value::as_uint).transpose();
+        let value = value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))?;
+        sized = value.is_some();
+    }
+    match region {
+        // The reference would go on with a size it has never set.
+        Some(_) if !sized => Err(Error::invalid(format!(
+            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor \
+             '{tensor}'"
+        ))),
+        region => Ok(region.map(String::from)),
+    }
+}
+
+fn read_output(output: Value<'_>) -> Result<(Name, Wish), Error> {
+    let given = output.find("parameters");
+    let parameter = |name: &str| given.and_then(|given| given.find(name));
+    let exclusive = |other: &str| {
+        Error::new(
+            ErrorCode::InvalidArgument,
+            format!("Output can't set both 'shared_memory_region' and '{other}'"),
+        )
+    };
+    if parameter("shared_memory_region").is_some() {
+        if parameter("classification").is_some() {
+            return Err(exclusive("classification"));
+        }
+        let binary = parameter("binary_data").map(Value::as_bool).transpose();
+        if binary.map_err(during("Unable to set 'binary_data'"))? == Some(true) {
+            return Err(exclusive("binary_data"));
+        }
+    }
+    let name = output.member("name").and_then(Value::as_text).map_err(during("Unable to parse 'name'"))?;
+    let name = Name::new(&name);
+    let classes = parameter("classification").map(Value::as_uint).transpose();
+    let classes = classes.map_err(during("Unable to set 'classification'"))?;
+    if let Some(region) = find_region(&parameter, &name)? {
+        return Err(kserve::unknown_region(&region));
+    }
+    let binary = parameter("binary_data").map(Value::as_bool).transpose();
+    let placement = match binary.map_err(during("Unable to parse 'binary_data'"))? {
+        Some(true) => Placement::Binary,
+        Some(false) | None => Placement::Json,
+    };
+    Ok((name, Wish { placement, classes: classes.and_then(NonZeroU64::new) }))
+}
+
+/// Takes tensors one after another from the front of a body, sharing its pieces.
+struct Cursor<'b> {
+    pieces: &'b [Bytes],
+    /// Taken of the first piece.
+    taken: usize,
+    left: usize,
+}
+
+impl<'b> Cursor<'b> {
+    fn new(data: &'b TensorData) -> Self {
+        Self { pieces: data.pieces(), taken: 0, left: data.len() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The next `size` bytes, or how many are missing.
+    fn take(&mut self, size: u64) -> Result<TensorData, u64> {
+        let mut wanted = match usize::try_from(size) {
+            Ok(size) if size <= self.left => size,
+            _ => return Err(size - self.left as u64),
+        };
+        self.left -= wanted;
+        let mut data = TensorData::default();
+        while wanted > 0 {
+            let [first, rest @ ..] = self.pieces else { unreachable!("as many bytes as counted") };
+            let len = wanted.min(first.len() - self.taken);
+            data.push(first.slice(self.taken..self.taken + len));
+            wanted -= len;
+            self.taken += len;
+            if self.taken == first.len() {
+                self.pieces = rest;
+                self.taken = 0;
+            }
+        }
+        Ok(data)
+    }
+}

@@ -1,0 +1,292 @@
+//! An inference response as HTTP carries it: a JSON part, and behind it the bytes of the outputs wanted as binary.
+use bytes::Bytes;
+use inference::{DataType, Error, Name, Parameter, Response, Tensor, bytes_elements};
+use smallvec::SmallVec;
+
+use super::json::{write_double, write_int, write_single, write_string, write_uint};
+use crate::kserve::output::{Placement, Wishes};
+
+/// Whose response it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'m> {
+    /// The request's id; left out if empty.
+    pub id: &'m Name,
+    /// Model name.
+    pub model: &'m Name,
+    /// Version that ran.
+    pub version: i64,
+}
+
+/// A response ready for the wire.
+#[derive(Debug)]
+pub struct Encoded {
+    /// The JSON part.
+    pub json: Vec<u8>,
+    /// What follows it, shared with the tensors; no piece is empty.
+    pub binary: SmallVec<[Bytes; 2]>,
+}
+
+/// Encodes a response. Outputs wanted as classes have been replaced by them, see [`Wishes::classify`].
+///
+/// # Errors
+/// INVALID_ARG for FP16 and BF16 as JSON; UNSUPPORTED for a parameter of bytes; INTERNAL for an output whose bytes do
+/// not fit its shape.
+pub fn encode(origin: Origin<'_>, response: &Response, wishes: &Wishes) -> Result<Encoded, Error> {
+    let mut encoded = Encoded { json: Vec::with_capacity(room(response)), binary: SmallVec::new() };
+    let json = &mut encoded.json;
+    json.push(b'{');
+    if !origin.id.is_empty() {
+        json.extend_from_slice(b"\"id\":");
+        write_string(json, origin.id.as_bytes());
+        json.push(b',');
+    }
+    json.extend_from_slice(b"\"model_name\":");
+    write_string(json, origin.model.as_bytes());
+    json.extend_from_slice(b",\"model_version\":\"");
+    write_int(json, origin.version);
+    json.push(b'"');
+    if !response.parameters.is_empty() {
+        write_parameters(json, &response.parameters)?;
+    }
+    json.extend_from_slice(b",\"outputs\":[");
+    for (index, output) in response.outputs.iter().enumerate() {
+        if index > 0 {
+            encoded.json.push(b',');
+        }
+        encoded.write_output(output, wishes.of(output.name()).placement)?;
+    }
+    encoded.json.extend_from_slice(b"]}");
+    Ok(encoded)
+}
+
+/// A guess that spares most responses a second allocation: names and shapes, and up to twelve bytes per element.
+fn room(response: &Response) -> usize {
+    let data: usize = response.outputs.iter().map(|output| output.data().len()).sum();
+    256 + 128 * response.outputs.len() + (3 * data).min(1 << 20)
+}
+
+fn write_parameters(json: &mut Vec<u8>, parameters: &[(Name, Parameter)]) -> Result<(), Error> {
+    json.extend_from_slice(b",\"parameters\":{");
+    for (index, (name, value)) in parameters.iter().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        write_string(json, name.as_bytes());
+        json.push(b':');
+        match value {
+            Parameter::String(text) => write_string(json, text.as_bytes()),
+            Parameter::Int(value) => write_int(json, *value),
+            Parameter::Bool(value) => write_bool(json, *value),
+            Parameter::Double(value) => write_double(json, *value),
+            Parameter::Bytes(_) => {
+                return Err(Error::unsupported(
+                    "Response parameter of type 'TRITONSERVER_PARAMETER_BYTES' is not currently supported",
+                ));
+            }
+        }
+    }
+    json.push(b'}');
+    Ok(())
+}
+
+fn write_bool(json: &mut Vec<u8>, value: bool) {
+    json.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+impl Encoded {
+    fn write_output(&mut self, output: &Tensor, placement: Placement) -> Result<(), Error> {
+        let json = &mut self.json;
+        json.extend_from_slice(b"{\"name\":");
+        write_string(json, output.name().as_bytes());
+        json.extend_from_slice(b",\"datatype\":\"");
+        json.extend_from_slice(output.datatype().protocol_name().as_bytes());
+        json.extend_from_slice(b"\",\"shape\":[");
+        for (index, dim) in output.shape().iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            write_int(json, *dim);
+        }
+        json.push(b']');
+        match placement {
+            Placement::Binary => {
+                json.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+                write_uint(json, output.data().len() as u64);
+                json.extend_from_slice(b"}}");
+                self.binary.extend(output.data().pieces().iter().cloned());
+            }
+            Placement::Json => {
+                json.extend_from_slice(b",\"data\":[");
+                write_data(json, output)?;
+                json.extend_from_slice(b"]}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
+    let data = output.data().contiguous();
+    let mismatch = |what: &str| {
+        let name = output.name();
+        Error::internal(format!("{what}output tensor shape does not match size of output for '{name}'"))
+    };
+    // A shape without dimensions holds one element here.
+    let count = output.shape().iter().try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?));
+    if let Some(size) = output.datatype().byte_size()
+        && count.and_then(|count| count.checked_mul(size)) != Some(data.len())
+        && !matches!(output.datatype(), DataType::Fp16 | DataType::Bf16)
+    {
+        return Err(mismatch("Failed to write 'data' field: "));
+    }
+    match output.datatype() {
+        DataType::Bool => write_elements(json, &data, |json, [byte]| write_bool(json, byte != 0)),
+        DataType::Uint8 => write_elements(json, &data, |json, [byte]| write_uint(json, byte.into())),
+        DataType::Uint16 => write_elements(json, &data, |json, le| write_uint(json, u16::from_le_bytes(le).into())),
+        DataType::Uint32 => write_elements(json, &data, |json, le| write_uint(json, u32::from_le_bytes(le).into())),
+        DataType::Uint64 => write_elements(json, &data, |json, le| write_uint(json, u64::from_le_bytes(le))),
+        DataType::Int8 => write_elements(json, &data, |json, le| write_int(json, i8::from_le_bytes(le).into())),
+        DataType::Int16 => write_elements(json, &data, |json, le| write_int(json, i16::from_le_bytes(le).into())),
+        DataType::Int32 => write_elements(json, &data, |json, le| write_int(json, i32::from_le_bytes(le).into())),
+        DataType::Int64 => write_elements(json, &data, |json, le| write_int(json, i64::from_le_bytes(le))),
+        DataType::Fp32 => write_elements(json, &data, |json, le| write_single(json, f32::from_le_bytes(le))),
+        DataType::Fp64 => write_elements(json, &data, |json, le| write_double(json, f64::from_le_bytes(le))),
+        DataType::Fp16 | DataType::Bf16 => {
+            return Err(Error::invalid(format!(
+                "sending {} data via JSON is not supported. Please use the binary data format for output",
+                output.datatype().protocol_name()
+            )));
+        }
+        DataType::Bytes => {
+            let mut elements = bytes_elements(&data);
+            for index in 0..count.unwrap_or(0) {
+                let Some(Ok(element)) = elements.next() else { return Err(mismatch("")) };
+                if index > 0 {
+                    json.push(b',');
+                }
+                write_string(json, element);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_elements<const N: usize>(json: &mut Vec<u8>, data: &[u8], write: impl Fn(&mut Vec<u8>, [u8; N])) {
+    let (elements, _) = data.as_chunks::<N>();
+    for (index, element) in elements.iter().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        write(json, *element);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::kserve::output::Wish;
+
+    fn output(name: &str, datatype: DataType, shape: &[i64], bytes: Vec<u8>) -> Tensor {
+        Tensor::new(name.into(), datatype, shape.into(), bytes)
+    }
+
+    fn text(id: &str, response: &Response, wishes: &Wishes) -> Result<String, Error> {
+        let (id, model) = (Name::new(id), Name::new("m"));
+        let encoded = encode(Origin { id: &id, model: &model, version: 1 }, response, wishes)?;
+        let mut bytes = encoded.json;
+        encoded.binary.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        Ok(bytes.escape_ascii().to_string().replace("\\\"", "\""))
+    }
+
+    fn data(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<String, Error> {
+        let text =
+            text("", &Response::of(vec![output("OUT", datatype, shape, bytes.to_vec())]), &Wishes::default())?;
+        Ok(text.split_once("\"data\":").unwrap().1.trim_end_matches("}]}").to_owned())
+    }
+
+    #[test]
+    fn json_and_binary_outputs_stand_in_the_order_of_the_response() {
+        let response = Response::of(vec![
+            output("OUTPUT0", DataType::Int32, &[1, 2], vec![1, 0, 0, 0, 255, 255, 255, 255]),
+            output("OUTPUT1", DataType::Uint8, &[1, 2], vec![b'a', b'b']),
+            output("OUTPUT2", DataType::Uint8, &[0], vec![]),
+        ]);
+        let mut wishes = Wishes::all(Placement::Binary);
+        wishes.add("OUTPUT0".into(), Wish::default());
+        let expected = concat!(
+            r#"{"id":"42","model_name":"m","model_version":"1","outputs":["#,
+            r#"{"name":"OUTPUT0","datatype":"INT32","shape":[1,2],"data":[1,-1]},"#,
+            r#"{"name":"OUTPUT1","datatype":"UINT8","shape":[1,2],"parameters":{"binary_data_size":2}},"#,
+            r#"{"name":"OUTPUT2","datatype":"UINT8","shape":[0],"parameters":{"binary_data_size":0}}]}ab"#,
+        );
+        assert_eq!(text("42", &response, &wishes).unwrap(), expected);
+    }
+
+    #[test]
+    fn each_datatype_has_its_text() {
+        assert_eq!(data(DataType::Bool, &[2], &[2, 0]).unwrap(), "[true,false]");
+        assert_eq!(data(DataType::Uint64, &[1], &[255; 8]).unwrap(), "[18446744073709551615]");
+        assert_eq!(data(DataType::Int8, &[1], &[128]).unwrap(), "[-128]");
+        let singles: Vec<u8> = [1.0, 0.1, f32::NAN, f32::INFINITY].into_iter().flat_map(f32::to_le_bytes).collect();
+        assert_eq!(data(DataType::Fp32, &[2, 2], &singles).unwrap(), "[1.0,0.1,NaN,Infinity]");
+        assert_eq!(data(DataType::Bytes, &[2], b"\x01\0\0\0a\x02\0\0\0\"\xff").unwrap(), r#"["a","\\"\xff"]"#);
+        assert_eq!(data(DataType::Fp64, &[], &1e-7_f64.to_le_bytes()).unwrap(), "[1e-7]");
+    }
+
+    #[test]
+    fn halves_need_binary() {
+        for datatype in [DataType::Fp16, DataType::Bf16] {
+            let expected = format!(
+                "sending {} data via JSON is not supported. Please use the binary data format for output",
+                datatype.protocol_name()
+            );
+            assert_eq!(data(datatype, &[1], &[0, 0]), Err(Error::invalid(expected)));
+        }
+    }
+
+    #[test]
+    fn bytes_that_do_not_fit_the_shape_are_an_error() {
+        let text = "Failed to write 'data' field: output tensor shape does not match size of output for 'OUT'";
+        assert_eq!(data(DataType::Int32, &[2], &[0; 4]), Err(Error::internal(text)));
+        assert_eq!(data(DataType::Int32, &[i64::MAX, 8], &[0; 4]), Err(Error::internal(text)));
+        let text = "output tensor shape does not match size of output for 'OUT'";
+        assert_eq!(data(DataType::Bytes, &[2], b"\x01\0\0\0a"), Err(Error::internal(text)));
+        assert_eq!(data(DataType::Bytes, &[1], b"\x09\0\0\0a"), Err(Error::internal(text)));
+    }
+
+    #[test]
+    fn parameters_stand_before_the_outputs() {
+        let mut response = Response::of(vec![]);
+        response.parameters = vec![
+            ("sequence_id".into(), Parameter::Int(0)),
+            ("b".into(), Parameter::Bool(true)),
+            ("d".into(), Parameter::Double(1.5)),
+            ("s".into(), Parameter::String("x\"".into())),
+        ];
+        let expected = concat!(
+            r#"{"model_name":"m","model_version":"1","parameters":{"sequence_id":0,"b":true,"d":1.5,"s":"x\\""},"#,
+            r#""outputs":[]}"#,
+        );
+        assert_eq!(text("", &response, &Wishes::default()).unwrap(), expected);
+        response.parameters = vec![("b".into(), Parameter::Bytes(Bytes::new()))];
+        let error = text("", &response, &Wishes::default()).unwrap_err();
+        assert_eq!(
+            error.with_code(),
+            "Unsupported: Response parameter of type 'TRITONSERVER_PARAMETER_BYTES' is not currently supported"
+        );
+    }
+
+    #[test]
+    fn classes_replace_the_elements() {
+        let bytes: Vec<u8> = [5_i32, 7].into_iter().flat_map(i32::to_le_bytes).collect();
+        let mut response = Response::of(vec![output("OUT", DataType::Int32, &[1, 2], bytes)]);
+        let mut wishes = Wishes::default();
+        wishes.add("OUT".into(), Wish { placement: Placement::Json, classes: NonZeroU64::new(1) });
+        let labels = ["cat".to_owned(), "dog".to_owned()];
+        wishes.classify(&mut response.outputs, true, |_| &labels).unwrap();
+        let text = text("", &response, &wishes).unwrap();
+        assert!(text.ends_with(r#""datatype":"BYTES","shape":[1,1],"data":["7:1:dog"]}]}"#), "{text}");
+    }
+}

@@ -1,0 +1,252 @@
+//! Which path means what.
+//!
+//! A path is split at its slashes and each segment is percent-decoded afterwards, so names may hold any character
+//! (P-W11). One slash at the end does not matter (P-W39); everything else must match exactly.
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use smallvec::SmallVec;
+
+use crate::restrict::Category;
+
+/// What a path asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Route<'p> {
+    /// `/v2/health/live`
+    Live,
+    /// `/v2/health/ready`
+    Ready,
+    /// `/v2`
+    Server,
+    /// `/v2/models/stats`
+    AllStatistics,
+    /// `/v2/models/{M}[/versions/{V}][/...]`
+    Model { model: Cow<'p, str>, version: Cow<'p, str>, about: About },
+    /// `/v2/repository[/{R}]/index`; the repository does not matter.
+    Index,
+    /// `/v2/repository[/{R}]/models/{M}/load` or `unload`
+    Control { named_repository: bool, model: Cow<'p, str>, load: bool },
+    /// `/v2[/models/{M}]/trace/setting`
+    TraceSetting,
+    /// `/v2/logging`
+    Logging,
+    /// `/v2/systemsharedmemory[/region/{R}]/...` and the same for CUDA
+    SharedMemory { status: bool },
+}
+
+/// What is asked about, or of, a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    Metadata,
+    Ready,
+    Config,
+    Statistics,
+    Infer,
+    Generate,
+    GenerateStream,
+}
+
+/// The methods a route allows. HEAD is allowed where GET is (P-W12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Methods {
+    Get,
+    Post,
+    GetAndPost,
+}
+
+impl<'p> Route<'p> {
+    /// The route of a path without its query; `None` if there is nothing.
+    pub(super) fn of(path: &'p str) -> Option<Self> {
+        let path = path.strip_prefix('/')?;
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let segments: SmallVec<[Cow<'p, str>; 8]> =
+            path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect();
+        if segments.iter().any(|segment| segment.is_empty()) {
+            return None;
+        }
+        let names: SmallVec<[&str; 8]> = segments.iter().map(AsRef::as_ref).collect();
+        match names[..] {
+            ["v2"] => Some(Self::Server),
+            ["v2", "health", "live"] => Some(Self::Live),
+            ["v2", "health", "ready"] => Some(Self::Ready),
+            ["v2", "models", "stats"] => Some(Self::AllStatistics),
+            ["v2", "models", _, "trace", "setting"] | ["v2", "trace", "setting"] => Some(Self::TraceSetting),
+            ["v2", "models", _, "versions", version, ref rest @ ..] if is_version(version) => {
+                let about = about(rest)?;
+                Some(Self::Model { model: segments[2].clone(), version: segments[4].clone(), about })
+            }
+            ["v2", "models", _, ref rest @ ..] => {
+                let about = about(rest)?;
+                Some(Self::Model { model: segments[2].clone(), version: Cow::Borrowed(""), about })
+            }
+            ["v2", "logging"] => Some(Self::Logging),
+            ["v2", "repository", "index"] | ["v2", "repository", _, "index"] => Some(Self::Index),
+            ["v2", "repository", "models", _, action] => control(action, false, &segments[3]),
+            ["v2", "repository", _, "models", _, action] => control(action, true, &segments[4]),
+            ["v2", "systemsharedmemory" | "cudasharedmemory", ref rest @ ..] => shared_memory(rest),
+            _ => None,
+        }
+    }
+
+    /// The category under which it can be restricted.
+    pub(super) fn category(&self) -> Category {
+        match self {
+            Self::Live | Self::Ready => Category::Health,
+            Self::Server => Category::Metadata,
+            Self::AllStatistics => Category::Statistics,
+            Self::Model { about, .. } => match about {
+                About::Metadata => Category::Metadata,
+                About::Ready => Category::Health,
+                About::Config => Category::ModelConfig,
+                About::Statistics => Category::Statistics,
+                About::Infer | About::Generate | About::GenerateStream => Category::Inference,
+            },
+            Self::Index | Self::Control { .. } => Category::ModelRepository,
+            Self::TraceSetting => Category::Trace,
+            Self::Logging => Category::Logging,
+            Self::SharedMemory { .. } => Category::SharedMemory,
+        }
+    }
+
+    /// The methods it allows.
+    pub(super) fn methods(&self) -> Methods {
+        match self {
+            Self::Live | Self::Ready | Self::Server | Self::AllStatistics => Methods::Get,
+            Self::Model { about, .. } => match about {
+                About::Metadata | About::Ready | About::Config | About::Statistics => Methods::Get,
+                About::Infer | About::Generate | About::GenerateStream => Methods::Post,
+            },
+            Self::Index | Self::Control { .. } => Methods::Post,
+            Self::TraceSetting | Self::Logging => Methods::GetAndPost,
+            Self::SharedMemory { status } => {
+                if *status { Methods::Get } else { Methods::Post }
+            }
+        }
+    }
+}
+
+impl Methods {
+    /// Whether `method` is among them.
+    pub(super) fn allow(self, method: &http::Method) -> bool {
+        let get = matches!(self, Self::Get | Self::GetAndPost);
+        let post = matches!(self, Self::Post | Self::GetAndPost);
+        (get && (method == http::Method::GET || method == http::Method::HEAD))
+            || (post && method == http::Method::POST)
+    }
+}
+
+fn is_version(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn about(rest: &[&str]) -> Option<About> {
+    match rest {
+        [] => Some(About::Metadata),
+        ["ready"] => Some(About::Ready),
+        ["config"] => Some(About::Config),
+        ["stats"] => Some(About::Statistics),
+        ["infer"] => Some(About::Infer),
+        ["generate"] => Some(About::Generate),
+        ["generate_stream"] => Some(About::GenerateStream),
+        _ => None,
+    }
+}
+
+fn control<'p>(action: &str, named_repository: bool, model: &Cow<'p, str>) -> Option<Route<'p>> {
+    let load = match action {
+        "load" => true,
+        "unload" => false,
+        _ => return None,
+    };
+    Some(Route::Control { named_repository, model: model.clone(), load })
+}
+
+fn shared_memory<'p>(rest: &[&str]) -> Option<Route<'p>> {
+    match rest {
+        ["status"] | ["region", _, "status"] => Some(Route::SharedMemory { status: true }),
+        ["register" | "unregister"] | ["region", _, "register" | "unregister"] => {
+            Some(Route::SharedMemory { status: false })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model<'p>(model: &'p str, version: &'p str, about: About) -> Option<Route<'p>> {
+        Some(Route::Model { model: model.into(), version: version.into(), about })
+    }
+
+    #[test]
+    fn each_path_has_its_route() {
+        let control = |named_repository, load| Some(Route::Control { named_repository, model: "m".into(), load });
+        let table = [
+            ("/v2", Some(Route::Server)),
+            ("/v2/", Some(Route::Server)),
+            ("/v2/health/live", Some(Route::Live)),
+            ("/v2/health/ready/", Some(Route::Ready)),
+            ("/v2/models/stats", Some(Route::AllStatistics)),
+            ("/v2/models/m", model("m", "", About::Metadata)),
+            ("/v2/models/m/", model("m", "", About::Metadata)),
+            ("/v2/models/m/versions/1", model("m", "1", About::Metadata)),
+            ("/v2/models/m/ready", model("m", "", About::Ready)),
+            ("/v2/models/m/versions/007/config", model("m", "007", About::Config)),
+            ("/v2/models/m/stats", model("m", "", About::Statistics)),
+            ("/v2/models/m/versions/3/infer/", model("m", "3", About::Infer)),
+            ("/v2/models/m/generate", model("m", "", About::Generate)),
+            ("/v2/models/m/generate_stream", model("m", "", About::GenerateStream)),
+            ("/v2/models/my%20model%2Fx/infer", model("my model/x", "", About::Infer)),
+            ("/v2/models/m/trace/setting", Some(Route::TraceSetting)),
+            ("/v2/trace/setting", Some(Route::TraceSetting)),
+            ("/v2/logging", Some(Route::Logging)),
+            ("/v2/repository/index", Some(Route::Index)),
+            ("/v2/repository/foo/index", Some(Route::Index)),
+            ("/v2/repository/models/m/load", control(false, true)),
+            ("/v2/repository/models/m/unload", control(false, false)),
+            ("/v2/repository/r/models/m/load", control(true, true)),
+            ("/v2/systemsharedmemory/status", Some(Route::SharedMemory { status: true })),
+            ("/v2/cudasharedmemory/region/r/register", Some(Route::SharedMemory { status: false })),
+        ];
+        for (path, route) in table {
+            assert_eq!(Route::of(path), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_nowhere() {
+        for path in [
+            "",
+            "/",
+            "//",
+            "/nope",
+            "//v2/health/live",
+            "/v2//",
+            "/v2/health",
+            "/v2/health/live/x",
+            "/v2/models",
+            "/v2/models/m/versions",
+            "/v2/models/m/versions/x",
+            "/v2/models/m/versions/1a/infer",
+            "/v2/models/m/versions/1/trace/setting",
+            "/v2/models/m/inference",
+            "/v2/models/a/b/infer",
+            "/v2/models//infer",
+            "/v2/repository/models/m/reload",
+            "/v2/systemsharedmemory/region/status",
+            "/v2/systemsharedmemory",
+            "*",
+        ] {
+            assert_eq!(Route::of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_allowed_where_a_get_is() {
+        use http::Method;
+        assert!(Methods::Get.allow(&Method::HEAD) && !Methods::Post.allow(&Method::HEAD));
+        assert!(Methods::GetAndPost.allow(&Method::POST) && !Methods::Get.allow(&Method::POST));
+        assert!(!Methods::GetAndPost.allow(&Method::PUT));
+    }
+}

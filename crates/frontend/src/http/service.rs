@@ -1,0 +1,201 @@
+//! From a request to its answer: route, restriction, method, handler.
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use engine::Engine;
+use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
+use http_body::Body;
+use inference::{Error, TensorData};
+
+use super::{
+    body::{self, Bounds, ResponseBody, Unread},
+    reply::{self, Failure, Reply},
+    router::{About, Route},
+    server::Respond,
+    show,
+};
+use crate::{
+    error,
+    forward::HeaderForward,
+    kserve::{self, version},
+    restrict::Restrictions,
+};
+
+/// What the endpoint is told once.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `--http-max-input-size`: most bytes of JSON, of a raw request, and of a request once it is decompressed.
+    pub max_input_size: usize,
+    /// Most bytes of a whole request body, binary tensors included (P-W2).
+    pub max_body_size: u64,
+    /// Longest pause within a request body before the connection is given up (P-W41).
+    pub body_pause: Duration,
+    /// Who may enter which part.
+    pub restrictions: Restrictions,
+    /// Headers that become request parameters.
+    pub forward: Option<HeaderForward>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_input_size: 64 << 20,
+            max_body_size: u64::MAX,
+            body_pause: Duration::from_secs(600),
+            restrictions: Restrictions::default(),
+            forward: None,
+        }
+    }
+}
+
+/// The HTTP endpoint without its sockets.
+pub struct HttpService {
+    pub(super) engine: Engine,
+    pub(super) options: Options,
+    /// The body of `GET /v2`, which never changes.
+    server_metadata: Bytes,
+}
+
+impl HttpService {
+    /// An endpoint of `engine`.
+    pub fn new(engine: Engine, options: Options) -> Self {
+        let server_metadata = show::server(&kserve::metadata::server(engine.server())).into();
+        Self { engine, options, server_metadata }
+    }
+
+    /// Answers one request.
+    pub async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> Response<ResponseBody> {
+        let (parts, mut body) = request.into_parts();
+        log::debug!("HTTP request: {} {}", parts.method, parts.uri.path());
+        let failure = match self.dispatch(&parts, &mut body).await {
+            Ok(reply) => {
+                self.pass_over(&parts.headers, &mut body).await;
+                return reply;
+            }
+            Err(failure) => failure,
+        };
+        match &failure {
+            Failure::Error(problem) | Failure::Coding(problem) => {
+                error::note(parts.uri.path(), problem);
+                self.pass_over(&parts.headers, &mut body).await;
+            }
+            Failure::Broken(..) => {}
+        }
+        failure.reply()
+    }
+
+    /// Reads what the handler did not want, so that the next request is found behind it. A client that waits for leave
+    /// to send has not sent it.
+    async fn pass_over<B: Body<Data = Bytes> + Unpin>(&self, headers: &HeaderMap, body: &mut B) {
+        if !body.is_end_stream() && !headers.contains_key(EXPECT) {
+            body::drain(body, self.options.body_pause).await;
+        }
+    }
+
+    async fn dispatch<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+    ) -> Result<Reply, Failure> {
+        let Some(route) = Route::of(parts.uri.path()) else { return Ok(reply::not_found()) };
+        let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
+        if let Err(denied) = self.options.restrictions.check(route.category(), header) {
+            let text = format!("This API is restricted, expecting header '{}'", denied.header);
+            return Ok(reply::json(StatusCode::FORBIDDEN, error::body(&text)));
+        }
+        if !route.methods().allow(&parts.method) {
+            return Ok(reply::not_allowed());
+        }
+        match route {
+            Route::Live => Ok(health(self.engine.live()?)),
+            Route::Ready => Ok(health(self.engine.ready()?)),
+            Route::Server => Ok(reply::json(StatusCode::OK, self.server_metadata.clone())),
+            Route::AllStatistics => self.statistics(None, None),
+            Route::Model { model, version, about } => {
+                let version = version::parse(&version)?;
+                match about {
+                    About::Infer => self.infer(parts, body, &model, version).await,
+                    About::Metadata => self.model_metadata(&model, version),
+                    About::Ready => Ok(self.model_ready(&model, version)),
+                    About::Config => self.model_config(&model, version),
+                    About::Statistics => self.statistics(Some(&model), version),
+                    About::Generate | About::GenerateStream => Err(unsupported("generate")),
+                }
+            }
+            Route::Index => self.index(body).await,
+            Route::Control { named_repository: true, .. } => {
+                Err(Error::unsupported("'repository_name' specification is not supported").into())
+            }
+            Route::Control { model, load: true, .. } => self.load(&model, body).await,
+            Route::Control { model, load: false, .. } => self.unload(&model, body).await,
+            Route::TraceSetting => Err(unsupported("trace settings")),
+            Route::Logging => Err(unsupported("log settings")),
+            Route::SharedMemory { .. } => Err(unsupported("shared memory")),
+        }
+    }
+
+    /// Reads a body that is JSON as a whole.
+    pub(super) async fn read_json<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        body: &mut B,
+    ) -> Result<TensorData, Failure> {
+        let limit = self.options.max_input_size;
+        let bounds = Bounds { len: limit as u64, pause: self.options.body_pause };
+        Ok(body::collect(body, bounds, |len| json_too_large(len, limit)).await?)
+    }
+
+    fn model_metadata(&self, name: &str, version: Option<i64>) -> Result<Reply, Failure> {
+        let model = self.engine.model(name, version)?;
+        let metadata = kserve::metadata::model(model.config(), &self.engine.ready_versions(name));
+        Ok(reply::json(StatusCode::OK, show::model(&metadata)))
+    }
+
+    fn model_ready(&self, name: &str, version: Option<i64>) -> Reply {
+        if self.engine.model_ready(name, version) {
+            reply::bare(StatusCode::OK)
+        } else {
+            reply::json(StatusCode::BAD_REQUEST, error::body("Model version not ready"))
+        }
+    }
+
+    fn model_config(&self, name: &str, version: Option<i64>) -> Result<Reply, Failure> {
+        let model = self.engine.model(name, version)?;
+        Ok(reply::json(StatusCode::OK, proto::json::to_json(model.shown())))
+    }
+
+    fn statistics(&self, name: Option<&str>, version: Option<i64>) -> Result<Reply, Failure> {
+        let statistics = self.engine.statistics(name, version)?;
+        let statistics = kserve::statistics::response(&statistics);
+        Ok(reply::json(StatusCode::OK, show::statistics(&statistics)))
+    }
+}
+
+impl Respond for HttpService {
+    async fn respond(self: Arc<Self>, request: Request<hyper::body::Incoming>) -> Response<ResponseBody> {
+        self.answer(request).await
+    }
+}
+
+fn health(fine: bool) -> Reply {
+    reply::bare(if fine { StatusCode::OK } else { StatusCode::BAD_REQUEST })
+}
+
+fn unsupported(what: &str) -> Failure {
+    Error::unsupported(format!("{what} is not supported by this version of nereid")).into()
+}
+
+pub(super) fn json_too_large(len: u64, limit: usize) -> Error {
+    Error::invalid(format!(
+        "request JSON size of {len} bytes exceeds the maximum allowed input size of {limit} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Refused(error) => Self::Error(error),
+            Unread::Broken(status, text) => Self::Broken(status, text),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The answers about the server and its models as JSON.
+use proto::{
+    InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
+    RepositoryIndexResponse, ServerMetadataResponse, StatisticDuration, model_metadata_response::TensorMetadata,
+};
+
+use super::json::{write_int, write_string, write_uint};
+
+/// A JSON object or array being written: puts the commas.
+struct Writer {
+    json: Vec<u8>,
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self { json: Vec::with_capacity(512) }
+    }
+
+    /// Begins a member or element, behind a comma if it is not the first.
+    fn next(&mut self) {
+        if !matches!(self.json.last(), None | Some(b'{' | b'[' | b':')) {
+            self.json.push(b',');
+        }
+    }
+
+    fn open(&mut self, bracket: u8) {
+        self.next();
+        self.json.push(bracket);
+    }
+
+    fn close(&mut self, bracket: u8) {
+        self.json.push(bracket);
+    }
+
+    fn key(&mut self, key: &str) {
+        self.next();
+        write_string(&mut self.json, key.as_bytes());
+        self.json.push(b':');
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        write_string(&mut self.json, value.as_bytes());
+    }
+
+    /// Left out if empty.
+    fn optional(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.text(key, value);
+        }
+    }
+
+    fn uint(&mut self, key: &str, value: u64) {
+        self.key(key);
+        write_uint(&mut self.json, value);
+    }
+
+    fn texts(&mut self, key: &str, values: &[String]) {
+        self.key(key);
+        self.open(b'[');
+        for value in values {
+            self.next();
+            write_string(&mut self.json, value.as_bytes());
+        }
+        self.close(b']');
+    }
+
+    fn array<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T)) {
+        self.open(b'[');
+        for item in items {
+            self.open(b'{');
+            write(self, item);
+            self.close(b'}');
+        }
+        self.close(b']');
+    }
+
+    fn duration(&mut self, key: &str, value: Option<&StatisticDuration>) {
+        let (count, ns) = value.map_or((0, 0), |value| (value.count, value.ns));
+        self.key(key);
+        self.open(b'{');
+        self.uint("count", count);
+        self.uint("ns", ns);
+        self.close(b'}');
+    }
+}
+
+/// The body of `GET /v2`.
+pub(super) fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.open(b'{');
+    writer.text("name", &metadata.name);
+    writer.text("version", &metadata.version);
+    writer.texts("extensions", &metadata.extensions);
+    writer.close(b'}');
+    writer.json
+}
+
+/// The body of `GET /v2/models/{M}`.
+pub(super) fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
+    let mut writer = Writer::new();
+    let tensor = |writer: &mut Writer, tensor: &TensorMetadata| {
+        writer.text("name", &tensor.name);
+        writer.text("datatype", &tensor.datatype);
+        writer.key("shape");
+        writer.open(b'[');
+        for dim in &tensor.shape {
+            writer.next();
+            write_int(&mut writer.json, *dim);
+        }
+        writer.close(b']');
+    };
+    writer.open(b'{');
+    writer.text("name", &metadata.name);
+    writer.texts("versions", &metadata.versions);
+    writer.text("platform", &metadata.platform);
+    writer.key("inputs");
+    writer.array(&metadata.inputs, tensor);
+    writer.key("outputs");
+    writer.array(&metadata.outputs, tensor);
+    writer.close(b'}');
+    writer.json
+}
+
+/// The body of `POST /v2/repository/index`. What a model does not have is left out.
+pub(super) fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.array(&index.models, |writer, model| {
+        writer.text("name", &model.name);
+        writer.optional("version", &model.version);
+        writer.optional("state", &model.state);
+        writer.optional("reason", &model.reason);
+    });
+    writer.json
+}
+
+/// The body of the statistics routes.
+pub(super) fn statistics(statistics: &ModelStatisticsResponse) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.open(b'{');
+    writer.key("model_stats");
+    writer.array(&statistics.model_stats, model_statistics);
+    writer.close(b'}');
+    writer.json
+}
+
+fn model_statistics(writer: &mut Writer, model: &ModelStatistics) {
+    writer.text("name", &model.name);
+    writer.text("version", &model.version);
+    writer.uint("last_inference", model.last_inference);
+    writer.uint("inference_count", model.inference_count);
+    writer.uint("execution_count", model.execution_count);
+    writer.key("inference_stats");
+    writer.open(b'{');
+    let none = InferStatistics::default();
+    let requests = model.inference_stats.as_ref().unwrap_or(&none);
+    writer.duration("success", requests.success.as_ref());
+    writer.duration("fail", requests.fail.as_ref());
+    writer.duration("queue", requests.queue.as_ref());
+    writer.duration("compute_input", requests.compute_input.as_ref());
+    writer.duration("compute_infer", requests.compute_infer.as_ref());
+    writer.duration("compute_output", requests.compute_output.as_ref());
+    writer.duration("cache_hit", requests.cache_hit.as_ref());
+    writer.duration("cache_miss", requests.cache_miss.as_ref());
+    writer.close(b'}');
+    writer.key("response_stats");
+    writer.open(b'{');
+    for (index, responses) in &model.response_stats {
+        writer.key(index);
+        writer.open(b'{');
+        writer.duration("compute_infer", responses.compute_infer.as_ref());
+        writer.duration("compute_output", responses.compute_output.as_ref());
+        writer.duration("success", responses.success.as_ref());
+        writer.duration("fail", responses.fail.as_ref());
+        writer.duration("empty_response", responses.empty_response.as_ref());
+        writer.duration("cancel", responses.cancel.as_ref());
+        writer.close(b'}');
+    }
+    writer.close(b'}');
+    writer.key("batch_stats");
+    writer.array(&model.batch_stats, |writer, batch: &InferBatchStatistics| {
+        writer.uint("batch_size", batch.batch_size);
+        writer.duration("compute_input", batch.compute_input.as_ref());
+        writer.duration("compute_infer", batch.compute_infer.as_ref());
+        writer.duration("compute_output", batch.compute_output.as_ref());
+    });
+    writer.key("memory_usage");
+    writer.array(&model.memory_usage, |writer, memory| {
+        writer.text("type", &memory.r#type);
+        writer.key("id");
+        write_int(&mut writer.json, memory.id);
+        writer.uint("byte_size", memory.byte_size);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::repository_index_response::ModelIndex;
+
+    use super::*;
+
+    #[test]
+    fn metadata_have_the_order_of_the_protocol() {
+        let metadata = ServerMetadataResponse {
+            name: "triton".into(),
+            version: "2.73.0".into(),
+            extensions: vec!["classification".into(), "sequence".into()],
+        };
+        let expected = br#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence"]}"#;
+        assert_eq!(server(&metadata), expected);
+
+        let tensor =
+            |name: &str| TensorMetadata { name: name.into(), datatype: "INT32".into(), shape: vec![-1, 16] };
+        let metadata = ModelMetadataResponse {
+            name: "simple".into(),
+            versions: vec!["1".into(), "3".into()],
+            platform: "python".into(),
+            inputs: vec![tensor("INPUT0"), tensor("INPUT1")],
+            outputs: vec![],
+        };
+        let expected = concat!(
+            r#"{"name":"simple","versions":["1","3"],"platform":"python","inputs":["#,
+            r#"{"name":"INPUT0","datatype":"INT32","shape":[-1,16]},"#,
+            r#"{"name":"INPUT1","datatype":"INT32","shape":[-1,16]}],"outputs":[]}"#
+        );
+        assert_eq!(String::from_utf8(model(&metadata)).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_index_leaves_out_what_a_model_does_not_have() {
+        let entry = |name: &str, version: &str, state: &str, reason: &str| ModelIndex {
+            name: name.into(),
+            version: version.into(),
+            state: state.into(),
+            reason: reason.into(),
+        };
+        let models = vec![entry("a", "1", "READY", ""), entry("b", "", "", ""), entry("c", "1", "UNAVAILABLE", "x\ny")];
+        let expected = concat!(
+            r#"[{"name":"a","version":"1","state":"READY"},{"name":"b"},"#,
+            r#"{"name":"c","version":"1","state":"UNAVAILABLE","reason":"x\ny"}]"#
+        );
+        assert_eq!(String::from_utf8(index(&RepositoryIndexResponse { models })).unwrap(), expected);
+        assert_eq!(index(&RepositoryIndexResponse::default()), b"[]");
+    }
+
+    #[test]
+    fn idle_statistics_are_zeros() {
+        let idle = ModelStatistics { name: "simple".into(), version: "1".into(), ..ModelStatistics::default() };
+        let text = statistics(&ModelStatisticsResponse { model_stats: vec![idle] });
+        let zero = r#"{"count":0,"ns":0}"#;
+        let durations: Vec<String> =
+            ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"]
+                .map(|name| format!("\"{name}\":{zero}"))
+                .to_vec();
+        let expected = format!(
+            "{{\"model_stats\":[{{\"name\":\"simple\",\"version\":\"1\",\"last_inference\":0,\"inference_count\":0,\
+             \"execution_count\":0,\"inference_stats\":{{{}}},\"response_stats\":{{}},\"batch_stats\":[],\
+             \"memory_usage\":[]}}]}}",
+            durations.join(",")
+        );
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn batches_are_listed() {
+        let compute = Some(StatisticDuration { count: 1, ns: 2 });
+        let batch = InferBatchStatistics { batch_size: 4, compute_input: compute, ..InferBatchStatistics::default() };
+        let busy = ModelStatistics { batch_stats: vec![batch, batch], ..ModelStatistics::default() };
+        let text = String::from_utf8(statistics(&ModelStatisticsResponse { model_stats: vec![busy] })).unwrap();
+        let batch = concat!(
+            r#"{"batch_size":4,"compute_input":{"count":1,"ns":2},"compute_infer":{"count":0,"ns":0},"#,
+            r#""compute_output":{"count":0,"ns":0}}"#
+        );
+        assert!(text.contains(&format!(r#""batch_stats":[{batch},{batch}],"#)), "{text}");
+    }
+}

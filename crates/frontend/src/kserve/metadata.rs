@@ -1,0 +1,42 @@
+//! What the server tells of itself and of its models.
+use inference::config::ModelConfig;
+use proto::{
+    ModelMetadataResponse, RepositoryIndexResponse, ServerMetadataResponse,
+    model_metadata_response::TensorMetadata, repository_index_response::ModelIndex,
+};
+
+/// The server's name, version and extensions.
+pub fn server(server: &engine::ServerMetadata) -> ServerMetadataResponse {
+    ServerMetadataResponse {
+        name: server.name.clone(),
+        version: server.version.clone(),
+        extensions: server.extensions.clone(),
+    }
+}
+
+/// A model's tensors; `versions` are those that are ready.
+pub fn model(config: &ModelConfig, versions: &[i64]) -> ModelMetadataResponse {
+    let tensor = |name: &str, datatype: inference::DataType, dims: &[i64]| TensorMetadata {
+        name: name.to_owned(),
+        datatype: datatype.protocol_name().to_owned(),
+        shape: config.client_dims(dims).to_vec(),
+    };
+    ModelMetadataResponse {
+        name: config.name.to_string(),
+        versions: versions.iter().map(ToString::to_string).collect(),
+        platform: config.shown_platform().to_owned(),
+        inputs: config.inputs.iter().map(|input| tensor(&input.name, input.datatype, &input.dims)).collect(),
+        outputs: config.outputs.iter().map(|output| tensor(&output.name, output.datatype, &output.dims)).collect(),
+    }
+}
+
+/// The models of the repository. What a model does not have (no version before its first load) is empty.
+pub fn index(entries: Vec<engine::IndexEntry>) -> RepositoryIndexResponse {
+    let entry = |entry: engine::IndexEntry| ModelIndex {
+        name: entry.name.to_string(),
+        version: entry.version.map(|version| version.to_string()).unwrap_or_default(),
+        state: entry.state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
+        reason: entry.reason,
+    };
+    RepositoryIndexResponse { models: entries.into_iter().map(entry).collect() }
+}

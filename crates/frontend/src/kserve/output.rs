@@ -1,0 +1,87 @@
+//! How each output of a response is wanted: as JSON, as binary data, or as its best classes.
+use std::num::NonZeroU64;
+
+use inference::{Error, Name, Tensor};
+use smallvec::SmallVec;
+
+use super::classification;
+
+/// Where the elements of an output go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// Into the `data` member of the JSON part.
+    #[default]
+    Json,
+    /// Behind the JSON part, or into `raw_output_contents`.
+    Binary,
+}
+
+/// How one output is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish {
+    /// Where its elements go.
+    pub placement: Placement,
+    /// Give this many best classes instead of the elements.
+    pub classes: Option<NonZeroU64>,
+}
+
+/// How the outputs of a response are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    named: SmallVec<[(Name, Wish); 2]>,
+    /// For outputs that the request did not list.
+    pub default: Placement,
+}
+
+impl Wishes {
+    /// No output listed, all of them in `placement`.
+    pub fn all(placement: Placement) -> Self {
+        Self { named: SmallVec::new(), default: placement }
+    }
+
+    /// Notes how the output of that name is wanted.
+    pub fn add(&mut self, output: Name, wish: Wish) {
+        self.named.push((output, wish));
+    }
+
+    /// How the output of that name is wanted.
+    pub fn of(&self, output: &str) -> Wish {
+        let named = self.named.iter().find(|(name, _)| name == output);
+        named.map_or(Wish { placement: self.default, classes: None }, |(_, wish)| *wish)
+    }
+
+    /// Replaces the outputs that are wanted as classes. `batched` tells whether the model has a batch dimension,
+    /// `labels` gives the labels of an output.
+    ///
+    /// # Errors
+    /// INVALID_ARG for outputs that have no order, see [`classification::classify`].
+    pub fn classify<'m>(
+        &self,
+        outputs: &mut [Tensor],
+        batched: bool,
+        labels: impl Fn(&str) -> &'m [String],
+    ) -> Result<(), Error> {
+        if self.named.iter().all(|(_, wish)| wish.classes.is_none()) {
+            return Ok(());
+        }
+        for output in outputs {
+            if let Some(classes) = self.of(output.name()).classes {
+                *output = classification::classify(output, classes, batched, labels(output.name()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_output_does_not_follow_the_default() {
+        let mut wishes = Wishes::all(Placement::Binary);
+        wishes.add("OUT".into(), Wish::default());
+        assert_eq!(wishes.of("OUT").placement, Placement::Json);
+        assert_eq!(wishes.of("OTHER").placement, Placement::Binary);
+    }
+}

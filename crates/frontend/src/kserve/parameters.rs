@@ -1,0 +1,79 @@
+//! Request parameters that mean something to the server, and the rules they share between protocols.
+//!
+//! How a value must look is a matter of the protocol (JSON knows unsigned integers, gRPC a choice of types), so each
+//! codec reads its own values and words its own refusals; what they mean once read is said here.
+use std::{num::NonZeroU64, time::Duration};
+
+use inference::{CorrelationId, Error, Name, Parameter, Request};
+
+/// Names that cannot be custom parameters, or, in the case of `headers`, should not be. Case matters.
+pub const RESERVED: [&str; 7] =
+    ["sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"];
+
+/// Parameters beginning so belong to the server.
+pub const OWN_PREFIX: &str = "triton_";
+
+/// The refusal of a parameter that begins with [`OWN_PREFIX`].
+pub fn own_prefix() -> Error {
+    Error::invalid(
+        "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.",
+    )
+}
+
+/// `sequence_id` as a number; 0 is "in no sequence".
+pub fn set_correlation_number(request: &mut Request, id: u64) {
+    request.sequence.id = NonZeroU64::new(id).map(CorrelationId::Number);
+}
+
+/// `sequence_id` as text; empty is "in no sequence".
+pub fn set_correlation_text(request: &mut Request, id: &str) {
+    let id = Name::new(id);
+    request.sequence.id = (!id.is_empty()).then_some(CorrelationId::Text(id));
+}
+
+/// `timeout` in microseconds; 0 grants any time.
+pub fn set_timeout_us(request: &mut Request, timeout_us: u64) {
+    request.timeout = (timeout_us > 0).then(|| Duration::from_micros(timeout_us));
+}
+
+/// A parameter that only the model understands. The first of a name counts.
+pub fn set_custom(request: &mut Request, name: &str, value: Parameter) {
+    if request.parameters.iter().all(|(key, _)| key != name) {
+        request.parameters.push((Name::new(name), value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zero_or_empty_sequence_id_is_none() {
+        let mut request = Request::default();
+        set_correlation_number(&mut request, 5);
+        assert_eq!(request.sequence.id, NonZeroU64::new(5).map(CorrelationId::Number));
+        set_correlation_text(&mut request, "");
+        assert_eq!(request.sequence.id, None);
+        set_correlation_text(&mut request, "5");
+        assert_eq!(request.sequence.id, Some(CorrelationId::Text("5".into())));
+        set_correlation_number(&mut request, 0);
+        assert_eq!(request.sequence.id, None);
+    }
+
+    #[test]
+    fn a_zero_timeout_is_none() {
+        let mut request = Request::default();
+        set_timeout_us(&mut request, 1500);
+        assert_eq!(request.timeout, Some(Duration::from_micros(1500)));
+        set_timeout_us(&mut request, 0);
+        assert_eq!(request.timeout, None);
+    }
+
+    #[test]
+    fn the_first_custom_parameter_of_a_name_counts() {
+        let mut request = Request::default();
+        set_custom(&mut request, "a", Parameter::Int(1));
+        set_custom(&mut request, "a", Parameter::Int(2));
+        assert_eq!(request.parameters, [("a".into(), Parameter::Int(1))]);
+    }
+}

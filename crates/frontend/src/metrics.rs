@@ -1,0 +1,37 @@
+//! The metrics endpoint: Prometheus text on a port of its own.
+use std::sync::Arc;
+
+use engine::Engine;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::http::{ResponseBody, Respond, reply};
+
+/// The metrics endpoint without its socket; served by [`crate::http::serve`].
+pub struct MetricsService {
+    engine: Engine,
+}
+
+impl MetricsService {
+    /// Shows the metrics of `engine`.
+    pub fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    fn answer(&self, method: &Method, path: &str) -> Response<ResponseBody> {
+        // The reference answers other paths with an empty 200 (P-W15).
+        if !matches!(path, "/metrics" | "/metrics/") {
+            return reply::not_found();
+        }
+        if method != Method::GET && method != Method::HEAD {
+            return reply::not_allowed();
+        }
+        reply::typed(StatusCode::OK, "text/plain; charset=utf-8", self.engine.metrics())
+    }
+}
+
+impl Respond for MetricsService {
+    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Response<ResponseBody> {
+        self.answer(request.method(), request.uri().path())
+    }
+}

@@ -1,0 +1,173 @@
+//! gRPC over a HTTP/2 connection of hyper, with the request message framed beforehand.
+
+use std::cell::RefCell;
+
+use anyhow::{Context, Result, anyhow};
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, header, request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::TcpStream;
+
+use crate::caller::Failure;
+use crate::payload::{SERVICE, grpc_message};
+
+/// Windows and frames that do not make the client the brake when answers have megabytes.
+const STREAM_WINDOW: u32 = 32 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+const FRAME_SIZE: u32 = 1 << 20;
+
+/// A HTTP/2 connection shared by any number of callers, reopened by whoever finds it closed.
+pub(crate) struct GrpcConnection {
+    address: String,
+    sender: RefCell<SendRequest<Full<Bytes>>>,
+}
+
+/// A call that can be sent again and again; cloning its parts copies no text.
+pub(crate) struct GrpcCall {
+    parts: request::Parts,
+    message: Bytes,
+}
+
+impl GrpcCall {
+    /// `message` is framed already.
+    pub(crate) fn new(address: &str, method: &str, message: Bytes) -> Result<GrpcCall> {
+        let request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
+            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
+            .header(header::TE, HeaderValue::from_static("trailers"))
+            .body(())
+            .with_context(|| format!("'{address}' is not an address"))?;
+        Ok(GrpcCall { parts: request.into_parts().0, message })
+    }
+
+    fn request(&self) -> Request<Full<Bytes>> {
+        Request::from_parts(self.parts.clone(), Full::new(self.message.clone()))
+    }
+}
+
+impl GrpcConnection {
+    pub(crate) async fn open(address: &str) -> Result<GrpcConnection> {
+        let sender = RefCell::new(connect(address).await?);
+        Ok(GrpcConnection { address: address.to_owned(), sender })
+    }
+
+    /// Connects again unless another caller already has.
+    pub(crate) async fn reopen(&self) -> Result<()> {
+        if self.sender.borrow().is_closed() {
+            let sender = connect(&self.address).await?;
+            self.sender.replace(sender);
+        }
+        Ok(())
+    }
+
+    /// Sends the call and drops the answer.
+    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<(), Failure> {
+        self.receive(call, |_| {}).await
+    }
+
+    /// Sends one message and gives the answer.
+    ///
+    /// # Errors
+    /// The connection failed or the status is not OK.
+    pub(crate) async fn fetch<A: Message + Default>(
+        &self,
+        method: &str,
+        message: &impl Message,
+    ) -> Result<A> {
+        let call = GrpcCall::new(&self.address, method, grpc_message(message))?;
+        let mut answer = BytesMut::new();
+        self.receive(&call, |piece| answer.extend_from_slice(&piece))
+            .await
+            .map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
+        answer.advance(5.min(answer.len()));
+        A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
+    }
+
+    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<(), Failure> {
+        let broken = |error: hyper::Error| Failure::Broken(describe(&error));
+        let mut sender = self.sender.borrow().clone();
+        sender.ready().await.map_err(broken)?;
+        let (head, mut body) = sender.send_request(call.request()).await.map_err(broken)?.into_parts();
+        if head.status != 200 {
+            return Err(Failure::Refused(format!("HTTP status {}", head.status)));
+        }
+        let mut received = 0;
+        let mut trailers = None;
+        while let Some(frame) = Incoming::frame(&mut body).await {
+            match frame.map_err(broken)?.into_data() {
+                Ok(piece) => {
+                    received += piece.len();
+                    keep(piece);
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        // An answer without a message carries its status in the head.
+        check_status(trailers.as_ref().unwrap_or(&head.headers))?;
+        match received {
+            0..5 => Err(Failure::Refused("status OK without a message".into())),
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn connect(address: &str) -> Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_SIZE)
+        .handshake(TokioIo::new(stream))
+        .await
+        .with_context(|| format!("no HTTP/2 with {address}"))?;
+    // Ends with the last sender; what broke it is reported by the calls that it carried.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+fn check_status(headers: &HeaderMap) -> Result<(), Failure> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match text("grpc-status") {
+        Some("0") => Ok(()),
+        Some(code) => {
+            let message = percent_encoding::percent_decode_str(text("grpc-message").unwrap_or_default());
+            Err(Failure::Refused(format!("status {code} {}", message.decode_utf8_lossy())))
+        }
+        None => Err(Failure::Refused("answer without grpc-status".into())),
+    }
+}
+
+/// An error with its causes in one line.
+fn describe(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(pairs: &[(&'static str, &str)]) -> Result<(), String> {
+        let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        check_status(&headers.collect()).map_err(Failure::into_text)
+    }
+
+    #[test]
+    fn only_status_zero_is_success() {
+        assert_eq!(status(&[("grpc-status", "0")]), Ok(()));
+        assert_eq!(
+            status(&[("grpc-status", "5"), ("grpc-message", "no%20model")]),
+            Err("status 5 no model".into())
+        );
+        assert_eq!(status(&[]), Err("answer without grpc-status".into()));
+    }
+}

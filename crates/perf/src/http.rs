@@ -1,0 +1,186 @@
+//! An HTTP/1.1 connection that does as little as a client can.
+//!
+//! The generator often shares the processor with the server it measures, so a request is one write of bytes made
+//! beforehand and an answer is read just far enough: status, `Content-Length`, whether the connection stays. The
+//! body of a good answer is counted, not kept. Servers of the protocol always announce the length; chunked answers
+//! are refused.
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::caller::Failure;
+
+/// Large enough that megabytes of tensors take few reads.
+const BUFFER_SIZE: usize = 256 * 1024;
+/// How much of an error body is worth reading.
+const MAX_KEPT: usize = 1 << 20;
+
+/// One connection; after a [`Failure::Broken`] it must be replaced.
+pub(crate) struct HttpConnection {
+    stream: TcpStream,
+    buffer: Box<[u8]>,
+}
+
+struct Head {
+    status: u16,
+    content_length: usize,
+    closes: bool,
+    /// Where the body starts in the buffer.
+    length: usize,
+}
+
+impl HttpConnection {
+    pub(crate) async fn open(address: &str) -> Result<HttpConnection> {
+        let stream =
+            TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        Ok(HttpConnection { stream, buffer: vec![0; BUFFER_SIZE].into_boxed_slice() })
+    }
+
+    /// Sends a whole request and drops the answer's body, unless it is an error.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(), Failure> {
+        let (head, filled) = self.send(request).await.map_err(|error| broken(&error))?;
+        if head.status == 200 {
+            let rest = (head.length + head.content_length).checked_sub(filled);
+            self.discard(rest).await.map_err(|error| broken(&error))?;
+            return if head.closes { Err(Failure::Closed) } else { Ok(()) };
+        }
+        let body = self.body(&head, filled).await.map_err(|error| broken(&error))?;
+        let message = format!("{} {}", head.status, error_text(&body));
+        Err(if head.closes { Failure::Broken(message) } else { Failure::Refused(message) })
+    }
+
+    /// Sends a whole request and gives the body of a good answer.
+    ///
+    /// # Errors
+    /// The connection failed or the status is not 200.
+    pub(crate) async fn fetch(&mut self, request: &[u8]) -> Result<Vec<u8>> {
+        let (head, filled) = self.send(request).await?;
+        let body = self.body(&head, filled).await?;
+        match head.status {
+            200 => Ok(body),
+            status => bail!("{status} {}", error_text(&body)),
+        }
+    }
+
+    /// Writes the request and reads until the head of the answer is complete: the head, and how many bytes the
+    /// buffer holds.
+    async fn send(&mut self, request: &[u8]) -> Result<(Head, usize)> {
+        self.stream.write_all(request).await.context("the connection broke while sending")?;
+        let mut filled = 0;
+        loop {
+            filled += self.read(filled).await?;
+            if let Some(head) = parse_head(&self.buffer[..filled])? {
+                return Ok((head, filled));
+            }
+            if filled == self.buffer.len() {
+                bail!("the head of the answer does not end");
+            }
+        }
+    }
+
+    async fn read(&mut self, from: usize) -> Result<usize> {
+        match self.stream.read(&mut self.buffer[from..]).await.context("the connection broke")? {
+            0 => bail!("the server closed the connection"),
+            count => Ok(count),
+        }
+    }
+
+    async fn discard(&mut self, rest: Option<usize>) -> Result<()> {
+        let mut rest = rest.context("the answer is longer than announced")?;
+        while rest > 0 {
+            let count = self.read(0).await?;
+            rest = rest.checked_sub(count).context("the answer is longer than announced")?;
+        }
+        Ok(())
+    }
+
+    async fn body(&mut self, head: &Head, filled: usize) -> Result<Vec<u8>> {
+        if head.content_length > MAX_KEPT {
+            bail!("the server answered {} with {} bytes", head.status, head.content_length);
+        }
+        let mut body = self.buffer[head.length..filled].to_vec();
+        while body.len() < head.content_length {
+            let count = self.read(0).await?;
+            body.extend_from_slice(&self.buffer[..count]);
+        }
+        Ok(body)
+    }
+}
+
+fn broken(error: &anyhow::Error) -> Failure {
+    Failure::Broken(format!("{error:#}"))
+}
+
+/// The head of an answer, or nothing while it is incomplete.
+fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    let head = std::str::from_utf8(&bytes[..end]).context("the answer is not HTTP")?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok());
+    let mut parsed = Head {
+        status: status.context("the answer is not HTTP")?,
+        content_length: 0,
+        closes: false,
+        length: end + 4,
+    };
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            parsed.content_length = value.parse().context("the answer has no proper Content-Length")?;
+        } else if name.eq_ignore_ascii_case("connection") {
+            parsed.closes = value.eq_ignore_ascii_case("close");
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            bail!("the answer is chunked, which is not expected of an inference server");
+        }
+    }
+    Ok(Some(parsed))
+}
+
+/// The text of an `{"error": ".."}` body, else its beginning.
+fn error_text(body: &[u8]) -> String {
+    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    match json.as_ref().and_then(|json| json["error"].as_str()) {
+        Some(text) => text.to_owned(),
+        None => String::from_utf8_lossy(body).chars().take(200).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_whatever_the_case_of_its_names() {
+        let head = parse_head(b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 12\r\nConnection: Close\r\n\r\nbody")
+            .unwrap()
+            .unwrap();
+        assert_eq!((head.status, head.content_length, head.closes), (200, 12, true));
+        assert_eq!(head.length, 58);
+    }
+
+    #[test]
+    fn half_a_head_is_not_a_head() {
+        assert!(parse_head(b"HTTP/1.1 200 OK\r\nContent-Le").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_not_plain_http_is_refused() {
+        for head in [
+            "SSH-2.0-OpenSSH\r\n\r\n",
+            "HTTP/1.1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            assert!(parse_head(head.as_bytes()).is_err(), "{head}");
+        }
+    }
+
+    #[test]
+    fn the_error_member_is_preferred_to_the_whole_body() {
+        assert_eq!(error_text(br#"{"error":"no such model"}"#), "no such model");
+        assert_eq!(error_text(b"plain"), "plain");
+    }
+}

@@ -1,0 +1,136 @@
+//! A load generator that knows only the wire protocols: `nereid perf`, and the ruler of the benchmarks.
+//!
+//! It learns the inputs from the model's metadata, prepares one request, and sends it again and again over HTTP or
+//! gRPC, in a closed loop or by a Poisson schedule. It runs on one thread and makes no request twice, because it
+//! often shares the processor with the server that it measures; the `client` column says what it cost itself.
+//!
+//! It deliberately does not know the engine, so that it measures any server of the protocol alike.
+
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod caller;
+mod grpc;
+mod histogram;
+mod http;
+mod load;
+mod model;
+mod options;
+mod payload;
+mod processor_time;
+mod report;
+mod tensors;
+mod timer;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::caller::Prepared;
+use crate::load::{Measured, Plan};
+use crate::options::{Load, Options, Protocol};
+use crate::report::Row;
+
+/// Runs the load generator to its end; blocks. The first argument is the program's name.
+///
+/// The table, or the help, goes to `out`, row by row; what went wrong goes to `errors`. Gives the exit status: 0, 1
+/// when the server cannot be reached or no request of a row succeeded, 2 when the command line is wrong.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, errors: &mut dyn Write) -> u8 {
+    let (written, status) = match options::parse(arguments) {
+        Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
+        Err(help) => (write!(out, "{help}"), 0),
+        Ok(options) => match run_with(&options, out) {
+            Ok(()) => (Ok(()), 0),
+            Err(error) => (writeln!(errors, "error: {error:#}"), 1),
+        },
+    };
+    // A reader that went away is the only reason, and it cannot be told.
+    written.map_or(1, |()| status)
+}
+
+fn run_with(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let rows = tokio::task::LocalSet::new().block_on(&runtime, measure(options, out))?;
+    if let Some(path) = &options.csv {
+        let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        report::write_csv(&mut std::io::BufWriter::new(file), options, &rows)?;
+    }
+    ensure!(rows.iter().all(|row| row.measured.latencies.count() > 0), "no request succeeded");
+    Ok(())
+}
+
+async fn measure(options: &Options, out: &mut dyn Write) -> Result<Vec<Row>> {
+    let prepared = prepare(options).await?;
+    let plan =
+        Plan { warm_up: options.warm_up, until: options.until, server_pids: options.server_pids.clone() };
+    report::write_headings(out, options)?;
+    let mut rows = Vec::new();
+    let steps: Vec<(usize, Option<f64>)> = match &options.load {
+        Load::Closed(counts) => counts.iter().map(|&callers| (callers, None)).collect(),
+        Load::Open { rates, callers } => rates.iter().map(|&rate| (*callers, Some(rate))).collect(),
+    };
+    for (callers, rate) in steps {
+        let connections = caller::connection_count(options, callers);
+        let measured = row(callers, rate, &prepared, options, &plan).await?;
+        let row = Row { callers, connections, rate, measured };
+        report::write_row(out, &row, options.batch)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+async fn row(
+    callers: usize,
+    rate: Option<f64>,
+    prepared: &Prepared,
+    options: &Options,
+    plan: &Plan,
+) -> Result<Measured> {
+    let callers = caller::open(callers, prepared, options).await?;
+    match rate {
+        None => load::closed(callers, plan).await,
+        Some(rate) => load::open(callers, rate, options.seed, plan).await,
+    }
+}
+
+/// Asks the server what the model takes and makes the request of the run.
+async fn prepare(options: &Options) -> Result<Prepared> {
+    let asking = || format!("asking the server about model '{}'", options.model);
+    let model = match options.protocol {
+        Protocol::HttpJson | Protocol::HttpBinary => describe_over_http(options).await,
+        Protocol::Grpc => describe_over_grpc(options).await,
+    };
+    let inputs = model.with_context(asking)?.resolve(options.batch, &options.shapes)?;
+    let tensors = tensors::fill(inputs, &options.content, options.seed)?;
+    Ok(match options.protocol {
+        Protocol::HttpJson | Protocol::HttpBinary => Prepared::Http {
+            address: options.address.as_str().into(),
+            request: payload::http_infer(options, &tensors)?,
+        },
+        Protocol::Grpc => {
+            let message = payload::grpc_infer(options, &tensors);
+            Prepared::Grpc(Rc::new(grpc::GrpcCall::new(&options.address, "ModelInfer", message)?))
+        }
+    })
+}
+
+async fn describe_over_http(options: &Options) -> Result<model::Model> {
+    let mut connection = http::HttpConnection::open(&options.address).await?;
+    let path = payload::model_path(options);
+    let metadata = connection.fetch(&payload::http_get(&options.address, &path)).await?;
+    let config = connection.fetch(&payload::http_get(&options.address, &format!("{path}/config"))).await?;
+    model::Model::from_json(&metadata, &config)
+}
+
+async fn describe_over_grpc(options: &Options) -> Result<model::Model> {
+    let connection = grpc::GrpcConnection::open(&options.address).await?;
+    let (name, version) = (options.model.clone(), options.version.clone().unwrap_or_default());
+    let metadata = proto::ModelMetadataRequest { name: name.clone(), version: version.clone() };
+    let config = proto::ModelConfigRequest { name, version };
+    Ok(model::Model::from_messages(
+        connection.fetch("ModelMetadata", &metadata).await?,
+        &connection.fetch("ModelConfig", &config).await?,
+    ))
+}

@@ -1,0 +1,251 @@
+//! Drives the callers for one row: closed loop or open loop, with a warm-up that is not counted.
+//!
+//! Everything runs on one thread, so what the tasks share needs no locks. A row owns its tasks: they are aborted
+//! when it ends, also on an error.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::arrivals::Arrivals;
+use crate::caller::Caller;
+use crate::histogram::Histogram;
+use crate::options::Until;
+use crate::processor_time;
+use crate::timer::Timer;
+
+/// What the counted part of a row gave.
+pub(crate) struct Measured {
+    /// Of good answers only.
+    pub(crate) latencies: Histogram,
+    /// How often each error text came.
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) elapsed: Duration,
+    /// Processor time of the server; none when no process was named.
+    pub(crate) server_time: Option<Duration>,
+    pub(crate) client_time: Duration,
+}
+
+/// How long and what to watch: the same for every row.
+pub(crate) struct Plan {
+    pub(crate) warm_up: Duration,
+    pub(crate) until: Until,
+    pub(crate) server_pids: Vec<u32>,
+}
+
+/// After the last request of an open loop was due, how long to wait for answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+const NO_ANSWER: &str = "no answer within 30 s of the end";
+
+/// Every caller sends as soon as it has its answer. Counted is what is answered within the measured time.
+pub(crate) async fn closed(callers: Vec<Caller>, plan: &Plan) -> Result<Measured> {
+    let wanted = match plan.until {
+        Until::Requests(count) => count,
+        Until::Elapsed(_) => u64::MAX,
+    };
+    let tally = Rc::new(Tally::new(wanted));
+    let mut tasks = JoinSet::new();
+    for mut caller in callers {
+        let tally = tally.clone();
+        tasks.spawn_local(async move {
+            loop {
+                let sent = Instant::now();
+                let answer = caller.call().await;
+                tally.record(sent.elapsed(), answer);
+                if tally.is_complete() {
+                    break;
+                }
+                // Lets the other callers in when answers are there at once.
+                tokio::task::consume_budget().await;
+            }
+        });
+    }
+    if !plan.warm_up.is_zero() {
+        sleep(plan.warm_up).await;
+    }
+    let usage = Usage::now(&plan.server_pids)?;
+    tally.open();
+    match plan.until {
+        Until::Elapsed(duration) => sleep(duration).await,
+        Until::Requests(_) => tally.done.notified().await,
+    }
+    tally.close();
+    measured(&tally, &usage, plan)
+}
+
+/// Requests are sent when they are due by a Poisson schedule; latency counts from then. Counted are the requests
+/// due within the measured time, however late their answers come.
+pub(crate) async fn open(callers: Vec<Caller>, rate: f64, seed: u64, plan: &Plan) -> Result<Measured> {
+    let tally = Rc::new(Tally::new(u64::MAX));
+    let due = Rc::new(Due { times: RefCell::default(), waiting: Semaphore::new(0) });
+    let mut tasks = JoinSet::new();
+    for mut caller in callers {
+        let (tally, due) = (tally.clone(), due.clone());
+        tasks.spawn_local(async move {
+            loop {
+                let Arrival { time, counted } = due.next().await;
+                let answer = caller.call().await;
+                if counted {
+                    tally.record(time.elapsed(), answer);
+                }
+            }
+        });
+    }
+    let mut timer = Timer::new().context("cannot create a timer")?;
+    let start = Instant::now();
+    let mut arrivals = Arrivals::poisson(rate, seed).map(|offset| (offset, start + offset)).peekable();
+    while let Some((_, time)) = arrivals.next_if(|(offset, _)| *offset < plan.warm_up) {
+        due.at(&mut timer, Arrival { time, counted: false }).await?;
+    }
+    timer.sleep((start + plan.warm_up).saturating_duration_since(Instant::now())).await?;
+
+    let usage = Usage::now(&plan.server_pids)?;
+    tally.open();
+    let mut sent = 0;
+    for (offset, time) in arrivals {
+        let over = match plan.until {
+            Until::Elapsed(duration) => offset >= plan.warm_up + duration,
+            Until::Requests(count) => sent == count,
+        };
+        if over {
+            break;
+        }
+        due.at(&mut timer, Arrival { time, counted: true }).await?;
+        sent += 1;
+    }
+    tally.want(sent);
+    let complete = async {
+        while !tally.is_complete() {
+            tally.done.notified().await;
+        }
+    };
+    // A server that does not keep up is given time to answer; what it still owes then is an error.
+    if timeout(PATIENCE, complete).await.is_err() {
+        let owed = sent - tally.seen.get();
+        tally.errors.borrow_mut().insert(NO_ANSWER.into(), owed);
+    }
+    tally.close();
+    measured(&tally, &usage, plan)
+}
+
+fn measured(tally: &Tally, start: &Usage, plan: &Plan) -> Result<Measured> {
+    let end = Usage::now(&plan.server_pids)?;
+    let server_time = start.server.zip(end.server).map(|(start, end)| end.saturating_sub(start));
+    Ok(Measured {
+        latencies: tally.latencies.replace(Histogram::new()),
+        errors: tally.errors.take(),
+        elapsed: end.at - start.at,
+        server_time,
+        client_time: end.client.saturating_sub(start.client),
+    })
+}
+
+/// Processor time at one moment.
+struct Usage {
+    at: Instant,
+    server: Option<Duration>,
+    client: Duration,
+}
+
+impl Usage {
+    fn now(server_pids: &[u32]) -> Result<Usage> {
+        let server = match server_pids {
+            [] => None,
+            pids => Some(processor_time::of_trees(pids)?),
+        };
+        Ok(Usage { at: Instant::now(), server, client: processor_time::of_self() })
+    }
+}
+
+/// What the callers report to. Counts only while open.
+struct Tally {
+    latencies: RefCell<Histogram>,
+    errors: RefCell<BTreeMap<String, u64>>,
+    counting: Cell<bool>,
+    /// Answers counted, good and bad.
+    seen: Cell<u64>,
+    /// At so many `done` is told.
+    wanted: Cell<u64>,
+    done: Notify,
+}
+
+impl Tally {
+    fn new(wanted: u64) -> Tally {
+        Tally {
+            latencies: RefCell::new(Histogram::new()),
+            errors: RefCell::default(),
+            counting: Cell::new(false),
+            seen: Cell::new(0),
+            wanted: Cell::new(wanted),
+            done: Notify::new(),
+        }
+    }
+
+    fn open(&self) {
+        self.counting.set(true);
+    }
+
+    fn close(&self) {
+        self.counting.set(false);
+    }
+
+    fn want(&self, count: u64) {
+        self.wanted.set(count);
+    }
+
+    fn record(&self, latency: Duration, answer: Result<(), String>) {
+        if !self.counting.get() || self.is_complete() {
+            return;
+        }
+        match answer {
+            Ok(()) => self.latencies.borrow_mut().record(latency),
+            Err(text) => *self.errors.borrow_mut().entry(text).or_default() += 1,
+        }
+        self.seen.set(self.seen.get() + 1);
+        if self.is_complete() {
+            self.done.notify_one();
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.seen.get() >= self.wanted.get()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Arrival {
+    time: Instant,
+    counted: bool,
+}
+
+/// Requests that are due and not yet taken by a caller. Unbounded on purpose: an open loop does not slow down
+/// with the server; it holds at most rate times duration entries.
+struct Due {
+    times: RefCell<VecDeque<Arrival>>,
+    /// One permit per entry.
+    waiting: Semaphore,
+}
+
+impl Due {
+    async fn next(&self) -> Arrival {
+        self.waiting.acquire().await.expect("the semaphore is never closed").forget();
+        self.times.borrow_mut().pop_front().expect("there is an entry for each permit")
+    }
+
+    /// Waits until the arrival is due and hands it to the callers.
+    async fn at(&self, timer: &mut Timer, arrival: Arrival) -> Result<()> {
+        let wait = arrival.time.saturating_duration_since(Instant::now());
+        timer.sleep(wait).await.context("the timer failed")?;
+        self.times.borrow_mut().push_back(arrival);
+        self.waiting.add_permits(1);
+        // Behind schedule the timer does not wait: the callers must have their turn all the same.
+        tokio::task::consume_budget().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The one request of a run, ready for the wire.
+
+use anyhow::Result;
+use bytes::{BufMut, Bytes, BytesMut};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use prost::Message;
+
+use crate::options::{Options, Protocol};
+use crate::tensors::Tensor;
+
+/// Path of the gRPC service.
+pub(crate) const SERVICE: &str = "inference.GRPCInferenceService";
+
+/// What may not stand in a path as it is.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'?');
+
+/// `/v2/models/M[/versions/V]`, with the name escaped where a path needs it.
+pub(crate) fn model_path(options: &Options) -> String {
+    let name = utf8_percent_encode(&options.model, ESCAPED);
+    match &options.version {
+        Some(version) => format!("/v2/models/{name}/versions/{version}"),
+        None => format!("/v2/models/{name}"),
+    }
+}
+
+/// A whole HTTP/1.1 GET request.
+pub(crate) fn http_get(address: &str, path: &str) -> Bytes {
+    format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").into()
+}
+
+/// A whole HTTP/1.1 inference request, head and body.
+///
+/// # Errors
+/// A tensor has no JSON form.
+pub(crate) fn http_infer(options: &Options, tensors: &[Tensor]) -> Result<Bytes> {
+    let binary = options.protocol == Protocol::HttpBinary;
+    let header = json_header(tensors, binary)?;
+    let tail: usize = if binary { tensors.iter().map(|tensor| tensor.bytes.len()).sum() } else { 0 };
+
+    let mut request = BytesMut::with_capacity(512 + header.len() + tail);
+    request.put_slice(format!("POST {}/infer HTTP/1.1\r\n", model_path(options)).as_bytes());
+    request.put_slice(format!("Host: {}\r\n", options.address).as_bytes());
+    if binary {
+        request.put_slice(b"Content-Type: application/octet-stream\r\n");
+        request.put_slice(format!("Inference-Header-Content-Length: {}\r\n", header.len()).as_bytes());
+    } else {
+        request.put_slice(b"Content-Type: application/json\r\n");
+    }
+    request.put_slice(format!("Content-Length: {}\r\n\r\n", header.len() + tail).as_bytes());
+    request.put_slice(header.as_bytes());
+    if binary {
+        tensors.iter().for_each(|tensor| request.put_slice(&tensor.bytes));
+    }
+    Ok(request.freeze())
+}
+
+fn json_header(tensors: &[Tensor], binary: bool) -> Result<String> {
+    let mut inputs = Vec::new();
+    for tensor in tensors {
+        let input = &tensor.input;
+        let content = if binary {
+            format!(r#""parameters":{{"binary_data_size":{}}}"#, tensor.bytes.len())
+        } else {
+            format!(r#""data":{}"#, tensor.to_json()?)
+        };
+        inputs.push(format!(
+            r#"{{"name":{},"datatype":"{}","shape":{},{content}}}"#,
+            serde_json::to_string(&input.name)?,
+            input.datatype,
+            serde_json::to_string(&input.shape)?
+        ));
+    }
+    // Without the parameter outputs would come back as JSON numbers.
+    let outputs = if binary { r#""parameters":{"binary_data_output":true},"# } else { "" };
+    Ok(format!(r#"{{{outputs}"inputs":[{}]}}"#, inputs.join(",")))
+}
+
+/// A gRPC inference request: one length-prefixed message with raw tensors.
+pub(crate) fn grpc_infer(options: &Options, tensors: &[Tensor]) -> Bytes {
+    let inputs = tensors.iter().map(|Tensor { input, .. }| proto::model_infer_request::InferInputTensor {
+        name: input.name.clone(),
+        datatype: input.datatype.clone(),
+        shape: input.shape.clone(),
+        ..Default::default()
+    });
+    grpc_message(&proto::ModelInferRequest {
+        model_name: options.model.clone(),
+        model_version: options.version.clone().unwrap_or_default(),
+        inputs: inputs.collect(),
+        raw_input_contents: tensors.iter().map(|tensor| tensor.bytes.clone()).collect(),
+        ..Default::default()
+    })
+}
+
+/// A message as it travels: uncompressed flag, length in big endian, the message.
+pub(crate) fn grpc_message(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut framed = BytesMut::with_capacity(5 + length);
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(length).expect("a message of over 4 GiB does not fit the memory set aside"));
+    message.encode_raw(&mut framed);
+    framed.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::model::Input;
+    use crate::options;
+
+    fn options(line: &str) -> Options {
+        options::parse(["perf"].into_iter().chain(line.split(' ')).map(Into::into)).unwrap()
+    }
+
+    fn tensor() -> Tensor {
+        let input = Input { name: "I\"N".into(), datatype: "UINT8".into(), shape: vec![1, 2] };
+        Tensor { input, bytes: Bytes::from_static(&[7, 9]) }
+    }
+
+    fn head_and_body(request: &[u8]) -> (String, Vec<u8>) {
+        let end = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        (String::from_utf8(request[..end].to_vec()).unwrap(), request[end + 4..].to_vec())
+    }
+
+    #[test]
+    fn a_json_request_holds_its_numbers() {
+        let request = http_infer(&options("-m m --payload json -u host:1"), &[tensor()]).unwrap();
+        let (head, body) = head_and_body(&request);
+        assert!(head.starts_with("POST /v2/models/m/infer HTTP/1.1\r\nHost: host:1\r\n"), "{head}");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["inputs"][0]["name"], "I\"N");
+        assert_eq!(body["inputs"][0]["data"], serde_json::json!([7, 9]));
+    }
+
+    #[test]
+    fn a_binary_request_holds_its_bytes_behind_the_header() {
+        let request = http_infer(&options("-m m -x 2"), &[tensor()]).unwrap();
+        let (head, body) = head_and_body(&request);
+        assert!(head.starts_with("POST /v2/models/m/versions/2/infer "), "{head}");
+        let (json, tail) = body.split_at(body.len() - 2);
+        assert_eq!(tail, [7, 9]);
+        assert!(head.contains(&format!("Inference-Header-Content-Length: {}\r\n", json.len())), "{head}");
+        let json: Value = serde_json::from_slice(json).unwrap();
+        assert_eq!(json["inputs"][0]["parameters"]["binary_data_size"], 2);
+        assert_eq!(json["parameters"]["binary_data_output"], true);
+    }
+
+    #[test]
+    fn a_grpc_request_decodes_to_what_was_meant() {
+        let framed = grpc_infer(&options("-m m -i grpc"), &[tensor()]);
+        assert_eq!(framed[..5], [0, 0, 0, 0, (framed.len() - 5) as u8]);
+        let request = proto::ModelInferRequest::decode(framed.slice(5..)).unwrap();
+        assert_eq!(request.model_name, "m");
+        assert_eq!(request.inputs[0].shape, [1, 2]);
+        assert_eq!(request.raw_input_contents, [&[7, 9][..]]);
+    }
+}

@@ -1,0 +1,208 @@
+//! The rows as a table for people and as CSV for programs.
+
+use std::io::{self, Write};
+
+use crate::load::Measured;
+use crate::options::{Options, Protocol};
+
+/// One line of the result.
+pub(crate) struct Row {
+    pub(crate) callers: usize,
+    pub(crate) connections: usize,
+    /// Open loop: requests per second asked for.
+    pub(crate) rate: Option<f64>,
+    pub(crate) measured: Measured,
+}
+
+impl Row {
+    fn good(&self) -> u64 {
+        self.measured.latencies.count()
+    }
+
+    fn failed(&self) -> u64 {
+        self.measured.errors.values().sum()
+    }
+
+    fn requests_per_second(&self) -> f64 {
+        self.good() as f64 / self.measured.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    fn per_request(&self, time: std::time::Duration) -> f64 {
+        microseconds(time) / (self.good() + self.failed()).max(1) as f64
+    }
+
+    /// Latencies in microseconds: p50, p90, p99, p99.9.
+    fn quantiles(&self) -> [f64; 4] {
+        [0.5, 0.9, 0.99, 0.999].map(|quantile| microseconds(self.measured.latencies.quantile(quantile)))
+    }
+
+    fn server(&self) -> Option<f64> {
+        self.measured.server_time.map(|time| self.per_request(time))
+    }
+}
+
+fn microseconds(duration: std::time::Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+const HEADINGS: [&str; 11] =
+    ["callers", "rate", "req/s", "infer/s", "p50", "p90", "p99", "p99.9", "server", "client", "errors"];
+
+/// Writes the line above the rows.
+pub(crate) fn write_headings(out: &mut dyn Write, options: &Options) -> io::Result<()> {
+    let protocol = name(options.protocol);
+    let Options { model, address, batch, .. } = options;
+    writeln!(out, "model '{model}' at {address}, {protocol}, batch {batch}; times in microseconds")?;
+    write_cells(out, &HEADINGS.map(str::to_owned))
+}
+
+/// Writes a row and, below it, what went wrong.
+pub(crate) fn write_row(out: &mut dyn Write, row: &Row, batch: u64) -> io::Result<()> {
+    let [p50, p90, p99, p999] = row.quantiles().map(short);
+    let cells = [
+        row.callers.to_string(),
+        row.rate.map_or("closed".into(), short),
+        short(row.requests_per_second()),
+        short(row.requests_per_second() * batch as f64),
+        p50,
+        p90,
+        p99,
+        p999,
+        row.server().map_or("-".into(), short),
+        short(row.per_request(row.measured.client_time)),
+        row.failed().to_string(),
+    ];
+    write_cells(out, &cells)?;
+    for (text, count) in &row.measured.errors {
+        writeln!(out, "    {count} times: {text}")?;
+    }
+    out.flush()
+}
+
+fn write_cells(out: &mut dyn Write, cells: &[String; HEADINGS.len()]) -> io::Result<()> {
+    let line: String = cells.iter().map(|cell| format!("{cell:>9}")).collect();
+    writeln!(out, "{line}")
+}
+
+/// Three or more digits that mean something.
+fn short(number: f64) -> String {
+    match number {
+        0.0..10.0 => format!("{number:.2}"),
+        10.0..100.0 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// Writes all rows as CSV with a line of headings.
+pub(crate) fn write_csv(out: &mut dyn Write, options: &Options, rows: &[Row]) -> io::Result<()> {
+    writeln!(
+        out,
+        "protocol,model,batch,callers,connections,request_rate,requests,errors,seconds,requests_per_second,\
+         inferences_per_second,mean_us,p50_us,p90_us,p99_us,p999_us,max_us,server_us_per_request,\
+         client_us_per_request"
+    )?;
+    for row in rows {
+        let Measured { latencies, elapsed, client_time, .. } = &row.measured;
+        let [p50, p90, p99, p999] = row.quantiles();
+        let optional = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
+        writeln!(
+            out,
+            "{},{},{},{},{},{},{},{},{:.3},{:.2},{:.2},{:.2},{p50:.2},{p90:.2},{p99:.2},{p999:.2},{:.2},{},{:.2}",
+            name(options.protocol),
+            quoted(&options.model),
+            options.batch,
+            row.callers,
+            row.connections,
+            optional(row.rate),
+            row.good(),
+            row.failed(),
+            elapsed.as_secs_f64(),
+            row.requests_per_second(),
+            row.requests_per_second() * options.batch as f64,
+            microseconds(latencies.mean()),
+            microseconds(latencies.max()),
+            optional(row.server()),
+            row.per_request(*client_time),
+        )?;
+    }
+    out.flush()
+}
+
+fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::HttpJson => "http-json",
+        Protocol::HttpBinary => "http-binary",
+        Protocol::Grpc => "grpc",
+    }
+}
+
+/// A CSV field: in quotes only where it must be.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::histogram::Histogram;
+    use crate::options;
+
+    fn row() -> Row {
+        let mut latencies = Histogram::new();
+        for _ in 0..1000 {
+            latencies.record(Duration::from_micros(250));
+        }
+        let measured = Measured {
+            latencies,
+            errors: [("400 bad, \"really\"".to_owned(), 3)].into(),
+            elapsed: Duration::from_secs(2),
+            server_time: Some(Duration::from_micros(20_060)),
+            client_time: Duration::from_micros(5015),
+        };
+        Row { callers: 4, connections: 2, rate: None, measured }
+    }
+
+    fn options() -> Options {
+        options::parse(["perf", "-m", "a,b", "-b", "8", "-i", "grpc"].map(Into::into)).unwrap()
+    }
+
+    #[test]
+    fn csv_has_a_field_for_each_heading() {
+        let mut csv = Vec::new();
+        write_csv(&mut csv, &options(), &[row()]).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        let (headings, line) = csv.trim_end().split_once('\n').unwrap();
+        let line = line.replace("\"a,b\"", "ab");
+        let fields: std::collections::BTreeMap<&str, &str> =
+            headings.split(',').zip(line.split(',')).collect();
+        assert_eq!(headings.split(',').count(), line.split(',').count());
+        assert_eq!(fields["requests"], "1000");
+        assert_eq!(fields["errors"], "3");
+        assert_eq!(fields["requests_per_second"], "500.00");
+        assert_eq!(fields["inferences_per_second"], "4000.00");
+        assert_eq!(fields["p99_us"], "250.00");
+        assert_eq!(fields["server_us_per_request"], "20.00");
+        assert_eq!(fields["client_us_per_request"], "5.00");
+        assert_eq!(fields["request_rate"], "");
+    }
+
+    #[test]
+    fn the_table_shows_the_errors_below_their_row() {
+        let mut table = Vec::new();
+        write_headings(&mut table, &options()).unwrap();
+        write_row(&mut table, &row(), 8).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[1].len(), lines[2].len());
+        assert_eq!(
+            lines[2].split_whitespace().collect::<Vec<_>>(),
+            ["4", "closed", "500", "4000", "250", "250", "250", "250", "20.0", "5.00", "3"]
+        );
+        assert_eq!(lines[3], "    3 times: 400 bad, \"really\"");
+    }
+}

@@ -1,0 +1,295 @@
+//! The bytes of the input tensors, and their JSON form.
+//!
+//! A tensor is held as it travels in binary: row-major, little endian, BYTES elements with a four-byte length in
+//! front. One request is made before the run and sent again and again, so none of this has to be fast.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+
+use crate::model::Input;
+use crate::options::Content;
+
+/// An input with its content. `bytes` holds exactly the elements of `input.shape`.
+pub(crate) struct Tensor {
+    pub(crate) input: Input,
+    pub(crate) bytes: Bytes,
+}
+
+/// Fills every input.
+///
+/// # Errors
+/// The file cannot be read or does not fit, or a datatype is unknown.
+pub(crate) fn fill(inputs: Vec<Input>, content: &Content, seed: u64) -> Result<Vec<Tensor>> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let file = match content {
+        Content::File(path) => {
+            let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?
+        }
+        Content::Zero | Content::Random => Value::Null,
+    };
+    let filled = inputs.into_iter().map(|input| {
+        let kind = Kind::of(&input.datatype)?;
+        let elements = input.shape.iter().map(|&dimension| dimension as usize).product();
+        let bytes = match content {
+            Content::Zero => vec![0; elements * kind.width().unwrap_or(4)],
+            Content::Random => random_elements(&kind, elements, &mut random),
+            Content::File(_) => from_json(&kind, elements, &file[&input.name])
+                .with_context(|| format!("input '{}' in the file of --input-data", input.name))?,
+        };
+        Ok(Tensor { input, bytes: bytes.into() })
+    });
+    filled.collect()
+}
+
+/// How elements of a datatype are laid out.
+enum Kind {
+    Bool,
+    Unsigned(usize),
+    Signed(usize),
+    Half,
+    Brain,
+    Single,
+    Double,
+    Text,
+}
+
+impl Kind {
+    fn of(datatype: &str) -> Result<Kind> {
+        Ok(match datatype {
+            "BOOL" => Kind::Bool,
+            "UINT8" => Kind::Unsigned(1),
+            "UINT16" => Kind::Unsigned(2),
+            "UINT32" => Kind::Unsigned(4),
+            "UINT64" => Kind::Unsigned(8),
+            "INT8" => Kind::Signed(1),
+            "INT16" => Kind::Signed(2),
+            "INT32" => Kind::Signed(4),
+            "INT64" => Kind::Signed(8),
+            "FP16" => Kind::Half,
+            "BF16" => Kind::Brain,
+            "FP32" => Kind::Single,
+            "FP64" => Kind::Double,
+            "BYTES" => Kind::Text,
+            other => bail!("the model has an input of the unknown datatype '{other}'"),
+        })
+    }
+
+    /// Bytes per element; none where elements differ in length.
+    fn width(&self) -> Option<usize> {
+        match self {
+            Kind::Bool => Some(1),
+            Kind::Unsigned(width) | Kind::Signed(width) => Some(*width),
+            Kind::Half | Kind::Brain => Some(2),
+            Kind::Single => Some(4),
+            Kind::Double => Some(8),
+            Kind::Text => None,
+        }
+    }
+}
+
+/// Floats in [0, 1), integers in 0..100, texts of eight digits.
+fn random_elements(kind: &Kind, elements: usize, random: &mut StdRng) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..elements {
+        match kind {
+            Kind::Bool => bytes.push(u8::from(random.random::<bool>())),
+            Kind::Unsigned(width) | Kind::Signed(width) => {
+                bytes.extend_from_slice(&random.random_range(0..100_u64).to_le_bytes()[..*width]);
+            }
+            // Exponent of one half and ten random bits of fraction: [0.5, 1).
+            Kind::Half => {
+                bytes.extend_from_slice(&(0x3800 | random.random_range(0..0x400_u16)).to_le_bytes());
+            }
+            // The upper half of a single.
+            Kind::Brain => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()[2..]),
+            Kind::Single => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()),
+            Kind::Double => bytes.extend_from_slice(&random.random::<f64>().to_le_bytes()),
+            Kind::Text => push_text(&mut bytes, &format!("{:08}", random.random_range(0..100_000_000_u32))),
+        }
+    }
+    bytes
+}
+
+fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// A flat array with the elements of the tensor, or of a part of it that is then repeated.
+fn from_json(kind: &Kind, elements: usize, values: &Value) -> Result<Vec<u8>> {
+    let values = values.as_array().context("needs a flat array")?;
+    ensure!(
+        elements == 0 || (!values.is_empty() && elements.is_multiple_of(values.len())),
+        "has {} values, but the tensor takes {elements}",
+        values.len()
+    );
+    let mut bytes = Vec::new();
+    for value in values.iter().cycle().take(elements) {
+        push_json(&mut bytes, kind, value).with_context(|| format!("value {value}"))?;
+    }
+    Ok(bytes)
+}
+
+fn push_json(bytes: &mut Vec<u8>, kind: &Kind, value: &Value) -> Result<()> {
+    let number = || value.as_f64().context("is not a number");
+    match kind {
+        Kind::Bool => bytes.push(u8::from(value.as_bool().context("is not a boolean")?)),
+        Kind::Unsigned(width) => {
+            let number = value.as_u64().context("is not an unsigned integer")?;
+            ensure!(*width == 8 || number >> (8 * width) == 0, "does not fit the datatype");
+            bytes.extend_from_slice(&number.to_le_bytes()[..*width]);
+        }
+        Kind::Signed(width) => {
+            let number = value.as_i64().context("is not an integer")?;
+            let unused = 64 - 8 * *width as u32;
+            ensure!((number << unused) >> unused == number, "does not fit the datatype");
+            bytes.extend_from_slice(&number.to_le_bytes()[..*width]);
+        }
+        Kind::Brain => bytes.extend_from_slice(&(number()? as f32).to_le_bytes()[2..]),
+        Kind::Single => bytes.extend_from_slice(&(number()? as f32).to_le_bytes()),
+        Kind::Double => bytes.extend_from_slice(&number()?.to_le_bytes()),
+        Kind::Text => push_text(bytes, value.as_str().context("is not a text")?),
+        Kind::Half => bail!("FP16 inputs can be zero or random, not from a file"),
+    }
+    Ok(())
+}
+
+impl Tensor {
+    /// The elements as a flat JSON array.
+    ///
+    /// # Errors
+    /// The protocol has no JSON form of the datatype.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        let kind = Kind::of(&self.input.datatype)?;
+        let Some(width) = kind.width() else { return self.texts_to_json() };
+        let mut json = String::from("[");
+        for (index, element) in self.bytes.chunks_exact(width).enumerate() {
+            if index > 0 {
+                json.push(',');
+            }
+            write_number(&mut json, &kind, element)?;
+        }
+        json.push(']');
+        Ok(json)
+    }
+
+    fn texts_to_json(&self) -> Result<String> {
+        let mut texts = Vec::new();
+        let mut rest = &self.bytes[..];
+        while let Some((length, after)) = rest.split_first_chunk::<4>() {
+            let (text, after) = after.split_at(u32::from_le_bytes(*length) as usize);
+            texts.push(String::from_utf8_lossy(text));
+            rest = after;
+        }
+        Ok(serde_json::to_string(&texts)?)
+    }
+}
+
+fn write_number(json: &mut String, kind: &Kind, element: &[u8]) -> Result<()> {
+    let mut wide = [0; 8];
+    wide[..element.len()].copy_from_slice(element);
+    let unsigned = u64::from_le_bytes(wide);
+    let written = match kind {
+        Kind::Bool => write!(json, "{}", unsigned != 0),
+        Kind::Unsigned(_) => write!(json, "{unsigned}"),
+        Kind::Signed(width) => {
+            let unused = 64 - 8 * *width as u32;
+            write!(json, "{}", (unsigned << unused).cast_signed() >> unused)
+        }
+        // The debug form is the shortest that reads back the same, and always JSON for finite numbers.
+        Kind::Single => write!(json, "{:?}", f32::from_bits(unsigned as u32)),
+        Kind::Double => write!(json, "{:?}", f64::from_bits(unsigned)),
+        Kind::Half | Kind::Brain => bail!("FP16 and BF16 have no JSON form: use --payload binary or grpc"),
+        Kind::Text => unreachable!("texts have no fixed width"),
+    };
+    written.context("writing to a string does not fail")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn input(datatype: &str, shape: &[i64]) -> Input {
+        Input { name: "IN".into(), datatype: datatype.into(), shape: shape.to_vec() }
+    }
+
+    fn filled(datatype: &str, shape: &[i64], content: &Content) -> Result<Tensor> {
+        Ok(fill(vec![input(datatype, shape)], content, 1)?.remove(0))
+    }
+
+    fn from_file(datatype: &str, shape: &[i64], json: &str) -> Result<Tensor> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(json.as_bytes()).unwrap();
+        filled(datatype, shape, &Content::File(file.path().into()))
+    }
+
+    #[test]
+    fn zero_tensors_have_the_size_of_their_shape() {
+        for (datatype, bytes) in [("BOOL", 6), ("FP16", 12), ("INT32", 24), ("FP64", 48), ("BYTES", 24)] {
+            assert_eq!(filled(datatype, &[2, 3], &Content::Zero).unwrap().bytes.len(), bytes, "{datatype}");
+        }
+        assert_eq!(filled("FP32", &[0, 3], &Content::Zero).unwrap().bytes.len(), 0);
+    }
+
+    #[test]
+    fn random_tensors_repeat_with_the_seed_and_have_a_json_form() {
+        for datatype in ["BOOL", "UINT8", "INT64", "FP32", "FP64", "BYTES"] {
+            let tensor = filled(datatype, &[8], &Content::Random).unwrap();
+            assert_eq!(tensor.bytes, filled(datatype, &[8], &Content::Random).unwrap().bytes, "{datatype}");
+            let json: Value = serde_json::from_str(&tensor.to_json().unwrap()).unwrap();
+            assert_eq!(json.as_array().unwrap().len(), 8, "{datatype}");
+        }
+        for datatype in ["FP16", "BF16"] {
+            let tensor = filled(datatype, &[8], &Content::Random).unwrap();
+            assert_eq!(tensor.bytes.len(), 16);
+            assert!(tensor.to_json().unwrap_err().to_string().contains("no JSON form"));
+        }
+    }
+
+    #[test]
+    fn values_of_a_file_come_back_as_json() {
+        for (datatype, values) in [
+            ("INT8", "[-128,127]"),
+            ("INT64", "[-9223372036854775808,9223372036854775807]"),
+            ("UINT64", "[0,18446744073709551615]"),
+            ("FP32", "[0.1,-2.0]"),
+            ("FP64", "[1e-300,2.5]"),
+            ("BOOL", "[true,false]"),
+            ("BYTES", r#"["a\"b",""]"#),
+        ] {
+            let tensor = from_file(datatype, &[2], &format!(r#"{{"IN":{values}}}"#)).unwrap();
+            assert_eq!(tensor.to_json().unwrap(), values, "{datatype}");
+        }
+    }
+
+    #[test]
+    fn one_row_of_a_file_is_repeated_over_the_batch() {
+        let tensor = from_file("UINT8", &[3, 2], r#"{"IN":[1,2]}"#).unwrap();
+        assert_eq!(&tensor.bytes[..], [1, 2, 1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_is_refused() {
+        for (datatype, json, word) in [
+            ("FP32", "{}", "flat array"),
+            ("FP32", r#"{"IN":[]}"#, "takes 4"),
+            ("FP32", r#"{"IN":[1,2,3]}"#, "takes 4"),
+            ("UINT8", r#"{"IN":[256]}"#, "does not fit"),
+            ("INT8", r#"{"IN":[128]}"#, "does not fit"),
+            ("INT8", r#"{"IN":["x"]}"#, "not an integer"),
+            ("FP32", "[", "not JSON"),
+            ("COMPLEX", r#"{"IN":[1]}"#, "unknown datatype"),
+        ] {
+            let Err(error) = from_file(datatype, &[4], json) else { panic!("{json} was taken") };
+            assert!(format!("{error:#}").contains(word), "{datatype} {json}: {error:#}");
+        }
+    }
+}

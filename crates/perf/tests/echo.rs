@@ -1,0 +1,267 @@
+//! The load generator against a small server of the protocol in the same process, over both protocols.
+//!
+//! The server knows one model and answers every request alike, or refuses every second one when the model is
+//! called `moody`. What it receives is checked for being a proper request.
+
+#![expect(clippy::unwrap_used, reason = "what goes wrong in the small server fails the test")]
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A server for as long as it lives.
+struct Echo {
+    http: String,
+    grpc: String,
+    counters: Arc<Counters>,
+    _runtime: Runtime,
+}
+
+#[derive(Default)]
+struct Counters {
+    connections: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Echo {
+    fn start() -> Echo {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let counters = Arc::new(Counters::default());
+        let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (http, grpc) = (listen(), listen());
+        let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let (http_address, grpc_address) = (address(&http), address(&grpc));
+        runtime.spawn(accept(http, counters.clone(), serve_http));
+        runtime.spawn(accept(grpc, counters.clone(), serve_grpc));
+        Echo { http: http_address, grpc: grpc_address, counters, _runtime: runtime }
+    }
+}
+
+async fn accept(listener: TcpListener, counters: Arc<Counters>, serve: fn(TcpStream, Arc<Counters>)) {
+    while let Ok((stream, _)) = listener.accept().await {
+        counters.connections.fetch_add(1, Ordering::Relaxed);
+        serve(stream, counters.clone());
+    }
+}
+
+fn serve_http(stream: TcpStream, counters: Arc<Counters>) {
+    let service = service_fn(move |request| answer_http(request, counters.clone()));
+    tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+}
+
+async fn answer_http(
+    request: Request<Incoming>,
+    counters: Arc<Counters>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let json_length = head.headers.get("inference-header-content-length").map(|value| {
+        let length: usize = value.to_str().unwrap().parse().unwrap();
+        length
+    });
+    let (status, answer) = match head.uri.path() {
+        "/v2/models/echo" | "/v2/models/moody" => {
+            (200, r#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[-1,4]}]}"#.to_owned())
+        }
+        "/v2/models/echo/config" | "/v2/models/moody/config" => (200, r#"{"max_batch_size":8}"#.to_owned()),
+        "/v2/models/echo/infer" => {
+            counters.requests.fetch_add(1, Ordering::Relaxed);
+            let json: serde_json::Value =
+                serde_json::from_slice(&body[..json_length.unwrap_or(body.len())]).unwrap();
+            let elements = match json_length {
+                Some(length) => (body.len() - length) / 4,
+                None => json["inputs"][0]["data"].as_array().unwrap().len(),
+            };
+            assert_eq!(json["inputs"][0]["shape"], serde_json::json!([elements / 4, 4]));
+            (200, format!(r#"{{"outputs":[],"padding":"{}"}}"#, "x".repeat(elements)))
+        }
+        "/v2/models/moody/infer" if counters.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
+            (200, "{}".into())
+        }
+        "/v2/models/moody/infer" => (503, r#"{"error":"not today"}"#.to_owned()),
+        path => (404, format!(r#"{{"error":"nothing at {path}"}}"#)),
+    };
+    Ok(Response::builder().status(status).body(Full::new(answer.into()).boxed_unsync()).unwrap())
+}
+
+fn serve_grpc(stream: TcpStream, counters: Arc<Counters>) {
+    let service = service_fn(move |request| answer_grpc(request, counters.clone()));
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+}
+
+async fn answer_grpc(
+    request: Request<Incoming>,
+    counters: Arc<Counters>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let mut body = body.collect().await.unwrap().to_bytes();
+    assert_eq!((body.get_u8(), body.get_u32() as usize), (0, body.remaining()));
+    let mut failure = None;
+    let message = match head.uri.path().rsplit('/').next().unwrap() {
+        "ModelMetadata" => {
+            let input = proto::model_metadata_response::TensorMetadata {
+                name: "IN".into(),
+                datatype: "FP32".into(),
+                shape: vec![-1, 4],
+            };
+            proto::ModelMetadataResponse { inputs: vec![input], ..Default::default() }.encode_to_vec()
+        }
+        "ModelConfig" => {
+            let config = Some(proto::ModelConfig { max_batch_size: 8, ..Default::default() });
+            proto::ModelConfigResponse { config }.encode_to_vec()
+        }
+        method => {
+            assert_eq!(method, "ModelInfer");
+            let request = proto::ModelInferRequest::decode(body).unwrap();
+            assert_eq!(request.inputs[0].shape[0] * 16, request.raw_input_contents[0].len() as i64);
+            let odd = counters.requests.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+            failure = (request.model_name == "moody" && odd).then_some(("14", "not%20today"));
+            let raw_output_contents = request.raw_input_contents;
+            proto::ModelInferResponse { raw_output_contents, ..Default::default() }.encode_to_vec()
+        }
+    };
+    Ok(grpc_response(&message, failure))
+}
+
+/// The message and its trailers, or an answer of headers only for a failure.
+fn grpc_response(message: &[u8], failure: Option<(&'static str, &'static str)>) -> Response<Body> {
+    let response = Response::builder().header("content-type", "application/grpc");
+    if let Some((status, text)) = failure {
+        let response = response.header("grpc-status", status).header("grpc-message", text);
+        return response.body(Full::default().boxed_unsync()).unwrap();
+    }
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(message.len() as u32);
+    framed.put_slice(message);
+    let trailers: HeaderMap =
+        [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))].into_iter().collect();
+    let frames = [Frame::data(framed.freeze()), Frame::trailers(trailers)].map(Ok);
+    response.body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()).unwrap()
+}
+
+/// Exit status, table, errors.
+fn perf(line: &str) -> (u8, String, String) {
+    let (mut out, mut errors) = (Vec::new(), Vec::new());
+    let arguments = ["perf"].into_iter().chain(line.split_whitespace()).map(Into::into);
+    let status = nereid_perf::run(arguments, &mut out, &mut errors);
+    (status, String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
+}
+
+/// The fields of each row of a run that must succeed.
+fn rows(line: &str) -> Vec<std::collections::BTreeMap<String, String>> {
+    let csv = tempfile::NamedTempFile::new().unwrap();
+    let (status, out, errors) = perf(&format!("{line} --csv {}", csv.path().display()));
+    assert_eq!((status, errors.as_str()), (0, ""), "{out}");
+    let text = std::fs::read_to_string(csv.path()).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
+    let headings: Vec<String> = lines.next().unwrap().collect();
+    lines.map(|line| headings.iter().cloned().zip(line).collect()).collect()
+}
+
+#[test]
+fn a_closed_loop_counts_every_request_once() {
+    let echo = Echo::start();
+    for (options, callers) in [
+        (format!("-u {} --payload json -b 2", echo.http), "1"),
+        (format!("-u {} --input-data random", echo.http), "3"),
+        (format!("-u {} -i grpc", echo.grpc), "5"),
+    ] {
+        let before = echo.counters.requests.load(Ordering::Relaxed);
+        let rows =
+            rows(&format!("-m echo {options} --concurrency {callers} --warm-up 0 --request-count 200"));
+        let served = echo.counters.requests.load(Ordering::Relaxed) - before;
+        assert_eq!((rows.len(), rows[0]["requests"].as_str(), rows[0]["errors"].as_str()), (1, "200", "0"));
+        let in_flight: u64 = callers.parse().unwrap();
+        assert!((200..200 + in_flight).contains(&served), "{options}: the server saw {served}");
+        assert!(rows[0]["p50_us"].parse::<f64>().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn http_callers_have_a_connection_each_and_keep_it() {
+    let echo = Echo::start();
+    rows(&format!("-m echo -u {} --concurrency 4 --warm-up 0 --request-count 100", echo.http));
+    // One more asked for the metadata.
+    assert_eq!(echo.counters.connections.load(Ordering::Relaxed), 5);
+}
+
+#[test]
+fn grpc_callers_share_connections() {
+    let echo = Echo::start();
+    let rows = rows(&format!(
+        "-m echo -i grpc -u {} --concurrency 6,12 --connections 2 --warm-up 0 --request-count 100",
+        echo.grpc
+    ));
+    assert_eq!(rows.iter().map(|row| row["connections"].as_str()).collect::<Vec<_>>(), ["2", "2"]);
+    assert_eq!(echo.counters.connections.load(Ordering::Relaxed), 5);
+}
+
+#[test]
+fn refusals_are_counted_by_their_text_and_do_not_end_the_run() {
+    let echo = Echo::start();
+    for (options, text) in [
+        (format!("-u {}", echo.http), "50 times: 503 not today"),
+        (format!("-i grpc -u {}", echo.grpc), "50 times: status 14 not today"),
+    ] {
+        let (status, out, errors) = perf(&format!("-m moody {options} --warm-up 0 --request-count 100"));
+        assert_eq!((status, errors.as_str()), (0, ""));
+        assert!(out.contains(text), "{out}");
+    }
+}
+
+#[test]
+fn an_open_loop_sends_at_its_rate_whatever_the_callers_do() {
+    let echo = Echo::start();
+    for options in [format!("-u {}", echo.http), format!("-i grpc -u {}", echo.grpc)] {
+        let rows = rows(&format!(
+            "-m echo {options} --request-rate 400 --warm-up 0.1 --request-count 200 --concurrency 8"
+        ));
+        assert_eq!((rows[0]["requests"].as_str(), rows[0]["request_rate"].as_str()), ("200", "400.00"));
+        // 200 gaps of 2.5 ms; their sum is seeded, so only the machine adds to it.
+        assert!(rows[0]["seconds"].parse::<f64>().unwrap() > 0.3);
+    }
+}
+
+#[test]
+fn an_own_process_can_be_watched() {
+    let echo = Echo::start();
+    let pid = std::process::id();
+    let rows = rows(&format!("-m echo -u {} --server-pid {pid} --request-count 100 --warm-up 0", echo.http));
+    assert!(rows[0]["server_us_per_request"].parse::<f64>().is_ok());
+}
+
+#[test]
+fn what_cannot_work_is_said_at_once() {
+    let echo = Echo::start();
+    for (line, expected, text) in [
+        (format!("-m gone -u {}", echo.http), 1, "model 'gone': 404 nothing at /v2/models/gone"),
+        ("-m echo -u 127.0.0.1:1".to_owned(), 1, "cannot connect to 127.0.0.1:1"),
+        (format!("-m echo -i grpc -u {}", echo.http), 1, "asking the server about model 'echo'"),
+        (format!("-m echo -b 9 -u {}", echo.http), 1, "at most 8"),
+        (format!("-m echo -u {} --server-pid 4294967295", echo.http), 1, "no process 4294967295"),
+        ("-m echo --nonsense".to_owned(), 2, "--nonsense"),
+    ] {
+        let (status, _, errors) = perf(&line);
+        assert_eq!(status, expected, "{line}");
+        assert!(errors.contains(text), "{line}: {errors}");
+    }
+    let (status, out, _) = perf("--help");
+    assert_eq!(status, 0);
+    assert!(out.contains("--request-rate"), "{out}");
+}

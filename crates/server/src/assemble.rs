@@ -1,0 +1,331 @@
+//! The composition root: every part is made here and handed to its users by name.
+use std::{
+    fmt,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use engine::{Engine, MetricsOptions, ServerMetadata};
+use frontend::{
+    drain::Drain,
+    forward::HeaderForward,
+    grpc::{self, GrpcOptions, GrpcState},
+    http::{self, HttpService},
+    listen,
+    metrics::MetricsService,
+};
+use inference::{Error, backend::Backend};
+use tokio::task::JoinHandle;
+
+use crate::{
+    options::{Grpc, Http, Listen, Options, RequiredHeader, Restrictions, TRITON_VERSION},
+    startup_tables,
+};
+
+/// A server that serves.
+pub struct Server {
+    engine: Engine,
+    /// In the order in which they were started.
+    endpoints: Vec<Endpoint>,
+    exit_timeout: Duration,
+}
+
+/// One listening socket and what answers there.
+struct Endpoint {
+    service: Service,
+    address: SocketAddr,
+    drain: Drain,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+/// What an endpoint speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    Grpc,
+    Http,
+    Metrics,
+}
+
+/// Why a server does not serve; its display is what belongs on stderr.
+#[derive(Debug)]
+pub struct StartError {
+    doing: String,
+    error: Error,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} - {}", self.doing, self.error.code.words(), self.error.message)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Sockets are bound before any model is loaded, so that a clash costs no time (P-W38).
+struct Sockets {
+    grpc: Option<TcpListener>,
+    http: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+}
+
+impl Server {
+    /// Binds, loads all models, and begins to serve. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// What the options name cannot be had, or, unless `--exit-on-error=false`, a model failed to load.
+    pub async fn start(options: &Options, backends: Vec<Arc<dyn Backend>>) -> Result<Self, StartError> {
+        let sockets = Sockets::bind(options)?;
+        let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
+        if options.repository.paths.is_empty() {
+            return Err(creating(Error::invalid("--model-repository must be specified")));
+        }
+        let engine = Engine::start(engine_options(options), backends.clone()).await.map_err(creating)?;
+        startup_tables::log(&engine, options, &backends);
+        if options.server.exit_on_error && !engine.all_loaded() {
+            if let Err(error) = engine.stop(options.server.exit_timeout).await {
+                log::error!("failed to stop server: {error}");
+            }
+            return Err(creating(Error::internal("failed to load all models")));
+        }
+        let mut server = Self { engine, endpoints: Vec::new(), exit_timeout: options.server.exit_timeout };
+        server.open_endpoints(sockets, options)?;
+        Ok(server)
+    }
+
+    fn open_endpoints(&mut self, sockets: Sockets, options: &Options) -> Result<(), StartError> {
+        if let (Some(socket), Some(grpc)) = (sockets.grpc, &options.grpc) {
+            let drain = Drain::new();
+            let state = grpc_options(grpc)
+                .and_then(|options| GrpcState::new(self.engine.clone(), options, drain.clone()))
+                .map_err(|error| Service::Grpc.failed(error))?;
+            self.open(Service::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
+        }
+        if let (Some(socket), Some(http)) = (sockets.http, &options.http) {
+            let drain = Drain::new();
+            let options = http_options(http).map_err(|error| Service::Http.failed(error))?;
+            let service = Arc::new(HttpService::new(self.engine.clone(), options));
+            self.open(Service::Http, socket, drain.clone(), |socket| {
+                http::serve(socket, service, drain, http::IDLE)
+            })?;
+        }
+        if let Some(socket) = sockets.metrics {
+            let drain = Drain::new();
+            let service = Arc::new(MetricsService::new(self.engine.clone()));
+            self.open(Service::Metrics, socket, drain.clone(), |socket| {
+                http::serve(socket, service, drain, http::IDLE)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn open<F>(
+        &mut self,
+        service: Service,
+        socket: TcpListener,
+        drain: Drain,
+        serve: impl FnOnce(TcpListener) -> F,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = Result<(), Error>> + Send + 'static,
+    {
+        let address = socket.local_addr().map_err(|error| {
+            service.failed(Error::unavailable(format!("the socket has no address: {error}")))
+        })?;
+        let task = tokio::spawn(serve(socket));
+        log::info!("Started {} at {address}", service.started());
+        self.endpoints.push(Endpoint { service, address, drain, task });
+        Ok(())
+    }
+
+    /// Where HTTP is served, if it is.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.address(Service::Http)
+    }
+
+    /// Where gRPC is served, if it is.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.address(Service::Grpc)
+    }
+
+    /// Where metrics are served, if they are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.address(Service::Metrics)
+    }
+
+    fn address(&self, service: Service) -> Option<SocketAddr> {
+        self.endpoints.iter().find(|endpoint| endpoint.service == service).map(|endpoint| endpoint.address)
+    }
+
+    /// Stops: accepts no new connections, finishes what clients have asked, ends the models. All steps share the exit
+    /// timeout.
+    ///
+    /// # Errors
+    /// INTERNAL if the timeout expires; what still runs is then lost with the process.
+    pub async fn stop(self) -> Result<(), Error> {
+        let begun = Instant::now();
+        let left = || self.exit_timeout.saturating_sub(begun.elapsed());
+        self.engine.announce_exit();
+        let (serving, scraping): (Vec<_>, Vec<_>) =
+            self.endpoints.into_iter().partition(|endpoint| endpoint.service != Service::Metrics);
+        serving.iter().for_each(|endpoint| endpoint.drain.begin());
+        for endpoint in serving {
+            endpoint.finish(left).await;
+        }
+        let stopped = self.engine.stop(left()).await;
+        for endpoint in scraping {
+            endpoint.drain.begin();
+            endpoint.finish(left).await;
+        }
+        stopped
+    }
+}
+
+impl Endpoint {
+    /// Waits until the last connection has closed or no time is left; says once a second what it waits for.
+    async fn finish(self, left: impl Fn() -> Duration) {
+        const SECOND: Duration = Duration::from_secs(1);
+        while tokio::time::timeout(left().min(SECOND), self.drain.emptied()).await.is_err() {
+            let open = self.drain.open();
+            log::info!("Timeout {}: Found {open} {}", left().as_secs(), self.service.connections());
+            if left().is_zero() {
+                break;
+            }
+        }
+        self.task.abort();
+    }
+}
+
+impl Service {
+    /// As the log announces it; scripts look for these lines.
+    fn started(self) -> &'static str {
+        match self {
+            Self::Grpc => "GRPCInferenceService",
+            Self::Http => "HTTPService",
+            Self::Metrics => "Metrics Service",
+        }
+    }
+
+    fn connections(self) -> &'static str {
+        match self {
+            Self::Grpc => "gRPC service connections and inference handlers",
+            Self::Http => "HTTP service connections",
+            Self::Metrics => "metrics service connections",
+        }
+    }
+
+    fn failed(self, error: Error) -> StartError {
+        let name = match self {
+            Self::Grpc => "GRPC",
+            Self::Http => "HTTP",
+            Self::Metrics => "Metrics",
+        };
+        StartError { doing: format!("failed to start {name} service"), error }
+    }
+}
+
+impl Sockets {
+    fn bind(options: &Options) -> Result<Self, StartError> {
+        let bind = |service: Service, at: Option<&Listen>| {
+            at.map(|at| {
+                listen::bind(&at.address, at.port, at.reuse_port).map_err(|error| service.failed(error))
+            })
+            .transpose()
+        };
+        Ok(Self {
+            grpc: bind(Service::Grpc, options.grpc.as_ref().map(|grpc| &grpc.listen))?,
+            http: bind(Service::Http, options.http.as_ref().map(|http| &http.listen))?,
+            metrics: bind(Service::Metrics, options.metrics.as_ref().map(|metrics| &metrics.listen))?,
+        })
+    }
+}
+
+/// What clients may rely on; the order is that of the reference.
+const EXTENSIONS: [&str; 13] = [
+    "classification",
+    "sequence",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "schedule_policy",
+    "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "trace",
+    "logging",
+];
+
+fn engine_options(options: &Options) -> engine::Options {
+    let Options { server, repository, backends, metrics, test_hooks, .. } = options;
+    let setting = |backend: Option<&String>, key: &str, value: String| engine::BackendSetting {
+        backend: backend.cloned(),
+        key: key.to_owned(),
+        value,
+    };
+    // What the server itself tells all backends comes first, so that operators may say otherwise.
+    let own = [
+        setting(None, "auto-complete-config", repository.auto_complete.to_string()),
+        setting(None, "backend-directory", backends.directory.display().to_string()),
+        setting(None, "default-max-batch-size", "4".to_owned()),
+    ];
+    let given = backends
+        .settings
+        .iter()
+        .map(|given| setting(given.backend.as_ref(), &given.key, given.value.clone()));
+    engine::Options {
+        server: ServerMetadata {
+            name: server.id.clone(),
+            version: TRITON_VERSION.to_owned(),
+            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+        },
+        repositories: repository.paths.iter().map(Into::into).collect(),
+        strict_readiness: server.strict_readiness,
+        load_threads: repository.load_threads.get(),
+        load_retries: repository.load_retries as usize,
+        auto_complete: repository.auto_complete,
+        config_name: repository.config_name.clone(),
+        backend_settings: own.into_iter().chain(given).collect(),
+        metrics: MetricsOptions {
+            counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),
+            host: metrics.as_ref().is_some_and(|metrics| metrics.cpu),
+        },
+        hold_until_queued: test_hooks.delay_scheduler,
+    }
+}
+
+fn http_options(http: &Http) -> Result<http::Options, Error> {
+    Ok(http::Options {
+        max_input_size: http.max_input_size.get(),
+        forward: forward(http.header_forward_pattern.as_deref())?,
+        restrictions: restrictions(&http.restrictions),
+        ..http::Options::default()
+    })
+}
+
+fn grpc_options(grpc: &Grpc) -> Result<GrpcOptions, Error> {
+    Ok(GrpcOptions {
+        forward: forward(grpc.header_forward_pattern.as_deref())?,
+        restrictions: restrictions(&grpc.restrictions),
+        response_capacity: grpc.max_response_pool_size.get(),
+        compression: grpc.compression,
+        tls: grpc.tls.clone(),
+        keepalive_time: Some(grpc.keepalive.time),
+        keepalive_timeout: grpc.keepalive.timeout,
+        max_connection_age: grpc.keepalive.max_connection_age,
+        max_connection_age_grace: grpc.keepalive.max_connection_age_grace,
+    })
+}
+
+fn forward(pattern: Option<&str>) -> Result<Option<HeaderForward>, Error> {
+    pattern.map(HeaderForward::new).transpose()
+}
+
+fn restrictions(required: &Restrictions) -> frontend::restrict::Restrictions {
+    let mut restrictions = frontend::restrict::Restrictions::default();
+    for (&category, RequiredHeader { name, value }) in required {
+        restrictions.require(category, name, value);
+    }
+    restrictions
+}

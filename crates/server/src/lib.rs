@@ -1,0 +1,13 @@
+//! The parts of the `nereid` binary, so that tests can assemble a server in their own process.
+//!
+//! This crate knows every other one and how they fit together; it knows nothing of how they work.
+#![forbid(unsafe_code)]
+
+mod assemble;
+pub mod logging;
+pub mod options;
+pub mod signals;
+mod startup_tables;
+pub mod table;
+
+pub use assemble::{Server, StartError};

@@ -1,0 +1,196 @@
+//! The form of a log line.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use log::{Level, Record};
+
+use super::{Format, TABLE};
+
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// What decides how a line looks, apart from the record.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    pub(super) format: Format,
+    pub(super) escape_messages: bool,
+    /// The process id.
+    pub(super) process: u32,
+}
+
+/// The record as it belongs in the log, with its newline.
+pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u8> {
+    let mut line = Vec::with_capacity(192);
+    push_header(&mut line, record, time, style);
+    let table = record.target() == TABLE;
+    let message = if table { String::new() } else { record.args().to_string() };
+    if style.escape_messages {
+        serde_json::to_writer(&mut line, &message)
+            .expect("any string is a JSON string, and a vector takes it");
+    } else {
+        line.extend_from_slice(message.as_bytes());
+    }
+    if table {
+        push(&mut line, format_args!("\n{}", record.args()));
+    }
+    line.push(b'\n');
+    line
+}
+
+fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style: Style) {
+    let level = match record.level() {
+        Level::Error => 'E',
+        Level::Warn => 'W',
+        Level::Info | Level::Debug | Level::Trace => 'I',
+    };
+    let path = record.file().unwrap_or("unknown");
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let at = record.line().unwrap_or(0);
+    let process = style.process;
+    let Moment { year, month, day, hour, minute, second, microsecond } = Moment::of(time);
+    match style.format {
+        Format::Default => push(
+            line,
+            format_args!(
+                "{level}{month:02}{day:02} {hour:02}:{minute:02}:{second:02}.{microsecond:06} {process} \
+             {file}:{at}] "
+            ),
+        ),
+        Format::Iso8601 => push(
+            line,
+            format_args!(
+                "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z {level} {process} \
+             {file}:{at}] "
+            ),
+        ),
+    }
+}
+
+fn push(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    line.write_fmt(text).expect("a vector takes any text");
+}
+
+/// A time in UTC, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Moment {
+    year: u64,
+    month: u64,
+    day: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+    microsecond: u32,
+}
+
+impl Moment {
+    /// A clock before 1970 reads as 1970.
+    fn of(time: SystemTime) -> Self {
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let seconds = since_epoch.as_secs();
+        let (year, month, day) = date(seconds / SECONDS_PER_DAY);
+        let second_of_day = seconds % SECONDS_PER_DAY;
+        Self {
+            year,
+            month,
+            day,
+            hour: second_of_day / 3600,
+            minute: second_of_day / 60 % 60,
+            second: second_of_day % 60,
+            microsecond: since_epoch.subsec_micros(),
+        }
+    }
+}
+
+/// The Gregorian date of a day counted from 1 January 1970.
+///
+/// Years are counted from 1 March, so that the leap day is the last of its year and months have a fixed
+/// pattern of lengths: day `d` of such a year lies in month `(5d + 2) / 153`.
+fn date(days_since_epoch: u64) -> (u64, u64, u64) {
+    const DAYS_PER_400_YEARS: u64 = 146_097;
+    const DAYS_FROM_YEAR_0_MARCH_TO_EPOCH: u64 = 719_468;
+    let days = days_since_epoch + DAYS_FROM_YEAR_0_MARCH_TO_EPOCH;
+    let (era, day_of_era) = (days / DAYS_PER_400_YEARS, days % DAYS_PER_400_YEARS);
+    let leap_days = day_of_era / 1_460 + day_of_era / 146_096 - day_of_era / 36_524;
+    let year_of_era = (day_of_era - leap_days) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STYLE: Style = Style { format: Format::Default, escape_messages: true, process: 17180 };
+
+    fn at(seconds: u64, micros: u32) -> SystemTime {
+        UNIX_EPOCH + Duration::new(seconds, micros * 1000)
+    }
+
+    fn text(level: Level, target: &str, message: &str, style: Style) -> String {
+        let arguments = format_args!("{message}");
+        let mut record = Record::builder();
+        record
+            .level(level)
+            .target(target)
+            .args(arguments)
+            .file(Some("crates/engine/src/model/driver.rs"))
+            .line(Some(2598));
+        String::from_utf8(line(&record.build(), at(1_763_686_014, 183_347), style)).unwrap()
+    }
+
+    #[test]
+    fn the_default_form_is_that_of_glog() {
+        assert_eq!(
+            text(Level::Info, "x", "message", STYLE),
+            "I1121 00:46:54.183347 17180 driver.rs:2598] \"message\"\n"
+        );
+        assert!(text(Level::Warn, "x", "", STYLE).starts_with("W1121 "));
+        assert!(text(Level::Error, "x", "", STYLE).starts_with("E1121 "));
+        assert!(text(Level::Debug, "x", "", STYLE).starts_with("I1121 "));
+    }
+
+    #[test]
+    fn the_iso_form_has_whole_seconds() {
+        let style = Style { format: Format::Iso8601, ..STYLE };
+        assert_eq!(
+            text(Level::Info, "x", "message", style),
+            "2025-11-21T00:46:54Z I 17180 driver.rs:2598] \"message\"\n"
+        );
+    }
+
+    #[test]
+    fn a_message_is_escaped_unless_the_operator_wants_it_raw() {
+        assert!(text(Level::Info, "x", "a \"b\"\nc\\", STYLE).ends_with("] \"a \\\"b\\\"\\nc\\\\\"\n"));
+        let raw = Style { escape_messages: false, ..STYLE };
+        assert!(text(Level::Info, "x", "a \"b\"", raw).ends_with("] a \"b\"\n"));
+    }
+
+    #[test]
+    fn a_table_follows_an_empty_message() {
+        assert!(
+            text(Level::Info, TABLE, "+--+\n|ab|\n+--+", STYLE)
+                .ends_with("driver.rs:2598] \"\"\n+--+\n|ab|\n+--+\n")
+        );
+    }
+
+    #[test]
+    fn dates_are_right_around_leap_days_and_centuries() {
+        for (day, expected) in [
+            (0, (1970, 1, 1)),
+            (58, (1970, 2, 28)),
+            (59, (1970, 3, 1)),
+            (789, (1972, 2, 29)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (20_453, (2025, 12, 31)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(date(day), expected, "day {day}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The log: Triton's lines behind the `log` facade, with switches that can be turned while the server runs.
+//!
+//! `log::info!`, `warn!` and `error!` are the three levels of the same name; `debug!` is verbose level 1 and
+//! `trace!` verbose level 2 and above. Each has a switch of its own in [`LogSettings`]. A record of a level
+//! that no switch lets through costs one atomic load. A line is written whole, with one system call, so lines
+//! of several threads or processes that share a file do not mix.
+
+mod line;
+mod settings;
+mod sink;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use log::{Log, Metadata, Record};
+
+pub use settings::{Format, Levels, LogSettings};
+
+use line::Style;
+use sink::Sink;
+
+/// Records of this target carry text of several lines, such as a [`Table`](crate::table::Table): an empty
+/// message is logged and the text follows raw on the next lines.
+///
+/// `log::info!(target: TABLE, "{table}")`
+pub const TABLE: &str = "table";
+
+/// How the log starts out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The switches.
+    pub levels: Levels,
+    /// Where all lines go; `None` for stdout (information and verbose) and stderr (warnings and errors).
+    pub file: Option<PathBuf>,
+    /// Whether messages are JSON strings, so that one message is always one line.
+    pub escape_messages: bool,
+}
+
+/// Makes this the process's logger and returns its switches. Call once.
+///
+/// # Errors
+/// The log file cannot be opened (P-W35: the reference goes on without a log), or there is a logger already.
+pub fn install(config: &LogConfig) -> anyhow::Result<Arc<LogSettings>> {
+    let logger = Logger::new(config)?;
+    let settings = Arc::clone(&logger.settings);
+    log::set_boxed_logger(Box::new(logger)).context("the log was set up twice")?;
+    settings.govern_facade();
+    Ok(settings)
+}
+
+struct Logger {
+    settings: Arc<LogSettings>,
+    sink: Sink,
+    escape_messages: bool,
+    process: u32,
+}
+
+impl Logger {
+    fn new(config: &LogConfig) -> anyhow::Result<Self> {
+        let sink = match &config.file {
+            None => Sink::Streams,
+            Some(path) => Sink::append_to(path)
+                .with_context(|| format!("failed to open log file '{}'", path.display()))?,
+        };
+        let settings = Arc::new(LogSettings::new(config.levels, config.file.clone()));
+        Ok(Self { settings, sink, escape_messages: config.escape_messages, process: std::process::id() })
+    }
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.settings.enabled(metadata.level())
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let levels = self.settings.levels();
+        if !levels.enabled(record.level()) {
+            return;
+        }
+        let style =
+            Style { format: levels.format, escape_messages: self.escape_messages, process: self.process };
+        self.sink.write(record.level(), &line::line(record, SystemTime::now(), style));
+    }
+
+    fn flush(&self) {
+        // Every line is written when it is logged.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use log::Level;
+
+    fn config(file: PathBuf) -> LogConfig {
+        LogConfig { levels: Levels::default(), file: Some(file), escape_messages: true }
+    }
+
+    fn record(logger: &Logger, level: Level, text: &str) {
+        let arguments = format_args!("{text}");
+        logger.log(
+            &Record::builder()
+                .level(level)
+                .args(arguments)
+                .file(Some("src/model/driver.rs"))
+                .line(Some(7))
+                .build(),
+        );
+    }
+
+    #[test]
+    fn lines_are_appended_to_the_log_file_at_every_level() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "before\n").unwrap();
+        let logger = Logger::new(&config(path.clone())).unwrap();
+        record(&logger, Level::Info, "one");
+        record(&logger, Level::Error, "two");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let ends: Vec<_> = text.lines().map(|line| line.rsplit("driver.rs:7] ").next().unwrap()).collect();
+        assert_eq!(ends, ["before", "\"one\"", "\"two\""]);
+    }
+
+    #[test]
+    fn a_switch_takes_effect_while_running() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let logger = Logger::new(&config(path.clone())).unwrap();
+        record(&logger, Level::Debug, "hidden");
+        logger.settings.update(|levels| levels.verbose = 1);
+        record(&logger, Level::Debug, "shown");
+        logger.settings.update(|levels| levels.info = false);
+        record(&logger, Level::Info, "hidden");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with("\"shown\"\n") && text.lines().count() == 1, "{text}");
+    }
+
+    #[test]
+    fn a_log_file_that_cannot_be_opened_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing/x.log");
+        let error = Logger::new(&config(path.clone())).err().unwrap();
+        assert!(format!("{error:#}").starts_with(&format!("failed to open log file '{}': ", path.display())));
+    }
+}

@@ -1,0 +1,196 @@
+//! The switches of the log, shared between the logger and whoever may turn them.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use log::{Level, LevelFilter};
+use parking_lot::Mutex;
+
+/// How a log line begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `I1121 00:46:54.183347 17180 driver.rs:25] `
+    #[default]
+    Default,
+    /// `2025-11-21T00:46:54Z I 17180 driver.rs:25] `
+    Iso8601,
+}
+
+impl Format {
+    /// The word that options and the logging endpoint use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Iso8601 => "ISO8601",
+        }
+    }
+
+    /// The format of this word; case matters.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Default, Self::Iso8601].into_iter().find(|format| format.name() == name)
+    }
+}
+
+/// The position of every switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Levels {
+    /// Whether to log normal operation.
+    pub info: bool,
+    /// Whether to log warnings.
+    pub warning: bool,
+    /// Whether to log errors.
+    pub error: bool,
+    /// How much detail to log: 0 for none. Does not depend on `info`.
+    pub verbose: u32,
+    /// How lines begin.
+    pub format: Format,
+}
+
+impl Default for Levels {
+    /// Everything but verbose lines.
+    fn default() -> Self {
+        Self { info: true, warning: true, error: true, verbose: 0, format: Format::Default }
+    }
+}
+
+impl Levels {
+    /// Whether records of this level are logged.
+    pub fn enabled(self, level: Level) -> bool {
+        match level {
+            Level::Error => self.error,
+            Level::Warn => self.warning,
+            Level::Info => self.info,
+            Level::Debug => self.verbose >= 1,
+            Level::Trace => self.verbose >= 2,
+        }
+    }
+
+    /// The most detailed level that is logged.
+    fn most_detailed(self) -> LevelFilter {
+        let levels = [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error];
+        levels
+            .into_iter()
+            .find(|level| self.enabled(*level))
+            .map_or(LevelFilter::Off, |level| level.to_level_filter())
+    }
+
+    /// All switches in one word, so that a reader never sees half a change.
+    fn pack(self) -> u64 {
+        let iso8601 = self.format == Format::Iso8601;
+        u64::from(self.verbose) << 32
+            | u64::from(iso8601) << 3
+            | u64::from(self.error) << 2
+            | u64::from(self.warning) << 1
+            | u64::from(self.info)
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let bit = |at: u32| packed >> at & 1 == 1;
+        Self {
+            info: bit(0),
+            warning: bit(1),
+            error: bit(2),
+            verbose: u32::try_from(packed >> 32).expect("32 bits are left"),
+            format: if bit(3) { Format::Iso8601 } else { Format::Default },
+        }
+    }
+}
+
+/// The switches of a logger and what of it cannot be changed.
+#[derive(Debug)]
+pub struct LogSettings {
+    levels: AtomicU64,
+    file: Option<PathBuf>,
+    /// Whether the facade's own limit follows these switches.
+    governs_facade: AtomicBool,
+    /// Held while switches change: two changes at once must not undo each other.
+    change: Mutex<()>,
+}
+
+impl LogSettings {
+    pub(super) fn new(levels: Levels, file: Option<PathBuf>) -> Self {
+        Self {
+            levels: AtomicU64::new(levels.pack()),
+            file,
+            governs_facade: AtomicBool::new(false),
+            change: Mutex::new(()),
+        }
+    }
+
+    /// The switches as they are.
+    pub fn levels(&self) -> Levels {
+        Levels::unpack(self.levels.load(Ordering::Relaxed))
+    }
+
+    /// The log file, fixed at start.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Turns switches, all at once as far as anyone can see, and returns their new positions.
+    pub fn update(&self, change: impl FnOnce(&mut Levels)) -> Levels {
+        let _one_at_a_time = self.change.lock();
+        let mut levels = self.levels();
+        change(&mut levels);
+        self.levels.store(levels.pack(), Ordering::Relaxed);
+        if self.governs_facade.load(Ordering::Relaxed) {
+            log::set_max_level(levels.most_detailed());
+        }
+        levels
+    }
+
+    pub(super) fn enabled(&self, level: Level) -> bool {
+        self.levels().enabled(level)
+    }
+
+    /// From now on the facade drops what no switch lets through, before it reaches the logger.
+    pub(super) fn govern_facade(&self) {
+        self.governs_facade.store(true, Ordering::Relaxed);
+        self.update(|_| ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_switch_survives_packing() {
+        for bits in 0..16 {
+            for verbose in [0, 1, 2, u32::MAX] {
+                let levels = Levels::unpack(u64::from(verbose) << 32 | bits);
+                assert_eq!(levels.pack(), u64::from(verbose) << 32 | bits);
+                assert_eq!(
+                    (levels.info, levels.warning, levels.error),
+                    (bits & 1 == 1, bits & 2 == 2, bits & 4 == 4)
+                );
+                assert_eq!((levels.verbose, levels.format == Format::Iso8601), (verbose, bits & 8 == 8));
+            }
+        }
+    }
+
+    #[test]
+    fn the_facade_lets_through_what_any_switch_wants() {
+        let levels = Levels::default();
+        assert_eq!(levels.most_detailed(), LevelFilter::Info);
+        assert_eq!(Levels { info: false, ..levels }.most_detailed(), LevelFilter::Warn);
+        assert_eq!(Levels { info: false, verbose: 1, ..levels }.most_detailed(), LevelFilter::Debug);
+        assert_eq!(Levels { verbose: 2, ..levels }.most_detailed(), LevelFilter::Trace);
+        let none = Levels { info: false, warning: false, error: false, ..levels };
+        assert_eq!(none.most_detailed(), LevelFilter::Off);
+    }
+
+    #[test]
+    fn a_level_is_logged_by_its_own_switch_alone() {
+        let levels = Levels { info: false, warning: true, error: false, verbose: 1, format: Format::Default };
+        let logged: Vec<_> = Level::iter().filter(|level| levels.enabled(*level)).collect();
+        assert_eq!(logged, [Level::Warn, Level::Debug]);
+    }
+
+    #[test]
+    fn formats_are_found_by_their_exact_names() {
+        assert_eq!(Format::named("default"), Some(Format::Default));
+        assert_eq!(Format::named("ISO8601"), Some(Format::Iso8601));
+        assert_eq!(Format::named("iso8601"), None);
+    }
+}

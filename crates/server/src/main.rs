@@ -1,0 +1,82 @@
+//! `nereid`: serves models, or measures a server that does (`nereid perf`).
+#![forbid(unsafe_code)]
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use backend_onnx::{LibrarySearch, OnnxBackend};
+use inference::backend::Backend;
+use server::{
+    Server, logging,
+    options::{self, Environment, Invocation, Options},
+    signals::Signals,
+};
+
+/// Tensors are made on one thread and freed on another, which this allocator does cheaply.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.peek().is_some_and(|first| first == "perf") {
+        return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
+    }
+    match options::parse(arguments, &Environment::of_this_process()) {
+        Ok(Invocation::Serve(options)) => serve(&options).unwrap_or_else(|error| fail(&error)),
+        Ok(Invocation::Print(text)) => {
+            // A reader that has gone needs no answer.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(bad) => fail(&bad.to_string()),
+    }
+}
+
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    let _ = writeln!(io::stderr(), "{error:#}");
+    ExitCode::FAILURE
+}
+
+fn serve(options: &Options) -> anyhow::Result<ExitCode> {
+    for warning in &options.warnings {
+        let _ = writeln!(io::stderr(), "{warning}");
+    }
+    logging::install(&options.logging)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(engine::usable_processors().get())
+        .thread_name("network")
+        .enable_all()
+        .build()?;
+    let code = runtime.block_on(run(options))?;
+    // A load that was interrupted, or a backend that hangs, must not hold up the exit.
+    runtime.shutdown_background();
+    Ok(code)
+}
+
+async fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let server = tokio::select! {
+        server = Server::start(options, backends(options)) => server?,
+        _ = signals.first() => return Ok(ExitCode::SUCCESS),
+    };
+    signals.first().await;
+    match server.stop().await {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "failed to stop server: {} - {error}", error.code.words());
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// The backends that are built in.
+fn backends(options: &Options) -> Vec<Arc<dyn Backend>> {
+    let program = std::env::current_exe().ok();
+    vec![Arc::new(OnnxBackend::new(LibrarySearch {
+        named: options.backends.onnxruntime_library.clone(),
+        program_directory: program.and_then(|program| program.parent().map(Into::into)),
+        python_prefixes: options.backends.python_prefixes.clone(),
+    }))]
+}

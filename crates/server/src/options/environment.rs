@@ -1,0 +1,102 @@
+//! The environment variables that change how the server starts.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use super::refusal::BadOption;
+use super::typed::Typed;
+use super::values;
+
+/// The variables the server reads, as they were when the process started. An empty variable counts as unset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `AIP_STORAGE_URI`: the model repository when the command line names none.
+    pub storage_uri: Option<String>,
+    /// `AIP_MODE`: with `PREDICTION` the Vertex AI endpoint replaces HTTP and gRPC unless options say
+    /// otherwise.
+    pub aip_mode: Option<String>,
+    /// `AIP_HTTP_PORT`: the default port of the Vertex AI endpoint.
+    pub aip_http_port: Option<String>,
+    /// `TRITON_SERVER_ESCAPE_LOG_MESSAGES`: exactly `0` writes log messages raw.
+    pub escape_log_messages: Option<String>,
+    /// `TRITONSERVER_DELAY_SCHEDULER`: schedulers wait until this many requests are queued, once.
+    pub delay_scheduler: Option<String>,
+    /// `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`: sequence batchers also wait for this many in the backlog.
+    pub backlog_delay_scheduler: Option<String>,
+    /// `NEREID_ONNXRUNTIME_LIBRARY`, or else `ORT_DYLIB_PATH`: the ONNX Runtime library.
+    pub onnxruntime_library: Option<PathBuf>,
+    /// `VIRTUAL_ENV`: the Python environment in use.
+    pub virtual_env: Option<PathBuf>,
+    /// `PATH`, which tells where Python is installed.
+    pub search_path: Option<OsString>,
+}
+
+impl Environment {
+    /// Reads the variables of this process. What is not valid UTF-8 is kept with replacement characters.
+    pub fn of_this_process() -> Self {
+        let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name| raw(name).map(|value| value.to_string_lossy().into_owned());
+        Self {
+            storage_uri: text("AIP_STORAGE_URI"),
+            aip_mode: text("AIP_MODE"),
+            aip_http_port: text("AIP_HTTP_PORT"),
+            escape_log_messages: text("TRITON_SERVER_ESCAPE_LOG_MESSAGES"),
+            delay_scheduler: text("TRITONSERVER_DELAY_SCHEDULER"),
+            backlog_delay_scheduler: text("TRITONSERVER_BACKLOG_DELAY_SCHEDULER"),
+            onnxruntime_library: raw("NEREID_ONNXRUNTIME_LIBRARY")
+                .or_else(|| raw("ORT_DYLIB_PATH"))
+                .map(PathBuf::from),
+            virtual_env: raw("VIRTUAL_ENV").map(PathBuf::from),
+            search_path: raw("PATH"),
+        }
+    }
+
+    /// Prefixes under which Python packages may be installed, the most particular first.
+    pub(super) fn python_prefixes(&self) -> Vec<PathBuf> {
+        let on_path = self.search_path.iter().flat_map(std::env::split_paths);
+        // `<prefix>/bin/python3` belongs to `<prefix>`, wherever a link leads.
+        let with_python = on_path.map(|directory| directory.join("python3")).filter_map(|python| {
+            let real = python.canonicalize().ok()?;
+            Some([&python, &real].map(|file| file.ancestors().nth(2).map(PathBuf::from)))
+        });
+        let mut prefixes: Vec<PathBuf> = Vec::new();
+        for prefix in self.virtual_env.iter().cloned().chain(with_python.flatten().flatten()) {
+            if !prefixes.contains(&prefix) {
+                prefixes.push(prefix);
+            }
+        }
+        prefixes
+    }
+
+    /// Changes the defaults that the command line starts from.
+    pub(super) fn prepare(&self, typed: &mut Typed) -> Result<(), BadOption> {
+        if self.aip_mode.as_deref() == Some("PREDICTION") {
+            typed.outside.allow_vertex_ai = true;
+            typed.http.allow = false;
+            typed.grpc.allow = false;
+        }
+        if let Some(port) = &self.aip_http_port {
+            let port = values::integer(port, 0, i64::from(u16::MAX))
+                .map_err(|text| in_variable("AIP_HTTP_PORT", &text))?;
+            typed.outside.vertex_ai_port = port;
+        }
+        Ok(())
+    }
+
+    pub(super) fn delay_scheduler(&self) -> Result<usize, BadOption> {
+        count("TRITONSERVER_DELAY_SCHEDULER", self.delay_scheduler.as_deref())
+    }
+
+    pub(super) fn backlog_delay_scheduler(&self) -> Result<usize, BadOption> {
+        count("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", self.backlog_delay_scheduler.as_deref())
+    }
+}
+
+fn count(name: &str, text: Option<&str>) -> Result<usize, BadOption> {
+    let Some(text) = text else { return Ok(0) };
+    let count = values::integer(text, 0, i64::from(u32::MAX)).map_err(|text| in_variable(name, &text))?;
+    Ok(usize::try_from(count).expect("lies in the range that was asked for"))
+}
+
+fn in_variable(name: &str, text: &str) -> BadOption {
+    BadOption::plain(format!("environment variable {name}: {text}"))
+}

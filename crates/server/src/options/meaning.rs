@@ -1,0 +1,209 @@
+//! What a command line means: the options the rest of the program sees, checked, typed and free of history.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use frontend::grpc::{CompressionLevel, TlsOptions};
+use frontend::restrict::Category;
+
+use crate::logging::LogConfig;
+
+/// Everything that the command line and the environment decide about a server.
+///
+/// Holds nothing that this version cannot do: such options are refused while parsing. Endpoints that are off
+/// are `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The server as a whole.
+    pub server: Server,
+    /// What goes where in the log.
+    pub logging: LogConfig,
+    /// Where models come from and how they are loaded.
+    pub repository: Repository,
+    /// The HTTP endpoint.
+    pub http: Option<Http>,
+    /// The gRPC endpoint.
+    pub grpc: Option<Grpc>,
+    /// The Prometheus endpoint.
+    pub metrics: Option<Metrics>,
+    /// Backends and what they are told.
+    pub backends: Backends,
+    /// Sizes that are accepted and shown, but reserve nothing in this version.
+    pub memory: Memory,
+    /// Delays that tests ask for through the environment.
+    pub test_hooks: TestHooks,
+    /// Lines for stderr about deprecated or overridden options, in the order of the command line.
+    pub warnings: Vec<String>,
+}
+
+/// The server as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The name in the server metadata.
+    pub id: String,
+    /// How long an exit waits for requests in flight, all steps together.
+    pub exit_timeout: Duration,
+    /// Whether a model that fails to load at startup ends the process.
+    pub exit_on_error: bool,
+    /// Whether the server is ready only when all its models are.
+    pub strict_readiness: bool,
+}
+
+/// Where models come from and how they are loaded. All models are loaded at startup and stay (control mode
+/// `none`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    /// The repositories' paths as typed, sorted, without duplicates. Empty if neither the command line nor
+    /// `AIP_STORAGE_URI` named one; then the engine refuses to start.
+    pub paths: BTreeSet<String>,
+    /// Whether backends may fill in what a model configuration leaves out.
+    pub auto_complete: bool,
+    /// Which file of a model's `configs` directory to prefer over its `config.pbtxt`, without `.pbtxt`.
+    pub config_name: Option<String>,
+    /// How many models may be loading at the same time.
+    pub load_threads: NonZeroUsize,
+    /// How often a failed load is tried again.
+    pub load_retries: u32,
+}
+
+/// Where an endpoint listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Host name or address as typed.
+    pub address: String,
+    /// 0 lets the system choose.
+    pub port: u16,
+    /// Whether other servers may listen on the same port.
+    pub reuse_port: bool,
+}
+
+/// What a request must carry to enter a restricted category. Names compare without case, values exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequiredHeader {
+    /// The header or metadata key; for gRPC it includes the prefix `triton-grpc-protocol-`.
+    pub name: String,
+    /// The value it must have.
+    pub value: String,
+}
+
+/// The restricted categories of an endpoint.
+pub type Restrictions = BTreeMap<Category, RequiredHeader>;
+
+/// The HTTP endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// Where it listens.
+    pub listen: Listen,
+    /// How many threads the operator wants for HTTP: a hint for the size of the network runtime.
+    pub threads: NonZeroUsize,
+    /// The largest request body, also after decompression, in bytes.
+    pub max_input_size: NonZeroUsize,
+    /// Which request headers become request parameters: a regular expression, not yet compiled.
+    pub header_forward_pattern: Option<String>,
+    /// Categories that need a header.
+    pub restrictions: Restrictions,
+}
+
+/// The gRPC endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grpc {
+    /// Where it listens.
+    pub listen: Listen,
+    /// How many threads the operator wants for inference over gRPC: a hint for the size of the network
+    /// runtime.
+    pub infer_threads: NonZeroUsize,
+    /// How many responses of one stream request may wait to be sent before its backend is held back.
+    pub max_response_pool_size: NonZeroUsize,
+    /// Encryption, `None` for plain text.
+    pub tls: Option<TlsOptions>,
+    /// How strongly inference responses are compressed for clients that accept it.
+    pub compression: CompressionLevel,
+    /// Pings and the age of connections.
+    pub keepalive: Keepalive,
+    /// Which metadata become request parameters: a regular expression, not yet compiled.
+    pub header_forward_pattern: Option<String>,
+    /// Categories that need a metadata entry.
+    pub restrictions: Restrictions,
+}
+
+/// Pings and the age of gRPC connections; the names are those of gRPC's channel arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keepalive {
+    /// After how long without traffic the server pings.
+    pub time: Duration,
+    /// How long a ping may stay unanswered.
+    pub timeout: Duration,
+    /// Whether the server pings while no call is open.
+    pub permit_without_calls: bool,
+    /// How many pings the server sends without data in between; 0 for any number.
+    pub max_pings_without_data: u32,
+    /// How far apart a client's pings without data must be.
+    pub min_recv_ping_interval_without_data: Duration,
+    /// How many pings too early close the connection; 0 for any number.
+    pub max_ping_strikes: u32,
+    /// After how long a connection is closed, its calls being given the grace.
+    pub max_connection_age: Option<Duration>,
+    /// How long calls may go on after that; `None` for as long as they need.
+    pub max_connection_age_grace: Option<Duration>,
+}
+
+/// The Prometheus endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where it listens.
+    pub listen: Listen,
+    /// Whether to report graphics processors.
+    pub gpu: bool,
+    /// Whether to report processor and memory use.
+    pub cpu: bool,
+    /// How often measured values are refreshed.
+    pub interval: Duration,
+    /// Whether durations are counted.
+    pub counter_latencies: bool,
+}
+
+/// Backends and what they are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backends {
+    /// Where backends are looked for.
+    pub directory: PathBuf,
+    /// Settings in the order given; of two for the same backend and key the later counts.
+    pub settings: Vec<BackendSetting>,
+    /// The ONNX Runtime library, if named; else the backend looks for it.
+    pub onnxruntime_library: Option<PathBuf>,
+    /// Where Python packages, ONNX Runtime's among them, may be installed.
+    pub python_prefixes: Vec<PathBuf>,
+}
+
+/// One `--backend-config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendSetting {
+    /// Which backend, `None` for all of them.
+    pub backend: Option<String>,
+    /// The setting's name, never empty.
+    pub key: String,
+    /// Its value, never empty.
+    pub value: String,
+}
+
+/// Sizes that are accepted and shown, but reserve nothing in this version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Memory {
+    /// Page-locked host memory, in bytes.
+    pub pinned_pool_byte_size: u64,
+    /// Device memory in bytes by device.
+    pub cuda_pool_byte_sizes: BTreeMap<u32, u64>,
+    /// The least compute capability of a device that may be used.
+    pub min_supported_compute_capability: f64,
+}
+
+/// Delays that tests ask for through the environment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TestHooks {
+    /// Schedulers do not start before this many requests are queued; 0 for no delay.
+    pub delay_scheduler: usize,
+    /// Sequence batchers do not start before this many requests are in the backlog; 0 for no delay.
+    pub backlog_delay_scheduler: usize,
+}

@@ -1,0 +1,254 @@
+//! From what was typed to what it means: the rules between options, the refusals, and the defaults that
+//! depend on others.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::environment::Environment;
+use frontend::grpc::{CompressionLevel, TlsOptions};
+
+use super::meaning::{
+    Backends, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository, Server, TestHooks,
+};
+use super::refusal::BadOption;
+use super::typed::{self, ControlMode, Typed};
+use super::{clash, table};
+use crate::logging::{Format, Levels, LogConfig};
+
+/// Turns a complete command line into options.
+///
+/// # Errors
+/// First what is wrong in itself, then what this version does not have.
+pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Options, BadOption> {
+    if typed.repository.paths.is_empty() {
+        typed.repository.paths.extend(environment.storage_uri.clone());
+    }
+    check_between(&mut typed)?;
+    check_build(&typed)?;
+    for option in table::all() {
+        if let Some(what) = option.missing(&typed) {
+            return Err(BadOption::unsupported(option.name, what));
+        }
+    }
+    let test_hooks = TestHooks {
+        delay_scheduler: environment.delay_scheduler()?,
+        backlog_delay_scheduler: environment.backlog_delay_scheduler()?,
+    };
+    let metrics = metrics(&typed);
+    let server = Server {
+        id: typed.server.id,
+        exit_timeout: seconds(typed.server.exit_timeout_secs),
+        exit_on_error: typed.repository.exit_on_error,
+        strict_readiness: typed.repository.strict_readiness,
+    };
+    Ok(Options {
+        server,
+        logging: logging(typed.logging, environment),
+        metrics,
+        http: typed.http.allow.then(|| http(typed.http)),
+        grpc: if typed.grpc.allow { Some(grpc(typed.grpc)?) } else { None },
+        backends: backends(typed.backends, environment),
+        memory: Memory {
+            pinned_pool_byte_size: unsigned(typed.devices.pinned_pool_byte_size),
+            cuda_pool_byte_sizes: typed.devices.cuda_pool_byte_sizes,
+            min_supported_compute_capability: typed.devices.min_supported_compute_capability,
+        },
+        repository: repository(typed.repository),
+        test_hooks,
+        warnings: typed.warnings,
+    })
+}
+
+/// The rules that need more than one option.
+fn check_between(typed: &mut Typed) -> Result<(), BadOption> {
+    let trace_warnings = typed.trace.check(|option| typed.given.contains(option))?;
+    typed.warnings.extend(trace_warnings);
+    for setting in &typed.metrics.unknown_settings {
+        typed.warnings.push(format!(
+            "Warning: '--metrics-config' does not know the setting '{setting}', it has no effect."
+        ));
+    }
+    if typed.repository.disable_auto_complete && typed.repository.strict_model_config == Some(false) {
+        typed.warnings.push(
+            "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of \
+             '--disable-auto-complete-config'!"
+                .into(),
+        );
+    }
+    if typed.was_given("response-cache-byte-size") && typed.was_given("cache-config") {
+        return Err(BadOption::plain(
+            "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. \
+             Please provide one or the other.",
+        ));
+    }
+    if typed.was_given("load-model") && typed.repository.control_mode != ControlMode::Explicit {
+        return Err(BadOption::plain(
+            "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.",
+        ));
+    }
+    Ok(())
+}
+
+/// What Triton finds when it builds its server from the options.
+fn check_build(typed: &Typed) -> Result<(), BadOption> {
+    clash::check(typed).map_err(BadOption::build)?;
+    for (device, fraction) in &typed.devices.load_gpu_limits {
+        let fault = if *device < 0 {
+            format!("expects device ID >= 0, got {device}")
+        } else if !(0.0..=1.0).contains(fraction) {
+            format!("expects limit fraction to be in range [0.0, 1.0], got {fraction}")
+        } else {
+            continue;
+        };
+        return Err(BadOption::build(format!(
+            "error: setting model load GPU limit: Invalid argument - {fault}"
+        )));
+    }
+    for key in &typed.devices.host_policy_keys {
+        if !["numa-node", "cpu-cores"].contains(&key.as_str()) {
+            return Err(BadOption::build(format!(
+                "error: setting host policy: Unsupported - Unsupported host policy setting '{key}' is \
+             specified, supported settings are 'numa-node', 'cpu-cores'"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn logging(typed: typed::Logging, environment: &Environment) -> LogConfig {
+    LogConfig {
+        levels: Levels {
+            info: typed.info,
+            warning: typed.warning,
+            error: typed.error,
+            verbose: unsigned(typed.verbose),
+            format: if typed.iso8601 { Format::Iso8601 } else { Format::Default },
+        },
+        file: path(typed.file),
+        escape_messages: environment.escape_log_messages.as_deref() != Some("0"),
+    }
+}
+
+fn repository(typed: typed::Repository) -> Repository {
+    Repository {
+        paths: typed.paths,
+        auto_complete: !(typed.disable_auto_complete || typed.strict_model_config == Some(true)),
+        config_name: typed.config_name,
+        load_threads: at_least_one(typed.load_thread_count),
+        load_retries: unsigned(typed.load_retry_count),
+    }
+}
+
+fn http(typed: typed::Http) -> Http {
+    Http {
+        listen: Listen { address: typed.address, port: unsigned(typed.port), reuse_port: typed.reuse_port },
+        threads: at_least_one(typed.thread_count),
+        max_input_size: at_least_one(typed.max_input_size),
+        header_forward_pattern: non_empty(typed.header_forward_pattern),
+        restrictions: typed.restrictions,
+    }
+}
+
+fn grpc(typed: typed::Grpc) -> Result<Grpc, BadOption> {
+    let keepalive = typed.keepalive;
+    Ok(Grpc {
+        tls: if typed.use_tls {
+            Some(tls(typed.mutual_tls, typed.server_cert, typed.server_key, typed.root_cert)?)
+        } else {
+            None
+        },
+        listen: Listen { address: typed.address, port: unsigned(typed.port), reuse_port: typed.reuse_port },
+        infer_threads: at_least_one(typed.infer_thread_count),
+        max_response_pool_size: at_least_one(typed.max_response_pool_size),
+        compression: match typed.compression.as_str() {
+            "low" => CompressionLevel::Low,
+            "medium" => CompressionLevel::Medium,
+            "high" => CompressionLevel::High,
+            _ => CompressionLevel::None,
+        },
+        keepalive: Keepalive {
+            time: milliseconds(keepalive.time_ms),
+            timeout: milliseconds(keepalive.timeout_ms),
+            permit_without_calls: keepalive.permit_without_calls,
+            max_pings_without_data: unsigned(keepalive.max_pings_without_data),
+            min_recv_ping_interval_without_data: milliseconds(
+                keepalive.min_recv_ping_interval_without_data_ms,
+            ),
+            max_ping_strikes: unsigned(keepalive.max_ping_strikes),
+            // As Triton: 0 leaves gRPC's own default, which is no limit.
+            max_connection_age: Some(milliseconds(keepalive.max_connection_age_ms))
+                .filter(|age| !age.is_zero()),
+            max_connection_age_grace: Some(milliseconds(keepalive.max_connection_age_grace_ms))
+                .filter(|grace| !grace.is_zero()),
+        },
+        header_forward_pattern: non_empty(typed.header_forward_pattern),
+        restrictions: typed.restrictions,
+    })
+}
+
+/// Encryption without its files cannot work; saying so here is better than a listener that fails (P-W22).
+fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<TlsOptions, BadOption> {
+    let required = |file: String, option: &str, by: &str| {
+        path(file).ok_or_else(|| {
+            BadOption::plain(format!("Error: Use of '--{by}' requires setting '--{option}' as well."))
+        })
+    };
+    Ok(TlsOptions {
+        certificate: required(certificate, "grpc-server-cert", "grpc-use-ssl")?,
+        key: required(key, "grpc-server-key", "grpc-use-ssl")?,
+        client_roots: if mutual {
+            Some(required(root, "grpc-root-cert", "grpc-use-ssl-mutual")?)
+        } else {
+            None
+        },
+    })
+}
+
+fn metrics(typed: &Typed) -> Option<Metrics> {
+    let Typed { metrics, http, .. } = typed;
+    let address = if metrics.address.is_empty() { &http.address } else { &metrics.address };
+    metrics.allow.then(|| Metrics {
+        listen: Listen { address: address.clone(), port: unsigned(metrics.port), reuse_port: false },
+        gpu: metrics.gpu,
+        cpu: metrics.cpu,
+        interval: milliseconds(metrics.interval_ms),
+        counter_latencies: metrics.counter_latencies,
+    })
+}
+
+fn backends(typed: typed::Backends, environment: &Environment) -> Backends {
+    Backends {
+        directory: PathBuf::from(typed.directory),
+        settings: typed.settings,
+        onnxruntime_library: path(typed.onnxruntime_library)
+            .or_else(|| environment.onnxruntime_library.clone()),
+        python_prefixes: environment.python_prefixes(),
+    }
+}
+
+/// A number that the table keeps within `T`.
+fn unsigned<T: TryFrom<i64>>(value: i64) -> T {
+    T::try_from(value).ok().expect("the table refuses what is negative or too large here")
+}
+
+/// A number that the table keeps above 0.
+fn at_least_one(value: i64) -> NonZeroUsize {
+    NonZeroUsize::new(unsigned(value)).expect("the table refuses 0 here")
+}
+
+fn seconds(value: i64) -> Duration {
+    Duration::from_secs(unsigned(value))
+}
+
+fn milliseconds(value: i64) -> Duration {
+    Duration::from_millis(unsigned(value))
+}
+
+fn non_empty(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn path(text: String) -> Option<PathBuf> {
+    non_empty(text).map(PathBuf::from)
+}

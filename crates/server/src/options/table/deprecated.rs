@@ -1,0 +1,62 @@
+//! Options that have a successor. Each still works as far as that one does, and warns.
+
+use super::super::trace;
+use super::{Spec, Value, boolean, checked, integer, text};
+
+pub(super) const DEPRECATED: &[Spec] = &[
+    boolean(
+        "strict-model-config",
+        |typed, value| typed.repository.strict_model_config = Some(value),
+        "If true, as --disable-auto-complete-config; use that.",
+    )
+    .deprecated(
+        "Warning: '--strict-model-config' has been deprecated! Please use \
+             '--disable-auto-complete-config' instead.",
+    ),
+    Spec::new(
+        "response-cache-byte-size",
+        Value::Integer(i64::MIN, i64::MAX, |_, _| ()),
+        "Use --cache-config=local,size=<bytes>.",
+    )
+    .deprecated(
+        "Warning: '--response-cache-byte-size' has been deprecated! It stands for the 'local' \
+             cache; please use '--cache-config=local,size={value}' instead.",
+    )
+    .unsupported("caching responses"),
+    text(
+        "trace-file",
+        |typed, value| typed.trace.file = value.to_owned(),
+        "Use --trace-config=triton,file=<path>.",
+    )
+    .deprecated(
+        "Warning: '--trace-file' has been deprecated and will be removed in future releases. Please use \
+         '--trace-config triton,file=<filepath>' instead.",
+    ),
+    checked(
+        "trace-level",
+        "string",
+        |typed, value| typed.trace.add_level(value),
+        "Use --trace-config=level=<level>. May be given several times.",
+    )
+    .deprecated(
+        "Warning: '--trace-level' has been deprecated and will be removed in future releases. Please use \
+         '--trace-config level=<OFF|TIMESTAMPS|TENSORS>' instead.",
+    )
+    .unsupported_if(|typed| typed.trace.switched_on_by() == Some(trace::Source::TraceLevel), trace::MISSING),
+    integer("trace-rate", |typed, value| typed.trace.rate = value, "Use --trace-config=rate=<number>.")
+        .default("1000")
+        .deprecated(
+            "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use \
+         '--trace-config rate=<rate value>' instead.",
+        ),
+    integer("trace-count", |_, _| (), "Use --trace-config=count=<number>.").default("-1").deprecated(
+        "Warning: '--trace-count' has been deprecated and will be removed in future releases. Please use \
+         '--trace-config count=<count value>' instead.",
+    ),
+    integer("trace-log-frequency", |_, _| (), "Use --trace-config=triton,log-frequency=<number>.")
+        .default("0")
+        .deprecated(
+            "Warning: '--trace-log-frequency' has been deprecated and will be removed in future \
+             releases. Please use '--trace-config triton,log-frequency=<log frequency value>' instead.",
+        ),
+];

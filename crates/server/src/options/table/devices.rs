@@ -1,0 +1,95 @@
+//! Options of memory pools, devices and shared memory.
+
+use super::{INT_MAX, Spec, Value, boolean, checked, float, integer, values};
+
+pub(super) const DEVICES: &[Spec] = &[
+    Spec::new(
+        "pinned-memory-pool-byte-size",
+        Value::Integer(0, i64::MAX, |typed, value| typed.devices.pinned_pool_byte_size = value),
+        "How much page-locked host memory to reserve. Shown at startup, otherwise without effect: \
+             nothing is reserved ahead.",
+    )
+    .default("268435456"),
+    checked(
+        "cuda-memory-pool-byte-size",
+        "<device>:<bytes>",
+        |typed, value| {
+            let (device, size) = device_and_size(value)?;
+            typed.devices.cuda_pool_byte_sizes.insert(device, size);
+            Ok(())
+        },
+        "How much memory to reserve on a device. Shown at startup, otherwise without effect: \
+             nothing is reserved ahead.",
+    )
+    .default_note("67108864 on each device"),
+    checked(
+        "cuda-virtual-address-size",
+        "<device>:<bytes>",
+        |_, value| device_and_size(value).map(drop),
+        "How much address space to reserve on a device for growing outputs. Accepted without effect.",
+    )
+    .default_note("1073741824 on each device"),
+    float(
+        "min-supported-compute-capability",
+        |typed, value| typed.devices.min_supported_compute_capability = value,
+        "The least compute capability of a device that may be used. Shown at startup, otherwise \
+             without effect.",
+    )
+    .default("0.0"),
+    integer(
+        "buffer-manager-thread-count",
+        |typed, value| typed.devices.buffer_manager_thread_count = value,
+        "How many threads to have for copying inputs and outputs.",
+    )
+    .default("0")
+    .unsupported_if(
+        |typed| typed.devices.buffer_manager_thread_count > 0,
+        "threads for copying inputs and outputs",
+    ),
+    checked(
+        "host-policy",
+        "<policy>,<setting>=<value>",
+        |typed, value| {
+            let (_, key, _) = values::named_setting(value, "host-policy", "policy name", ',')?;
+            typed.devices.host_policy_keys.push(key.to_owned());
+            Ok(())
+        },
+        "Where the instances of a policy run and put their memory: numa-node, cpu-cores. May be \
+             given several times.",
+    )
+    .unsupported("binding instances to processors and memory"),
+    checked(
+        "model-load-gpu-limit",
+        "<device>:<fraction>",
+        |typed, value| {
+            let (device, fraction) = values::pair(value, ":")?;
+            let device = values::integer(device, -INT_MAX - 1, INT_MAX)?;
+            typed.devices.load_gpu_limits.push((device, values::float(fraction)?));
+            Ok(())
+        },
+        "How full a device's memory may be for a model to be loaded onto it. May be given several times.",
+    )
+    .unsupported("limits of device memory for loading models"),
+    boolean(
+        "enable-peer-access",
+        |_, _| (),
+        "Let devices reach each other's memory. Accepted without effect: no memory is shared \
+             between devices.",
+    )
+    .default("true"),
+];
+
+pub(super) const SHARED_MEMORY: &[Spec] = &[boolean(
+    "allow-client-shm",
+    |typed, value| typed.devices.allow_client_shm = value,
+    "Let clients register shared memory.",
+)
+.default("false")
+.unsupported_if(|typed| typed.devices.allow_client_shm, "tensors in shared memory")];
+
+fn device_and_size(value: &str) -> Result<(u32, u64), String> {
+    let (device, size) = values::pair(value, ":")?;
+    let device = values::integer(device, 0, INT_MAX)?;
+    let size = values::integer(size, 0, i64::MAX)?;
+    Ok((device.try_into().expect("at most C's largest int"), size.try_into().expect("not negative")))
+}

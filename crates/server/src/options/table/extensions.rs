@@ -1,0 +1,93 @@
+//! Options of backends, repository agents, the response cache, the rate limiter, and those only this server
+//! has.
+
+use super::super::meaning::BackendSetting;
+use super::{Spec, checked, text, values};
+
+pub(super) const BACKEND: &[Spec] = &[
+    text(
+        "backend-directory",
+        |typed, value| typed.backends.directory = value.to_owned(),
+        "Where to look for backends.",
+    )
+    .default("/opt/tritonserver/backends"),
+    checked(
+        "backend-config",
+        "[<backend>,]<setting>=<value>",
+        |typed, value| {
+            let values::Setting { name, key, value } = values::setting(
+                value,
+                "No backend specified. --backend-config option format is <backend name>,<setting>=<value> \
+             or <setting>=<value>",
+                "--backend-config option format is '<backend name>,<setting>=<value>'",
+            )?;
+            typed.backends.settings.push(BackendSetting { backend: name, key, value });
+            Ok(())
+        },
+        "A setting for a backend, or for all of them. May be given several times; the later counts.",
+    ),
+];
+
+pub(super) const REPOSITORY_AGENT: &[Spec] =
+    &[text("repoagent-directory", |_, _| (), "Where to look for repository agents.")
+        .default_note("/opt/tritonserver/repoagents")
+        .unsupported("repository agents from shared libraries")];
+
+const RESPONSE_CACHE_MISSING: &str = "caching responses";
+
+pub(super) const RESPONSE_CACHE: &[Spec] = &[
+    checked(
+        "cache-config",
+        "<cache>,<setting>=<value>",
+        |_, value| {
+            let no_cache =
+                "No cache specified. --cache-config option format is <cache name>,<setting>=<value>";
+            match values::setting(
+                value,
+                no_cache,
+                "--cache-config option format is '<cache name>,<setting>=<value>'",
+            ) {
+                // Without a comma there is no cache name, whatever else is wrong.
+                _ if !value.contains(',') => Err(format!("{no_cache}. Got {value}")),
+                setting => setting.map(drop),
+            }
+        },
+        "Cache responses, with these settings of the cache. May be given several times.",
+    )
+    .unsupported(RESPONSE_CACHE_MISSING),
+    text("cache-directory", |_, _| (), "Where to look for caches.")
+        .default_note("/opt/tritonserver/caches")
+        .unsupported("response caches from shared libraries"),
+];
+
+pub(super) const RATE_LIMITER: &[Spec] = &[
+    checked(
+        "rate-limit",
+        "string",
+        |typed, value| {
+            typed.rate_limit_on = match value.to_ascii_lowercase().as_str() {
+                "off" => false,
+                "execution_count" => true,
+                _ => return Err("invalid argument for --rate-limit".into()),
+            };
+            Ok(())
+        },
+        "Whether executions wait for the resources that models declare: 'off' or 'execution_count'.",
+    )
+    .default("off")
+    .unsupported_if(|typed| typed.rate_limit_on, "executions that wait for resources ('execution_count')"),
+    checked(
+        "rate-limit-resource",
+        "<resource>:<count>[:<device>]",
+        |_, value| values::rate_limit_resource(value),
+        "How much there is of a resource. May be given several times.",
+    )
+    .unsupported("executions that wait for resources"),
+];
+
+pub(super) const NEREID: &[Spec] = &[text(
+    "onnxruntime-library",
+    |typed, value| typed.backends.onnxruntime_library = value.to_owned(),
+    "The ONNX Runtime library to use for ONNX models (libonnxruntime.so).",
+)
+.default_note("the environment variable NEREID_ONNXRUNTIME_LIBRARY, else ORT_DYLIB_PATH")];

@@ -1,0 +1,65 @@
+//! Options of the HTTP endpoint.
+
+use super::{INT_MAX, Spec, Value, boolean, checked, port, text, values};
+
+const RESTRICTION: values::RestrictionKind =
+    values::RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "" };
+
+pub(super) const HTTP: &[Spec] = &[
+    boolean("allow-http", |typed, value| typed.http.allow = value, "Listen for HTTP requests.")
+        .default("true"),
+    text(
+        "http-address",
+        |typed, value| typed.http.address = value.to_owned(),
+        "The address to listen on for HTTP.",
+    )
+    .default("0.0.0.0"),
+    port(
+        "http-port",
+        |typed, value| typed.http.port = value,
+        "The port to listen on for HTTP; 0 lets the system choose.",
+    )
+    .default("8000"),
+    boolean(
+        "reuse-http-port",
+        |typed, value| typed.http.reuse_port = value,
+        "Share the HTTP port with other servers that have this option set too. They should serve \
+             the same models.",
+    )
+    .default("false"),
+    text(
+        "http-header-forward-pattern",
+        |typed, value| typed.http.header_forward_pattern = value.to_owned(),
+        "A regular expression: request headers whose name has a part that it matches, in any case, \
+         become parameters of the request.",
+    )
+    .default(""),
+    Spec::new(
+        "http-thread-count",
+        Value::Integer(1, INT_MAX, |typed, value| typed.http.thread_count = value),
+        "How many threads to have for HTTP. All network work shares one pool of threads; \
+         this is a hint for its size.",
+    )
+    .default("8"),
+    checked(
+        "http-max-input-size",
+        "integer",
+        |typed, value| match values::integer(value, i64::MIN, i64::MAX)? {
+            ..=0 => Err("Error: --http-max-input-size must be greater than 0.".into()),
+            size => {
+                typed.http.max_input_size = size;
+                Ok(())
+            }
+        },
+        "The largest body of an HTTP request in bytes, also after decompression.",
+    )
+    .default("67108864"),
+    checked(
+        "http-restricted-api",
+        "<apis>:<key>=<value>",
+        |typed, value| values::restrict(value, RESTRICTION, &mut typed.http.restrictions),
+        "Let only requests with the header <key>: <value> use these parts of the protocol, \
+             separated by commas: health, metadata, inference, shared-memory, model-config, \
+             model-repository, statistics, trace, logging. May be given several times.",
+    ),
+];

@@ -1,0 +1,228 @@
+//! The table of options: the one place that knows an option's name, value, default, words of help, and fate.
+
+mod deprecated;
+mod devices;
+mod endpoints;
+mod extensions;
+mod grpc;
+mod http;
+mod metrics;
+mod repository;
+mod server;
+
+use super::typed::Typed;
+use super::values;
+
+/// The headings of the help and the options below each, in the order of Triton's usage text; ours come last.
+pub(super) const GROUPS: &[(&str, &[Spec])] = &[
+    ("", server::GLOBAL),
+    ("Server", server::SERVER),
+    ("Logging", server::LOGGING),
+    ("Model Repository", repository::REPOSITORY),
+    ("HTTP", http::HTTP),
+    ("GRPC", grpc::GRPC),
+    ("Sagemaker", endpoints::SAGEMAKER),
+    ("Vertex", endpoints::VERTEX),
+    ("Metrics", metrics::METRICS),
+    ("Tracing", metrics::TRACING),
+    ("Backend", extensions::BACKEND),
+    ("Repository Agent", extensions::REPOSITORY_AGENT),
+    ("Response Cache", extensions::RESPONSE_CACHE),
+    ("Rate Limiter", extensions::RATE_LIMITER),
+    ("Memory/Device Management", devices::DEVICES),
+    ("Shared Memory", devices::SHARED_MEMORY),
+    ("DEPRECATED", deprecated::DEPRECATED),
+    ("Nereid", extensions::NEREID),
+];
+
+/// The largest value of options that are C's `int` in Triton.
+const INT_MAX: i64 = i32::MAX as i64;
+const PORT_MAX: i64 = u16::MAX as i64;
+
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spec {
+    pub(super) name: &'static str,
+    value: Value,
+    default: Default,
+    help: &'static str,
+    unsupported: Support,
+    /// The warning for whoever still uses it; `{value}` stands for what was typed.
+    pub(super) deprecated: Option<&'static str>,
+}
+
+/// How a value is read and where it goes.
+#[derive(Debug, Clone, Copy)]
+enum Value {
+    Flag(fn(&mut Typed)),
+    Boolean(fn(&mut Typed, bool)),
+    /// A leading integer within these bounds.
+    Integer(i64, i64, fn(&mut Typed, i64)),
+    Float(fn(&mut Typed, f64)),
+    Text(fn(&mut Typed, &str)),
+    /// A value with rules of its own, and what the help calls it.
+    Checked(&'static str, fn(&mut Typed, &str) -> Result<(), String>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Default {
+    None,
+    /// As if it had been typed.
+    Value(&'static str),
+    /// Decided elsewhere; for the help.
+    Note(&'static str),
+}
+
+/// Whether this version does what the option asks for; the texts say what that would be.
+#[derive(Debug, Clone, Copy)]
+enum Support {
+    Always,
+    /// Never: giving the option at all is refused.
+    Never(&'static str),
+    /// Refused if what was typed would switch it on.
+    Unless(fn(&Typed) -> bool, &'static str),
+}
+
+impl Spec {
+    const fn new(name: &'static str, value: Value, help: &'static str) -> Self {
+        Self { name, value, default: Default::None, help, unsupported: Support::Always, deprecated: None }
+    }
+
+    const fn default(mut self, value: &'static str) -> Self {
+        self.default = Default::Value(value);
+        self
+    }
+
+    const fn default_note(mut self, note: &'static str) -> Self {
+        self.default = Default::Note(note);
+        self
+    }
+
+    const fn unsupported(mut self, what: &'static str) -> Self {
+        self.unsupported = Support::Never(what);
+        self
+    }
+
+    const fn unsupported_if(mut self, on: fn(&Typed) -> bool, what: &'static str) -> Self {
+        self.unsupported = Support::Unless(on, what);
+        self
+    }
+
+    const fn deprecated(mut self, warning: &'static str) -> Self {
+        self.deprecated = Some(warning);
+        self
+    }
+
+    pub(super) fn is_flag(&self) -> bool {
+        matches!(self.value, Value::Flag(_))
+    }
+
+    /// What the help calls the value; `None` for a flag.
+    pub(super) fn placeholder(&self) -> Option<&'static str> {
+        match self.value {
+            Value::Flag(_) => None,
+            Value::Boolean(_) => Some("boolean"),
+            Value::Integer(..) => Some("integer"),
+            Value::Float(_) => Some("float"),
+            Value::Text(_) => Some("string"),
+            Value::Checked(placeholder, _) => Some(placeholder),
+        }
+    }
+
+    /// The value the option has when it is not given, as it would be typed.
+    pub(super) fn default_value(&self) -> Option<&'static str> {
+        match self.default {
+            Default::Value(value) => Some(value),
+            Default::None | Default::Note(_) => None,
+        }
+    }
+
+    /// Everything the help says about the option, in one paragraph.
+    pub(super) fn description(&self) -> String {
+        let default = match self.default {
+            Default::None | Default::Value("") => String::new(),
+            Default::Value(text) | Default::Note(text) => format!(" Default: {text}."),
+        };
+        let missing = match self.unsupported {
+            Support::Always => String::new(),
+            Support::Never(what) | Support::Unless(_, what) => {
+                format!(" Not supported by this version: {what}.")
+            }
+        };
+        format!("{}{default}{missing}", self.help)
+    }
+
+    /// Reads `value` into `typed`.
+    ///
+    /// # Errors
+    /// The text of the rule that the value breaks.
+    pub(super) fn apply(&self, typed: &mut Typed, value: &str) -> Result<(), String> {
+        match self.value {
+            Value::Flag(set) => set(typed),
+            Value::Boolean(set) => set(typed, values::boolean(value)?),
+            Value::Integer(low, high, set) => set(typed, values::integer(value, low, high)?),
+            Value::Float(set) => set(typed, values::float(value)?),
+            Value::Text(set) => set(typed, value),
+            Value::Checked(_, set) => set(typed, value)?,
+        }
+        Ok(())
+    }
+
+    /// What this version would have to do, and does not, to obey the option as typed.
+    pub(super) fn missing(&self, typed: &Typed) -> Option<&'static str> {
+        match self.unsupported {
+            Support::Always => None,
+            Support::Never(what) => typed.was_given(self.name).then_some(what),
+            Support::Unless(on, what) => on(typed).then_some(what),
+        }
+    }
+}
+
+/// Every option, in the order of the help.
+pub(super) fn all() -> impl Iterator<Item = &'static Spec> {
+    GROUPS.iter().flat_map(|(_, options)| *options)
+}
+
+/// The option of exactly this name.
+pub(super) fn named(name: &str) -> Option<&'static Spec> {
+    all().find(|option| option.name == name)
+}
+
+const fn flag(name: &'static str, set: fn(&mut Typed), help: &'static str) -> Spec {
+    Spec::new(name, Value::Flag(set), help)
+}
+
+const fn boolean(name: &'static str, set: fn(&mut Typed, bool), help: &'static str) -> Spec {
+    Spec::new(name, Value::Boolean(set), help)
+}
+
+/// An integer from 0 to C's largest.
+const fn count(name: &'static str, set: fn(&mut Typed, i64), help: &'static str) -> Spec {
+    Spec::new(name, Value::Integer(0, INT_MAX, set), help)
+}
+
+/// An integer from C's smallest to C's largest.
+const fn integer(name: &'static str, set: fn(&mut Typed, i64), help: &'static str) -> Spec {
+    Spec::new(name, Value::Integer(-INT_MAX - 1, INT_MAX, set), help)
+}
+
+const fn port(name: &'static str, set: fn(&mut Typed, i64), help: &'static str) -> Spec {
+    Spec::new(name, Value::Integer(0, PORT_MAX, set), help)
+}
+
+const fn float(name: &'static str, set: fn(&mut Typed, f64), help: &'static str) -> Spec {
+    Spec::new(name, Value::Float(set), help)
+}
+
+const fn text(name: &'static str, set: fn(&mut Typed, &str), help: &'static str) -> Spec {
+    Spec::new(name, Value::Text(set), help)
+}
+
+const fn checked(
+    name: &'static str,
+    placeholder: &'static str,
+    set: fn(&mut Typed, &str) -> Result<(), String>,
+    help: &'static str,
+) -> Spec {
+    Spec::new(name, Value::Checked(placeholder, set), help)
+}

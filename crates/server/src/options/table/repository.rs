@@ -1,0 +1,116 @@
+//! Options of the model repository.
+
+use super::super::typed::ControlMode;
+use super::{Spec, boolean, checked, count, flag, integer, text};
+
+pub(super) const REPOSITORY: &[Spec] = &[
+    text(
+        "model-store",
+        |typed, value| _ = typed.repository.paths.insert(value.to_owned()),
+        "Another name of --model-repository.",
+    ),
+    text(
+        "model-repository",
+        |typed, value| _ = typed.repository.paths.insert(value.to_owned()),
+        "A directory of models. May be given several times. A model that is found in more than one \
+             repository is not served.",
+    )
+    .default_note("the environment variable AIP_STORAGE_URI")
+    .unsupported_if(
+        |typed| {
+            typed
+                .repository
+                .paths
+                .iter()
+                .any(|path| ["s3://", "gs://", "as://"].iter().any(|cloud| path.starts_with(cloud)))
+        },
+        "reading models from object storage (s3://, gs://, as://)",
+    ),
+    boolean(
+        "exit-on-error",
+        |typed, value| typed.repository.exit_on_error = value,
+        "End the process if a model fails to load at startup.",
+    )
+    .default("true"),
+    flag(
+        "disable-auto-complete-config",
+        |typed| typed.repository.disable_auto_complete = true,
+        "Never fill in what a model configuration leaves out: every model must bring a complete one.",
+    ),
+    boolean(
+        "strict-readiness",
+        |typed, value| typed.repository.strict_readiness = value,
+        "Report the server ready only when all its models are ready. If false it is ready as soon \
+             as it answers.",
+    )
+    .default("true"),
+    checked(
+        "model-control-mode",
+        "string",
+        |typed, value| {
+            typed.repository.control_mode = match value.to_ascii_lowercase().as_str() {
+                "none" => ControlMode::None,
+                "poll" => ControlMode::Poll,
+                "explicit" => ControlMode::Explicit,
+                _ => return Err("invalid argument for --model-control-mode".into()),
+            };
+            Ok(())
+        },
+        "Who decides which models are loaded. 'none': all models, once, at startup. 'poll': \
+             whatever changes in the repository. 'explicit': the repository calls of clients, and \
+             --load-model at startup.",
+    )
+    .default("none")
+    .unsupported_if(
+        |typed| typed.repository.control_mode != ControlMode::None,
+        "loading and unloading models after startup ('poll', 'explicit')",
+    ),
+    integer(
+        "repository-poll-secs",
+        |_, _| (),
+        "How often to look for changes with --model-control-mode=poll, in seconds. No effect in the \
+             other modes.",
+    )
+    .default("15"),
+    text(
+        "load-model",
+        |typed, value| _ = typed.repository.load_models.insert(value.to_owned()),
+        "A model to load at startup with --model-control-mode=explicit; '*' for all. May be given \
+             several times.",
+    )
+    .unsupported("choosing the models to load at startup"),
+    checked(
+        "model-config-name",
+        "string",
+        |typed, value| {
+            if value.is_empty() {
+                return Err("Error: empty argument for --model-config-name".into());
+            }
+            typed.repository.config_name = Some(value.to_owned());
+            Ok(())
+        },
+        "Prefer <model>/configs/<name>.pbtxt over <model>/config.pbtxt, in every model that has it.",
+    ),
+    integer(
+        "model-load-thread-count",
+        |typed, value| typed.repository.load_thread_count = value.max(1),
+        "How many models may be loading at the same time; at least 1.",
+    )
+    .default("4"),
+    count(
+        "model-load-retry-count",
+        |typed, value| typed.repository.load_retry_count = value,
+        "How often to try again when a model fails to load.",
+    )
+    .default("0"),
+    boolean(
+        "model-namespacing",
+        |typed, value| typed.repository.namespacing = value,
+        "Allow models of the same name in different repositories.",
+    )
+    .default("false")
+    .unsupported_if(
+        |typed| typed.repository.namespacing,
+        "models of the same name in different repositories",
+    ),
+];

@@ -1,0 +1,68 @@
+//! Options of the server as a whole and of its log.
+
+use super::{INT_MAX, Spec, boolean, checked, flag, integer, text, values};
+
+pub(super) const GLOBAL: &[Spec] = &[
+    flag("help", |_| (), "Print this text and exit."),
+    flag(
+        "version",
+        |_| (),
+        "Print the version, and the Triton release whose behaviour it follows, and exit.",
+    ),
+];
+
+pub(super) const SERVER: &[Spec] = &[
+    text("id", |typed, value| typed.server.id = value.to_owned(), "The server's name in its metadata.")
+        .default("triton"),
+    integer(
+        "exit-timeout-secs",
+        |typed, value| typed.server.exit_timeout_secs = value.max(0),
+        "How many seconds an exit waits for requests in flight. When they are over, the process \
+             ends with status 1.",
+    )
+    .default("30"),
+];
+
+pub(super) const LOGGING: &[Spec] = &[
+    checked(
+        "log-verbose",
+        "integer",
+        |typed, value| {
+            typed.logging.verbose = match value.to_ascii_lowercase().as_str() {
+                "true" => 1,
+                "false" => 0,
+                _ => values::integer(value, -INT_MAX - 1, INT_MAX)?.max(0),
+            };
+            Ok(())
+        },
+        "How much detail to log: 0 for none, 1 for the life of models and requests, 2 and more for \
+             what happens inside.",
+    )
+    .default("0"),
+    boolean("log-info", |typed, value| typed.logging.info = value, "Log what happens in normal operation.")
+        .default("true"),
+    boolean("log-warning", |typed, value| typed.logging.warning = value, "Log warnings.").default("true"),
+    boolean("log-error", |typed, value| typed.logging.error = value, "Log errors.").default("true"),
+    checked(
+        "log-format",
+        "string",
+        |typed, value| {
+            typed.logging.iso8601 = match value {
+                "default" => false,
+                "ISO8601" => true,
+                _ => return Err("invalid argument for --log-format".into()),
+            };
+            Ok(())
+        },
+        "How log lines begin. 'default': <level><month><day> <time> <process id> <file>:<line>]. \
+         'ISO8601': <date>T<time>Z <level> <process id> <file>:<line>].",
+    )
+    .default("default"),
+    text(
+        "log-file",
+        |typed, value| typed.logging.file = value.to_owned(),
+        "The file that log lines are appended to, instead of stdout (information) and stderr \
+             (warnings and errors). If it cannot be opened the server does not start.",
+    )
+    .default(""),
+];

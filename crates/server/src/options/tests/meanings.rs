@@ -1,0 +1,232 @@
+//! What accepted command lines mean.
+
+use super::super::*;
+use super::{options, options_in};
+use crate::logging::Format;
+use frontend::{
+    grpc::{CompressionLevel, TlsOptions},
+    restrict::Category,
+};
+use std::time::Duration;
+
+#[test]
+fn an_empty_command_line_means_tritons_defaults() {
+    let options = options(&[]);
+    let server = Server {
+        id: "triton".into(),
+        exit_timeout: Duration::from_secs(30),
+        exit_on_error: true,
+        strict_readiness: true,
+    };
+    assert_eq!(options.server, server);
+    assert!(
+        options.repository.paths.is_empty()
+            && options.repository.auto_complete
+            && options.repository.config_name.is_none()
+    );
+    assert_eq!((options.repository.load_threads.get(), options.repository.load_retries), (4, 0));
+    let http = options.http.unwrap();
+    assert_eq!(http.listen, Listen { address: "0.0.0.0".into(), port: 8000, reuse_port: false });
+    assert_eq!(
+        (http.threads.get(), http.max_input_size.get(), http.header_forward_pattern),
+        (8, 64 << 20, None)
+    );
+    let grpc = options.grpc.unwrap();
+    assert_eq!(grpc.listen, Listen { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
+    assert_eq!((grpc.infer_threads.get(), grpc.max_response_pool_size.get()), (2, 2_147_483_647));
+    assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
+    assert_eq!(
+        grpc.keepalive,
+        Keepalive {
+            time: Duration::from_secs(7200),
+            timeout: Duration::from_secs(20),
+            permit_without_calls: false,
+            max_pings_without_data: 2,
+            min_recv_ping_interval_without_data: Duration::from_secs(300),
+            max_ping_strikes: 2,
+            max_connection_age: None,
+            max_connection_age_grace: None,
+        }
+    );
+    let metrics = options.metrics.unwrap();
+    assert_eq!(metrics.listen, Listen { address: "0.0.0.0".into(), port: 8002, reuse_port: false });
+    assert_eq!(
+        (metrics.interval, metrics.gpu, metrics.cpu, metrics.counter_latencies),
+        (Duration::from_secs(2), true, true, true)
+    );
+    assert_eq!(options.logging.levels, crate::logging::Levels::default());
+    assert!(options.logging.file.is_none() && options.logging.escape_messages);
+    assert_eq!(
+        (options.memory.pinned_pool_byte_size, options.memory.min_supported_compute_capability),
+        (256 << 20, 0.0)
+    );
+    assert_eq!((options.test_hooks, options.warnings), (TestHooks::default(), vec![]));
+}
+
+#[test]
+fn repositories_are_a_sorted_set_whatever_they_are_called() {
+    let options = options(&["--model-repository=/b", "--model-store", "/a", "--model-repository=/b"]);
+    assert!(options.repository.paths.iter().eq(["/a", "/b"]));
+}
+
+#[test]
+fn the_later_of_two_values_counts_and_settings_keep_their_order() {
+    let options = options(&[
+        "--http-port=1",
+        "--http-port=2",
+        "--backend-config=k=v",
+        "--backend-config=onnxruntime,a=b=c,d=e",
+    ]);
+    assert_eq!(options.http.unwrap().listen.port, 2);
+    let setting = |backend: Option<&str>, key: &str, value: &str| BackendSetting {
+        backend: backend.map(str::to_owned),
+        key: key.into(),
+        value: value.into(),
+    };
+    assert_eq!(
+        options.backends.settings,
+        [setting(None, "k", "v"), setting(Some("onnxruntime"), "a", "b=c,d=e")]
+    );
+}
+
+#[test]
+fn endpoints_that_are_not_allowed_are_absent() {
+    let options = options(&["--allow-http=false", "--allow-grpc=off", "--allow-metrics=0"]);
+    assert!(options.http.is_none() && options.grpc.is_none() && options.metrics.is_none());
+}
+
+#[test]
+fn metrics_listen_where_http_does_unless_told_otherwise() {
+    assert_eq!(options(&["--http-address=::1", "--allow-http=0"]).metrics.unwrap().listen.address, "::1");
+    assert_eq!(
+        options(&["--http-address=::1", "--metrics-address=::2"]).metrics.unwrap().listen.address,
+        "::2"
+    );
+    assert!(!options(&["--metrics-config=counter_latencies=false"]).metrics.unwrap().counter_latencies);
+}
+
+#[test]
+fn mutual_encryption_also_switches_encryption_on() {
+    let files = ["--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r"];
+    let tls = |option| options(&[&[option], &files[..]].concat()).grpc.unwrap().tls;
+    let expected = |client_root: Option<&str>| {
+        Some(TlsOptions {
+            certificate: "c".into(),
+            key: "k".into(),
+            client_roots: client_root.map(Into::into),
+        })
+    };
+    assert_eq!(tls("--grpc-use-ssl=true"), expected(None));
+    assert_eq!(tls("--grpc-use-ssl-mutual=true"), expected(Some("r")));
+    assert_eq!(tls("--grpc-use-ssl-mutual=false"), expected(None));
+    assert_eq!(tls("--grpc-use-ssl=false"), None);
+}
+
+#[test]
+fn restricted_protocols_get_the_prefix_of_their_metadata() {
+    let options = options(&[
+        "--http-restricted-api=health,trace:k=v",
+        "--grpc-restricted-protocol=model-repository:k=v",
+    ]);
+    let header = |name: &str| RequiredHeader { name: name.into(), value: "v".into() };
+    assert_eq!(
+        options.http.unwrap().restrictions,
+        Restrictions::from([(Category::Health, header("k")), (Category::Trace, header("k"))])
+    );
+    let grpc = Restrictions::from([(Category::ModelRepository, header("triton-grpc-protocol-k"))]);
+    assert_eq!(options.grpc.unwrap().restrictions, grpc);
+}
+
+#[test]
+fn auto_completion_is_off_if_either_option_says_so_and_the_deprecated_one_warns() {
+    assert!(!options(&["--disable-auto-complete-config"]).repository.auto_complete);
+    let strict = options(&["--strict-model-config=true"]);
+    assert!(!strict.repository.auto_complete);
+    assert_eq!(
+        strict.warnings,
+        ["Warning: '--strict-model-config' has been deprecated! Please use \
+             '--disable-auto-complete-config' instead."]
+    );
+    let both = options(&["--strict-model-config=false", "--disable-auto-complete-config"]);
+    assert!(!both.repository.auto_complete);
+    assert_eq!(
+        both.warnings[1],
+        "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of \
+             '--disable-auto-complete-config'!"
+    );
+    assert!(options(&["--strict-model-config=false"]).repository.auto_complete);
+}
+
+#[test]
+fn every_deprecated_option_warns_once() {
+    for option in
+        ["trace-file=x", "trace-level=off", "trace-rate=1", "trace-count=1", "trace-log-frequency=1"]
+    {
+        let warnings = options(&[&format!("--{option}")]).warnings;
+        let name = option.split('=').next().unwrap();
+        assert!(
+            matches!(&warnings[..], [text] if text.starts_with(&format!("Warning: '--{name}' has been deprecated"))),
+            "{warnings:?}"
+        );
+    }
+    let overridden = options(&["--trace-rate=1", "--trace-config=rate=2"]).warnings;
+    assert_eq!(
+        overridden[1],
+        "Warning: Overriding deprecated '--trace-rate' in favor of provided rate in --trace-config!"
+    );
+}
+
+#[test]
+fn an_unknown_metrics_setting_is_reported() {
+    let warnings = options(&["--metrics-config=colour=blue"]).warnings;
+    assert_eq!(
+        warnings,
+        ["Warning: '--metrics-config' does not know the setting 'colour', it has no effect."]
+    );
+}
+
+#[test]
+fn numbers_are_cut_to_what_makes_sense() {
+    let options = options(&[
+        "--exit-timeout-secs=-5",
+        "--model-load-thread-count=0",
+        "--log-verbose=-1",
+        "--grpc-max-connection-age=0",
+    ]);
+    assert_eq!((options.server.exit_timeout, options.repository.load_threads.get()), (Duration::ZERO, 1));
+    assert_eq!(
+        (options.logging.levels.verbose, options.grpc.unwrap().keepalive.max_connection_age),
+        (0, None)
+    );
+}
+
+#[test]
+fn the_log_options_become_its_switches() {
+    let line = ["--log-verbose=TRUE", "--log-info=off", "--log-format=ISO8601", "--log-file=/l"];
+    let logging = options(&line).logging;
+    assert_eq!(
+        (logging.levels.verbose, logging.levels.info, logging.levels.format),
+        (1, false, Format::Iso8601)
+    );
+    assert_eq!(logging.file, Some("/l".into()));
+}
+
+#[test]
+fn the_environment_fills_in_what_the_command_line_leaves_open() {
+    let environment = Environment {
+        storage_uri: Some("/aip".into()),
+        escape_log_messages: Some("0".into()),
+        delay_scheduler: Some("4".into()),
+        backlog_delay_scheduler: Some("2".into()),
+        onnxruntime_library: Some("/env.so".into()),
+        ..Environment::default()
+    };
+    let options = options_in(&environment, &[]);
+    assert!(options.repository.paths.iter().eq(["/aip"]));
+    assert!(!options.logging.escape_messages);
+    assert_eq!(options.test_hooks, TestHooks { delay_scheduler: 4, backlog_delay_scheduler: 2 });
+    assert_eq!(options.backends.onnxruntime_library, Some("/env.so".into()));
+    let options = options_in(&environment, &["--model-repository=/m", "--onnxruntime-library=/cli.so"]);
+    assert!(options.repository.paths.iter().eq(["/m"]));
+    assert_eq!(options.backends.onnxruntime_library, Some("/cli.so".into()));
+}

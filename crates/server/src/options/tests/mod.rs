@@ -1,0 +1,105 @@
+//! The command line as a whole: recorded refusals, every rule's text, defaults and meanings.
+
+use super::*;
+use std::collections::BTreeSet;
+
+mod meanings;
+mod refusals;
+
+/// Every option of `tritonserver`, deprecated ones too.
+const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-readiness disable-auto-complete-config \
+             model-repository model-store model-control-mode repository-poll-secs load-model \
+             model-config-name model-load-thread-count model-load-retry-count model-namespacing \
+             enable-peer-access model-load-gpu-limit log-verbose log-info log-warning log-error \
+             log-format log-file allow-http http-address http-port reuse-http-port \
+             http-header-forward-pattern http-thread-count http-max-input-size http-restricted-api \
+             allow-grpc grpc-address grpc-port reuse-grpc-port grpc-header-forward-pattern \
+             grpc-infer-thread-count grpc-infer-allocation-pool-size grpc-max-response-pool-size \
+             grpc-use-ssl grpc-use-ssl-mutual grpc-server-cert grpc-server-key grpc-root-cert \
+             grpc-infer-response-compression-level grpc-keepalive-time grpc-keepalive-timeout \
+             grpc-keepalive-permit-without-calls grpc-http2-max-pings-without-data \
+             grpc-http2-min-recv-ping-interval-without-data grpc-http2-max-ping-strikes \
+             grpc-max-connection-age grpc-max-connection-age-grace grpc-restricted-protocol \
+             allow-sagemaker sagemaker-port sagemaker-thread-count sagemaker-safe-port-range \
+             allow-vertex-ai vertex-ai-port vertex-ai-thread-count vertex-ai-default-model allow-metrics \
+             allow-gpu-metrics allow-cpu-metrics metrics-address metrics-port metrics-interval-ms \
+             metrics-config trace-config cache-config cache-directory rate-limit rate-limit-resource \
+             pinned-memory-pool-byte-size cuda-memory-pool-byte-size cuda-virtual-address-size \
+             min-supported-compute-capability buffer-manager-thread-count host-policy backend-directory \
+             repoagent-directory backend-config allow-client-shm strict-model-config \
+             response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
+
+const OWN_OPTIONS: &str = "version onnxruntime-library";
+
+fn parse_in(environment: &Environment, line: &[&str]) -> Result<Invocation, String> {
+    parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())
+}
+
+fn options_in(environment: &Environment, line: &[&str]) -> Options {
+    match parse_in(environment, line) {
+        Ok(Invocation::Serve(options)) => *options,
+        other => panic!("{line:?}: {other:?}"),
+    }
+}
+
+fn options(line: &[&str]) -> Options {
+    options_in(&Environment::default(), line)
+}
+
+#[test]
+fn the_table_has_every_option_of_triton_and_ours_once() {
+    let expected: BTreeSet<_> =
+        TRITON_OPTIONS.split_whitespace().chain(OWN_OPTIONS.split_whitespace()).collect();
+    let names: Vec<_> = table::all().map(|option| option.name).collect();
+    assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), expected);
+    assert_eq!(names.len(), expected.len());
+}
+
+#[test]
+fn every_default_in_the_table_obeys_the_rule_of_its_option() {
+    let mut typed = Typed::default();
+    for option in table::all() {
+        if let Some(default) = option.default_value() {
+            assert_eq!(option.apply(&mut typed, default), Ok(()), "--{}", option.name);
+        }
+    }
+}
+
+#[test]
+fn the_help_names_every_option_under_the_headings_in_order() {
+    let Ok(Invocation::Print(help)) = parse_in(&Environment::default(), &["--he", "--nonsense"]) else {
+        panic!("help is not printed")
+    };
+    for option in table::all() {
+        let line = format!("\n  --{}", option.name);
+        assert!(
+            help.contains(&format!("{line} ")) || help.contains(&format!("{line}\n")),
+            "--{}",
+            option.name
+        );
+    }
+    let mut rest = help.as_str();
+    let headings = "Server,Logging,Model \
+             Repository,HTTP,GRPC,Sagemaker,Vertex,Metrics,Tracing,Backend,Repository Agent,Response \
+             Cache,Rate Limiter,Memory/Device Management,Shared Memory,DEPRECATED,Nereid";
+    for heading in headings.split(',') {
+        rest =
+            rest.split_once(&format!("\n{heading}:\n")).unwrap_or_else(|| panic!("no heading {heading}")).1;
+    }
+    assert!(help.lines().all(|line| line.len() <= 120));
+}
+
+#[test]
+fn the_help_says_what_this_version_does_not_do() {
+    let help = usage().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("Default: false. Not supported by this version: tensors in shared memory."));
+}
+
+#[test]
+fn the_version_names_the_triton_release_it_follows() {
+    let Ok(Invocation::Print(text)) = parse_in(&Environment::default(), &["--version"]) else {
+        panic!("version is not printed")
+    };
+    assert_eq!(text.lines().next(), Some(concat!("nereid ", env!("CARGO_PKG_VERSION"))));
+    assert!(text.contains("2.73.0") && text.ends_with('\n'));
+}

@@ -1,0 +1,313 @@
+//! What is refused, and in which words.
+
+use super::super::*;
+use super::{options, options_in, parse_in};
+use std::collections::BTreeSet;
+
+/// Command lines that would switch on what this version does not have, and the option at fault.
+const UNSUPPORTED: &[(&[&str], &str)] = &[
+    (&["--model-control-mode=poll"], "model-control-mode"),
+    (&["--model-control-mode=EXPLICIT", "--load-model=*"], "model-control-mode"),
+    (&["--model-namespacing=true"], "model-namespacing"),
+    (&["--model-repository=/m", "--model-store=s3://b/m"], "model-repository"),
+    (&["--model-repository=gs://b"], "model-repository"),
+    (&["--model-repository=as://b"], "model-repository"),
+    (&["--model-load-gpu-limit=0:0.5"], "model-load-gpu-limit"),
+    (&["--cache-config=local,size=5"], "cache-config"),
+    (&["--cache-directory=/c"], "cache-directory"),
+    (&["--response-cache-byte-size=5"], "response-cache-byte-size"),
+    (&["--rate-limit=execution_count"], "rate-limit"),
+    (&["--rate-limit-resource=R:1:0"], "rate-limit-resource"),
+    (&["--trace-config=level=TIMESTAMPS", "--trace-config=triton,file=x"], "trace-config"),
+    (&["--trace-config=level=TENSORS", "--trace-config=mode=opentelemetry"], "trace-config"),
+    (&["--trace-level=min", "--trace-file=x"], "trace-level"),
+    (&["--allow-sagemaker=true"], "allow-sagemaker"),
+    (&["--allow-vertex-ai=true"], "allow-vertex-ai"),
+    (&["--allow-client-shm=true"], "allow-client-shm"),
+    (&["--repoagent-directory=/r"], "repoagent-directory"),
+    (&["--host-policy=p,numa-node=0"], "host-policy"),
+    (&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count"),
+    (&["--metrics-config=summary_latencies=true"], "metrics-config"),
+    (&["--metrics-config=histogram_latencies=on"], "metrics-config"),
+];
+
+fn refusal(line: &[&str]) -> String {
+    match parse_in(&Environment::default(), line) {
+        Err(text) => text,
+        Ok(_) => panic!("{line:?} is accepted"),
+    }
+}
+
+/// `line` is refused with the frame of `option` and this text.
+#[track_caller]
+fn check_framed(line: &[&str], option: &str, text: &str) {
+    let refusal = refusal(line);
+    let expected = format!("Bad option: \"--{option}\".\n{text}");
+    assert!(refusal.ends_with(&expected), "{line:?}: {refusal:?} does not end with {expected:?}");
+}
+
+/// `line` is refused with this text and no frame.
+#[track_caller]
+fn check_plain(line: &[&str], text: &str) {
+    let refusal = refusal(line);
+    assert!(
+        refusal.ends_with(text) && !refusal.contains("Bad option"),
+        "{line:?}: {refusal:?} does not end with {text:?}"
+    );
+}
+
+#[test]
+fn recorded_command_lines_are_refused_in_the_recorded_words() {
+    for (line, option, text) in [
+        (&["--log-info", "maybe"][..], "log-info", "invalid value for bool option: maybe"),
+        (&["--model-control-mode", "foo"], "model-control-mode", "invalid argument for --model-control-mode"),
+        (
+            &["--grpc-infer-response-compression-level", "zz"],
+            "grpc-infer-response-compression-level",
+            "invalid argument for --grpc_infer_response_compression_level",
+        ),
+        (
+            &["--rate-limit-resource", "a"],
+            "rate-limit-resource",
+            "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or \
+             '<resource_name>:<count>'. Got a",
+        ),
+        (
+            &["--metrics-config", "a,b=c"],
+            "metrics-config",
+            "--metrics-config option format is <setting>=<value>. Got a,b=c",
+        ),
+        (
+            &["--trace-config", "foo,a=b"],
+            "trace-config",
+            "invalid value for trace mode option: foo. Available options are \"triton\" and \
+             \"opentelemetry\"",
+        ),
+        (&["--http-restricted-api", "foo:a=b"], "http-restricted-api", "unknown restricted api 'foo' "),
+        (
+            &["--http-restricted-api", "health:a=b", "--http-restricted-api", "health:c=d"],
+            "http-restricted-api",
+            "restricted api 'health' can not be specified in multiple config groups",
+        ),
+        (&["--log-format", "zz"], "log-format", "invalid argument for --log-format"),
+        (&["--model-config-name", ""], "model-config-name", "Error: empty argument for --model-config-name"),
+        (
+            &["--cuda-memory-pool-byte-size", "5"],
+            "cuda-memory-pool-byte-size",
+            "Cannot parse pair option due to incorrect number of inputs.--<pair option> argument \
+             requires format <first>:<second>. Found: 5",
+        ),
+    ] {
+        check_framed(line, option, text);
+    }
+    check_plain(
+        &["--load-model", "x"],
+        "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.",
+    );
+    check_plain(
+        &["--host-policy", "p,zz=1"],
+        "Failed to build Triton option:\nerror: setting host policy: Unsupported - Unsupported host \
+             policy setting 'zz' is specified, supported settings are 'numa-node', 'cpu-cores'",
+    );
+}
+
+#[test]
+fn every_rule_of_numbers_and_words_has_its_text() {
+    let threads = "invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128.";
+    for (option, value, text) in [
+        ("http-port", "x", "Invalid option value. Got x"),
+        ("http-port", "70000", "Provided option value is out of bound. Got 70000"),
+        ("http-thread-count", "0", "Provided option value is out of bound. Got 0"),
+        ("log-verbose", "on", "Invalid option value. Got on"),
+        ("http-max-input-size", "0", "Error: --http-max-input-size must be greater than 0."),
+        ("http-max-input-size", "-1", "Error: --http-max-input-size must be greater than 0."),
+        ("grpc-infer-thread-count", "1", threads),
+        ("grpc-infer-thread-count", "129", threads),
+        ("grpc-max-response-pool-size", "0", "Error: --grpc-max-response-pool-size must be greater than 0."),
+        ("grpc-restricted-protocol", "x:k=v", "unknown restricted protocol 'x' "),
+        ("metrics-config", "summary_latencies=maybe", "invalid value for bool option: maybe"),
+        ("rate-limit", "on", "invalid argument for --rate-limit"),
+        ("rate-limit-resource", "R:x", "Invalid option value. Got x"),
+        ("trace-level", "loud", "invalid value for trace level option: loud"),
+    ] {
+        check_framed(&[&format!("--{option}={value}")], option, text);
+    }
+}
+
+#[test]
+fn every_form_of_a_compound_value_has_its_text() {
+    let pair =
+        "Cannot parse pair option due to incorrect number of inputs.--<pair option> argument requires format";
+    let restriction = "option format is '<config name>:<setting>=<value>'. Got ";
+    let no_backend = "No backend specified. --backend-config option format is <backend name>,<setting>=<value> \
+                      or <setting>=<value>. Got ";
+    let backend = "--backend-config option format is '<backend name>,<setting>=<value>'. Got ";
+    let no_cache = "No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got ";
+    let cache = "--cache-config option format is '<cache name>,<setting>=<value>'. Got ";
+    let no_mode = "No trace mode specified. --trace-config option format is <trace mode>,<setting>=<value> \
+                   or <setting>=<value>. Got ";
+    let trace = "--trace-config option format is '<trace mode>,<setting>=<value>'. Got ";
+    for (option, value, text) in [
+        ("http-restricted-api", "health", &*format!("--http-restricted-api {restriction}")),
+        ("http-restricted-api", "health:k=", &format!("--http-restricted-api {restriction}")),
+        ("grpc-restricted-protocol", "x", &format!("--grpc-restricted-protocol {restriction}")),
+        ("sagemaker-safe-port-range", "5", &format!("{pair} <first>-<second>. Found: ")),
+        ("cuda-virtual-address-size", "5", &format!("{pair} <first>:<second>. Found: ")),
+        ("model-load-gpu-limit", "5", &format!("{pair} <first>:<second>. Found: ")),
+        ("metrics-config", "a", "--metrics-config option format is <setting>=<value>. Got "),
+        ("backend-config", ",k=v", no_backend),
+        ("backend-config", "b,k", backend),
+        ("backend-config", "b,=v", backend),
+        ("cache-config", "k=v", no_cache),
+        ("cache-config", ",k=v", no_cache),
+        ("cache-config", "local,size", cache),
+        ("trace-config", ",k=v", no_mode),
+        ("trace-config", "triton,file", trace),
+        ("host-policy", "p", "--host-policy option format is '<policy name>,<setting>=<value>'. Got "),
+    ] {
+        check_framed(&[&format!("--{option}={value}")], option, &format!("{text}{value}"));
+    }
+}
+
+#[test]
+fn bad_values_of_trace_settings_name_the_setting() {
+    check_framed(
+        &["--trace-config", "level=loud"],
+        "trace-config level",
+        "invalid value for trace level option: loud",
+    );
+    check_framed(&["--trace-config", "rate=x"], "trace-config rate", "Invalid option value. Got x");
+    check_framed(
+        &["--trace-config", "triton,log-frequency=x"],
+        "trace-config triton,log-frequency",
+        "Invalid option value. Got x",
+    );
+}
+
+#[test]
+fn faults_between_options_have_no_frame() {
+    check_plain(&["x"], "Unexpected argument: x");
+    check_plain(
+        &["--response-cache-byte-size=5", "--cache-config=local,size=5"],
+        "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. \
+             Please provide one or the other.",
+    );
+    let build = "Failed to build Triton option:\nerror: setting model load GPU limit: Invalid argument - ";
+    check_plain(&["--model-load-gpu-limit=-1:0.5"], &format!("{build}expects device ID >= 0, got -1"));
+    check_plain(
+        &["--model-load-gpu-limit=0:-0.4"],
+        &format!("{build}expects limit fraction to be in range [0.0, 1.0], got -0.4"),
+    );
+    check_plain(
+        &["--grpc-use-ssl=true"],
+        "Error: Use of '--grpc-use-ssl' requires setting '--grpc-server-cert' as well.",
+    );
+    check_plain(
+        &["--grpc-use-ssl-mutual=true", "--grpc-server-cert=c", "--grpc-server-key=k"],
+        "Error: Use of '--grpc-use-ssl-mutual' requires setting '--grpc-root-cert' as well.",
+    );
+}
+
+#[test]
+fn endpoints_may_not_share_an_address_and_port() {
+    let clash = |names: &str, at: &str| {
+        format!("The server cannot listen to {names} at the same address and port {at}")
+    };
+    check_plain(&["--grpc-port=8000"], &clash("HTTP requests and GRPC requests", "0.0.0.0:8000"));
+    check_plain(&["--metrics-port=8001"], &clash("GRPC requests and metrics requests", "0.0.0.0:8001"));
+    check_plain(
+        &["--allow-sagemaker=true", "--metrics-port=8080"],
+        &clash("metrics requests and SageMaker requests", "0.0.0.0:8080"),
+    );
+    check_plain(
+        &["--allow-sagemaker=true", "--sagemaker-safe-port-range=9000-9010"],
+        "The server cannot listen to HTTP requests at port 8000, allowed port range is [9000, 9010]",
+    );
+    options(&["--grpc-port=8000", "--grpc-address=127.0.0.1"]);
+    options(&["--grpc-port=8000", "--allow-grpc=false"]);
+    options(&["--grpc-port=0", "--http-port=0", "--metrics-port=0"]);
+}
+
+#[test]
+fn what_this_version_does_not_do_is_refused_by_name() {
+    for (line, option) in UNSUPPORTED {
+        let refusal = refusal(line);
+        let expected =
+            format!("Bad option: \"--{option}\".\n'{option}' is not supported by this version of nereid: ");
+        assert!(refusal.contains(&expected), "{line:?}: {refusal}");
+    }
+}
+
+#[test]
+fn every_option_that_can_be_refused_for_lack_of_its_feature_is_tested() {
+    let tested: BTreeSet<_> = UNSUPPORTED.iter().map(|(_, option)| *option).collect();
+    for option in table::all() {
+        // load-model is reached only together with a control mode that is refused first.
+        if option.description().contains("Not supported by this version") && option.name != "load-model" {
+            assert!(tested.contains(option.name), "--{}", option.name);
+        }
+    }
+}
+
+#[test]
+fn values_that_leave_a_missing_feature_off_are_accepted() {
+    options(&[
+        "--model-control-mode=None",
+        "--model-namespacing=false",
+        "--rate-limit=OFF",
+        "--allow-sagemaker=0",
+        "--allow-vertex-ai=0",
+    ]);
+    options(&[
+        "--allow-client-shm=false",
+        "--buffer-manager-thread-count=0",
+        "--trace-config=level=OFF",
+        "--trace-config=rate=5",
+    ]);
+    options(&["--metrics-config=summary_latencies=false", "--metrics-config=summary_quantiles=0.5:0.05"]);
+    options(&[
+        "--repository-poll-secs=3",
+        "--sagemaker-port=1",
+        "--vertex-ai-default-model=m",
+        "--enable-peer-access=false",
+    ]);
+}
+
+#[test]
+fn a_broken_value_is_reported_before_a_missing_feature() {
+    check_framed(&["--allow-client-shm=true", "--http-port=x"], "http-port", "Invalid option value. Got x");
+}
+
+#[test]
+fn the_first_fault_of_the_line_is_reported() {
+    check_framed(&["--http-port=x", "--log-info=maybe"], "http-port", "Invalid option value. Got x");
+    check_framed(&["--http-port=x", "--help"], "http-port", "Invalid option value. Got x");
+}
+
+#[test]
+fn a_broken_environment_variable_is_named() {
+    let environment = Environment { delay_scheduler: Some("many".into()), ..Environment::default() };
+    let refusal = parse_in(&environment, &[]).unwrap_err();
+    assert!(
+        refusal
+            .ends_with("environment variable TRITONSERVER_DELAY_SCHEDULER: Invalid option value. Got many")
+    );
+}
+
+#[test]
+fn vertex_ai_asked_for_by_the_environment_is_refused_unless_switched_off() {
+    let environment = Environment {
+        aip_mode: Some("PREDICTION".into()),
+        aip_http_port: Some("9000".into()),
+        ..Environment::default()
+    };
+    let refusal = parse_in(&environment, &[]).unwrap_err();
+    assert!(refusal.contains("'allow-vertex-ai' is not supported by this version of nereid"));
+    let options = options_in(&environment, &["--allow-vertex-ai=false", "--allow-http=true"]);
+    assert!(options.http.is_some() && options.grpc.is_none());
+}
+
+#[test]
+fn a_refusal_says_how_to_get_help() {
+    assert!(refusal(&["--nonsense"]).lines().next().unwrap().contains("nereid --help"));
+}

@@ -1,0 +1,187 @@
+//! The options of tracing: their rules, and whether together they would trace anything.
+//!
+//! Tracing itself is not part of this version; what is read here decides only between accepting and refusing.
+
+use super::refusal::BadOption;
+use super::values::{self, Setting};
+
+/// What an option that would switch tracing on asks for in vain.
+pub(super) const MISSING: &str = "tracing of requests";
+
+#[derive(Debug, Default)]
+pub(super) struct Typed {
+    /// Of the deprecated options.
+    level: Level,
+    pub(super) file: String,
+    pub(super) rate: i64,
+    /// Of `--trace-config`, in the order of the command line. The mode is in lower case.
+    settings: Vec<Setting>,
+}
+
+/// Several levels add up, but one OFF among them wins: it is the operator's word. (P-W37; the reference
+/// forgets an OFF that another level follows in `--trace-config`.)
+#[derive(Debug, Default, Clone, Copy)]
+struct Level {
+    off: bool,
+    some: bool,
+}
+
+/// The option that switches tracing on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    TraceLevel,
+    TraceConfig,
+}
+
+impl Typed {
+    /// Reads a `--trace-config`. Whether its value is right is checked after the whole line, as in Triton.
+    pub(super) fn add_setting(&mut self, text: &str) -> Result<(), String> {
+        // The mode's own text comes before those about the rest.
+        let mode = text
+            .split_once(',')
+            .map(|(mode, _)| mode)
+            .filter(|mode| !mode.is_empty())
+            .map(mode)
+            .transpose()?;
+        let setting = values::setting(
+            text,
+            "No trace mode specified. --trace-config option format is <trace mode>,<setting>=<value> or \
+             <setting>=<value>",
+            "--trace-config option format is '<trace mode>,<setting>=<value>'",
+        )?;
+        self.settings.push(Setting { name: mode, ..setting });
+        Ok(())
+    }
+
+    /// Reads a `--trace-level`.
+    pub(super) fn add_level(&mut self, text: &str) -> Result<(), String> {
+        self.level.add(text)
+    }
+
+    /// Checks the values of every `--trace-config`, and returns the warnings about deprecated options they
+    /// override.
+    ///
+    /// # Errors
+    /// A value that breaks its setting's rule.
+    pub(super) fn check(&self, was_given: impl Fn(&str) -> bool) -> Result<Vec<String>, BadOption> {
+        let mut warnings = Vec::new();
+        let opentelemetry = self.opentelemetry();
+        for Setting { name, key, value } in &self.settings {
+            let number = || values::integer(value, i64::from(i32::MIN), i64::from(i32::MAX)).map(drop);
+            let (checked, shown) = match (name.as_deref(), key.as_str()) {
+                (None, "rate" | "count") => (number(), key.clone()),
+                (None, "level") => (Level::default().add(value), key.clone()),
+                (None, "mode") => (mode(value).map(drop), key.clone()),
+                (Some("triton"), "log-frequency") if !opentelemetry => (number(), format!("triton,{key}")),
+                _ => (Ok(()), key.clone()),
+            };
+            checked.map_err(|text| BadOption::framed(format!("trace-config {shown}"), text))?;
+            let overridden = match (name.as_deref(), key.as_str()) {
+                (None, "rate" | "count" | "level") => Some(format!("trace-{key}")),
+                (Some("triton"), "file" | "log-frequency") => Some(format!("trace-{key}")),
+                _ => None,
+            };
+            if let Some(option) = overridden.filter(|option| was_given(option)) {
+                warnings.push(format!(
+                    "Warning: Overriding deprecated '--{option}' in favor of provided {key} in \
+                     --trace-config!"
+                ));
+            }
+        }
+        for option in ["trace-file", "trace-log-frequency"] {
+            if opentelemetry && was_given(option) {
+                warnings.push(format!(
+                    "Warning: '--{option}' is deprecated and will be ignored with opentelemetry tracing mode."
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// The option without which nothing would be traced, if anything would be.
+    ///
+    /// Tracing needs a level, and either OpenTelemetry or a file and a rate. Call after [`Typed::check`].
+    pub(super) fn switched_on_by(&self) -> Option<Source> {
+        let mut config = Level::default();
+        for value in self.values(None, "level") {
+            _ = config.add(value);
+        }
+        if self.level.off || config.off {
+            return None;
+        }
+        let source = match (config.some, self.level.some) {
+            (true, _) => Source::TraceConfig,
+            (false, true) => Source::TraceLevel,
+            (false, false) => return None,
+        };
+        let file = self.values(Some("triton"), "file").last().unwrap_or(&self.file);
+        let rate = self
+            .values(None, "rate")
+            .last()
+            .map_or(Ok(self.rate), |text| values::integer(text, i64::MIN, i64::MAX));
+        (self.opentelemetry() || (!file.is_empty() && rate != Ok(0))).then_some(source)
+    }
+
+    fn opentelemetry(&self) -> bool {
+        self.values(None, "mode").last().is_some_and(|value| value.eq_ignore_ascii_case("opentelemetry"))
+    }
+
+    fn values<'a>(&'a self, mode: Option<&'a str>, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let wanted = move |setting: &&Setting| setting.name.as_deref() == mode && setting.key == key;
+        self.settings.iter().filter(wanted).map(|setting| setting.value.as_str())
+    }
+}
+
+impl Level {
+    fn add(&mut self, text: &str) -> Result<(), String> {
+        match text.to_ascii_lowercase().as_str() {
+            "off" | "false" => self.off = true,
+            "timestamps" | "on" | "true" | "min" | "max" | "tensors" => self.some = true,
+            other => return Err(format!("invalid value for trace level option: {other}")),
+        }
+        Ok(())
+    }
+}
+
+fn mode(text: &str) -> Result<String, String> {
+    match text.to_ascii_lowercase() {
+        mode if mode == "triton" || mode == "opentelemetry" => Ok(mode),
+        other => Err(format!(
+            "invalid value for trace mode option: {other}. Available options are \"triton\" and \
+             \"opentelemetry\""
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(level: &[&str], settings: &[&str]) -> Option<Source> {
+        let mut typed = Typed { rate: 1000, ..Typed::default() };
+        level.iter().for_each(|text| typed.add_level(text).unwrap());
+        settings.iter().for_each(|text| typed.add_setting(text).unwrap());
+        typed.check(|_| false).unwrap();
+        typed.switched_on_by()
+    }
+
+    #[test]
+    fn tracing_is_on_with_a_level_and_somewhere_to_write() {
+        assert_eq!(source(&[], &["level=TIMESTAMPS", "triton,file=x"]), Some(Source::TraceConfig));
+        assert_eq!(source(&[], &["level=TENSORS", "mode=OpenTelemetry"]), Some(Source::TraceConfig));
+        assert_eq!(source(&["min"], &["triton,file=x"]), Some(Source::TraceLevel));
+    }
+
+    #[test]
+    fn tracing_is_off_without_a_level_a_file_or_a_rate() {
+        assert_eq!(source(&[], &["triton,file=x", "rate=1"]), None);
+        assert_eq!(source(&[], &["level=TIMESTAMPS", "rate=1"]), None);
+        assert_eq!(source(&[], &["level=TIMESTAMPS", "triton,file=x", "rate=0"]), None);
+    }
+
+    #[test]
+    fn one_off_wins_over_every_other_level() {
+        assert_eq!(source(&[], &["level=OFF", "level=TIMESTAMPS", "triton,file=x"]), None);
+        assert_eq!(source(&["off"], &["level=TIMESTAMPS", "triton,file=x"]), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! What was typed: every option's value in the form it was read, before anything is decided.
+//!
+//! Only the table writes here and only `resolve` reads. A field of `Typed::default()` means nothing until
+//! [`Typed::with_defaults`] has run the table's own default texts through the setters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::meaning::{BackendSetting, Restrictions};
+use super::table::{self, Spec};
+use super::trace;
+
+#[derive(Debug, Default)]
+pub(super) struct Typed {
+    pub(super) server: Server,
+    pub(super) logging: Logging,
+    pub(super) repository: Repository,
+    pub(super) http: Http,
+    pub(super) grpc: Grpc,
+    pub(super) outside: Outside,
+    pub(super) metrics: Metrics,
+    pub(super) trace: trace::Typed,
+    pub(super) backends: Backends,
+    pub(super) rate_limit_on: bool,
+    pub(super) devices: Devices,
+    /// Names of the options on the command line.
+    pub(super) given: BTreeSet<&'static str>,
+    pub(super) warnings: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub(super) id: String,
+    pub(super) exit_timeout_secs: i64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Logging {
+    pub(super) verbose: i64,
+    pub(super) info: bool,
+    pub(super) warning: bool,
+    pub(super) error: bool,
+    pub(super) iso8601: bool,
+    pub(super) file: String,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ControlMode {
+    #[default]
+    None,
+    Poll,
+    Explicit,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Repository {
+    pub(super) paths: BTreeSet<String>,
+    pub(super) exit_on_error: bool,
+    pub(super) disable_auto_complete: bool,
+    pub(super) strict_model_config: Option<bool>,
+    pub(super) strict_readiness: bool,
+    pub(super) control_mode: ControlMode,
+    pub(super) load_models: BTreeSet<String>,
+    pub(super) config_name: Option<String>,
+    pub(super) load_thread_count: i64,
+    pub(super) load_retry_count: i64,
+    pub(super) namespacing: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Http {
+    pub(super) allow: bool,
+    pub(super) address: String,
+    pub(super) port: i64,
+    pub(super) reuse_port: bool,
+    pub(super) header_forward_pattern: String,
+    pub(super) thread_count: i64,
+    pub(super) max_input_size: i64,
+    pub(super) restrictions: Restrictions,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Grpc {
+    pub(super) allow: bool,
+    pub(super) address: String,
+    pub(super) port: i64,
+    pub(super) reuse_port: bool,
+    pub(super) header_forward_pattern: String,
+    pub(super) infer_thread_count: i64,
+    pub(super) max_response_pool_size: i64,
+    pub(super) use_tls: bool,
+    pub(super) mutual_tls: bool,
+    pub(super) server_cert: String,
+    pub(super) server_key: String,
+    pub(super) root_cert: String,
+    pub(super) compression: String,
+    pub(super) keepalive: Keepalive,
+    pub(super) restrictions: Restrictions,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Keepalive {
+    pub(super) time_ms: i64,
+    pub(super) timeout_ms: i64,
+    pub(super) permit_without_calls: bool,
+    pub(super) max_pings_without_data: i64,
+    pub(super) min_recv_ping_interval_without_data_ms: i64,
+    pub(super) max_ping_strikes: i64,
+    pub(super) max_connection_age_ms: i64,
+    pub(super) max_connection_age_grace_ms: i64,
+}
+
+/// The endpoints of clouds: read, so that a clash of ports is found, and then refused.
+#[derive(Debug, Default)]
+pub(super) struct Outside {
+    pub(super) allow_sagemaker: bool,
+    pub(super) sagemaker_port: i64,
+    pub(super) sagemaker_safe_range: Option<(i64, i64)>,
+    pub(super) allow_vertex_ai: bool,
+    pub(super) vertex_ai_port: i64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Metrics {
+    pub(super) allow: bool,
+    pub(super) gpu: bool,
+    pub(super) cpu: bool,
+    /// Empty: that of HTTP.
+    pub(super) address: String,
+    pub(super) port: i64,
+    pub(super) interval_ms: i64,
+    pub(super) counter_latencies: bool,
+    pub(super) summary_latencies: bool,
+    pub(super) histogram_latencies: bool,
+    /// Keys of `--metrics-config` that nobody knows.
+    pub(super) unknown_settings: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Backends {
+    pub(super) directory: String,
+    pub(super) settings: Vec<BackendSetting>,
+    pub(super) onnxruntime_library: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    pub(super) pinned_pool_byte_size: i64,
+    pub(super) cuda_pool_byte_sizes: BTreeMap<u32, u64>,
+    pub(super) min_supported_compute_capability: f64,
+    pub(super) buffer_manager_thread_count: i64,
+    pub(super) load_gpu_limits: Vec<(i64, f64)>,
+    pub(super) host_policy_keys: Vec<String>,
+    pub(super) allow_client_shm: bool,
+}
+
+impl Typed {
+    /// What an empty command line types.
+    pub(super) fn with_defaults() -> Self {
+        let mut typed = Self::default();
+        for option in table::all() {
+            if let Some(default) = option.default_value() {
+                option
+                    .apply(&mut typed, default)
+                    .expect("the table's defaults obey its rules, as a test shows");
+            }
+        }
+        typed
+    }
+
+    /// Remembers that the option was given, and warns if it should not have been.
+    pub(super) fn note(&mut self, option: &'static Spec, value: &str) {
+        self.given.insert(option.name);
+        if let Some(instead) = option.deprecated {
+            self.warnings.push(instead.replace("{value}", value));
+        }
+    }
+
+    pub(super) fn was_given(&self, option: &str) -> bool {
+        self.given.contains(option)
+    }
+}

@@ -1,0 +1,218 @@
+//! How the text of a value is read, and the texts of the rules it may break.
+
+use std::str::FromStr;
+
+use frontend::restrict::Category;
+
+use super::meaning::{RequiredHeader, Restrictions};
+
+/// `true`, `on`, `1`, `false`, `off`, `0`, in any case.
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(format!("invalid value for bool option: {text}")),
+    }
+}
+
+/// The integer at the beginning of `text` (`12abc` is 12), which must lie between `low` and `high`.
+pub(super) fn integer(text: &str, low: i64, high: i64) -> Result<i64, String> {
+    let trimmed = text.trim_start();
+    let sign = usize::from(trimmed.starts_with(['+', '-']));
+    let digits = trimmed[sign..].bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return Err(format!("Invalid option value. Got {text}"));
+    }
+    // With a digit in front, only the size can still be wrong.
+    match trimmed[..sign + digits].parse() {
+        Ok(value) if (low..=high).contains(&value) => Ok(value),
+        _ => Err(format!("Provided option value is out of bound. Got {text}")),
+    }
+}
+
+/// The number at the beginning of `text`.
+pub(super) fn float(text: &str) -> Result<f64, String> {
+    let trimmed = text.trim_start();
+    let end = trimmed.char_indices().map(|(at, letter)| at + letter.len_utf8());
+    let longest = end.rev().find_map(|end| f64::from_str(&trimmed[..end]).ok());
+    longest.ok_or_else(|| format!("Invalid option value. Got {text}"))
+}
+
+/// `<first><delimiter><second>`.
+pub(super) fn pair<'a>(text: &'a str, delimiter: &str) -> Result<(&'a str, &'a str), String> {
+    text.split_once(delimiter).ok_or_else(|| {
+        format!(
+            "Cannot parse pair option due to incorrect number of inputs.--<pair option> argument \
+             requires format <first>{delimiter}<second>. Found: {text}"
+        )
+    })
+}
+
+/// A `[<name>,]<key>=<value>` taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) name: Option<String>,
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+/// Reads `[<name>,]<key>=<value>`. The first comma ends the name wherever it stands, so a comma in the value
+/// of a nameless setting is not possible; after the name, the value may hold commas and equals signs.
+///
+/// `empty_name` is what a comma at the very beginning gets, `malformed` everything else.
+pub(super) fn setting(text: &str, empty_name: &str, malformed: &str) -> Result<Setting, String> {
+    let (name, rest) = match text.split_once(',') {
+        Some(("", _)) => return Err(format!("{empty_name}. Got {text}")),
+        Some((name, rest)) => (Some(name.to_owned()), rest),
+        None => (None, text),
+    };
+    match rest.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            Ok(Setting { name, key: key.to_owned(), value: value.to_owned() })
+        }
+        _ => Err(format!("{malformed}. Got {text}")),
+    }
+}
+
+/// Reads `<key>=<value>` without a name: a comma before the equals sign is refused.
+pub(super) fn metrics_setting(text: &str) -> Result<(&str, &str), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() && !key.contains(',') => Ok((key, value)),
+        _ => Err(format!("--metrics-config option format is <setting>=<value>. Got {text}")),
+    }
+}
+
+/// Reads `<name><delimiter><key>=<value>`, all three required.
+pub(super) fn named_setting<'a>(
+    text: &'a str,
+    option: &str,
+    name: &str,
+    delimiter: char,
+) -> Result<(&'a str, &'a str, &'a str), String> {
+    text.split_once(delimiter)
+        .and_then(|(name, rest)| rest.split_once('=').map(|(key, value)| (name, key, value)))
+        .filter(|(name, key, value)| !name.is_empty() && !key.is_empty() && !value.is_empty())
+        .ok_or_else(|| {
+            format!("--{option} option format is '<{name}>{delimiter}<setting>=<value>'. Got {text}")
+        })
+}
+
+/// Which of the two lists of restrictions an option fills.
+#[derive(Clone, Copy)]
+pub(super) struct RestrictionKind {
+    pub(super) option: &'static str,
+    /// What the texts call a category here: `api` or `protocol`.
+    pub(super) noun: &'static str,
+    /// What the header name begins with, before the key that the operator chose.
+    pub(super) header_prefix: &'static str,
+}
+
+/// Adds `<category>[,<category>]...:<key>=<value>` to `restrictions`; a category may be restricted once.
+pub(super) fn restrict(
+    text: &str,
+    kind: RestrictionKind,
+    restrictions: &mut Restrictions,
+) -> Result<(), String> {
+    let RestrictionKind { option, noun, header_prefix } = kind;
+    let (categories, key, value) = named_setting(text, option, "config name", ':')?;
+    for name in categories.split(',') {
+        let category = Category::named(name).ok_or_else(|| format!("unknown restricted {noun} '{name}' "))?;
+        let header = RequiredHeader { name: format!("{header_prefix}{key}"), value: value.to_owned() };
+        if restrictions.insert(category, header).is_some() {
+            return Err(format!("restricted {noun} '{name}' can not be specified in multiple config groups"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks `<resource>:<count>[:<device>]`.
+pub(super) fn rate_limit_resource(text: &str) -> Result<(), String> {
+    let parts: Vec<_> = text.split(':').collect();
+    if !(2..=3).contains(&parts.len()) {
+        return Err(format!(
+            "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or \
+             '<resource_name>:<count>'. Got {text}"
+        ));
+    }
+    parts[1..]
+        .iter()
+        .try_for_each(|number| integer(number, i64::from(i32::MIN), i64::from(i32::MAX)).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn booleans_have_six_words_in_any_case() {
+        for (text, value) in
+            [("true", true), ("ON", true), ("1", true), ("False", false), ("off", false), ("0", false)]
+        {
+            assert_eq!(boolean(text), Ok(value));
+        }
+        assert_eq!(boolean("maybe"), Err("invalid value for bool option: maybe".into()));
+        assert_eq!(boolean(""), Err("invalid value for bool option: ".into()));
+    }
+
+    #[test]
+    fn an_integer_is_what_the_text_begins_with() {
+        for (text, value) in [("12", 12), ("12abc", 12), (" +7", 7), ("-3 ", -3), ("1.9", 1)] {
+            assert_eq!(integer(text, -100, 100), Ok(value));
+        }
+        for text in ["", "abc", "-", "- 3", "+"] {
+            assert_eq!(integer(text, -100, 100), Err(format!("Invalid option value. Got {text}")));
+        }
+        for text in ["101", "-101", "99999999999999999999999"] {
+            assert_eq!(
+                integer(text, -100, 100),
+                Err(format!("Provided option value is out of bound. Got {text}"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_float_is_what_the_text_begins_with() {
+        assert_eq!(float("6.5"), Ok(6.5));
+        assert_eq!(float(" 7x"), Ok(7.0));
+        assert_eq!(float("1e3e"), Ok(1000.0));
+        assert_eq!(float("x1"), Err("Invalid option value. Got x1".into()));
+    }
+
+    #[test]
+    fn a_setting_may_hold_commas_and_equals_signs_after_its_name() {
+        let read = |text| setting(text, "no name", "malformed");
+        assert_eq!(read("k=v"), Ok(Setting { name: None, key: "k".into(), value: "v".into() }));
+        assert_eq!(
+            read("b,k=v,w=x"),
+            Ok(Setting { name: Some("b".into()), key: "k".into(), value: "v,w=x".into() })
+        );
+        assert_eq!(read(",k=v"), Err("no name. Got ,k=v".into()));
+        for text in ["", "k", "k=", "=v", "b,", "b,k", "b,=v", "k=v,w"] {
+            assert_eq!(read(text), Err(format!("malformed. Got {text}")));
+        }
+    }
+
+    #[test]
+    fn a_restriction_names_each_category_once() {
+        let kind = RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "" };
+        let mut restrictions = Restrictions::new();
+        restrict("health,model-config:key=a=b", kind, &mut restrictions).unwrap();
+        let header = RequiredHeader { name: "key".into(), value: "a=b".into() };
+        assert_eq!(
+            restrictions,
+            Restrictions::from([(Category::Health, header.clone()), (Category::ModelConfig, header)])
+        );
+        assert_eq!(
+            restrict("trace,health:k=v", kind, &mut restrictions),
+            Err("restricted api 'health' can not be specified in multiple config groups".into())
+        );
+    }
+
+    #[test]
+    fn a_resource_has_a_count_and_perhaps_a_device() {
+        assert_eq!(rate_limit_resource("R:1"), Ok(()));
+        assert_eq!(rate_limit_resource("R:1:0"), Ok(()));
+        assert_eq!(rate_limit_resource("R:x"), Err("Invalid option value. Got x".into()));
+        assert!(rate_limit_resource("R:1:0:2").is_err());
+    }
+}

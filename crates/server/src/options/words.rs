@@ -1,0 +1,195 @@
+//! Cuts a command line into options, values and positional arguments, by the rules of `getopt_long`.
+//!
+//! `--name value`, `--name=value`, any unambiguous beginning of a name, options and positional arguments in
+//! any order, `--` ends the options. A value may begin with a dash. There are no short options.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+
+use super::refusal::BadOption;
+use super::table::{self, Spec};
+
+/// One option as it stands on the command line. The value of a flag is empty.
+pub(super) struct Given {
+    pub(super) option: &'static Spec,
+    pub(super) value: String,
+}
+
+/// The words of a command line that are still to be read.
+pub(super) struct Words {
+    ahead: VecDeque<String>,
+    first_positional: Option<String>,
+}
+
+impl Words {
+    pub(super) fn new(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, BadOption> {
+        let ahead = arguments
+            .into_iter()
+            .map(|argument| {
+                argument.into_string().map_err(|raw| {
+                    BadOption::plain(format!("argument is not valid UTF-8: {}", raw.display()))
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { ahead, first_positional: None })
+    }
+
+    /// The next option, or `None` at the end of the line.
+    pub(super) fn next_option(&mut self) -> Result<Option<Given>, BadOption> {
+        while let Some(word) = self.ahead.pop_front() {
+            if word == "--" {
+                let rest = self.ahead.pop_front();
+                self.first_positional = self.first_positional.take().or(rest);
+                return Ok(None);
+            }
+            if let Some(option) = word.strip_prefix("--") {
+                return self.option(option).map(Some);
+            }
+            match word.strip_prefix('-').and_then(|letters| letters.chars().next()) {
+                Some(letter) => {
+                    return Err(BadOption::framed(
+                        format!("-{letter}"),
+                        format!("invalid option -- '{letter}'"),
+                    ));
+                }
+                None => _ = self.first_positional.get_or_insert(word),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first argument that belongs to no option, once the line has been read.
+    pub(super) fn first_positional(&self) -> Option<&str> {
+        self.first_positional.as_deref()
+    }
+
+    fn option(&mut self, word: &str) -> Result<Given, BadOption> {
+        let (typed, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word, None),
+        };
+        let option = find(typed)?;
+        let name = option.name;
+        let value = match (option.is_flag(), value) {
+            (true, None) => String::new(),
+            (true, Some(_)) => {
+                return Err(BadOption::framed(name, format!("option '--{name}' doesn't allow an argument")));
+            }
+            (false, Some(value)) => value,
+            (false, None) => self
+                .ahead
+                .pop_front()
+                .ok_or_else(|| BadOption::framed(name, format!("option '--{name}' requires an argument")))?,
+        };
+        Ok(Given { option, value })
+    }
+}
+
+/// The option of exactly this name, else the only one whose name begins so.
+fn find(typed: &str) -> Result<&'static Spec, BadOption> {
+    if let Some(option) = table::named(typed) {
+        return Ok(option);
+    }
+    let candidates: Vec<_> = table::all().filter(|option| option.name.starts_with(typed)).collect();
+    match candidates[..] {
+        [] => Err(BadOption::framed(typed, format!("unrecognized option '--{typed}'"))),
+        [option] => Ok(option),
+        _ => {
+            let names: String = candidates.iter().map(|option| format!(" '--{}'", option.name)).collect();
+            Err(BadOption::framed(typed, format!("option '--{typed}' is ambiguous; possibilities:{names}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The options with their values, and the first positional argument.
+    type Read = (Vec<(&'static str, String)>, Option<String>);
+
+    fn read(line: &[&str]) -> Result<Read, String> {
+        let mut words = Words::new(line.iter().map(OsString::from)).map_err(|error| error.to_string())?;
+        let mut seen = Vec::new();
+        while let Some(given) = words.next_option().map_err(|error| error.to_string())? {
+            seen.push((given.option.name, given.value));
+        }
+        Ok((seen, words.first_positional().map(str::to_owned)))
+    }
+
+    #[test]
+    fn a_value_follows_as_its_own_word_or_after_an_equals_sign() {
+        let (seen, _) = read(&["--http-port", "1", "--grpc-port=2", "--id=a=b"]).unwrap();
+        assert_eq!(seen, [("http-port", "1".into()), ("grpc-port", "2".into()), ("id", "a=b".into())]);
+    }
+
+    #[test]
+    fn a_value_may_begin_with_a_dash_and_may_be_empty() {
+        let (seen, _) = read(&["--exit-timeout-secs", "-5", "--log-file", "--id", "--id="]).unwrap();
+        assert_eq!(
+            seen,
+            [("exit-timeout-secs", "-5".into()), ("log-file", "--id".into()), ("id", String::new())]
+        );
+    }
+
+    #[test]
+    fn an_unambiguous_beginning_of_a_name_is_enough() {
+        let (seen, _) = read(&["--http-po", "1", "--cache-dir=x", "--disable"]).unwrap();
+        assert_eq!(
+            seen.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            ["http-port", "cache-directory", "disable-auto-complete-config"]
+        );
+    }
+
+    #[test]
+    fn a_whole_name_wins_over_longer_names_that_begin_so() {
+        let (seen, _) =
+            read(&["--grpc-use-ssl=1", "--rate-limit=off", "--grpc-max-connection-age=1"]).unwrap();
+        assert_eq!(
+            seen.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            ["grpc-use-ssl", "rate-limit", "grpc-max-connection-age"]
+        );
+    }
+
+    #[test]
+    fn an_ambiguous_beginning_is_refused_with_its_possibilities() {
+        let error = read(&["--grpc-server=x"]).unwrap_err();
+        assert!(error.ends_with(
+            "Bad option: \"--grpc-server\".\noption '--grpc-server' is ambiguous; possibilities: \
+             '--grpc-server-cert' '--grpc-server-key'"
+        ));
+    }
+
+    #[test]
+    fn what_getopt_refuses_is_refused_in_its_words() {
+        for (line, text) in [
+            (&["--nonsense"][..], "Bad option: \"--nonsense\".\nunrecognized option '--nonsense'"),
+            (&["--http-port"][..], "Bad option: \"--http-port\".\noption '--http-port' requires an argument"),
+            (&["--help=1"][..], "Bad option: \"--help\".\noption '--help' doesn't allow an argument"),
+            (&["-p", "8000"][..], "Bad option: \"-p\".\ninvalid option -- 'p'"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.ends_with(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn positional_arguments_stand_anywhere_and_a_double_dash_ends_the_options() {
+        assert_eq!(
+            read(&["stray", "--id=x", "other"]).unwrap(),
+            (vec![("id", "x".into())], Some("stray".into()))
+        );
+        assert_eq!(
+            read(&["--id=x", "--", "--id=y"]).unwrap(),
+            (vec![("id", "x".into())], Some("--id=y".into()))
+        );
+        assert_eq!(read(&["-"]).unwrap(), (vec![], Some("-".into())));
+    }
+
+    #[test]
+    fn an_argument_that_is_not_utf_8_is_refused() {
+        use std::os::unix::ffi::OsStringExt;
+        let error = Words::new([OsString::from_vec(vec![b'-', b'-', 0xff])]).err().unwrap();
+        assert!(error.to_string().contains("argument is not valid UTF-8"));
+    }
+}

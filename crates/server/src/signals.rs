@@ -1,0 +1,59 @@
+//! SIGINT and SIGTERM: the wish that the server stops.
+//!
+//! From [`Signals::listen`] to the end of the process neither ends it by itself: the first one is reported,
+//! later ones change nothing. SIGPIPE is ignored by Rust's start-up code: writing to a closed connection is
+//! an error like any other.
+
+use std::io::{self, Write};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that ask for an orderly exit.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Starts to catch them. Must run inside a tokio runtime with I/O enabled.
+    ///
+    /// # Errors
+    /// The system does not let them be caught.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for the first of them, announces it on stdout as scripts expect (`Signal (15) received.`), and
+    /// gives its number. Dropping the future before that loses no signal.
+    pub async fn first(&mut self) -> i32 {
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+        };
+        let number = kind.as_raw_value();
+        // A closed stdout must not keep the server from stopping.
+        _ = writeln!(io::stdout(), "Signal ({number}) received.");
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Signal as Number, getpid, kill_process};
+
+    // One test, because signals belong to the whole process.
+    #[test]
+    fn either_signal_is_reported_and_a_later_one_does_not_end_the_process() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let mut signals = Signals::listen().unwrap();
+            kill_process(getpid(), Number::TERM).unwrap();
+            assert_eq!(signals.first().await, 15);
+            kill_process(getpid(), Number::INT).unwrap();
+            assert_eq!(signals.first().await, 2);
+        });
+        kill_process(getpid(), Number::TERM).unwrap();
+    }
+}

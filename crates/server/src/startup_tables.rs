@@ -1,0 +1,70 @@
+//! What the log shows once the models are loaded: backends, models with their states, options.
+use std::sync::Arc;
+
+use engine::Engine;
+use inference::backend::Backend;
+
+use crate::{
+    logging::TABLE,
+    options::{Options, TRITON_VERSION},
+    table::Table,
+};
+
+/// Writes the tables to the log.
+pub(crate) fn log(engine: &Engine, options: &Options, backends: &[Arc<dyn Backend>]) {
+    log::info!(target: TABLE, "{}", backend_table(options, backends));
+    log::info!(target: TABLE, "{}", model_table(engine));
+    log::info!(target: TABLE, "{}", option_table(engine, options));
+}
+
+fn backend_table(options: &Options, backends: &[Arc<dyn Backend>]) -> Table<3> {
+    let mut table = Table::new(["Backend", "Path", "Config"]);
+    for backend in backends {
+        let settings = &options.backends.settings;
+        let own = settings
+            .iter()
+            .filter(|setting| setting.backend.as_deref().is_none_or(|name| name == backend.name()));
+        let config: serde_json::Map<_, _> =
+            own.map(|setting| (setting.key.clone(), setting.value.clone().into())).collect();
+        let config = serde_json::json!({ "cmdline": config }).to_string();
+        table.push([backend.name().to_owned(), backend.location(), config]);
+    }
+    table
+}
+
+fn model_table(engine: &Engine) -> Table<3> {
+    let mut table = Table::new(["Model", "Version", "Status"]);
+    for entry in engine.index(false) {
+        let state = entry.state.map_or("", |state| state.as_str());
+        let status =
+            if entry.reason.is_empty() { state.to_owned() } else { format!("{state}: {}", entry.reason) };
+        let version = entry.version.map_or_else(|| "-".to_owned(), |version| version.to_string());
+        table.push([entry.name.to_string(), version, status]);
+    }
+    table
+}
+
+fn option_table(engine: &Engine, options: &Options) -> Table<2> {
+    let mut table = Table::new(["Option", "Value"]);
+    let mut row = |option: &str, value: String| table.push([option.to_owned(), value]);
+    row("server_id", options.server.id.clone());
+    row("server_version", TRITON_VERSION.to_owned());
+    row("server_extensions", engine.server().extensions.join(" "));
+    for (index, path) in options.repository.paths.iter().enumerate() {
+        row(&format!("model_repository_path[{index}]"), path.clone());
+    }
+    row("model_control_mode", "MODE_NONE".to_owned());
+    row("strict_model_config", u8::from(!options.repository.auto_complete).to_string());
+    row("model_config_name", options.repository.config_name.clone().unwrap_or_default());
+    row("rate_limit", "OFF".to_owned());
+    row("pinned_memory_pool_byte_size", options.memory.pinned_pool_byte_size.to_string());
+    for (device, size) in &options.memory.cuda_pool_byte_sizes {
+        row(&format!("cuda_memory_pool_byte_size{{{device}}}"), size.to_string());
+    }
+    let capability = format!("{:.1}", options.memory.min_supported_compute_capability);
+    row("min_supported_compute_capability", capability);
+    row("strict_readiness", u8::from(options.server.strict_readiness).to_string());
+    row("exit_timeout", options.server.exit_timeout.as_secs().to_string());
+    row("cache_enabled", "0".to_owned());
+    table
+}

@@ -1,0 +1,90 @@
+//! What is expected of an exchange: the recording, patched where the server answers otherwise on purpose.
+use serde_json::Value;
+use testing::golden::{Exchange, HttpResponse, Message, Record};
+
+/// One change to a recording.
+#[derive(Debug, Clone, Copy)]
+pub enum Patch {
+    /// The HTTP status.
+    Status(u16),
+    /// A header that matters has this value.
+    Header(&'static str, &'static str),
+    /// A header that matters is not there.
+    NoHeader(&'static str),
+    /// The whole body, not compressed.
+    Body(&'static str),
+    /// In the body, or in each text of a message, this becomes that.
+    Swap(&'static str, &'static str),
+    /// The connection stays open (or not).
+    KeptOpen(bool),
+    /// gRPC: the call ends with this code and text.
+    Code(&'static str, &'static str),
+    /// gRPC: the call ends well with this message (in JSON).
+    Answer(&'static str),
+    /// Bytes on a socket: what comes back.
+    Raw(&'static str),
+}
+
+/// Applies the changes.
+pub fn patched(mut record: Record, patches: &[Patch]) -> Record {
+    for patch in patches {
+        match &mut record.exchange {
+            Exchange::Http { response, .. } => patch_http(response, *patch),
+            Exchange::Raw { response, closed, .. } => match *patch {
+                Patch::Raw(text) => *response = Some(text.into()),
+                Patch::KeptOpen(open) => *closed = !open,
+                other => unfit(&record.name, other),
+            },
+            Exchange::Unary { code, details, answer, .. } => match *patch {
+                Patch::Code(name, text) => (*code, *details, *answer) = (name.into(), text.into(), None),
+                Patch::Answer(text) => {
+                    let message = serde_json::from_str(text).expect("a patch is well formed");
+                    (*code, *details, *answer) = ("OK".into(), String::new(), Some(Message::Json(message)));
+                }
+                Patch::Swap(from, to) => {
+                    *details = details.replace(from, to);
+                    if let Some(Message::Json(message)) = answer {
+                        swap(message, from, to);
+                    }
+                }
+                other => unfit(&record.name, other),
+            },
+            Exchange::Stream { responses, .. } => match *patch {
+                Patch::Swap(from, to) => responses.iter_mut().for_each(|response| swap(response, from, to)),
+                other => unfit(&record.name, other),
+            },
+            Exchange::Told { .. } => unfit(&record.name, *patch),
+        }
+    }
+    record
+}
+
+fn patch_http(response: &mut HttpResponse, patch: Patch) {
+    let text =
+        |response: &HttpResponse| String::from_utf8(response.body.clone()).expect("a patched body is text");
+    match patch {
+        Patch::Status(status) => response.status = status,
+        Patch::Header(name, value) => {
+            response.headers.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
+            response.headers.push((name.into(), value.into()));
+        }
+        Patch::NoHeader(name) => response.headers.retain(|(key, _)| !key.eq_ignore_ascii_case(name)),
+        Patch::Body(text) => response.body = text.into(),
+        Patch::Swap(from, to) => response.body = text(response).replace(from, to).into_bytes(),
+        Patch::KeptOpen(open) => response.kept_open = open,
+        other => unfit("a HTTP exchange", other),
+    }
+}
+
+fn swap(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(from, to),
+        Value::Array(items) => items.iter_mut().for_each(|item| swap(item, from, to)),
+        Value::Object(members) => members.values_mut().for_each(|member| swap(member, from, to)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn unfit(name: &str, patch: Patch) {
+    panic!("{name} cannot be patched with {patch:?}");
+}

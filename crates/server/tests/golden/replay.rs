@@ -1,0 +1,189 @@
+//! Sends a recorded request to a running server and judges what comes back.
+use std::{io, path::Path, time::Duration};
+
+use bytes::Bytes;
+use serde_json::Value;
+use testing::{
+    golden::{Exchange, HttpRequest, HttpResponse, Message, Record},
+    grpc::{self, framed, framed_gzip},
+    http, schema,
+};
+use tokio::runtime::Runtime;
+
+use crate::{judge, scenarios, support::Served};
+
+/// The server's side of all exchanges of one configuration.
+pub struct Stage<'s> {
+    pub served: &'s Served,
+    pub repository: &'s Path,
+    pub runtime: &'s Runtime,
+}
+
+/// Replays one exchange.
+pub fn replay(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    if let Some(scenario) = scenarios::of(&record.name) {
+        return scenario(record, stage);
+    }
+    match &record.exchange {
+        Exchange::Http { request, response } => http_exchange(request, response, stage),
+        Exchange::Raw { request, response, closed } => raw(request, response.as_deref(), *closed, stage),
+        Exchange::Unary { path, message, metadata, code, details, answer } => {
+            let compressed = record.name.ends_with("_gzip");
+            let call = unary(path, message, metadata, compressed, stage);
+            let (messages, status) = stage.runtime.block_on(call)?;
+            ended_with(&status, code, details)?;
+            match (answer, &messages[..]) {
+                (None, []) => Ok(()),
+                (Some(expected), [ours]) => answered(path, expected, ours),
+                (expected, ours) => Err(format!("{} messages instead of {expected:?}", ours.len())),
+            }
+        }
+        Exchange::Stream { requests, metadata, responses, code } => {
+            let (ours, status) = stage.runtime.block_on(stream(requests, metadata, stage))?;
+            ended_with(&status, code, "")?;
+            judge::message(&responses.clone().into(), &ours.into())
+        }
+        Exchange::Told { .. } => Err("only told, not recorded".into()),
+    }
+}
+
+fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'_>) -> Result<(), String> {
+    let mut connection = http::Connection::open(stage.served.http).map_err(told("connect"))?;
+    let mut bytes = format!("{} {} HTTP/1.1\r\n", request.method, request.path).into_bytes();
+    for (name, value) in &request.headers {
+        bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(&request.body);
+    connection.send(&bytes).map_err(told("send"))?;
+    let ours = connection.receive(&request.method).map_err(told("receive"))?;
+    judge::http(expected, &ours, &request.path, stage.repository)?;
+    if expected.kept_open { still_usable(&mut connection) } else { closed(&mut connection) }
+}
+
+/// A second request on the same socket shows that the first one ended where both sides think.
+pub fn still_usable(connection: &mut http::Connection) -> Result<(), String> {
+    let live = connection.ask("GET", "/v2/health/live", &[], b"").map_err(told("second request"))?;
+    if live.status == 200 { Ok(()) } else { Err(format!("second request: {}", live.status_line)) }
+}
+
+fn closed(connection: &mut http::Connection) -> Result<(), String> {
+    if connection.is_closed_within(http::PATIENCE) { Ok(()) } else { Err("the connection stays open".into()) }
+}
+
+fn raw(request: &str, expected: Option<&str>, closed: bool, stage: &Stage<'_>) -> Result<(), String> {
+    let mut connection = http::Connection::open(stage.served.http).map_err(told("connect"))?;
+    connection.send(request.as_bytes()).map_err(told("send"))?;
+    match expected {
+        None => return Err("what came back was not recorded".into()),
+        Some("") => {
+            let ours = connection.rest().map_err(told("receive"))?;
+            if !ours.is_empty() {
+                return Err(format!("bytes instead of a silent close: {}", String::from_utf8_lossy(&ours)));
+            }
+        }
+        Some(text) => {
+            let ours = connection.receive("GET").map_err(told("receive"))?;
+            judge::http(&parsed(text), &ours, "", stage.repository)?;
+            if closed {
+                return self::closed(&mut connection);
+            }
+        }
+    }
+    if closed { Ok(()) } else { still_usable(&mut connection) }
+}
+
+/// A response that was written down as text.
+fn parsed(text: &str) -> HttpResponse {
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+    HttpResponse {
+        status: status.expect("a recorded response has a status"),
+        headers: lines.filter_map(header).collect(),
+        body: body.into(),
+        kept_open: true,
+    }
+}
+
+async fn unary(
+    path: &str,
+    message: &Message,
+    metadata: &[(String, String)],
+    compressed: bool,
+    stage: &Stage<'_>,
+) -> Result<(Vec<Bytes>, grpc::Status), String> {
+    let connection = grpc::Connection::open(stage.served.grpc).await?;
+    let encoded = match message {
+        Message::Bytes(bytes) => bytes.clone(),
+        Message::Json(json) => schema::encode(&types(path)?.0, json)?,
+    };
+    let mut metadata = metadata.to_vec();
+    if compressed {
+        metadata.push(("grpc-encoding".into(), "gzip".into()));
+    }
+    let message = if compressed { framed_gzip(&encoded) } else { framed(&encoded) };
+    connection.unary(path, &metadata, message).await
+}
+
+fn answered(path: &str, expected: &Message, ours: &[u8]) -> Result<(), String> {
+    match expected {
+        Message::Bytes(bytes) if bytes == ours => Ok(()),
+        Message::Bytes(bytes) => Err(format!("{ours:?} instead of {bytes:?}")),
+        Message::Json(json) => judge::message(json, &schema::decode(&types(path)?.1, ours)?),
+    }
+}
+
+const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+
+/// Sends what was recorded and takes all that comes.
+async fn stream(
+    requests: &[Value],
+    metadata: &[(String, String)],
+    stage: &Stage<'_>,
+) -> Result<(Vec<Value>, grpc::Status), String> {
+    let (request, response) = types(STREAM)?;
+    let connection = grpc::Connection::open(stage.served.grpc).await?;
+    let mut call = connection.call(STREAM, metadata).await?;
+    for message in requests {
+        // The pauses were part of what was recorded: they let an answer come before the next request goes.
+        match message["sleep"].as_f64() {
+            Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds)).await,
+            None => call.send(framed(&schema::encode(&request, message)?)),
+        }
+    }
+    call.finish();
+    let (messages, status) = call.rest().await?;
+    let decoded: Result<_, _> = messages.iter().map(|message| schema::decode(&response, message)).collect();
+    Ok((decoded?, status))
+}
+
+/// Begins a stream with these requests, leaving it open.
+pub async fn begin_stream(
+    requests: &[Value],
+    stage: &Stage<'_>,
+) -> Result<(grpc::Connection, grpc::Call), String> {
+    let connection = grpc::Connection::open(stage.served.grpc).await?;
+    let call = connection.call(STREAM, &[]).await?;
+    for message in requests {
+        call.send(framed(&schema::encode(&types(STREAM)?.0, message)?));
+    }
+    Ok((connection, call))
+}
+
+fn types(path: &str) -> Result<(String, String), String> {
+    schema::method(path).ok_or_else(|| format!("the protocol has no method {path}"))
+}
+
+fn ended_with(status: &grpc::Status, code: &str, details: &str) -> Result<(), String> {
+    if (status.name(), status.message.as_str()) == (code, details) {
+        return Ok(());
+    }
+    Err(format!("{} '{}' instead of {code} '{details}'", status.name(), status.message))
+}
+
+/// Wraps what went wrong on a socket with when.
+pub fn told(when: &'static str) -> impl Fn(io::Error) -> String {
+    move |error| format!("{when}: {error}")
+}

@@ -1,0 +1,213 @@
+//! Exchanges that are more than one request and one response, or were written down in words.
+use std::{net::TcpListener, sync::Arc};
+
+use serde_json::Value;
+use testing::{
+    Repository,
+    fixtures::Python,
+    golden::{Exchange, Record},
+    http::{Connection, request},
+    schema,
+};
+
+use crate::{
+    replay::{Stage, begin_stream, still_usable, told},
+    support::{self, Served},
+};
+
+type Scenario = fn(&Record, &Stage<'_>) -> Result<(), String>;
+
+/// The scenario of that name, if it is one.
+pub fn of(name: &str) -> Option<Scenario> {
+    Some(match name {
+        "expect_100_continue" => expect_continue,
+        "pipelined_3_gets" => pipelined_gets,
+        "pipelined_2_infers" => pipelined_infers,
+        "raw_bighdr" => big_header,
+        "crash_json_shape_overflow" => shape_overflow,
+        "crash_stream_cancel_decoupled" => cancel_decoupled,
+        "s_cancel" => cancel,
+        "metrics_full_text" => metrics,
+        "cli_grpc_port_already_bound" => taken_port,
+        "cli_grpc_ssl_with_missing_cert_files" => missing_certificates,
+        "cli_a_model_fails_to_load_exit_on_error_default" => failing_model,
+        name if name.starts_with("cli_") => command_line,
+        _ => return None,
+    })
+}
+
+const LIVE: &str = "/v2/health/live";
+const INFER: &str = "/v2/models/id_int32/infer";
+const BODY: &[u8] = br#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[7]}]}"#;
+
+fn connect(stage: &Stage<'_>) -> Result<Connection, String> {
+    Connection::open(stage.served.http).map_err(told("connect"))
+}
+
+fn expect_status(connection: &mut Connection, method: &str, status: u16) -> Result<String, String> {
+    let response = connection.receive(method).map_err(told("receive"))?;
+    if response.status == status { Ok(response.text()) } else { Err(response.status_line) }
+}
+
+fn expect_continue(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let mut connection = connect(stage)?;
+    let whole = request("POST", INFER, &[("Expect", "100-continue")], BODY);
+    let (head, body) = whole.split_at(whole.len() - BODY.len());
+    connection.send(head).map_err(told("head"))?;
+    expect_status(&mut connection, "POST", 100)?;
+    connection.send(body).map_err(told("body"))?;
+    expect_status(&mut connection, "POST", 200).map(drop)
+}
+
+fn pipelined(stage: &Stage<'_>, one: &[u8], method: &str, count: usize) -> Result<(), String> {
+    let mut connection = connect(stage)?;
+    connection.send(&one.repeat(count)).map_err(told("send"))?;
+    for _ in 0..count {
+        expect_status(&mut connection, method, 200)?;
+    }
+    still_usable(&mut connection)
+}
+
+fn pipelined_gets(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    pipelined(stage, &request("GET", LIVE, &[], b""), "GET", 3)
+}
+
+fn pipelined_infers(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    pipelined(stage, &request("POST", INFER, &[], BODY), "POST", 2)
+}
+
+/// The recording was cut: the header had 100 kB. It is refused, with a status where the reference just hangs up.
+fn big_header(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let mut connection = connect(stage)?;
+    let long = "a".repeat(100_000);
+    // The server may hang up before all of it is sent.
+    let _ = connection.send(&request("GET", LIVE, &[("X", &long)], b""));
+    match connection.receive("GET") {
+        Ok(response) if response.status != 431 => Err(response.status_line),
+        _ => still_usable(&mut connect(stage)?),
+    }
+}
+
+fn shape_overflow(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let Exchange::Told { request, .. } = &record.exchange else { return Err("recorded, not told".into()) };
+    let path = request["path"].as_str().ok_or("no path")?;
+    let body = request["body"]["text"].as_str().ok_or("no body")?;
+    let mut connection = connect(stage)?;
+    let ours = connection.ask("POST", path, &[], body.as_bytes()).map_err(told("exchange"))?;
+    let expected = "{\"error\":\"invalid shape for input 'IN': shape [9223372036854775807,2] causes total element count to \
+                    exceed maximum size of 9223372036854775807\"}";
+    if (ours.status, ours.text().as_str()) != (400, expected) {
+        return Err(format!("{} {}", ours.status_line, ours.text()));
+    }
+    still_usable(&mut connection)
+}
+
+/// The recorded client took one response and cancelled; which of the two requests it came from is up to chance.
+fn cancel(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let Exchange::Stream { requests, .. } = &record.exchange else { return Err("no stream".into()) };
+    one_message_then_cancel(requests, stage)?;
+    still_usable(&mut connect(stage)?)
+}
+
+fn cancel_decoupled(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let request: Value = serde_json::json!({
+        "model_name": "repeat",
+        "inputs": [{"name": "IN", "datatype": "INT32", "shape": ["1"], "contents": {"int_contents": [1000]}}]
+    });
+    for _ in 0..20 {
+        one_message_then_cancel(std::slice::from_ref(&request), stage)?;
+    }
+    still_usable(&mut connect(stage)?)
+}
+
+fn one_message_then_cancel(requests: &[Value], stage: &Stage<'_>) -> Result<(), String> {
+    stage.runtime.block_on(async {
+        let (_connection, mut call) = begin_stream(requests, stage).await?;
+        let message = call.next().await?.ok_or("the stream ended without a message")?;
+        let message = schema::decode("inference.ModelStreamInferResponse", &message)?;
+        match message["infer_response"]["model_name"].as_str() {
+            Some("repeat" | "id_int32") => Ok(()),
+            _ => Err(format!("unexpected message {message}")),
+        }
+    })
+}
+
+/// Values differ from run to run; families, their descriptions and their series do not.
+fn metrics(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let Exchange::Told { response, .. } = &record.exchange else { return Err("recorded, not told".into()) };
+    let expected = response["text"].as_str().ok_or("no text")?;
+    let ours = scrape(stage.served)?;
+    let missing: Vec<_> = series(expected).filter(|line| !series(&ours).any(|ours| ours == *line)).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("missing: {}", missing.join("; "))) }
+}
+
+/// What the metrics port says.
+pub fn scrape(served: &Served) -> Result<String, String> {
+    let mut connection = Connection::open(served.metrics).map_err(told("connect"))?;
+    let response = connection.ask("GET", "/metrics", &[], b"").map_err(told("scrape"))?;
+    if response.status == 200 { Ok(response.text()) } else { Err(response.status_line) }
+}
+
+/// Comment lines whole, samples without their values.
+pub fn series(exposition: &str) -> impl Iterator<Item = &str> {
+    exposition.lines().map(|line| match line.strip_prefix('#') {
+        Some(_) => line,
+        None => line.rsplit_once(' ').map_or(line, |(series, _)| series),
+    })
+}
+
+/// The command line is refused with the words of the recording.
+fn command_line(record: &Record, _: &Stage<'_>) -> Result<(), String> {
+    let Exchange::Told { request, response } = &record.exchange else {
+        return Err("recorded, not told".into());
+    };
+    let line = request["argv"].as_str().ok_or("no command line")?;
+    let line = line.split(" (").next().unwrap_or_default();
+    let words = line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect();
+    refused_with(support::parse(words).map(drop), response)
+}
+
+fn refused_with(result: Result<(), String>, response: &Value) -> Result<(), String> {
+    let expected = response["stderr_tail"].as_str().unwrap_or_default().trim();
+    match result {
+        Ok(()) => Err("accepted".into()),
+        Err(text) if text.trim().ends_with(expected) => Ok(()),
+        Err(text) => Err(format!("refused with '{text}'")),
+    }
+}
+
+fn started(arguments: &[&str]) -> Result<Served, String> {
+    let repository = Arc::new(Repository::golden().map_err(told("repository"))?);
+    Served::start(&repository, arguments, vec![Arc::new(Python)])
+}
+
+fn failing_model(_: &Record, _: &Stage<'_>) -> Result<(), String> {
+    let repository = Repository::golden().map_err(told("repository"))?;
+    let result = Served::start(&Arc::new(repository), &[], vec![Arc::new(Python)]);
+    expect_refusal(result, "failed to load all models")
+}
+
+fn taken_port(_: &Record, _: &Stage<'_>) -> Result<(), String> {
+    let taken = TcpListener::bind("127.0.0.1:0").map_err(told("bind"))?;
+    let port = taken.local_addr().map_err(told("address"))?.port();
+    let result = started(&["--exit-on-error=false", &format!("--grpc-port={port}")]);
+    expect_refusal(result, &format!("Socket '127.0.0.1:{port}' already in use"))
+}
+
+/// The reference says that the port is taken.
+fn missing_certificates(_: &Record, _: &Stage<'_>) -> Result<(), String> {
+    let missing =
+        ["--grpc-use-ssl=true", "--grpc-server-cert=/nowhere/cert.pem", "--grpc-server-key=/nowhere/key.pem"];
+    expect_refusal(started(&[&["--exit-on-error=false"], &missing[..]].concat()), "/nowhere/cert.pem")
+}
+
+fn expect_refusal(result: Result<Served, String>, expected: &str) -> Result<(), String> {
+    match result {
+        Ok(served) => {
+            served.stop()?;
+            Err("started".into())
+        }
+        Err(text) if text.contains(expected) => Ok(()),
+        Err(text) => Err(format!("refused with '{text}'")),
+    }
+}

@@ -1,0 +1,284 @@
+//! The lists: exchanges of features that are not built, and exchanges that are answered otherwise on purpose.
+//!
+//! `docs/differences.md` has the reason of each id. Ids beginning with D are differences between the recorded release and
+//! the one whose behaviour counts; the others are weaknesses of both that this server does not have.
+use crate::expect::Patch::{self, Answer, Body, Code, Header, KeptOpen, NoHeader, Raw, Status, Swap};
+
+/// An exchange that is answered otherwise on purpose.
+#[derive(Debug)]
+pub struct Otherwise {
+    pub name: &'static str,
+    /// The entry in `docs/differences.md`.
+    pub id: &'static str,
+    pub patches: &'static [Patch],
+}
+
+/// Features that are not built, and the exchanges that wait for them. This list only gets shorter.
+pub const NOT_BUILT: &[(&str, &[&str])] = &[
+    (
+        "sequence batching",
+        &[
+            "seq_no_start",
+            "seq_start",
+            "seq_mid",
+            "seq_end",
+            "seq_after_end",
+            "seq_str_on_u64",
+            "seq_start_end",
+        ],
+    ),
+    ("sequence batching and ensembles", &["repo_index", "repo_named_index"]),
+    ("ensembles", &["ens", "stats_ens", "gr_ens"]),
+    (
+        "trace settings",
+        &[
+            "trace_get",
+            "trace_set_level_nofile",
+            "trace_set_file",
+            "trace_set_rate_neg",
+            "trace_set_rate_big",
+            "trace_set_count",
+            "trace_model_get2",
+            "trace_model_clear",
+            "trace_model_unknown",
+            "g_trace_unknown",
+            "g_trace_file",
+        ],
+    ),
+    ("tracing", &["trace_file_sample_1", "trace_file_sample_2", "trace_file_sample_4", "otel_export_2"]),
+    (
+        "explicit model control",
+        &[
+            "mc_unload",
+            "mc_index_after_unload",
+            "mc_load",
+            "mc_load_unknown",
+            "mc_load_badjson",
+            "mc_load_badparam",
+            "mc_load_param_notstr",
+            "mc_meta_after_override",
+            "mc_load_file_noconfig",
+            "mc_load_file",
+            "mc_infer_newm",
+            "mc_unload_deps",
+            "mc_index_ready2",
+            "gr_unload",
+            "gr_unload_badtype",
+            "gr_load_unrec",
+            "gr_load_cfgtype",
+            "gr_load_filetype",
+            "gr_load_ens",
+        ],
+    ),
+    ("response cache and metrics of models", &["metrics_full_text"]),
+    ("metrics of models", &["orca_json", "orca_text"]),
+    ("client shared memory", &[]),
+    (
+        "SageMaker endpoint",
+        &[
+            "sm_ping",
+            "sm_ping_post",
+            "sm_inv",
+            "sm_inv_get",
+            "sm_inv_badsize",
+            "sm_inv_toolong",
+            "sm_inv_bad",
+            "sm_model_get",
+            "sm_model_invoke",
+            "sm_model_unload",
+            "sm_unknown",
+        ],
+    ),
+    (
+        "Vertex AI endpoint",
+        &[
+            "vx_pred",
+            "vx_pred_get",
+            "vx_redir_meta",
+            "vx_redir_stats",
+            "vx_redir_infer",
+            "vx_redir_bad",
+            "vx_redir_get",
+            "vx_redir_index",
+            "vx_bin",
+            "vx_unknown",
+            "cli_allow_vertex_ai_true_no_env",
+        ],
+    ),
+];
+
+/// Exchanges by the beginning of their names, and where they are shown instead.
+pub const SHOWN_ELSEWHERE: &[(&str, &str)] = &[("signal_", "crates/server/tests/shutdown.rs")];
+
+const JSON: Patch = Header("Content-Type", "application/json");
+
+const VERSION: Patch = Swap("2.51.0", "2.73.0");
+
+const SHARED_MEMORY_OFF: &str = r#"{"error":"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."}"#;
+
+const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","system_shared_memory","cuda_shared_memory","binary_tensor_data","parameters","statistics","trace","logging"]}"#;
+
+const fn on(name: &'static str, id: &'static str, patches: &'static [Patch]) -> Otherwise {
+    Otherwise { name, id, patches }
+}
+
+/// What is answered instead.
+pub const OTHERWISE: &[Otherwise] = &[
+    on("not_found", "P-W10", &[JSON]),
+    on("v2_health_root", "P-W10", &[JSON]),
+    on("model_ready_unknown", "P-W10", &[JSON]),
+    on("model_ready_bad", "P-W10", &[JSON]),
+    on("delete_live", "P-W10", &[JSON]),
+    on("options_live", "P-W10", &[JSON]),
+    on("double_slash", "P-W10", &[JSON]),
+    on("infer_get", "P-W10", &[JSON]),
+    on("infer_unknown_model", "P-W10", &[JSON]),
+    on("bin_fp16_json_out", "P-W10", &[JSON]),
+    on("cmp_req_GZIP_case", "P-W10", &[JSON]),
+    on("cmp_req_empty", "P-W10", &[JSON]),
+    on("err_code_0", "P-W10", &[JSON]),
+    on("err_code_1", "P-W10", &[JSON]),
+    on("err_code_3", "P-W10", &[JSON]),
+    on("err_code_5", "P-W10", &[JSON]),
+    on("err_code_6", "P-W10", &[JSON]),
+    on("err_code_7", "P-W10", &[JSON]),
+    on("rst_index_denied", "P-W10", &[JSON]),
+    on("rst_index_get_denied", "P-W10", &[JSON]),
+    on("rst_stats_denied", "P-W10", &[JSON]),
+    on("bytes_last_elem_truncated", "P-W10", &[JSON]),
+    on("server_metadata", "D0", &[VERSION]),
+    on("cmp_meta_ae", "D0", &[VERSION]),
+    on("g_meta", "D0", &[VERSION]),
+    on("server_metadata_slash", "P-W39", &[Status(200), JSON, Body(SERVER_METADATA)]),
+    on(
+        "infer_unknown_input",
+        "P-W17",
+        &[Swap(", but missing required input(s) ]. Please provide all required input(s).", ".")],
+    ),
+    on(
+        "infer_dup_output",
+        "D6",
+        &[
+            Status(400),
+            Body(r#"{"error":"[request id: <id_unknown>] output 'OUTPUT1' already exists in request"}"#),
+        ],
+    ),
+    on(
+        "bin_hdr_text",
+        "D3",
+        &[Body(r#"{"error":"Unable to parse Inference-Header-Content-Length, got: abc"}"#)],
+    ),
+    on("bin_hdr_huge", "P-W10", &[JSON]),
+    on("cmp_req_garbage", "P-W9", &[Body(r#"{"error":"failed to decompress request"}"#)]),
+    on("cmp_req_raw_deflate", "P-W9", &[Body(r#"{"error":"failed to decompress request"}"#)]),
+    on(
+        "chunked_bytes_split_len",
+        "P-W1",
+        &[
+            Status(200),
+            Body(
+                r#"{"model_name":"id_string","model_version":"1","outputs":[{"name":"OUT","datatype":"BYTES","shape":[2],"data":["abc","defgh"]}]}"#,
+            ),
+        ],
+    ),
+    on("pipelined_3_gets", "P-W14", &[]),
+    on("gen_on_decoupled_0", "P-W7", &[Status(400)]),
+    on("gen_on_decoupled_2", "P-W7", &[Status(400)]),
+    on("gen_err_code_1", "P-W6", &[Status(500)]),
+    on("gen_err_code_2", "P-W6", &[Status(404)]),
+    on("gen_err_code_5", "P-W6", &[Status(501)]),
+    on("gens_first_err", "P-W6", &[Status(500)]),
+    on("gens_err_code_1", "P-W6", &[Status(500)]),
+    on("gens_err_code_4", "P-W6", &[Status(503)]),
+    on("gens_err_code_5", "P-W6", &[Status(501)]),
+    on(
+        "orca_json",
+        "D16",
+        &[Header(
+            "endpoint-load-metrics",
+            r#"JSON {"named_metrics":{"kv_cache_utilization":0.25,"max_token_capacity":6400}}"#,
+        )],
+    ),
+    on(
+        "orca_text",
+        "D16",
+        &[Header(
+            "endpoint-load-metrics",
+            "TEXT named_metrics.kv_cache_utilization=0.250000, named_metrics.max_token_capacity=6400",
+        )],
+    ),
+    on("log_bad_format", "P-W63", &[Status(400)]),
+    on(
+        "fwd_reserved",
+        "D10",
+        &[
+            Status(400),
+            Body(r#"{"error":"Header 'sequence_id' is reserved for Triton usage and cannot be forwarded."}"#),
+        ],
+    ),
+    on(
+        "fwd_reserved_priority",
+        "D10",
+        &[
+            Status(400),
+            Body(r#"{"error":"Header 'priority' is reserved for Triton usage and cannot be forwarded."}"#),
+        ],
+    ),
+    on(
+        "fwd_triton",
+        "D10",
+        &[
+            Status(400),
+            Body(r#"{"error":"Header 'triton_foo' is reserved for Triton usage and cannot be forwarded."}"#),
+        ],
+    ),
+    on(
+        "json_depth_150",
+        "D7",
+        &[Status(400), Body(r#"{"error":"JSON nesting depth exceeds maximum allowed limit (100)"}"#)],
+    ),
+    on(
+        "generate_nested",
+        "P-W52",
+        &[Status(200), Body(r#"{"OUT":[1.0,2.0,3.0,4.0],"model_name":"id2d","model_version":"1"}"#)],
+    ),
+    on(
+        "g_mready_1abc",
+        "P-W16",
+        &[Code(
+            "INVALID_ARGUMENT",
+            "failed to get model version from specified version string '1abc' (details: stol), version should be an integral value > 0",
+        )],
+    ),
+    on("crash_json_shape_overflow", "D4", &[]),
+    on("crash_stream_cancel_decoupled", "P-W42", &[]),
+    on("cli_grpc_ssl_with_missing_cert_files", "P-W22", &[]),
+    on("shm_reg_ok", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_dup", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_offset_oob", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_offset_unaligned", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_zero", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_neg", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_strsize", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_reserved", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_slashes", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_path", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_reg_nobody", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_unreg_unknown", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_unreg", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("shm_unreg_all", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("cshm_reg", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("cshm_reg_full", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("cshm_reg_nohandle", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on("cshm_reg_noregion", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+];
+
+/// The feature that the exchange waits for.
+pub fn feature_of(name: &str) -> Option<&'static str> {
+    NOT_BUILT.iter().find(|(_, names)| names.contains(&name)).map(|(feature, _)| *feature)
+}
+
+/// What the exchange gives instead of what was recorded.
+pub fn otherwise(name: &str) -> Option<&'static Otherwise> {
+    OTHERWISE.iter().find(|otherwise| otherwise.name == name)
+}

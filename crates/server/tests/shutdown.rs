@@ -1,0 +1,342 @@
+//! A server that stops loses no request that it has accepted, and does not wait for anybody who asks nothing.
+//!
+//! "Accepted" is what the backend has seen: each of its executions must reach the client that asked for it. A client may
+//! find its connection closed before the first byte of an answer; then the backend must not have seen the request.
+mod support;
+
+use std::{
+    io::{BufRead, BufReader, ErrorKind},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use testing::{
+    Gate, Identity, Repository,
+    grpc::{self, framed},
+    http::{Connection, PATIENCE},
+    schema,
+};
+use tokio::runtime::Runtime;
+
+use support::Served;
+
+const INFER: &str = "/v2/models/m/infer";
+const BODY: &[u8] = br#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[2],"data":[7,8]}]}"#;
+const UNARY: &str = "/inference.GRPCInferenceService/ModelInfer";
+const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+
+/// A server with the model `m`, whose executions wait at the gate.
+fn served(gate: &Arc<Gate>, instances: usize, rest: &str, arguments: &[&str]) -> Served {
+    let repository = Repository::empty().unwrap();
+    let config =
+        Identity::config(rest).replace("{kind: KIND_CPU}", &format!("{{kind: KIND_CPU count: {instances}}}"));
+    repository.add("m", [("config.pbtxt", config.as_str())]).unwrap();
+    Served::start(&Arc::new(repository), arguments, vec![Arc::new(Identity::behind(gate.clone()))]).unwrap()
+}
+
+fn message() -> bytes::Bytes {
+    let request = json!({
+        "model_name": "m",
+        "inputs": [{"name": "IN", "datatype": "INT32", "shape": ["1"], "contents": {"int_contents": [7]}}]
+    });
+    framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
+}
+
+/// Waits until nobody listens any more.
+fn wait_until_refused(address: SocketAddr) {
+    let deadline = Instant::now() + PATIENCE;
+    while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "{address} still accepts connections");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
+    let gate = Gate::shut();
+    let served = served(&gate, 3, "", &[]);
+    let (http, grpc) = (served.http, served.grpc);
+    let runtime = Runtime::new().unwrap();
+
+    let mut asking = Connection::open(http).unwrap();
+    asking.send(&testing::http::request("POST", INFER, &[], BODY)).unwrap();
+    let unary = runtime.spawn(async move {
+        let connection = grpc::Connection::open(grpc).await?;
+        connection.unary(UNARY, &[], message()).await
+    });
+    let stream = runtime.spawn(async move {
+        let connection = grpc::Connection::open(grpc).await?;
+        let mut call = connection.call(STREAM, &[]).await?;
+        call.send(message());
+        call.finish();
+        call.rest().await
+    });
+    assert!(gate.wait_for(3, PATIENCE), "all three are being executed");
+
+    let stopping = thread::spawn(move || served.stop());
+    wait_until_refused(http);
+    wait_until_refused(grpc);
+    assert!(!stopping.is_finished(), "the server waits for what is in flight");
+    gate.open();
+
+    let response = asking.receive("POST").unwrap();
+    assert!(response.status == 200 && response.text().contains("[7,8]"), "{}", response.text());
+    for call in [unary, stream] {
+        let (messages, status) = runtime.block_on(call).unwrap().unwrap();
+        assert_eq!((messages.len(), status.name()), (1, "OK"), "{}", status.message);
+    }
+    stopping.join().unwrap().unwrap();
+    assert!(asking.is_closed_within(PATIENCE));
+}
+
+#[test]
+fn idle_connections_do_not_delay_the_end() {
+    let served = served(&Gate::opened(), 1, "", &["--exit-timeout-secs=25"]);
+    let runtime = Runtime::new().unwrap();
+    let mut used = Connection::open(served.http).unwrap();
+    assert_eq!(used.ask("GET", "/v2/health/live", &[], b"").unwrap().status, 200);
+    let mut unused = Connection::open(served.http).unwrap();
+    let mut scraped = Connection::open(served.metrics).unwrap();
+    assert_eq!(scraped.ask("GET", "/metrics", &[], b"").unwrap().status, 200);
+    let channel = runtime.block_on(async {
+        let channel = grpc::Connection::open(served.grpc).await.unwrap();
+        let (_, status) = channel.unary(UNARY, &[], message()).await.unwrap();
+        assert_eq!(status.name(), "OK");
+        channel
+    });
+
+    let begin = Instant::now();
+    served.stop().unwrap();
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(2), "stopping took {took:?}");
+    assert!(
+        used.is_closed_within(PATIENCE)
+            && unused.is_closed_within(PATIENCE)
+            && scraped.is_closed_within(PATIENCE)
+    );
+    runtime.block_on(async {
+        let refused = channel.unary(UNARY, &[], message()).await;
+        assert!(refused.is_err(), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_an_error() {
+    let gate = Gate::shut();
+    let served = served(&gate, 1, "", &["--exit-timeout-secs=1"]);
+    let mut asking = Connection::open(served.http).unwrap();
+    asking.send(&testing::http::request("POST", INFER, &[], BODY)).unwrap();
+    assert!(gate.wait_for(1, PATIENCE));
+    let error = served.stop().unwrap_err();
+    assert!(error.contains("Exit timeout expired. Exiting immediately."), "{error}");
+    gate.open();
+}
+
+/// What clients saw.
+#[derive(Debug, Default)]
+struct Seen {
+    answered: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+/// Asks again and again until it is refused. Every answer must be whole.
+fn ask_over_http(address: SocketAddr, seen: &Seen) {
+    'connections: loop {
+        let Ok(mut connection) = Connection::open(address) else { break };
+        loop {
+            if connection.send(&testing::http::request("POST", INFER, &[], BODY)).is_err() {
+                continue 'connections;
+            }
+            match connection.receive("POST") {
+                Ok(response) if response.status == 200 => {
+                    assert!(response.text().contains("[7,8]"), "{}", response.text());
+                    seen.answered.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(response) => {
+                    assert_eq!(response.status, 503, "{}", response.text());
+                    seen.refused.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+                Err(error) => {
+                    // Closed before the first byte, never in the middle.
+                    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+                    assert!(kinds.contains(&error.kind()), "{error}");
+                    assert!(!error.to_string().starts_with("closed"), "{error}");
+                    seen.refused.fetch_add(1, Ordering::Relaxed);
+                    continue 'connections;
+                }
+            }
+        }
+    }
+}
+
+async fn ask_over_grpc(address: SocketAddr, streams: bool, seen: Arc<Seen>) {
+    let Ok(connection) = grpc::Connection::open(address).await else { return };
+    loop {
+        let path = if streams { STREAM } else { UNARY };
+        match connection.unary(path, &[], message()).await {
+            Ok((messages, status)) if status.name() == "OK" => {
+                assert_eq!(messages.len(), 1);
+                let refusal = streams && is_refusal(&messages[0]);
+                let counter = if refusal { &seen.refused } else { &seen.answered };
+                counter.fetch_add(1, Ordering::Relaxed);
+                if refusal {
+                    return;
+                }
+            }
+            Ok((messages, status)) => {
+                assert_eq!((messages.len(), status.name()), (0, "UNAVAILABLE"), "{}", status.message);
+                seen.refused.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            Err(_) => {
+                seen.refused.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+fn is_refusal(message: &[u8]) -> bool {
+    let message = schema::decode("inference.ModelStreamInferResponse", message).unwrap();
+    message["error_message"].is_string()
+}
+
+/// Clients of both protocols ask as fast as they can while the server stops. Each execution reaches its client: as many
+/// were answered as the backend has run.
+#[test]
+fn stopping_under_load_loses_nothing() {
+    const CLIENTS: usize = 8;
+    let gate = Gate::opened();
+    let served = served(&gate, 2, r#"parameters {key: "delay_us" value {string_value: "2000"}}"#, &[]);
+    let (http, grpc) = (served.http, served.grpc);
+    let seen = Arc::new(Seen::default());
+    let runtime = Runtime::new().unwrap();
+    let threads: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let seen = seen.clone();
+            thread::spawn(move || ask_over_http(http, &seen))
+        })
+        .collect();
+    let tasks: Vec<_> =
+        (0..CLIENTS).map(|index| runtime.spawn(ask_over_grpc(grpc, index % 2 == 0, seen.clone()))).collect();
+    // The load has begun when every client has been served some times over.
+    assert!(gate.wait_for(CLIENTS * 10, PATIENCE));
+
+    served.stop().unwrap();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+    let answered = seen.answered.load(Ordering::Relaxed);
+    assert_eq!(answered, gate.arrived(), "answers and executions, besides {:?}", seen.refused);
+}
+
+/// The program itself, on a repository without models.
+struct Program {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    _repository: Repository,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Self {
+        let repository = Repository::empty().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nereid"))
+            .arg(format!("--model-repository={}", repository.path().display()))
+            .args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"])
+            .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output, _repository: repository }
+    }
+
+    /// Reads the log up to the line that says where this endpoint is.
+    fn address_of(&mut self, service: &str) -> SocketAddr {
+        let announcement = format!("Started {service} at ");
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(
+                self.output.read_line(&mut line).unwrap(),
+                0,
+                "the log ended before {service} was started"
+            );
+            if let Some((_, address)) = line.split_once(&announcement) {
+                return address.trim().trim_matches('"').parse().unwrap();
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for the end; what is left of the log is thrown away meanwhile.
+    fn wait(mut self) -> ExitStatus {
+        let log = thread::spawn(move || for _ in self.output.lines() {});
+        let status = self.child.wait().unwrap();
+        log.join().unwrap();
+        status
+    }
+}
+
+/// Measured up to five times, because other work on the machine may take the processor away.
+#[test]
+fn an_idle_program_ends_within_a_tenth_of_a_second() {
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let mut program = Program::start(&[]);
+        let http = program.address_of("HTTPService");
+        let mut connection = Connection::open(http).unwrap();
+        assert_eq!(connection.ask("GET", "/v2/health/live", &[], b"").unwrap().status, 200);
+        let begin = Instant::now();
+        program.signal(Signal::TERM);
+        let status = program.wait();
+        shortest = shortest.min(begin.elapsed());
+        assert_eq!(status.code(), Some(0));
+        if shortest < Duration::from_millis(100) {
+            return;
+        }
+    }
+    panic!("the shortest of five took {shortest:?}");
+}
+
+#[test]
+fn a_second_signal_changes_nothing() {
+    let mut program = Program::start(&[]);
+    program.address_of("HTTPService");
+    program.signal(Signal::TERM);
+    program.signal(Signal::TERM);
+    program.signal(Signal::INT);
+    assert_eq!(program.wait().code(), Some(0));
+}
+
+/// A request whose body never comes keeps the program until its budget is used up; then it exits with 1.
+#[test]
+fn a_program_that_runs_out_of_time_exits_with_one() {
+    let mut program = Program::start(&["--exit-timeout-secs=1"]);
+    let mut connection = Connection::open(program.address_of("HTTPService")).unwrap();
+    connection.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
+    // The interim response shows that the request has arrived.
+    assert_eq!(connection.receive("POST").unwrap().status, 100);
+    let begin = Instant::now();
+    program.signal(Signal::TERM);
+    assert_eq!(program.wait().code(), Some(1));
+    assert!(begin.elapsed() >= Duration::from_millis(900), "it waited for {:?} only", begin.elapsed());
+}

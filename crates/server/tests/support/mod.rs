@@ -1,0 +1,81 @@
+//! A server of the test's own, on ports the system chooses, gone at the end.
+use std::{ffi::OsString, net::SocketAddr, sync::Arc};
+
+use inference::backend::Backend;
+use server::{
+    Server,
+    options::{self, Environment, Invocation, Options},
+};
+use testing::Repository;
+use tokio::runtime::Runtime;
+
+/// A running server.
+pub struct Served {
+    pub http: SocketAddr,
+    pub grpc: SocketAddr,
+    pub metrics: SocketAddr,
+    server: Option<Server>,
+    runtime: Option<Runtime>,
+    _repository: Arc<Repository>,
+}
+
+impl Served {
+    /// Starts a server on the models of `repository`, with `arguments` besides those that name it and its ports.
+    pub fn start(
+        repository: &Arc<Repository>,
+        arguments: &[&str],
+        backends: Vec<Arc<dyn Backend>>,
+    ) -> Result<Self, String> {
+        let options = options(repository, arguments)?;
+        let runtime = Runtime::new().map_err(|error| error.to_string())?;
+        let server =
+            runtime.block_on(Server::start(&options, backends)).map_err(|error| error.to_string())?;
+        let known = |address: Option<SocketAddr>| address.ok_or("an endpoint without an address");
+        Ok(Self {
+            http: known(server.http_address())?,
+            grpc: known(server.grpc_address())?,
+            metrics: known(server.metrics_address())?,
+            server: Some(server),
+            runtime: Some(runtime),
+            _repository: repository.clone(),
+        })
+    }
+
+    /// Stops as on SIGTERM.
+    pub fn stop(mut self) -> Result<(), String> {
+        let server = self.server.take().expect("a server stops once");
+        let runtime = self.runtime.take().expect("a server stops once");
+        let stopped = runtime.block_on(server.stop());
+        runtime.shutdown_background();
+        stopped.map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Served {
+    /// A test that does not care how its server ends leaves it to die with its runtime.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// What these arguments mean for a server on `repository`, its ports chosen by the system.
+fn options(repository: &Repository, arguments: &[&str]) -> Result<Options, String> {
+    let mut all = vec![format!("--model-repository={}", repository.path().display())];
+    for endpoint in ["http", "grpc", "metrics"] {
+        all.push(format!("--{endpoint}-address=127.0.0.1"));
+        all.push(format!("--{endpoint}-port=0"));
+    }
+    all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    parse(all)
+}
+
+/// What a whole command line means.
+pub fn parse(arguments: Vec<String>) -> Result<Options, String> {
+    let arguments = arguments.into_iter().map(OsString::from);
+    match options::parse(arguments, &Environment::default()).map_err(|refusal| refusal.to_string())? {
+        Invocation::Serve(options) => Ok(*options),
+        Invocation::Print(text) => Err(text),
+    }
+}

@@ -1,0 +1,19 @@
+//! Test doubles and clients: native backends with known behaviour, model repositories on disk, the recorded exchanges,
+//! and HTTP and gRPC clients that see every byte.
+//!
+//! Nothing here is part of a server. Tests of any crate above `inference` may use it.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod fixtures;
+mod gate;
+pub mod golden;
+pub mod grpc;
+pub mod http;
+mod identity;
+mod repository;
+pub mod schema;
+
+pub use gate::Gate;
+pub use identity::Identity;
+pub use repository::Repository;

@@ -1,0 +1,165 @@
+"""The server as a process: started on ports of its own, watched from outside, and judged by how it ends.
+
+The binary is $NEREID_BINARY, or the debug build. It finds ONNX Runtime by $NEREID_ONNXRUNTIME_LIBRARY, or where
+`cargo xtask setup` puts it.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+BINARY = pathlib.Path(os.environ.get("NEREID_BINARY", TARGET / "debug" / "nereid")).resolve()
+LIBRARY = "NEREID_ONNXRUNTIME_LIBRARY"
+
+# Figures that are promised are promised of a release build: asked for, or seen from where the binary lies.
+RELEASE = os.environ.get("NEREID_RELEASE", "") == "1"
+# How much more a debug build may take.
+LENIENCE = 1 if RELEASE else 4
+
+# How long anything may take before a test gives up, in seconds. Nothing ever takes that long unless it is broken.
+PATIENCE = 60.0
+
+PORT_LINES = {
+    "http_port": re.compile(r"Started HTTPService at \S*:(\d+)"),
+    "grpc_port": re.compile(r"Started GRPCInferenceService at \S*:(\d+)"),
+    "metrics_port": re.compile(r"Started Metrics Service at \S*:(\d+)"),
+}
+
+
+def environment():
+    """The environment a server is started in."""
+    variables = dict(os.environ)
+    if LIBRARY not in variables:
+        found = sorted((TARGET / "onnxruntime").glob("libonnxruntime.so.*"))
+        if found:
+            variables[LIBRARY] = str(found[-1])
+    return variables
+
+
+def free_port():
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def eventually(condition, what, patience=PATIENCE, pause=0.005):
+    """Asks until the answer is true and gives it; fails, naming what was waited for, when patience ends."""
+    end = time.monotonic() + patience
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < end, f"waited {patience} s in vain for {what}"
+        time.sleep(pause)
+
+
+def command(repository, *options):
+    """The command line of a server on ports that the system chooses; later options win."""
+    line = [BINARY, f"--model-repository={repository}"]
+    line += ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"]
+    line += ["--http-port=0", "--grpc-port=0", "--metrics-port=0", *options]
+    return [str(word) for word in line]
+
+
+def run_to_end(*options, patience=PATIENCE):
+    """Starts the server with exactly these options, expecting that it ends by itself."""
+    line = [str(word) for word in (BINARY, *options)]
+    return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=patience, check=False)
+
+
+def http_status(port, path):
+    """The status of a GET request, or None if there is no answer."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            head = connection.recv(64)
+    except OSError:
+        return None
+    return int(head.split()[1]) if head.startswith(b"HTTP/1.1 ") else None
+
+
+class Server:
+    """A running server. As a context: ready at the start, ended in order and without a panic at the end."""
+
+    def __init__(self, folder, repository, *options):
+        self.log_path = folder / f"server-{time.monotonic_ns()}.log"
+        self._line = command(repository, *options)
+        self._ended_in_order = False
+
+    def __enter__(self):
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(self._line, env=environment(), stdout=log, stderr=subprocess.STDOUT)
+        try:
+            self._wait_for_ports()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if self.process.poll() is None:
+            self.terminate()
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the server does not end; {self.log_end()}") from error
+        # A test that failed tells more than what became of its server.
+        if kind is None:
+            assert code == 0, f"the server ended with {code}; {self.log_end()}"
+            assert "panicked" not in self.log(), self.log_end()
+
+    def _wait_for_ports(self):
+        def started():
+            assert self.process.poll() is None, f"ended with {self.process.returncode}; {self.log_end()}"
+            log = self.log()
+            found = {name: line.search(log) for name, line in PORT_LINES.items()}
+            return all(found.values()) and {name: int(match[1]) for name, match in found.items()}
+
+        for name, port in eventually(started, f"the ports in {self.log_path}").items():
+            setattr(self, name, port)
+        self.http = f"127.0.0.1:{self.http_port}"
+        self.grpc = f"127.0.0.1:{self.grpc_port}"
+        self.metrics = f"http://127.0.0.1:{self.metrics_port}/metrics"
+
+    def wait_until_ready(self):
+        eventually(lambda: http_status(self.http_port, "/v2/health/ready") == 200, f"readiness; {self.log_end()}")
+        return self
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def log_end(self):
+        return f"{self.log_path} ends:\n{self.log()[-3000:]}"
+
+    def resident_bytes(self):
+        """Memory of the process that is in use now."""
+        return resident_bytes(self.process.pid)
+
+    def processor_ticks(self):
+        """Processor time used so far, in the system's clock ticks."""
+        return processor_ticks(self.process.pid)
+
+
+def resident_bytes(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
+
+def processor_ticks(pid):
+    # The name in parentheses may contain blanks.
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

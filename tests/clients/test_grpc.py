@@ -1,0 +1,115 @@
+"""What only gRPC has: deadlines, cancellation, and messages that no library would send."""
+
+import queue
+
+import grpc as grpc_library
+import numpy as np
+import pytest
+from protocols import GRPC, add_sub_inputs, metric, pending, slow_inputs
+from serving import PATIENCE, eventually
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+
+@pytest.fixture
+def stub(server):
+    """The service itself, without the library's comfort."""
+    limits = [("grpc.max_receive_message_length", 2**31 - 1), ("grpc.max_send_message_length", 2**31 - 1)]
+    with grpc_library.insecure_channel(server.grpc, options=limits) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def canceled(server, model):
+    return metric(server, "nv_inference_request_failure", model=model, reason="CANCELED", version=1)
+
+
+def test_typed_contents_are_as_good_as_raw_ones(stub):
+    request = service_pb2.ModelInferRequest(model_name="add_sub", id="typed")
+    for name, values in (("INPUT0", range(16)), ("INPUT1", [5] * 16)):
+        tensor = request.inputs.add(name=name, datatype="INT32", shape=[1, 16])
+        tensor.contents.int_contents.extend(values)
+    response = stub.ModelInfer(request)
+    assert response.id == "typed"
+    assert not response.outputs[0].HasField("contents")
+    sums = np.frombuffer(response.raw_output_contents[0], np.int32)
+    np.testing.assert_array_equal(sums, np.arange(16) + 5)
+
+
+def test_contents_twice_are_refused(stub):
+    request = service_pb2.ModelInferRequest(model_name="identity_int32")
+    tensor = request.inputs.add(name="INPUT", datatype="INT32", shape=[1])
+    tensor.contents.int_contents.append(1)
+    request.raw_input_contents.append(b"\1\0\0\0")
+    with pytest.raises(grpc_library.RpcError) as refusal:
+        stub.ModelInfer(request)
+    assert refusal.value.code() == grpc_library.StatusCode.INVALID_ARGUMENT
+    text = "contents field must not be specified when using raw_input_contents for 'INPUT' for model 'identity_int32'"
+    assert text in refusal.value.details()
+
+
+def test_a_negative_dimension_is_refused(stub):
+    request = service_pb2.ModelInferRequest(model_name="identity_int32")
+    request.inputs.add(name="INPUT", datatype="INT32", shape=[-1])
+    request.raw_input_contents.append(b"\1\0\0\0")
+    with pytest.raises(grpc_library.RpcError) as refusal:
+        stub.ModelInfer(request)
+    assert refusal.value.code() == grpc_library.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_version_that_is_no_number_is_refused(grpc):
+    with pytest.raises(InferenceServerException) as refusal:
+        grpc.get_model_metadata("add_sub", "x")
+    assert "failed to get model version from specified version string 'x'" in refusal.value.message()
+    assert refusal.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def occupied(server, grpc, rounds, answers):
+    """Keeps `slow_impatient` busy with one request and lets another wait; both will be answered."""
+    for _ in ("running", "waiting"):
+        grpc.async_infer(
+            "slow_impatient", slow_inputs(GRPC, rounds(1)), lambda result, error: answers.put((result, error))
+        )
+    eventually(lambda: pending(server, "slow_impatient") == 1, "one request that waits")
+
+
+def test_a_deadline_ends_the_wait_and_the_request(server, grpc, rounds):
+    answers = queue.Queue()
+    before = canceled(server, "slow_impatient")
+    occupied(server, grpc, rounds, answers)
+    with pytest.raises(InferenceServerException) as late:
+        grpc.infer("slow_impatient", slow_inputs(GRPC, 1), client_timeout=0.05)
+    assert late.value.status() == "StatusCode.DEADLINE_EXCEEDED"
+    eventually(lambda: canceled(server, "slow_impatient") == before + 1, "the request to be counted as canceled")
+    for _ in range(2):
+        result, error = answers.get(timeout=PATIENCE)
+        assert error is None and result is not None
+
+
+def test_a_cancelled_request_leaves_the_queue(server, grpc, rounds):
+    answers, cancelled = queue.Queue(), queue.Queue()
+    before = canceled(server, "slow_impatient")
+    occupied(server, grpc, rounds, answers)
+    call = grpc.async_infer(
+        "slow_impatient", slow_inputs(GRPC, 1), lambda result, error: cancelled.put((result, error))
+    )
+    eventually(lambda: pending(server, "slow_impatient") == 2, "the request to wait")
+    call.cancel()
+    eventually(lambda: canceled(server, "slow_impatient") == before + 1, "the request to be counted as canceled")
+    result, error = cancelled.get(timeout=PATIENCE)
+    assert result is None and error.status() == "StatusCode.CANCELLED"
+    assert all(answers.get(timeout=PATIENCE)[1] is None for _ in range(2))
+
+
+def test_a_compressed_answer_is_no_different(grpc):
+    inputs, first = add_sub_inputs(GRPC)
+    for algorithm in ("gzip", "deflate", None):
+        result = grpc.infer("add_sub", inputs, compression_algorithm=algorithm)
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), first + 1000)
+
+
+def test_an_unknown_method_is_unimplemented(server):
+    with grpc_library.insecure_channel(server.grpc) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/Nope")
+        with pytest.raises(grpc_library.RpcError) as refusal:
+            call(b"")
+    assert refusal.value.code() == grpc_library.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,146 @@
+//! Who is measured: our server, the reference server, a bare loop over ONNX Runtime.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::plan::{Protocol, Row};
+use super::table::Figures;
+use crate::process::{self, Server};
+use crate::runtime_library;
+use crate::workspace::{self, cargo};
+
+/// One that can be asked for a row. Servers run as long as it lives.
+pub(crate) enum Contender {
+    Server {
+        name: &'static str,
+        server: Server,
+        http_port: u16,
+        grpc_port: u16,
+        /// The binary with the load generator: the same for all.
+        perf: PathBuf,
+    },
+    Bare {
+        bare: Bare,
+        batch: u32,
+    },
+}
+
+impl Contender {
+    /// Starts our server with the repository `FOLDER/ours`.
+    pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path) -> Result<Contender> {
+        let mut command = Command::new(binary);
+        command.env(runtime_library::VARIABLE, library);
+        Contender::start("ours", command, folder, binary)
+    }
+
+    /// Starts the reference server with the repository `FOLDER/reference` and our identity backend.
+    ///
+    /// # Errors
+    /// `packages` is not a site-packages folder with the wheel, or there is no C compiler.
+    pub(crate) fn reference(packages: &Path, perf: &Path, folder: &Path) -> Result<Contender> {
+        let installed = packages.join("pytriton/tritonserver");
+        let binary = installed.join("bin/tritonserver");
+        ensure!(binary.exists(), "--reference: there is no {}", binary.display());
+        let backends = reference_backends(packages, folder)?;
+
+        let mut command = Command::new(binary);
+        command.arg(format!("--backend-directory={}", backends.display()));
+        command.env("LD_LIBRARY_PATH", packages.join("nvidia_pytriton.libs"));
+        // Its Python models must find the packages beside it: site-packages lies in PREFIX/lib/python3.N.
+        let prefix = packages.ancestors().nth(3).context("--reference: not a site-packages folder")?;
+        let mut path = OsString::from(prefix.join("bin"));
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        command.env("PATH", path);
+        Contender::start("reference", command, folder, perf)
+    }
+
+    fn start(name: &'static str, mut command: Command, folder: &Path, perf: &Path) -> Result<Contender> {
+        let [http_port, grpc_port, metrics_port] = process::free_ports()?;
+        command.arg(format!("--model-repository={}", folder.join(name).display()));
+        command.arg(format!("--http-port={http_port}")).arg(format!("--grpc-port={grpc_port}"));
+        command.arg(format!("--metrics-port={metrics_port}"));
+        let server = Server::start(&mut command, folder.join(format!("{name}.log")), http_port)?;
+        Ok(Contender::Server { name, server, http_port, grpc_port, perf: perf.to_owned() })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Contender::Server { name, .. } => (*name).to_owned(),
+            Contender::Bare { batch, .. } => format!("bare b{batch}"),
+        }
+    }
+
+    /// One measurement of so many seconds.
+    pub(crate) fn measure(&self, row: &Row, seconds: u32) -> Result<Figures> {
+        match self {
+            Contender::Bare { bare, batch } => {
+                Ok(Figures::of_bare_loop(bare.inferences_per_second(*batch, seconds)?))
+            }
+            Contender::Server { server, http_port, grpc_port, perf, .. } => {
+                let port = if row.protocol == Protocol::Grpc { grpc_port } else { http_port };
+                let csv = workspace::target().join("bench/row.csv");
+                let mut command = Command::new(perf);
+                command.args(["perf", "--warm-up=1", "--input-data=random", "--model", row.model]);
+                command.args(row.protocol.options()).arg(format!("--url=127.0.0.1:{port}"));
+                command.arg(format!("--concurrency={}", row.callers)).arg(format!("--duration={seconds}"));
+                command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
+                process::output(&mut command)?;
+                Figures::from_csv(&fs::read_to_string(&csv)?)
+            }
+        }
+    }
+}
+
+/// The backends folder of the reference: its Python backend with the stub for the interpreter that it will find,
+/// and our C identity backend.
+fn reference_backends(packages: &Path, folder: &Path) -> Result<PathBuf> {
+    let installed = packages.join("pytriton/tritonserver");
+    let interpreter = packages.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let version = interpreter.and_then(|name| name.strip_prefix("python"));
+    let version = version.context("--reference: site-packages must lie in a folder named python3.N")?;
+
+    let backends = folder.join("backends");
+    let identity = backends.join("identity");
+    fs::create_dir_all(&identity).with_context(|| format!("cannot make {}", identity.display()))?;
+    process::run(Command::new("cp").arg("-r").arg(installed.join("backends/python")).arg(&backends))?;
+    let stub = installed.join("python_backend_stubs").join(version).join("triton_python_backend_stub");
+    process::run(Command::new("cp").arg(stub).arg(backends.join("python")))?;
+    let mut compile = Command::new("gcc");
+    compile.args(["-O2", "-shared", "-fPIC", "-o"]).arg(identity.join("libtriton_identity.so"));
+    process::run(compile.arg(workspace::root().join("bench/reference_backend.c")))?;
+    Ok(backends)
+}
+
+/// A loop over ONNX Runtime's C interface without any server: what the compute-bound model can give at most.
+#[derive(Clone)]
+pub(crate) struct Bare {
+    binary: PathBuf,
+    model: PathBuf,
+    library: PathBuf,
+}
+
+impl Bare {
+    pub(crate) fn build(folder: &Path, library: &Path) -> Result<Bare> {
+        let package = ["build", "--release", "--package", "nereid-backend-onnx", "--example", "bare_loop"];
+        process::run(&mut cargo(&package))?;
+        Ok(Bare {
+            binary: workspace::target().join("release/examples/bare_loop"),
+            model: folder.join("ours/mlp/1/model.onnx"),
+            library: library.to_owned(),
+        })
+    }
+
+    pub(crate) fn inferences_per_second(&self, batch: u32, seconds: u32) -> Result<f64> {
+        let mut command = Command::new(&self.binary);
+        command.arg("--model").arg(&self.model).env(runtime_library::VARIABLE, &self.library);
+        command.args(["--batch", &batch.to_string(), "--seconds", &seconds.to_string()]);
+        let printed = process::output(&mut command)?;
+        let figure = printed.split_whitespace().find_map(|word| word.strip_prefix("inferences_per_second="));
+        figure.and_then(|text| text.parse().ok()).with_context(|| format!("the bare loop printed: {printed}"))
+    }
+}

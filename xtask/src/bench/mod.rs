@@ -1,0 +1,159 @@
+//! `cargo xtask bench`: our server beside the reference server and beside a bare loop over ONNX Runtime.
+//!
+//! All contenders of a row take turns within each round, so that whatever else the machine does hits them alike.
+
+mod contenders;
+mod plan;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use self::contenders::{Bare, Contender};
+use self::plan::Row;
+use self::table::{Figures, Table};
+use crate::arguments::Arguments;
+use crate::steps::heading;
+use crate::workspace::{self, Profile, cargo};
+use crate::{process, python, runtime_library};
+
+/// What to measure and how long.
+pub(crate) struct Options {
+    /// The `site-packages` folder with the reference server; none: without it.
+    reference: Option<PathBuf>,
+    rounds: usize,
+    seconds: u32,
+    only: Option<Only>,
+    filter: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Only {
+    Load,
+    Micro,
+}
+
+impl Options {
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<Options> {
+        let options = Options {
+            reference: arguments.value("--reference")?,
+            rounds: arguments.value("--rounds")?.unwrap_or(3).max(1),
+            seconds: arguments.value("--seconds")?.unwrap_or(3).max(1),
+            only: match arguments.value::<String>("--only")?.as_deref() {
+                None => None,
+                Some("load") => Some(Only::Load),
+                Some("micro") => Some(Only::Micro),
+                Some(other) => bail!("--only is load or micro, not '{other}'"),
+            },
+            filter: arguments.value("--filter")?.unwrap_or_default(),
+        };
+        arguments.finish()?;
+        Ok(options)
+    }
+}
+
+/// Measures and prints; true when every request of every row was answered.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let mut good = true;
+    if options.only != Some(Only::Micro) {
+        good = load(options)?;
+    }
+    if options.only != Some(Only::Load) {
+        micro()?;
+    }
+    Ok(good)
+}
+
+fn load(options: &Options) -> Result<bool> {
+    let folder = workspace::target().join("bench");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let rows: Vec<Row> = plan::rows().into_iter().filter(|row| row.name.contains(&options.filter)).collect();
+
+    heading("preparing");
+    let server = workspace::build_server(Profile::Release)?;
+    python::install("demo/requirements.txt")?;
+    process::run(python::command().arg("bench/models.py").arg(&folder))?;
+    let library = runtime_library::fetch()?;
+    let bare = match rows.iter().any(|row| row.bare) {
+        true => Some(best_bare(&Bare::build(&folder, &library)?, options)?),
+        false => None,
+    };
+    let ours = Contender::ours(&server, &folder, &library)?;
+    let reference = match &options.reference {
+        Some(packages) => Some(Contender::reference(packages, &server, &folder)?),
+        None => {
+            println!("without the reference server: name its site-packages folder with --reference");
+            None
+        }
+    };
+
+    let mut table = Table::new();
+    for row in &rows {
+        heading(&row.name);
+        let mut contenders = vec![&ours];
+        contenders.extend(reference.as_ref());
+        contenders.extend(bare.as_ref().filter(|_| row.bare));
+        table.extend(&row.name, measure(row, &contenders, options)?);
+    }
+    heading("results");
+    print!("{}", table.markdown());
+    write(&folder, "results.md", &table.markdown())?;
+    write(&folder, "results.csv", &table.csv())?;
+    Ok(table.errors() == 0.0)
+}
+
+/// The medians of each contender, which take turns.
+fn measure(row: &Row, contenders: &[&Contender], options: &Options) -> Result<Vec<(String, Figures)>> {
+    let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); contenders.len()];
+    for round in 0..options.rounds {
+        // Each round begins with another one: whoever comes after a busy neighbour is not always the same.
+        for turn in 0..contenders.len() {
+            let index = (round + turn) % contenders.len();
+            let figures = contenders[index].measure(row, options.seconds)?;
+            println!("{:<12} {}", contenders[index].name(), figures.line());
+            rounds[index].push(figures);
+        }
+    }
+    let names = contenders.iter().map(|contender| contender.name());
+    Ok(names.zip(rounds.iter().map(|rounds| Figures::medians(rounds))).collect())
+}
+
+/// The bare loop at the batch size where it is fastest.
+fn best_bare(bare: &Bare, options: &Options) -> Result<Contender> {
+    let mut best: Option<(f64, u32)> = None;
+    for batch in [1, 2, 4, 8, 16, 32] {
+        let rate = bare.inferences_per_second(batch, options.seconds)?;
+        println!("bare loop, batch {batch}: {rate:.0} inferences/s");
+        if best.is_none_or(|(fastest, _)| rate > fastest) {
+            best = Some((rate, batch));
+        }
+    }
+    let (_, batch) = best.context("there are batch sizes")?;
+    Ok(Contender::Bare { bare: bare.clone(), batch })
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+/// Every criterion bench of the workspace.
+fn micro() -> Result<()> {
+    for package in workspace::packages()? {
+        for target in package["targets"].as_array().into_iter().flatten() {
+            let is_bench =
+                target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "bench"));
+            if let (true, Some(package), Some(bench)) =
+                (is_bench, package["name"].as_str(), target["name"].as_str())
+            {
+                heading(&format!("{package}: {bench}"));
+                process::run(&mut cargo(&["bench", "--package", package, "--bench", bench]))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Figures, their medians, and the tables they end up in.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+/// What is measured, in the order of the columns: the name in the CSV of the load generator, and the heading.
+const COLUMNS: [(&str, &str); 6] = [
+    ("requests_per_second", "req/s"),
+    ("inferences_per_second", "infer/s"),
+    ("p50_us", "p50 us"),
+    ("p99_us", "p99 us"),
+    ("server_us_per_request", "server us/req"),
+    ("errors", "errors"),
+];
+
+/// One value per column; none where it does not apply.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Figures([Option<f64>; COLUMNS.len()]);
+
+impl Figures {
+    /// From the two lines of a CSV of `nereid perf`.
+    pub(crate) fn from_csv(text: &str) -> Result<Figures> {
+        let (headings, row) = text.trim_end().split_once('\n').context("the load generator wrote no row")?;
+        let fields: BTreeMap<&str, &str> = headings.split(',').zip(row.split(',')).collect();
+        Ok(Figures(COLUMNS.map(|(name, _)| fields.get(name).and_then(|field| field.parse().ok()))))
+    }
+
+    pub(crate) fn of_bare_loop(inferences_per_second: f64) -> Figures {
+        Figures(COLUMNS.map(|(name, _)| (name == "inferences_per_second").then_some(inferences_per_second)))
+    }
+
+    /// The median of each column.
+    pub(crate) fn medians(rounds: &[Figures]) -> Figures {
+        let mut medians = [None; COLUMNS.len()];
+        for (column, median) in medians.iter_mut().enumerate() {
+            let mut values: Vec<f64> = rounds.iter().filter_map(|figures| figures.0[column]).collect();
+            values.sort_by(f64::total_cmp);
+            *median = values.get(values.len() / 2).copied();
+        }
+        Figures(medians)
+    }
+
+    pub(crate) fn line(&self) -> String {
+        let named =
+            COLUMNS.iter().zip(&self.0).filter_map(|((_, heading), value)| Some((heading, (*value)?)));
+        named.map(|(heading, value)| format!("{heading} {}", short(value))).collect::<Vec<_>>().join(", ")
+    }
+
+    fn errors(&self) -> f64 {
+        self.0[COLUMNS.len() - 1].unwrap_or_default()
+    }
+}
+
+fn short(value: f64) -> String {
+    if value < 100.0 && value.fract() != 0.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// All rows of all contenders.
+pub(crate) struct Table {
+    rows: Vec<(String, String, Figures)>,
+}
+
+impl Table {
+    pub(crate) fn new() -> Table {
+        Table { rows: Vec::new() }
+    }
+
+    pub(crate) fn extend(&mut self, row: &str, contenders: Vec<(String, Figures)>) {
+        self.rows.extend(contenders.into_iter().map(|(name, figures)| (row.to_owned(), name, figures)));
+    }
+
+    pub(crate) fn errors(&self) -> f64 {
+        self.rows.iter().map(|(_, _, figures)| figures.errors()).sum()
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let headings: Vec<&str> = COLUMNS.iter().map(|(_, heading)| *heading).collect();
+        let mut text = format!("| row | contender | {} |\n|---|---|", headings.join(" | "));
+        text.push_str(&"---:|".repeat(COLUMNS.len()));
+        for (row, name, figures) in &self.rows {
+            let cells = figures.0.map(|value| value.map_or("-".into(), short));
+            text.push_str(&format!("\n| {row} | {name} | {} |", cells.join(" | ")));
+        }
+        text.push('\n');
+        text
+    }
+
+    pub(crate) fn csv(&self) -> String {
+        let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+        let mut text = format!("row,contender,{}\n", names.join(","));
+        for (row, name, figures) in &self.rows {
+            let fields = figures.0.map(|value| value.map_or(String::new(), |value| format!("{value:.2}")));
+            text.push_str(&format!("{row},{name},{}\n", fields.join(",")));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(rate: f64, errors: u32) -> Figures {
+        Figures::from_csv(&format!(
+            "model,requests_per_second,inferences_per_second,p50_us,p99_us,server_us_per_request,errors\n\
+             m,{rate},{rate},10.5,20,,{errors}\n"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn medians_are_per_column_and_ignore_what_is_missing() {
+        let median = Figures::medians(&[figures(300.0, 0), figures(100.0, 0), figures(200.0, 1)]);
+        assert_eq!(median, figures(200.0, 0));
+        assert!(Figures::from_csv("only,headings").is_err());
+    }
+
+    #[test]
+    fn a_table_has_a_cell_for_each_column() {
+        let mut table = Table::new();
+        table.extend(
+            "tiny",
+            vec![("ours".into(), figures(200.0, 2)), ("bare b8".into(), Figures::of_bare_loop(9.0))],
+        );
+        let markdown = table.markdown();
+        assert!(markdown.contains("| tiny | ours | 200 | 200 | 10.5 | 20 | - | 2 |"), "{markdown}");
+        assert!(markdown.contains("| tiny | bare b8 | - | 9 | - | - | - | - |"), "{markdown}");
+        assert!(table.csv().contains("tiny,ours,200.00,200.00,10.50,20.00,,2.00"), "{}", table.csv());
+        assert_eq!(table.errors(), 2.0);
+    }
+}

@@ -1,0 +1,127 @@
+//! `cargo xtask demo`: from a fresh clone to a served model, and a look at what it answers.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+use std::{fs, io::Write};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::arguments::Arguments;
+use crate::process::{self, Server};
+use crate::workspace::{self, Profile};
+use crate::{python, runtime_library};
+
+/// How to run it.
+pub(crate) struct Options {
+    /// HTTP listens here, gRPC and metrics on the next two.
+    pub(crate) port_base: u16,
+    /// End after the result instead of serving on.
+    pub(crate) once: bool,
+    pub(crate) profile: Profile,
+}
+
+impl Options {
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<Options> {
+        let options = Options {
+            port_base: arguments.value("--port-base")?.unwrap_or(8000),
+            once: arguments.flag("--once"),
+            profile: if arguments.flag("--dev") { Profile::Dev } else { Profile::Release },
+        };
+        arguments.finish()?;
+        Ok(options)
+    }
+
+    fn ports(&self) -> Result<[u16; 3]> {
+        let last = self.port_base.checked_add(2).context("--port-base is too high")?;
+        Ok([self.port_base, self.port_base + 1, last])
+    }
+}
+
+/// Runs the demo; serves until interrupted unless asked to end. True when all digits were answered.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let ports = options.ports()?;
+    for port in ports {
+        let free = TcpListener::bind(("127.0.0.1", port)).is_ok();
+        ensure!(free, "port {port} is in use: choose others with --port-base");
+    }
+    let folder = workspace::target().join("demo");
+    let models = folder.join("models");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+
+    let server = step("building the server", || workspace::build_server(options.profile))?;
+    step("installing Python packages into target/venv", || python::install("demo/requirements.txt"))?;
+    let library = step("fetching ONNX Runtime", runtime_library::fetch)?;
+    step("training a classifier of handwritten digits", || {
+        process::run(python::command().arg("demo/train.py").arg(&folder))
+    })?;
+    let server = step("starting the server", || {
+        let mut command = Command::new(&server);
+        command
+            .arg(format!("--model-repository={}", models.display()))
+            .env(runtime_library::VARIABLE, &library);
+        for (name, port) in ["http", "grpc", "metrics"].iter().zip(ports) {
+            command.arg(format!("--{name}-address=127.0.0.1")).arg(format!("--{name}-port={port}"));
+        }
+        Server::start(&mut command, folder.join("server.log"), ports[0])
+    })?;
+    step("classifying digits it has not seen", || {
+        let mut classify = python::command();
+        classify.arg("demo/classify.py").arg(&folder).args([ports[0].to_string(), ports[1].to_string()]);
+        process::run(&mut classify)
+    })?;
+    show_places(ports, &folder)?;
+    if !options.once {
+        println!("\nServing until Ctrl-C.");
+        server.wait()?;
+    }
+    Ok(true)
+}
+
+/// Says what begins and, where it took its time, how long that was.
+fn step<T>(name: &str, action: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("-- {name}");
+    std::io::stdout().flush()?;
+    let start = Instant::now();
+    let result = action().with_context(|| name.to_owned())?;
+    if start.elapsed().as_secs() >= 1 {
+        println!("   done in {:.1} s", start.elapsed().as_secs_f64());
+    }
+    Ok(result)
+}
+
+fn show_places([http, grpc, metrics]: [u16; 3], folder: &Path) -> Result<()> {
+    let (status, body) = process::http_get(metrics, "/metrics")?;
+    ensure!(status == 200, "the metrics answer with {status}");
+    println!("\nSome of its metrics:");
+    for line in
+        body.lines().filter(|line| line.starts_with("nv_inference_") && line.contains("\"digits\"")).take(6)
+    {
+        println!("   {line}");
+    }
+    println!("\nHTTP         http://127.0.0.1:{http}/v2/models/digits");
+    println!("gRPC         127.0.0.1:{grpc}");
+    println!("metrics      http://127.0.0.1:{metrics}/metrics");
+    println!("statistics   http://127.0.0.1:{http}/v2/models/digits/stats");
+    println!("repository   {}", folder.join("models").display());
+    println!("log          {}", folder.join("server.log").display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options> {
+        Options::parse(Arguments::new(line.split_whitespace().map(str::to_owned)))
+    }
+
+    #[test]
+    fn three_ports_follow_each_other() {
+        assert_eq!(parsed("").unwrap().ports().unwrap(), [8000, 8001, 8002]);
+        assert_eq!(parsed("--port-base 9000 --once").unwrap().ports().unwrap(), [9000, 9001, 9002]);
+        assert!(parsed("--port-base 65534").unwrap().ports().is_err());
+        assert!(parsed("--port-base 65536").is_err());
+    }
+}

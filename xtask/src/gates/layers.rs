@@ -1,0 +1,92 @@
+//! Which of our crates may use which: the table of the architecture.
+
+use serde_json::Value;
+
+/// Crate, and what of ours it may use in its normal and build dependencies. A new arrow is a decision: it comes
+/// with a record in docs/adr.
+const TABLE: &[(&str, &[&str])] = &[
+    ("scheduling", &[]),
+    ("proto", &[]),
+    ("inference", &["scheduling", "proto"]),
+    ("engine", &["inference", "scheduling", "proto"]),
+    ("backend-onnx", &["inference", "proto"]),
+    ("frontend", &["engine", "inference", "proto"]),
+    ("perf", &["proto"]),
+    ("server", &["scheduling", "proto", "inference", "engine", "backend-onnx", "frontend", "perf"]),
+    ("testing", &["inference", "proto", "scheduling", "engine"]),
+    ("xtask", &[]),
+];
+
+/// For tests of any crate, and for nothing else.
+const ONLY_FOR_TESTS: &str = "testing";
+
+const PREFIX: &str = "nereid-";
+
+/// What breaks the table, one line each. `packages` are those of `cargo metadata`.
+pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for package in packages {
+        let name = short(package["name"].as_str().unwrap_or_default());
+        let Some((_, allowed)) = TABLE.iter().find(|(known, _)| *known == name) else {
+            broken.push(format!("crate {name} is not in the table of layers"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let full = dependency["name"].as_str().unwrap_or_default();
+            if !full.starts_with(PREFIX) {
+                continue;
+            }
+            let used = short(full);
+            let for_tests = dependency["kind"].as_str() == Some("dev");
+            if !(allowed.contains(&used) || for_tests && used == ONLY_FOR_TESTS) {
+                let kind = if for_tests { " in its tests" } else { "" };
+                broken.push(format!("crate {name} must not use {used}{kind}"));
+            }
+        }
+    }
+    broken
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn package(name: &str, dependency: &str, kind: Option<&str>) -> Value {
+        json!({"name": name, "dependencies": [
+            {"name": dependency, "kind": kind}, {"name": "serde", "kind": null}]})
+    }
+
+    #[test]
+    fn an_arrow_of_the_table_is_fine() {
+        assert!(broken(&[package("nereid-engine", "nereid-scheduling", None)]).is_empty());
+    }
+
+    #[test]
+    fn an_arrow_upwards_is_named() {
+        assert_eq!(
+            broken(&[package("nereid-scheduling", "nereid-engine", None)]),
+            ["crate scheduling must not use engine"]
+        );
+        assert_eq!(
+            broken(&[package("nereid-perf", "nereid-engine", Some("dev"))]),
+            ["crate perf must not use engine in its tests"]
+        );
+    }
+
+    #[test]
+    fn testing_is_for_tests() {
+        assert!(broken(&[package("nereid-engine", "nereid-testing", Some("dev"))]).is_empty());
+        assert_eq!(broken(&[package("nereid-server", "nereid-testing", None)]).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_nobody_decided_on_is_named() {
+        assert_eq!(broken(&[json!({"name": "nereid-utils", "dependencies": []})]).len(), 1);
+    }
+}

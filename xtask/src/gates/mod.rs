@@ -1,0 +1,30 @@
+//! Rules that a machine can check and no other tool does.
+
+mod layers;
+mod sources;
+
+use anyhow::Result;
+
+use crate::workspace;
+
+/// Checks all rules and prints what breaks them; whether nothing does.
+pub(crate) fn run() -> Result<bool> {
+    let layers = layers::broken(&workspace::packages()?);
+    let sources = sources::check(&workspace::root())?;
+    println!("layers: {}", verdict(&layers));
+    println!("sources: {} files, {}", sources.files, verdict(&sources.broken));
+    for path in &sources.long_but_excepted {
+        println!("  long, but tests and generated code may be: {path}");
+    }
+    for line in layers.iter().chain(&sources.broken) {
+        println!("  {line}");
+    }
+    Ok(layers.is_empty() && sources.broken.is_empty())
+}
+
+fn verdict(broken: &[String]) -> String {
+    match broken.len() {
+        0 => "all rules kept".into(),
+        count => format!("{count} rules broken"),
+    }
+}

@@ -1,0 +1,92 @@
+//! Chores of the workspace: `cargo xtask test | gates | setup | demo | bench`.
+//!
+//! Everything that needs more than cargo itself lives here: what to run before a change is good, the Python
+//! environment, the fetched ONNX Runtime, the demo, the benchmarks. All of it is written below `target`, is made
+//! once and reused.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "chores talk to the person who started them")]
+
+mod arguments;
+mod bench;
+mod demo;
+mod gates;
+mod process;
+mod python;
+mod runtime_library;
+mod steps;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::arguments::Arguments;
+
+const HELP: &str = "\
+Chores of the workspace.
+
+cargo xtask test [--quick]
+    Everything that must be good before a change is: formatting, lints, gates, tests, documentation, Python clients
+    and the demo. Makes what is missing first (see setup). --quick leaves out documentation, Python and the demo.
+
+cargo xtask gates
+    Only the rules of our own: which crate may use which, and the shape of files.
+
+cargo xtask setup
+    Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime.
+    Prints the environment variable that lets `cargo test` find it.
+
+cargo xtask demo [--port-base N] [--once] [--dev]
+    Trains a classifier of handwritten digits, serves it, classifies digits over HTTP and gRPC, shows the result and
+    keeps serving. HTTP, gRPC and metrics listen on N, N+1, N+2 [default: 8000]. --once ends after the result.
+    --dev uses a debug build.
+
+cargo xtask bench [--reference DIR] [--rounds N] [--seconds S] [--only load|micro] [--filter TEXT]
+    Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
+    server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
+    of S seconds [default: 3] in alternation, then the criterion benches. Results also in target/bench.
+    --filter takes only rows whose name contains TEXT.
+";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all was good.
+fn run() -> Result<bool> {
+    let mut arguments = Arguments::new(std::env::args().skip(1));
+    let chore = arguments.word().unwrap_or_else(|| "help".into());
+    match chore.as_str() {
+        "test" => {
+            let quick = arguments.flag("--quick");
+            arguments.finish()?;
+            test::run(quick)
+        }
+        "gates" => {
+            arguments.finish()?;
+            gates::run()
+        }
+        "setup" => {
+            arguments.finish()?;
+            python::install("tests/requirements.txt")?;
+            println!("{}={}", runtime_library::VARIABLE, runtime_library::fetch()?.display());
+            Ok(true)
+        }
+        "demo" => demo::run(&demo::Options::parse(arguments)?),
+        "bench" => bench::run(&bench::Options::parse(arguments)?),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        other => bail!("there is no chore '{other}'; see `cargo xtask help`"),
+    }
+}

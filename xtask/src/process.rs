@@ -1,0 +1,184 @@
+//! Starting programs, and servers that end with us.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Runs a program to its end; what it prints is seen as it comes.
+///
+/// # Errors
+/// It cannot be started or does not succeed.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
+    ensure!(status.success(), "{} ended with {status}", line(command));
+    Ok(())
+}
+
+/// Runs a program to its end and gives what it wrote to standard output.
+///
+/// # Errors
+/// It cannot be started or does not succeed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start {}", line(command)))?;
+    ensure!(output.status.success(), "{} ended with {}", line(command), output.status);
+    String::from_utf8(output.stdout).with_context(|| format!("{} wrote no text", line(command)))
+}
+
+/// The command as one would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// A server process: asked to end, then waited for, when dropped.
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+/// How long a server may take to be ready, and to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_millis(20);
+
+impl Server {
+    /// Starts the command with its output in `log` and waits until it is ready at the HTTP port.
+    ///
+    /// # Errors
+    /// It ends early or is not ready in time; the end of its log is part of the error.
+    pub(crate) fn start(command: &mut Command, log: PathBuf, http_port: u16) -> Result<Server> {
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
+        let mut server = Server { child, log };
+        let start = Instant::now();
+        let mut shown = 0;
+        while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("the server ended with {status}; its log ends:\n{}", server.log_end());
+            }
+            ensure!(
+                start.elapsed() < PATIENCE,
+                "the server is not ready; its log ends:\n{}",
+                server.log_end()
+            );
+            if start.elapsed().as_secs() > shown {
+                shown = start.elapsed().as_secs();
+                println!("      waiting for the server, {shown} s");
+            }
+            sleep(STEP);
+        }
+        Ok(server)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn wait(mut self) -> Result<()> {
+        self.child.wait()?;
+        Ok(())
+    }
+
+    fn log_end(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // The standard library can only kill; a server must be asked.
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let start = Instant::now();
+        while asked.is_ok() && start.elapsed() < PATIENCE {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            sleep(STEP);
+        }
+        // Errors mean that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ports that nobody listens on now.
+pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut listeners = Vec::new();
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = TcpListener::bind("127.0.0.1:0").context("no free port")?;
+        *port = listener.local_addr()?.port();
+        listeners.push(listener);
+    }
+    Ok(ports)
+}
+
+/// The first of three free ports in a row.
+pub(crate) fn free_port_base() -> Result<u16> {
+    loop {
+        let [base] = free_ports()?;
+        let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if base < u16::MAX - 2 && free(base + 1) && free(base + 2) {
+            return Ok(base);
+        }
+    }
+}
+
+/// Status and body of a GET request on this machine.
+pub(crate) fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = BufReader::new(stream);
+    let mut head = String::new();
+    answer.read_line(&mut head)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.context("the answer is not HTTP")?;
+    let mut rest = String::new();
+    answer.read_to_string(&mut rest)?;
+    let body = rest.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned());
+    Ok((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_program_is_named_with_its_arguments() {
+        let error = run(Command::new("false").arg("x")).unwrap_err().to_string();
+        assert!(error.starts_with("false x ended with"), "{error}");
+        assert!(run(&mut Command::new("no-such-program")).unwrap_err().to_string().contains("cannot start"));
+    }
+
+    #[test]
+    fn free_ports_differ() {
+        let [a, b, c] = free_ports().unwrap();
+        assert!(a != b && b != c && a != c);
+    }
+
+    #[test]
+    fn a_server_that_ends_early_shows_its_log() {
+        let log = std::env::temp_dir().join(format!("xtask-{}.log", std::process::id()));
+        let [port] = free_ports().unwrap();
+        let started =
+            Server::start(Command::new("sh").args(["-c", "echo cannot; exit 3"]), log.clone(), port);
+        let error = started.err().unwrap().to_string();
+        assert!(error.contains("cannot") && error.contains('3'), "{error}");
+        fs::remove_file(log).unwrap();
+    }
+}

@@ -1,0 +1,99 @@
+//! A list of steps with names, times and a summary.
+
+use std::io::{IsTerminal, stdout};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// Runs steps one after the other and remembers how they went. A failed step does not keep the next from running.
+pub(crate) struct Steps {
+    done: Vec<(String, Outcome, Duration)>,
+}
+
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+impl Steps {
+    pub(crate) fn new() -> Steps {
+        Steps { done: Vec::new() }
+    }
+
+    /// Runs one step; what it prints appears as it comes.
+    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
+        heading(name);
+        let start = Instant::now();
+        let outcome = match step() {
+            Ok(()) => Outcome::Passed,
+            Err(error) => {
+                println!("{error:#}");
+                Outcome::Failed(format!("{error:#}").lines().next().unwrap_or_default().to_owned())
+            }
+        };
+        self.done.push((name.to_owned(), outcome, start.elapsed()));
+    }
+
+    pub(crate) fn skip(&mut self, name: &str, reason: &str) {
+        self.done.push((name.to_owned(), Outcome::Skipped(reason.to_owned()), Duration::ZERO));
+    }
+
+    /// Prints how each step went; whether none failed.
+    pub(crate) fn summary(&self) -> bool {
+        heading("summary");
+        for (name, outcome, time) in &self.done {
+            let (word, reason) = match outcome {
+                Outcome::Passed => ("ok", ""),
+                Outcome::Failed(reason) => ("FAILED", reason.as_str()),
+                Outcome::Skipped(reason) => ("skipped", reason.as_str()),
+            };
+            println!(
+                "{}",
+                format!("{name:<16} {word:<8} {:>7.1} s  {reason}", time.as_secs_f64()).trim_end()
+            );
+        }
+        let failed = self.done.iter().filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_))).count();
+        match failed {
+            0 => println!("all steps passed"),
+            count => println!("{count} of {} steps failed", self.done.len()),
+        }
+        failed == 0
+    }
+}
+
+/// A line that is easy to find among the output of other programs.
+pub(crate) fn heading(text: &str) {
+    if stdout().is_terminal() {
+        println!("\n\x1b[1m== {text}\x1b[0m");
+    } else {
+        println!("\n== {text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_fails_the_whole_but_not_the_rest() {
+        let mut steps = Steps::new();
+        let mut ran = 0;
+        steps.run("good", || Ok(()));
+        assert!(steps.summary());
+        steps.run("bad", || anyhow::bail!("broken"));
+        steps.run("after", || {
+            ran += 1;
+            Ok(())
+        });
+        assert!(!steps.summary());
+        assert_eq!(ran, 1);
+    }
+
+    #[test]
+    fn a_skipped_step_is_no_failure() {
+        let mut steps = Steps::new();
+        steps.skip("deny", "cargo-deny is not installed");
+        assert!(steps.summary());
+    }
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask test`: everything that must be good before a change is.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::steps::Steps;
+use crate::workspace::{Profile, cargo};
+use crate::{demo, gates, process, python, runtime_library, workspace};
+
+/// Runs all steps, prints how they went, and gives whether all passed.
+pub(crate) fn run(quick: bool) -> Result<bool> {
+    let mut steps = Steps::new();
+    steps.run("format", || process::run(&mut cargo(&["fmt", "--all", "--check"])));
+    steps.run("gates", || {
+        ensure!(gates::run()?, "a rule is broken");
+        Ok(())
+    });
+    steps.run("lints", || {
+        let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
+        process::run(&mut cargo(&lints))
+    });
+    steps.run("onnxruntime", || {
+        println!("{}", runtime_library::fetch()?.display());
+        Ok(())
+    });
+    steps.run("tests", tests);
+    if quick {
+        return Ok(steps.summary());
+    }
+    steps.run("doc tests", || {
+        process::run(&mut with_library(cargo(&["test", "--workspace", "--locked", "--doc"]))?)
+    });
+    steps.run("documentation", || {
+        let mut doc = cargo(&["doc", "--workspace", "--locked", "--no-deps"]);
+        process::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
+    });
+    steps.run("python packages", || python::install("tests/requirements.txt"));
+    steps.run("python clients", python_clients);
+    steps.run("demo", || {
+        let port_base = process::free_port_base()?;
+        ensure!(
+            demo::run(&demo::Options { port_base, once: true, profile: Profile::Dev })?,
+            "the demo failed"
+        );
+        Ok(())
+    });
+    if workspace::has_cargo_command("deny") {
+        // The advisories come from a repository of their own, which a machine without network cannot read.
+        steps.run("deny", || process::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"])));
+    } else {
+        steps.skip("deny", "cargo-deny is not installed");
+    }
+    Ok(steps.summary())
+}
+
+fn tests() -> Result<()> {
+    let command = if workspace::has_cargo_command("nextest") {
+        cargo(&["nextest", "run", "--workspace", "--locked"])
+    } else {
+        cargo(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
+    };
+    process::run(&mut with_library(command)?)
+}
+
+fn python_clients() -> Result<()> {
+    let server = workspace::build_server(Profile::Dev)?;
+    let mut pytest = with_library(python::command())?;
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "tests/clients"]).env("NEREID_BINARY", server);
+    process::run(&mut pytest)
+}
+
+fn with_library(mut command: Command) -> Result<Command> {
+    command.env(runtime_library::VARIABLE, runtime_library::fetch()?);
+    Ok(command)
+}

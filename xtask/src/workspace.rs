@@ -1,0 +1,63 @@
+//! Where things are, and what cargo says about them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::process;
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("xtask lies below the root").to_owned()
+}
+
+/// Where everything that can be made again goes.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// The cargo that runs us, started in the root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Whether `cargo NAME` exists.
+pub(crate) fn has_cargo_command(name: &str) -> bool {
+    let status = cargo(&[name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// The packages of the workspace as `cargo metadata` describes them.
+pub(crate) fn packages() -> Result<Vec<Value>> {
+    let mut command = cargo(&["metadata", "--format-version", "1", "--no-deps"]);
+    let mut metadata: Value =
+        serde_json::from_str(&process::output(&mut command)?).context("cargo metadata is not JSON")?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => anyhow::bail!("cargo metadata names no packages"),
+    }
+}
+
+/// How a binary is built.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Profile {
+    Dev,
+    Release,
+}
+
+/// Builds the server and gives its path. Cargo shows its own progress.
+pub(crate) fn build_server(profile: Profile) -> Result<PathBuf> {
+    let (folder, options): (_, &[&str]) = match profile {
+        Profile::Dev => ("debug", &[]),
+        Profile::Release => ("release", &["--release"]),
+    };
+    let arguments = [&["build", "--package", "nereid-server", "--bin", "nereid"], options].concat();
+    process::run(&mut cargo(&arguments))?;
+    Ok(target().join(folder).join("nereid"))
+}
