@@ -4,7 +4,8 @@
 //! rely on, see [`inference::backend::Execution`].
 use std::{
     collections::HashSet,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    sync::LazyLock,
 };
 
 use inference::{
@@ -64,9 +65,13 @@ impl Rules {
             return Err(at.says(format!("input '{name}' already exists in request")));
         }
         let missing = || config.inputs.iter().filter(|spec| !spec.optional && !has(tensors, &spec.name));
-        if (self.required..=config.inputs.len()).contains(&tensors.len()) && missing().next().is_none() {
-            let unknown = tensors.iter().find(|tensor| config.input(tensor.name()).is_none());
-            return unknown.map_or(Ok(()), |tensor| Err(at.unexpected("input", tensor.name())));
+        if (self.required..=config.inputs.len()).contains(&tensors.len()) {
+            if let Some(unknown) = tensors.iter().find(|tensor| config.input(tensor.name()).is_none()) {
+                return Err(at.unexpected("input", unknown.name()));
+            }
+            if missing().next().is_none() {
+                return Ok(());
+            }
         }
         let got = tensors.len();
         let expected = if self.has_optional {
@@ -193,7 +198,8 @@ impl Place<'_> {
 fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Result<u32, Error> {
     let Some(max) = config.max_batch_size else { return Ok(1) };
     let mut agreed = None;
-    for tensor in tensors {
+    // From the last to the first, so that of two inputs the first is named, as in the reference.
+    for tensor in tensors.iter().rev() {
         if config.input(tensor.name()).is_some_and(|spec| spec.is_shape_tensor) {
             continue;
         }
@@ -361,10 +367,13 @@ fn must_agree(input: &InputSpec) -> bool {
     input.is_shape_tensor || (!input.allow_ragged_batch && input.dims.contains(&-1))
 }
 
+/// Random, so that nobody can make up shapes that differ and look alike.
+static SHAPE_KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
 /// Equal for requests that may share a batch: shapes without the batch dimension, contents of shape tensors in full
 /// (S-W11), and, where inputs are optional, which ones there are.
 fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = SHAPE_KEYS.build_hasher();
     for (index, input) in config.inputs.iter().enumerate() {
         let Some(tensor) = tensors.iter().find(|tensor| *tensor.name() == input.name) else { continue };
         if has_optional {

@@ -120,7 +120,11 @@ fn dynamic() -> DynamicBatching {
     DynamicBatching { max_batch_size: 8, preferred_batch_sizes: [8].into(), ..DynamicBatching::default() }
 }
 
-fn start(scheduling: Scheduling, backend: Gated, instances: &[&str]) -> Result<Arc<Model>, Error> {
+fn start(
+    scheduling: Scheduling,
+    backend: impl BackendModel + 'static,
+    instances: &[&str],
+) -> Result<Arc<Model>, Error> {
     let spec =
         |name: &&str| InstanceSpec { name: (*name).into(), device: Device::Cpu, threads: NonZeroUsize::MIN };
     Model::start(Parts {
@@ -206,16 +210,7 @@ async fn brief_executions_run_where_their_request_arrives() {
                 .for_each(|execution| execution.responder.complete(Response::default()));
         }
     }
-    let spec = InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN };
-    let model = Model::start(Parts {
-        version: 1,
-        config: ResolvedConfig { typed: config(Scheduling::Unbatched), shown: proto::ModelConfig::default() },
-        backend: Box::new(Tells(sender)),
-        instances: vec![spec],
-        clock: AlarmClock::start().unwrap(),
-        since: now(),
-    })
-    .unwrap();
+    let model = start(Scheduling::Unbatched, Tells(sender), &["m_0"]).unwrap();
     // A thousand microsecond-long executions: all but the first few are brief, whatever the machine does meanwhile.
     for value in 0..1000 {
         ask(&model, (value % 256) as u8).only().await.unwrap();
@@ -289,6 +284,28 @@ async fn a_panicking_backend_ends_the_model_and_answers_everybody() {
     assert_eq!(error.message, "the backend of model 'm' version 1 panicked: as told");
     assert_eq!(model.infer(request(3), usize::MAX).unwrap_err().code, ErrorCode::Unavailable);
     assert_eq!(model.in_flight(), 0);
+    model.close();
+}
+
+#[tokio::test]
+async fn a_panicking_instance_answers_the_requests_it_had_kept() {
+    #[derive(Default)]
+    struct Keeps(Vec<Execution>);
+    impl BackendModel for Keeps {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+            Ok(Instance::Pinned(Box::new(Self::default())))
+        }
+    }
+    impl BackendInstance for Keeps {
+        fn execute(&mut self, batch: Batch) {
+            assert!(self.0.is_empty(), "one is enough");
+            self.0.extend(batch.executions);
+        }
+    }
+    let model = start(Scheduling::Unbatched, Keeps::default(), &["m_0"]).unwrap();
+    let (kept, fatal) = (ask(&model, 1), ask(&model, 2));
+    assert_eq!(fatal.only().await.unwrap_err().code, ErrorCode::Internal);
+    assert_eq!(kept.only().await.unwrap_err().code, ErrorCode::Internal);
     model.close();
 }
 

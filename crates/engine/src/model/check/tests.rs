@@ -69,6 +69,25 @@ fn inputs_are_all_there_once_and_known() {
 }
 
 #[test]
+fn a_name_that_comes_again_is_found_among_many() {
+    let many = |count: usize| (0..count).map(|n| ints(&n.to_string(), &[1, 16], 16)).collect::<Vec<_>>();
+    for count in [2, 15, 16, 17, 50_000] {
+        let [repeated, unknown] = ["1", "0"].map(|name| {
+            let inputs = [many(count), vec![ints(name, &[1, 16], 16)]].concat();
+            let outputs = inputs.iter().map(|input| input.name().clone()).collect();
+            let mut request = Request { outputs, ..Request::default() };
+            let error = Rules::new(&simple()).check(&simple(), &mut request).unwrap_err().to_string();
+            assert_eq!(error, format!("{P}output '{name}' already exists in request"));
+            refusal(&simple(), inputs)
+        });
+        assert_eq!(repeated, format!("{P}input '1' already exists in request"));
+        assert_eq!(unknown, format!("{P}input '0' already exists in request"));
+        let refused = if count == 2 { "unexpected inference input '0'" } else { "expected 2 inputs" };
+        assert!(refusal(&simple(), many(count)).contains(refused), "{count}");
+    }
+}
+
+#[test]
 fn an_optional_input_does_not_stand_in_for_a_required_one() {
     let optional = InputSpec { optional: true, ..spec("O", DataType::Int32, &[1]) };
     let config = config(0, vec![spec("A", DataType::Int32, &[1]), optional]);
@@ -81,6 +100,8 @@ fn an_optional_input_does_not_stand_in_for_a_required_one() {
     );
     let unknown = vec![ints("A", &[1], 1), ints("X", &[1], 1)];
     assert_eq!(refusal(&config, unknown), "unexpected inference input 'X' for model 'm'");
+    let only_unknown = vec![ints("X", &[1], 1)];
+    assert_eq!(refusal(&config, only_unknown), "unexpected inference input 'X' for model 'm'");
 }
 
 #[test]
@@ -107,7 +128,7 @@ fn rows_agree_and_fit() {
     assert_eq!(check(&simple(), of(3, 3)).unwrap().0.batch_size, 3);
     assert_eq!(
         refusal(&simple(), of(1, 2)),
-        format!("{P}input 'B' batch size does not match other inputs for 'm'")
+        format!("{P}input 'A' batch size does not match other inputs for 'm'")
     );
     assert_eq!(refusal(&simple(), of(9, 9)), format!("{P}inference request batch-size must be <= 8 for 'm'"));
     assert_eq!(
@@ -116,12 +137,12 @@ fn rows_agree_and_fit() {
     );
     assert_eq!(
         refusal(&simple(), of(0, 4)),
-        format!("{P}input 'B' batch size does not match other inputs for 'm'")
+        format!("{P}input 'A' batch size does not match other inputs for 'm'")
     );
     let scalar = vec![ints("A", &[], 0), ints("B", &[], 0)];
     assert_eq!(
         refusal(&simple(), scalar),
-        format!("{P}input 'A' has no shape but model requires batch dimension for 'm'")
+        format!("{P}input 'B' has no shape but model requires batch dimension for 'm'")
     );
 }
 
@@ -228,6 +249,15 @@ fn raw_bytes_get_their_shape_from_the_configuration() {
             "{P}Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'm' model configuration"
         )
     );
+}
+
+#[test]
+fn raw_bytes_for_an_endless_shape_are_refused() {
+    let config = config(0, vec![spec("A", DataType::Int32, &[1 << 40, 1 << 40, -1])]);
+    let mut request =
+        Request { inputs: RequestInputs::Raw(Bytes::from_static(b"1234").into()), ..Request::default() };
+    let error = Rules::new(&config).check(&config, &mut request).unwrap_err();
+    assert!(error.message.contains("got 4"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! What the way through a model costs: the request, its check, queue and instance, and the way back; the model computes
+//! nothing.
+//!
+//! `inline` is an instance that any thread may run, `thread` one that stays on its own; a caller alone, and 64 at once.
+use std::{
+    fs,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use inference::{
+    DataType, Error, Request, RequestInputs, Response, Tensor,
+    backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
+    config::ModelConfig,
+};
+use nereid_engine::{Engine, MetricsOptions, Model, Options, ServerMetadata};
+use tokio::runtime::Runtime;
+
+const CONFIG: &str = "backend: 'empty' max_batch_size: 8 instance_group { count: 1 }
+    input { name: 'IN' data_type: TYPE_FP32 dims: 16 } output { name: 'OUT' data_type: TYPE_FP32 dims: 16 }";
+const CALLERS: u64 = 64;
+
+/// Answers with nothing, on the thread that the model's name tells.
+struct Empty;
+
+impl Backend for Empty {
+    fn name(&self) -> &str {
+        "empty"
+    }
+
+    fn open(&self, _: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl BackendModel for Empty {
+    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(match config.name.as_str() {
+            "inline" => Instance::Mobile(Box::new(Self)),
+            _ => Instance::Pinned(Box::new(Self)),
+        })
+    }
+}
+
+impl BackendInstance for Empty {
+    fn execute(&mut self, batch: Batch) {
+        for execution in batch.executions {
+            execution.responder.complete(Response::default());
+        }
+    }
+}
+
+async fn start() -> Engine {
+    let repository = tempfile::tempdir().expect("a temporary directory");
+    for model in ["inline", "thread"] {
+        fs::create_dir_all(repository.path().join(model).join("1")).expect("the directory is ours");
+        fs::write(repository.path().join(model).join("config.pbtxt"), CONFIG).expect("the directory is ours");
+    }
+    let options = Options {
+        server: ServerMetadata::default(),
+        repositories: vec![repository.path().to_path_buf()],
+        strict_readiness: true,
+        load_threads: 1,
+        load_retries: 0,
+        auto_complete: true,
+        config_name: None,
+        backend_settings: Vec::new(),
+        metrics: MetricsOptions { counter_latencies: true, host: false },
+        hold_until_queued: 0,
+    };
+    Engine::start(options, vec![Arc::new(Empty)]).await.expect("the repository is good")
+}
+
+async fn ask(model: &Arc<Model>, times: u64) {
+    for _ in 0..times {
+        let input = Tensor::new("IN".into(), DataType::Fp32, [1, 16][..].into(), vec![0; 64]);
+        let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
+        let stream = model.infer(request, usize::MAX).expect("the request fits");
+        black_box(stream.only().await.expect("the model answers"));
+    }
+}
+
+/// The time that so many requests take, from 64 tasks at once.
+async fn ask_together(model: &Arc<Model>, times: u64) -> Duration {
+    let each = times.div_ceil(CALLERS);
+    let begin = Instant::now();
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let model = model.clone();
+            tokio::spawn(async move { ask(&model, each).await })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("no caller panics");
+    }
+    begin.elapsed().mul_f64(times as f64 / (each * CALLERS) as f64)
+}
+
+fn hops(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let engine = runtime.block_on(start());
+    let mut group = criterion.benchmark_group("hop");
+    group.throughput(Throughput::Elements(1));
+    for name in ["inline", "thread"] {
+        let model = engine.model(name, None).expect("the model is loaded");
+        group.bench_function(format!("{name}/1"), |bencher| {
+            bencher.iter(|| runtime.block_on(ask(&model, 1)));
+        });
+        group.bench_function(format!("{name}/{CALLERS}"), |bencher| {
+            bencher.iter_custom(|times| runtime.block_on(ask_together(&model, times)));
+        });
+    }
+    group.finish();
+    runtime.block_on(engine.stop(Duration::from_secs(10))).expect("nothing is under way");
+}
+
+criterion_group!(benches, hops);
+criterion_main!(benches);

@@ -1,0 +1,349 @@
+//! Index, statistics and metrics: what is told of models, and that it adds up.
+use std::{collections::BTreeMap, sync::Arc, thread};
+
+use inference::{Error, ErrorCode, FailureReason, Response, backend::Execution};
+use nereid_engine::{Engine, MetricsOptions, ModelStatistics};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::support::{ECHO, Native, Repository, answer, ask, echo, index, request, start, value};
+
+/// Fails odd values.
+fn picky() -> Native {
+    echo().execute(|_, batch| {
+        for execution in batch.executions {
+            if value(&execution.request) % 2 == 1 {
+                execution.responder.fail(Error::internal("odd").because(FailureReason::Backend));
+            } else {
+                answer(execution);
+            }
+        }
+    })
+}
+
+const ALL: &str = "version_policy { all {} }";
+
+#[tokio::test]
+async fn the_index_is_sorted_and_can_be_cut_to_what_is_ready() {
+    let all = format!("{ECHO} {ALL}");
+    let repository = Repository::new().model("b", &all, &["2", "10", "1"]).model("a", ECHO, &["1"]).model(
+        "c",
+        "oops",
+        &["1"],
+    );
+    let backend = echo().open(|source| if source.version == 2 { Err(Error::internal("no")) } else { Ok(()) });
+    let engine = repository.serve(backend).await;
+    let lines = index(&engine);
+    assert_eq!(lines[..4], ["a 1 READY", "b 1 READY", "b 2 UNAVAILABLE Internal: no", "b 10 READY"]);
+    assert!(lines.len() == 5 && lines[4].starts_with("c - UNAVAILABLE "), "{lines:?}");
+    let ready = engine.index(true).into_iter().map(|entry| (entry.name.to_string(), entry.version));
+    assert_eq!(
+        ready.collect::<Vec<_>>(),
+        [("a".to_owned(), Some(1)), ("b".to_owned(), Some(1)), ("b".to_owned(), Some(10))]
+    );
+}
+
+#[tokio::test]
+async fn statistics_are_of_ready_versions_by_name_and_version() {
+    let all = format!("{ECHO} {ALL}");
+    let repository =
+        Repository::new().model("b", &all, &["2", "10"]).model("a", ECHO, &["1"]).model("c", "oops", &["1"]);
+    let engine = repository.serve(picky()).await;
+    for (value, version) in [(2, 2), (4, 10), (6, 10), (7, 10)] {
+        let model = engine.model("b", Some(version)).unwrap();
+        let answered = model.infer(request(value), usize::MAX).unwrap().only().await;
+        assert_eq!(answered.is_ok(), value % 2 == 0);
+    }
+    let shown = |name, version| {
+        let line = |model: &ModelStatistics| {
+            (model.name.to_string(), model.version, model.success.count, model.fail.count)
+        };
+        engine.statistics(name, version).unwrap().iter().map(line).collect::<Vec<_>>()
+    };
+    let [a, b2, b10] = [("a", 1, 0, 0), ("b", 2, 1, 0), ("b", 10, 2, 1)]
+        .map(|(name, version, success, fail)| (name.to_owned(), version, success, fail));
+    assert_eq!(shown(None, None), [a, b2.clone(), b10.clone()]);
+    assert_eq!(shown(Some("b"), None), [b2, b10.clone()]);
+    assert_eq!(shown(Some("b"), Some(10)), [b10]);
+
+    let counted = engine.statistics(Some("b"), Some(10)).unwrap().remove(0);
+    assert_eq!((counted.inference_count, counted.execution_count, counted.queue.count), (2, 3, 2));
+    assert!(counted.last_inference_ms > 0 && counted.success.ns > 0 && counted.fail.ns > 0);
+    assert_eq!((counted.batches.len(), counted.batches[0].compute_infer.count), (1, 3));
+
+    for (name, version, text) in [
+        ("x", None, "requested model 'x' is not available"),
+        ("c", None, "requested model 'c' is not available"),
+        ("b", Some(3), "requested model version is not available for model 'b'"),
+    ] {
+        let error = engine.statistics(Some(name), version).unwrap_err();
+        assert_eq!((error.code, &error.message[..]), (ErrorCode::InvalidArgument, text));
+    }
+}
+
+/// Names, kinds and texts of all families, in order.
+const FAMILIES: [(&str, &str, &str); 14] = [
+    ("nv_inference_request_success", "counter", "Number of successful inference requests, all batch sizes"),
+    ("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes"),
+    ("nv_inference_count", "counter", "Number of inferences performed (does not include cached requests)"),
+    (
+        "nv_inference_exec_count",
+        "counter",
+        "Number of model executions performed (does not include cached requests)",
+    ),
+    (
+        "nv_inference_request_duration_us",
+        "counter",
+        "Cumulative inference request duration in microseconds (includes cached requests)",
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "counter",
+        "Cumulative inference queuing duration in microseconds (includes cached requests)",
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "counter",
+        "Cumulative compute input duration in microseconds (does not include cached requests)",
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "counter",
+        "Cumulative compute inference duration in microseconds (does not include cached requests)",
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "counter",
+        "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+    ),
+    (
+        "nv_inference_pending_request_count",
+        "gauge",
+        "Instantaneous number of pending requests awaiting execution per-model.",
+    ),
+    ("nv_model_load_duration_secs", "gauge", "Model load time in seconds"),
+    ("nv_cpu_utilization", "gauge", "CPU utilization rate [0.0 - 1.0]"),
+    ("nv_cpu_memory_total_bytes", "gauge", "CPU total memory (RAM), in bytes"),
+    ("nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes"),
+];
+
+fn comments(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.starts_with('#')).collect()
+}
+
+/// Samples by series, without the comments.
+fn samples(text: &str) -> BTreeMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.rsplit_once(' ').unwrap())
+        .map(|(key, value)| (key, value.parse().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn families_come_in_order_and_can_be_left_out() {
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    for (counter_latencies, host) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut options = repository.options();
+        options.metrics = MetricsOptions { counter_latencies, host };
+        let engine = start(options, echo()).await;
+        ask(&engine, "m", 0).only().await.unwrap();
+        let text = engine.metrics();
+        let shown = |name: &str| {
+            (counter_latencies || !name.ends_with("_duration_us")) && (host || !name.starts_with("nv_cpu_"))
+        };
+        let expected: Vec<_> = FAMILIES
+            .iter()
+            .filter(|(name, ..)| shown(name))
+            .flat_map(|(name, kind, help)| [format!("# HELP {name} {help}"), format!("# TYPE {name} {kind}")])
+            .collect();
+        assert_eq!(comments(&text), expected);
+        let samples = samples(&text);
+        assert_eq!(
+            samples[r#"nv_inference_request_success{model="m",version="1"}"#], 1.0,
+            "counts are never off"
+        );
+        if host {
+            assert!((0.0..=1.0).contains(&samples["nv_cpu_utilization"]));
+            assert!(samples["nv_cpu_memory_total_bytes"] > samples["nv_cpu_memory_used_bytes"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn series_carry_the_tags_of_their_model_and_are_sorted() {
+    let tagged = format!("{ECHO} {ALL} metric_tags {{ key: 'team' value: 'a\"b' }}");
+    let names = ["e", "d", "c", "b", "a"];
+    let repository = names.iter().fold(Repository::new(), |repository, name| {
+        repository.model(name, if *name == "c" { &tagged } else { ECHO }, &["1", "2"])
+    });
+    let engine = repository.serve(picky()).await;
+    for value in [1, 2, 3] {
+        let _ = ask(&engine, "c", value).only().await;
+    }
+    let text = engine.metrics();
+    let of = |family: &str| {
+        let prefix = format!("{family}{{");
+        text.lines().filter(|line| line.starts_with(&prefix)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let labels = [
+        r#"model="a",version="2"} 0"#,
+        r#"model="b",version="2"} 0"#,
+        r#"_team="a\"b",model="c",version="1"} 0"#,
+        r#"_team="a\"b",model="c",version="2"} 1"#,
+        r#"model="d",version="2"} 0"#,
+        r#"model="e",version="2"} 0"#,
+    ];
+    assert_eq!(
+        of("nv_inference_request_success"),
+        labels.map(|labels| format!("nv_inference_request_success{{{labels}"))
+    );
+    let failures = of("nv_inference_request_failure");
+    let of_c = [("BACKEND", 2), ("CANCELED", 0), ("OTHER", 0), ("REJECTED", 0)].map(|(reason, count)| {
+        format!(
+            r#"nv_inference_request_failure{{_team="a\"b",model="c",reason="{reason}",version="2"}} {count}"#
+        )
+    });
+    assert_eq!((failures.len(), &failures[12..16]), (24, &of_c[..]));
+    let samples = samples(&text);
+    let load = samples[r#"nv_model_load_duration_secs{model="a",version="2"}"#];
+    assert!(load > 0.0 && load < 60.0, "{load}");
+    assert!(samples[r#"nv_inference_request_duration_us{_team="a\"b",model="c",version="2"}"#] > 0.0);
+}
+
+#[tokio::test]
+async fn what_waits_is_pending_until_it_runs() {
+    let repository = Repository::new().model("m", &format!("{ECHO} dynamic_batching {{}}"), &["1"]);
+    let mut options = repository.options();
+    options.hold_until_queued = 3;
+    let engine = start(options, echo()).await;
+    let pending =
+        || samples(&engine.metrics())[r#"nv_inference_pending_request_count{model="m",version="1"}"#];
+    let held = [ask(&engine, "m", 0), ask(&engine, "m", 0)];
+    assert_eq!(pending(), 2.0);
+    ask(&engine, "m", 0).only().await.unwrap();
+    assert_eq!(pending(), 0.0);
+    drop(held);
+}
+
+const THREADS: u64 = 8;
+const REQUESTS: usize = 500;
+
+/// What the callers have seen.
+#[derive(Default, Debug, Clone, Copy)]
+struct Seen {
+    accepted: u64,
+    refused: u64,
+    successes: u64,
+    failures: u64,
+}
+
+/// Sends requests, some of which are cancelled sooner or later. Each stream that is read must end exactly once.
+async fn caller(engine: &Engine, seed: u64) -> Seen {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut seen = Seen::default();
+    let model = engine.model("m", None).unwrap();
+    let mut kept = Vec::new();
+    for _ in 0..REQUESTS {
+        let Ok(stream) = model.infer(request(random.random()), usize::MAX) else {
+            seen.refused += 1;
+            continue;
+        };
+        seen.accepted += 1;
+        match random.random_range(0..8) {
+            0 => drop(stream),
+            1 => {
+                stream.cancel();
+                kept.push(stream);
+            }
+            _ => kept.push(stream),
+        }
+        while kept.len() > random.random_range(0..12) {
+            let place = random.random_range(0..kept.len());
+            let mut stream = kept.swap_remove(place);
+            let delivery = stream.next().await.expect("one answer");
+            assert!(delivery.last && stream.next().await.is_none(), "and no other");
+            *(if delivery.result.is_ok() { &mut seen.successes } else { &mut seen.failures }) += 1;
+        }
+    }
+    seen
+}
+
+fn moody() -> Native {
+    echo().execute(|_, batch| {
+        for execution in batch.executions {
+            match value(&execution.request) {
+                0..40 => execution.responder.fail(Error::internal("no").because(FailureReason::Backend)),
+                40..60 => drop(execution),
+                // From elsewhere, after the instance has gone on to other work.
+                60..70 => drop(thread::spawn(move || answer(execution))),
+                70..80 => {
+                    let Execution { responder, .. } = execution;
+                    responder.clone().complete(Response::default());
+                    responder.fail(Error::internal("too late"));
+                }
+                _ => answer(execution),
+            }
+        }
+    })
+}
+
+async fn load(config: &str, backend: Native) {
+    let engine = Repository::new().model("m", &format!("{ECHO} {config}"), &["1"]).serve(backend).await;
+    let engine = Arc::new(engine);
+    let callers: Vec<_> = (0..THREADS)
+        .map(|seed| {
+            let (engine, runtime) = (engine.clone(), tokio::runtime::Handle::current());
+            thread::spawn(move || runtime.block_on(caller(&engine, seed)))
+        })
+        .collect();
+    let mut all = Seen::default();
+    for caller in callers {
+        let seen = tokio::task::spawn_blocking(|| caller.join().unwrap()).await.unwrap();
+        all.accepted += seen.accepted;
+        all.refused += seen.refused;
+        all.successes += seen.successes;
+        all.failures += seen.failures;
+    }
+    while engine.in_flight() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let counted = engine.statistics(Some("m"), None).unwrap().remove(0);
+    let text = engine.metrics();
+    let metrics = samples(&text);
+    let failed = |reason: &str| {
+        let series = format!(r#"nv_inference_request_failure{{model="m",reason="{reason}",version="1"}}"#);
+        metrics[&series[..]] as u64
+    };
+    let [backend, cancelled, other, rejected] = ["BACKEND", "CANCELED", "OTHER", "REJECTED"].map(failed);
+    assert_eq!(all.accepted + all.refused, THREADS * REQUESTS as u64);
+    assert_eq!(counted.success.count + counted.fail.count, all.accepted, "{all:?} {counted:?}");
+    assert_eq!(backend + cancelled + other + rejected, counted.fail.count + all.refused, "{all:?}");
+    assert!(
+        counted.success.count >= all.successes && counted.fail.count >= all.failures,
+        "{all:?} {counted:?}"
+    );
+    assert!(backend > 0 && other == 0 && all.successes > 0);
+    for duration in [counted.queue, counted.compute_input, counted.compute_infer, counted.compute_output] {
+        assert_eq!(duration.count, counted.success.count);
+    }
+    assert_eq!(counted.inference_count, counted.success.count, "each brings one row");
+    let executed: u64 = counted.batches.iter().map(|batch| batch.compute_infer.count).sum();
+    assert_eq!(executed, counted.execution_count);
+    assert!(executed <= all.accepted - cancelled);
+    engine.stop(crate::support::PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_adds_up_for_requests_that_run_alone_where_they_arrive() {
+    load("", moody().mobile()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_adds_up_for_ordered_batches_of_several_instances() {
+    let queue = "default_queue_policy { max_queue_size: 20 default_timeout_microseconds: 200 }";
+    let config = format!(
+        "instance_group {{ count: 3 }}
+         dynamic_batching {{ preserve_ordering: true max_queue_delay_microseconds: 50 {queue} }}"
+    );
+    load(&config, moody()).await;
+}

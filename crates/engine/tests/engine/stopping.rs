@@ -1,0 +1,226 @@
+//! How models, and the engine, come to their end.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use inference::{Error, ErrorCode, backend::Batch};
+use nereid_engine::Engine;
+use parking_lot::Mutex;
+
+use crate::support::{ECHO, Native, PATIENCE, Repository, answer, ask, echo, index, request, serves, value};
+
+const REFUSAL: &str = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests";
+
+/// An echo whose batches, once they have begun, wait for as many words as they are told.
+fn gated() -> (Native, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (begun, beginnings) = mpsc::channel();
+    let (go_on, leave) = mpsc::channel();
+    let leave = Mutex::new(leave);
+    let backend = echo().execute(move |_, batch| {
+        begun.send(()).unwrap();
+        let _ = leave.lock().recv();
+        batch.executions.into_iter().for_each(answer);
+    });
+    (backend, beginnings, go_on)
+}
+
+/// Asks until the answer is a refusal. What is accepted meanwhile is dropped, and so cancelled.
+async fn refusal(engine: &Engine) -> Error {
+    loop {
+        match engine.model("m", None).unwrap().infer(request(0), usize::MAX) {
+            Ok(accepted) => drop(accepted),
+            Err(error) => return error,
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn stopping_finishes_what_was_accepted_and_refuses_the_rest() {
+    let (backend, begun, go_on) = gated();
+    let engine = Repository::new().model("m", ECHO, &["1"]).serve(backend).await;
+    let running = ask(&engine, "m", 1);
+    begun.recv().unwrap();
+    let waiting = ask(&engine, "m", 2);
+    let stopping = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.stop(PATIENCE).await }
+    });
+    let refused = refusal(&engine).await;
+    assert_eq!((refused.code, &refused.message[..]), (ErrorCode::Unavailable, REFUSAL));
+    for exiting in [engine.live(), engine.ready()] {
+        let error = exiting.unwrap_err();
+        assert_eq!((error.code, &error.message[..]), (ErrorCode::Unavailable, "Server exiting"));
+    }
+    assert!(!stopping.is_finished());
+    (0..2).for_each(|_| go_on.send(()).unwrap());
+    for (stream, value) in [running, waiting].into_iter().zip(1..) {
+        assert_eq!(stream.only().await.unwrap().outputs[0].data().contiguous()[..], [value]);
+    }
+    stopping.await.unwrap().unwrap();
+    assert_eq!(engine.in_flight(), 0);
+    assert_eq!(refusal(&engine).await.message, REFUSAL);
+}
+
+#[tokio::test]
+async fn a_batch_that_waits_for_company_is_not_kept_waiting_by_the_end() {
+    let patient = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
+    let engine = Repository::new().model("m", &format!("{ECHO} {patient}"), &["1"]).serve(echo()).await;
+    let waiting = ask(&engine, "m", 1);
+    engine.stop(PATIENCE).await.unwrap();
+    assert!(waiting.only().await.is_ok());
+}
+
+#[tokio::test]
+async fn an_idle_engine_stops_at_once() {
+    let groups = "instance_group { count: 4 }";
+    let mut shortest = Duration::MAX;
+    // A busy machine may hold up one of them.
+    for _ in 0..5 {
+        let repository =
+            Repository::new().model("m", &format!("{ECHO} {groups}"), &["1"]).model("n", ECHO, &["1"]);
+        let engine = repository.serve(echo()).await;
+        assert!(serves(&engine, "m").await);
+        let begin = Instant::now();
+        engine.stop(PATIENCE).await.unwrap();
+        shortest = shortest.min(begin.elapsed());
+    }
+    assert!(shortest < Duration::from_millis(50), "{shortest:?}");
+}
+
+#[tokio::test]
+async fn instances_end_with_the_engine_on_their_own_threads() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    struct Witness(Arc<AtomicUsize>);
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let witness = Arc::new(Witness(ended.clone()));
+    let backend = echo().execute(move |_, batch| {
+        let _ = &witness;
+        batch.executions.into_iter().for_each(answer);
+    });
+    let engine = repository.serve(backend).await;
+    assert!(serves(&engine, "m").await);
+    engine.stop(PATIENCE).await.unwrap();
+    // Instances are gone; the backend itself lives as long as the engine.
+    assert_eq!(ended.load(SeqCst), 0);
+    drop(engine);
+    while ended.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn stopping_gives_up_on_a_request_that_is_never_answered() {
+    let (backend, begun, go_on) = gated();
+    let engine = Repository::new().model("m", ECHO, &["1"]).serve(backend).await;
+    let stuck = ask(&engine, "m", 1);
+    begun.recv().unwrap();
+    let error = engine.stop(Duration::from_millis(20)).await.unwrap_err();
+    assert_eq!(
+        (error.code, &error.message[..]),
+        (ErrorCode::Internal, "Exit timeout expired. Exiting immediately.")
+    );
+    go_on.send(()).unwrap();
+    assert!(stuck.only().await.is_ok());
+    engine.stop(PATIENCE).await.unwrap();
+}
+
+#[test]
+fn a_backend_that_hangs_after_its_answer_holds_up_nobody() {
+    let (release, hang) = mpsc::channel::<()>();
+    let hang = Mutex::new(hang);
+    let backend = echo().execute(move |_, batch: Batch| {
+        batch.executions.into_iter().for_each(answer);
+        let _ = hang.lock().recv();
+    });
+    let (report, outcome) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stopped = runtime.block_on(async {
+            let engine = Repository::new().model("m", ECHO, &["1"]).serve(backend).await;
+            assert!(serves(&engine, "m").await);
+            engine.stop(Duration::from_millis(20)).await
+        });
+        // Waits for what still blocks.
+        drop(runtime);
+        report.send(stopped).unwrap();
+    });
+    let stopped = outcome.recv_timeout(PATIENCE).expect("the runtime has ended");
+    assert_eq!(stopped.unwrap_err().message, "Exit timeout expired. Exiting immediately.");
+    drop(release);
+}
+
+#[tokio::test]
+async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
+    let both = format!("{ECHO} version_policy {{ all {{}} }}");
+    for mobile in [false, true] {
+        let repository = Repository::new().model("m", &both, &["1", "2"]).model("other", ECHO, &["1"]);
+        let native = if mobile { echo().mobile() } else { echo() };
+        let backend = native.execute(|_, batch| {
+            assert!(value(&batch.executions[0].request) != 13, "unlucky");
+            batch.executions.into_iter().for_each(answer);
+        });
+        let engine = repository.serve(backend).await;
+        // Often enough for mobile instances to run where their requests arrive.
+        for _ in 0..100 {
+            assert!(serves(&engine, "m").await);
+        }
+        assert_eq!(ask(&engine, "m", 13).only().await.unwrap_err().code, ErrorCode::Internal);
+        // The request is answered while the panic unwinds, a moment before the model knows.
+        while engine.model_ready("m", Some(2)) {
+            tokio::task::yield_now().await;
+        }
+        let fault = "the backend of model 'm' version 2 panicked: unlucky";
+        assert_eq!(
+            index(&engine),
+            [
+                "m 1 READY".to_owned(),
+                format!("m 2 UNAVAILABLE Internal: {fault}"),
+                "other 1 READY".to_owned()
+            ]
+        );
+        let error = engine.model("m", Some(2)).unwrap_err();
+        assert_eq!(
+            (error.code, &error.message[..]),
+            (ErrorCode::Unavailable, "Request for unknown model: 'm' version 2 is not at ready state")
+        );
+        assert_eq!(engine.model("m", None).unwrap().version(), 1, "the next one takes over");
+        assert!(!engine.ready().unwrap());
+        assert!(serves(&engine, "m").await && serves(&engine, "other").await);
+        engine.stop(PATIENCE).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_dies_while_it_stops_does_not_hold_up_the_end() {
+    let (begun, beginnings) = mpsc::channel();
+    let (go_on, leave) = mpsc::channel::<()>();
+    let leave = Mutex::new(leave);
+    let backend = echo().execute(move |_, _| {
+        begun.send(()).unwrap();
+        let _ = leave.lock().recv();
+        panic!("at the worst of times");
+    });
+    let engine = Repository::new().model("m", ECHO, &["1"]).serve(backend).await;
+    let (running, waiting) = (ask(&engine, "m", 1), ask(&engine, "m", 2));
+    beginnings.recv().unwrap();
+    let stopping = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.stop(PATIENCE).await }
+    });
+    refusal(&engine).await;
+    go_on.send(()).unwrap();
+    assert!(running.only().await.is_err() && waiting.only().await.is_err());
+    stopping.await.unwrap().unwrap();
+}

@@ -1,0 +1,246 @@
+//! Model repositories on disk, and backends made of closures.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use inference::{
+    DataType, Error, Request, RequestInputs, Response, ResponseStream, Tensor,
+    backend::{
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, ModelSource,
+    },
+    config::ModelConfig,
+};
+use nereid_engine::{Engine, MetricsOptions, ModelState, Options, ServerMetadata};
+use parking_lot::{Condvar, Mutex};
+
+/// Longer than anything here takes; what waits so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A model of the backend [`echo`], without its instance groups and its scheduling.
+pub(crate) const ECHO: &str = "backend: 'echo' max_batch_size: 8
+    input { name: 'IN' data_type: TYPE_UINT8 dims: -1 } output { name: 'OUT' data_type: TYPE_UINT8 dims: -1 }";
+
+/// A model repository that lives as long as the test.
+pub(crate) struct Repository {
+    root: tempfile::TempDir,
+}
+
+impl Repository {
+    pub(crate) fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    /// Adds a model with these version directories.
+    pub(crate) fn model(self, name: &str, config: &str, versions: &[&str]) -> Self {
+        for version in versions {
+            fs::create_dir_all(self.path().join(name).join(version)).unwrap();
+        }
+        self.file(&format!("{name}/config.pbtxt"), config)
+    }
+
+    /// Adds a file.
+    pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        options(vec![self.path().to_path_buf()])
+    }
+
+    /// Starts an engine on it with the usual options.
+    pub(crate) async fn serve(&self, backend: Native) -> Engine {
+        start(self.options(), backend).await
+    }
+}
+
+pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
+    Options {
+        server: ServerMetadata::default(),
+        repositories,
+        strict_readiness: true,
+        load_threads: 4,
+        load_retries: 0,
+        auto_complete: true,
+        config_name: None,
+        backend_settings: Vec::new(),
+        metrics: MetricsOptions { counter_latencies: true, host: false },
+        hold_until_queued: 0,
+    }
+}
+
+pub(crate) async fn start(options: Options, backend: Native) -> Engine {
+    Engine::start(options, vec![Arc::new(backend)]).await.unwrap()
+}
+
+type Open = dyn Fn(&ModelSource) -> Result<(), Error> + Send + Sync;
+type Complete = dyn Fn(&mut proto::ModelConfig) -> Result<(), Error> + Send + Sync;
+type Build = dyn Fn(&ModelConfig, &InstanceSpec) -> Result<(), Error> + Send + Sync;
+type Execute = dyn Fn(&str, Batch) + Send + Sync;
+
+/// A backend of closures; those that are not given do nothing, or echo.
+#[derive(Clone)]
+pub(crate) struct Native {
+    name: &'static str,
+    mobile: bool,
+    open: Arc<Open>,
+    complete: Arc<Complete>,
+    build: Arc<Build>,
+    execute: Arc<Execute>,
+}
+
+/// The backend of [`ECHO`].
+pub(crate) fn echo() -> Native {
+    Native::new("echo")
+}
+
+impl Native {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            mobile: false,
+            open: Arc::new(|_| Ok(())),
+            complete: Arc::new(|_| Ok(())),
+            build: Arc::new(|_, _| Ok(())),
+            execute: Arc::new(|_, batch| batch.executions.into_iter().for_each(answer)),
+        }
+    }
+
+    /// Its instances may change threads.
+    pub(crate) fn mobile(self) -> Self {
+        Self { mobile: true, ..self }
+    }
+
+    /// What happens when a model version is opened.
+    pub(crate) fn open(
+        self,
+        open: impl Fn(&ModelSource) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self { open: Arc::new(open), ..self }
+    }
+
+    /// What is added to a configuration.
+    pub(crate) fn complete(
+        self,
+        complete: impl Fn(&mut proto::ModelConfig) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self { complete: Arc::new(complete), ..self }
+    }
+
+    /// What happens when an instance is built.
+    pub(crate) fn build(
+        self,
+        build: impl Fn(&ModelConfig, &InstanceSpec) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self { build: Arc::new(build), ..self }
+    }
+
+    /// What an instance of that model does with a batch.
+    pub(crate) fn execute(self, execute: impl Fn(&str, Batch) + Send + Sync + 'static) -> Self {
+        Self { execute: Arc::new(execute), ..self }
+    }
+}
+
+impl Backend for Native {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
+        (self.open)(source)?;
+        Ok(Box::new(Opened(self.clone())))
+    }
+}
+
+struct Opened(Native);
+
+impl BackendModel for Opened {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        (self.0.complete)(config)
+    }
+
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        (self.0.build)(config, spec)?;
+        let running = Running { model: config.name.to_string(), execute: self.0.execute.clone() };
+        let instance = Box::new(running);
+        Ok(if self.0.mobile { Instance::Mobile(instance) } else { Instance::Pinned(instance) })
+    }
+}
+
+struct Running {
+    model: String,
+    execute: Arc<Execute>,
+}
+
+impl BackendInstance for Running {
+    fn execute(&mut self, batch: Batch) {
+        (self.execute)(&self.model, batch);
+    }
+}
+
+/// Echoes `IN` as `OUT`.
+pub(crate) fn answer(Execution { request, responder }: Execution) {
+    let input = request.input("IN").unwrap();
+    let output = Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.data().clone());
+    responder.complete(Response::of(vec![output]));
+}
+
+/// The byte that a request made by [`request`] carries.
+pub(crate) fn value(request: &Request) -> u8 {
+    request.input("IN").unwrap().data().contiguous()[0]
+}
+
+pub(crate) fn request(value: u8) -> Request {
+    let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), vec![value]);
+    Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
+}
+
+/// Sends a request to the default version.
+pub(crate) fn ask(engine: &Engine, model: &str, value: u8) -> ResponseStream {
+    engine.model(model, None).unwrap().infer(request(value), usize::MAX).unwrap()
+}
+
+/// Whether a request to the default version of the model is answered rightly.
+pub(crate) async fn serves(engine: &Engine, model: &str) -> bool {
+    let response = ask(engine, model, 42).only().await.unwrap();
+    response.output("OUT").is_some_and(|output| output.data().contiguous()[..] == [42])
+}
+
+/// The index, a line per entry: name, version, state and reason, `-` for what is absent.
+pub(crate) fn index(engine: &Engine) -> Vec<String> {
+    let line = |entry: nereid_engine::IndexEntry| {
+        let version = entry.version.map_or("-".to_owned(), |version| version.to_string());
+        let state = entry.state.map_or("-", ModelState::as_str);
+        format!("{} {version} {state} {}", entry.name, entry.reason).trim_end().to_owned()
+    };
+    engine.index(false).into_iter().map(line).collect()
+}
+
+/// A place where several threads wait until all of them are there.
+pub(crate) struct Meeting {
+    missing: Mutex<usize>,
+    complete: Condvar,
+}
+
+impl Meeting {
+    pub(crate) fn of(count: usize) -> Arc<Self> {
+        Arc::new(Self { missing: Mutex::new(count), complete: Condvar::new() })
+    }
+
+    /// Whether all came while this one waited.
+    pub(crate) fn join(&self, patience: Duration) -> bool {
+        let mut missing = self.missing.lock();
+        *missing -= 1;
+        self.complete.notify_all();
+        !self.complete.wait_while_for(&mut missing, |missing| *missing > 0, patience).timed_out()
+    }
+}
