@@ -1,5 +1,6 @@
 """What the two protocols have in common: the client library of each, and the same question asked of both."""
 
+import queue
 import re
 import types
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ import numpy as np
 import requests
 import tritonclient.grpc
 import tritonclient.http
+from serving import eventually
 
 # What a client's exception reports for each error code, over HTTP and over gRPC.
 STATUS = {
@@ -29,7 +31,7 @@ class Protocol:
         return self.library.InferenceServerClient(getattr(server, self.name), **options)
 
     def input(self, name, array, datatype=None):
-        """An input tensor; BF16 is given as float32, as the clients want it."""
+        """An input tensor."""
         array = np.asarray(array)
         datatype = datatype or numpy_datatype(array)
         tensor = self.library.InferInput(name, list(array.shape), datatype)
@@ -96,3 +98,22 @@ def metric(server, name, **labels):
 def pending(server, model):
     """How many requests wait for an execution of the model."""
     return metric(server, "nv_inference_pending_request_count", model=model, version=1)
+
+
+def settle(server, model):
+    """Comes back when a slow model has finished whatever earlier tests left to it."""
+    with GRPC.connect(server) as client:
+        client.infer(model, slow_inputs(GRPC, 1))
+
+
+def occupy(server, client, model, rounds):
+    """Gives a model two requests: one runs, the other waits behind it; which is which does not matter.
+
+    `client` is one of gRPC. The answers, pairs of result and error, come out of the queue that is given back.
+    """
+    settle(server, model)
+    answers = queue.Queue()
+    for _ in range(2):
+        client.async_infer(model, slow_inputs(GRPC, rounds), lambda result, error: answers.put((result, error)))
+    eventually(lambda: pending(server, model) == 1, "one request that waits")
+    return answers

@@ -90,7 +90,8 @@ class Server:
     def __init__(self, folder, repository, *options):
         self.log_path = folder / f"server-{time.monotonic_ns()}.log"
         self._line = command(repository, *options)
-        self._ended_in_order = False
+        # How it is expected to end.
+        self.expected_code = 0
 
     def __enter__(self):
         with open(self.log_path, "wb") as log:
@@ -112,7 +113,7 @@ class Server:
             raise AssertionError(f"the server does not end; {self.log_end()}") from error
         # A test that failed tells more than what became of its server.
         if kind is None:
-            assert code == 0, f"the server ended with {code}; {self.log_end()}"
+            assert code == self.expected_code, f"the server ended with {code}; {self.log_end()}"
             assert "panicked" not in self.log(), self.log_end()
 
     def _wait_for_ports(self):

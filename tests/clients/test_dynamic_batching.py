@@ -7,7 +7,7 @@ wait, which the server publishes, tells when each has arrived.
 import time
 
 import pytest
-from protocols import metric, pending, slow_inputs
+from protocols import metric, pending, settle, slow_inputs
 from serving import eventually
 from tritonclient.utils import InferenceServerException
 
@@ -18,6 +18,7 @@ class Crowd:
     def __init__(self, server, protocol, threads, model):
         self.server, self.protocol, self.threads, self.model = server, protocol, threads, model
         self.finished = []
+        settle(server, model)
 
     def infer(self, rounds, x=0.0, **options):
         with self.protocol.connect(self.server) as client:
@@ -33,15 +34,15 @@ class Crowd:
 
         return self.threads.submit(ask)
 
-    def send_and_wait_in_line(self, rounds, x=0.0, position=1, **options):
-        """As `send`, but comes back when the request waits as one of so many."""
-        future = self.send(rounds, x, **options)
-        eventually(lambda: pending(self.server, self.model) == position, f"{position} waiting requests")
-        return future
+    def wait_for(self, count):
+        """Comes back when so many requests wait."""
+        eventually(lambda: pending(self.server, self.model) == count, f"{count} waiting requests")
 
     def occupy(self, rounds):
-        """One request runs for a second and another waits behind it."""
-        return [self.send(rounds(1)), self.send_and_wait_in_line(1)]
+        """One request runs, a second waits behind it; which is which does not matter, as they are the same."""
+        futures = [self.send(rounds), self.send(rounds)]
+        self.wait_for(1)
+        return futures
 
 
 @pytest.fixture
@@ -54,20 +55,20 @@ def executions(statistics):
 
 
 def test_requests_that_wait_together_are_run_together(crowd, client, protocol, rounds):
-    before = protocol.statistics(client, "slow")
     crowd = crowd("slow")
-    first = crowd.send(rounds(1), 100)
-    waiting = [crowd.send(1, x) for x in range(12)]
-    assert first.result() == 100
-    assert [future.result() for future in waiting] == list(range(12))
+    before = protocol.statistics(client, "slow")
+    pair = crowd.occupy(rounds(1))
+    others = [crowd.send(1, x) for x in range(1, 13)]
+    crowd.wait_for(13)
+    assert [future.result() for future in pair] == [0, 0]
+    assert [future.result() for future in others] == list(range(1, 13))
 
     after = protocol.statistics(client, "slow")
-    assert after["inference_count"] - before["inference_count"] == 13
-    # At least one wait in common: 13 requests in fewer executions than requests, some of them larger than one.
-    assert after["execution_count"] - before["execution_count"] < 13
+    assert after["inference_count"] - before["inference_count"] == 14
+    assert after["execution_count"] - before["execution_count"] == 3
+    # The first alone, then as many as the model takes, then the rest.
     grown = {size: count - executions(before).get(size, 0) for size, count in executions(after).items()}
-    assert sum(size * count for size, count in grown.items()) == 13
-    assert max(size for size, count in grown.items() if count) > 1
+    assert {size: count for size, count in grown.items() if count} == {1: 1, 8: 1, 5: 1}
 
 
 def test_a_request_that_finds_the_queue_full_is_refused_at_once(crowd, server, protocol, rounds):
@@ -76,47 +77,49 @@ def test_a_request_that_finds_the_queue_full_is_refused_at_once(crowd, server, p
             server, "nv_inference_request_failure", model="slow_bounded", reason="REJECTED", version=1
         )
 
-    before = rejected()
     crowd = crowd("slow_bounded")
-    accepted = [*crowd.occupy(rounds), crowd.send_and_wait_in_line(1, position=2)]
+    before = rejected()
+    accepted = [*crowd.occupy(rounds(0.7)), crowd.send(1)]
+    crowd.wait_for(2)
     with pytest.raises(InferenceServerException) as refusal:
         crowd.infer(1, request_id="late")
     assert refusal.value.message() == "[request id: late] Exceeds maximum queue size"
     assert refusal.value.status() == protocol.status("UNAVAILABLE")
-    assert not any(future.done() for future in accepted[1:])
+    assert not accepted[2].done()
     assert [future.result() for future in accepted] == [0.0] * 3
     assert rejected() == before + 1
 
 
 def test_a_request_that_waits_longer_than_its_timeout_is_refused(crowd, server, client, protocol, rounds):
-    before = protocol.statistics(client, "slow_impatient")["inference_stats"]["fail"].get("count", 0)
     crowd = crowd("slow_impatient")
-    accepted = crowd.occupy(rounds)
+    before = protocol.statistics(client, "slow_impatient")["inference_stats"]["fail"].get("count", 0)
+    accepted = crowd.occupy(rounds(0.5))
     with pytest.raises(InferenceServerException) as refusal:
         crowd.infer(1, timeout=20_000, request_id="hasty")
-    assert refusal.value.message() == "[request id: hasty] Request timeout expired"
+    assert refusal.value.message() == "Request timeout expired"
     assert refusal.value.status() == protocol.status("UNAVAILABLE")
-    assert not accepted[1].done()
+    assert not all(future.done() for future in accepted)
     assert [future.result() for future in accepted] == [0.0, 0.0]
     assert protocol.statistics(client, "slow_impatient")["inference_stats"]["fail"]["count"] == before + 1
 
 
-def test_the_more_important_of_two_waiting_requests_is_run_first(crowd, rounds):
+def test_the_more_important_of_the_waiting_requests_is_run_first(crowd, rounds):
     crowd = crowd("slow_ranked")
-    running = crowd.send(rounds(1), 0)
-    ordinary = crowd.send_and_wait_in_line(rounds(0.2), 2, priority=2)
-    important = crowd.send_and_wait_in_line(rounds(0.2), 1, position=2, priority=1)
-    for future in (running, ordinary, important):
+    futures = crowd.occupy(rounds(0.7))
+    for count, x, priority in ((2, 2, 2), (3, 1, 1)):
+        futures.append(crowd.send(rounds(0.2), x, priority=priority))
+        crowd.wait_for(count)
+    for future in futures:
         future.result()
-    assert crowd.finished == [0, 1, 2]
+    assert crowd.finished == [0, 1, 0, 2]
 
 
 def test_a_waiting_request_costs_its_own_time_in_the_queue(crowd, client, protocol, rounds):
-    before = protocol.statistics(client, "slow_ranked")["inference_stats"]
     crowd = crowd("slow_ranked")
+    before = protocol.statistics(client, "slow_ranked")["inference_stats"]
     started = time.monotonic_ns()
-    running, waiting = crowd.send(rounds(0.3)), crowd.send_and_wait_in_line(rounds(0.3))
-    running.result(), waiting.result()
+    for future in crowd.occupy(rounds(0.5)):
+        future.result()
     passed = time.monotonic_ns() - started
     after = protocol.statistics(client, "slow_ranked")["inference_stats"]
     in_queue = after["queue"]["ns"] - before["queue"].get("ns", 0)

@@ -5,7 +5,7 @@ import queue
 import grpc as grpc_library
 import numpy as np
 import pytest
-from protocols import GRPC, add_sub_inputs, metric, pending, slow_inputs
+from protocols import GRPC, add_sub_inputs, metric, occupy, pending, slow_inputs
 from serving import PATIENCE, eventually
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
@@ -63,19 +63,9 @@ def test_a_version_that_is_no_number_is_refused(grpc):
     assert refusal.value.status() == "StatusCode.INVALID_ARGUMENT"
 
 
-def occupied(server, grpc, rounds, answers):
-    """Keeps `slow_impatient` busy with one request and lets another wait; both will be answered."""
-    for _ in ("running", "waiting"):
-        grpc.async_infer(
-            "slow_impatient", slow_inputs(GRPC, rounds(1)), lambda result, error: answers.put((result, error))
-        )
-    eventually(lambda: pending(server, "slow_impatient") == 1, "one request that waits")
-
-
 def test_a_deadline_ends_the_wait_and_the_request(server, grpc, rounds):
-    answers = queue.Queue()
     before = canceled(server, "slow_impatient")
-    occupied(server, grpc, rounds, answers)
+    answers = occupy(server, grpc, "slow_impatient", rounds(1))
     with pytest.raises(InferenceServerException) as late:
         grpc.infer("slow_impatient", slow_inputs(GRPC, 1), client_timeout=0.05)
     assert late.value.status() == "StatusCode.DEADLINE_EXCEEDED"
@@ -86,9 +76,9 @@ def test_a_deadline_ends_the_wait_and_the_request(server, grpc, rounds):
 
 
 def test_a_cancelled_request_leaves_the_queue(server, grpc, rounds):
-    answers, cancelled = queue.Queue(), queue.Queue()
     before = canceled(server, "slow_impatient")
-    occupied(server, grpc, rounds, answers)
+    answers = occupy(server, grpc, "slow_impatient", rounds(1))
+    cancelled = queue.Queue()
     call = grpc.async_infer(
         "slow_impatient", slow_inputs(GRPC, 1), lambda result, error: cancelled.put((result, error))
     )

@@ -7,8 +7,9 @@ import zlib
 import numpy as np
 import pytest
 import requests
-from protocols import HTTP, add_sub_inputs
+from protocols import HTTP, add_sub_inputs, metric, occupy, slow_inputs
 from repository import DATATYPES
+from serving import PATIENCE, eventually
 from test_infer import values
 from tritonclient.utils import InferenceServerException
 
@@ -140,3 +141,15 @@ def test_an_unknown_path_and_a_wrong_method_are_refused(server):
 def test_names_in_the_path_are_decoded(server):
     answer = requests.get(f"http://{server.http}/v2/models/add%5Fsub", timeout=60)
     assert (answer.status_code, answer.json()["name"]) == (200, "add_sub")
+
+
+def test_a_request_whose_client_has_gone_leaves_the_queue(server, grpc, rounds):
+    def canceled():
+        return metric(server, "nv_inference_request_failure", model="slow_impatient", reason="CANCELED", version=1)
+
+    before = canceled()
+    answers = occupy(server, grpc, "slow_impatient", rounds(1))
+    with HTTP.connect(server, network_timeout=0.2) as impatient, pytest.raises(TimeoutError):
+        impatient.infer("slow_impatient", slow_inputs(HTTP, 1))
+    eventually(lambda: canceled() == before + 1, "the request to be counted as canceled")
+    assert [answers.get(timeout=PATIENCE)[1] for _ in range(2)] == [None, None]

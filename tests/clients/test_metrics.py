@@ -18,7 +18,7 @@ DURATIONS = {
 
 
 def test_counters_say_what_the_statistics_say(server, client, protocol):
-    """The model is called by this test only."""
+    """Model `aside` is called by the tests in this file only."""
     for batch in (1, 2, 8):
         client.infer("aside", add_sub_inputs(protocol, batch)[0])
     statistics = protocol.statistics(client, "aside")
@@ -52,10 +52,10 @@ def test_a_failed_execution_is_counted_by_its_reason(server, client, protocol):
 
 
 def test_a_refused_request_is_counted_nowhere(server, client, protocol):
-    labels = {"model": "add_sub", "version": 1}
+    labels = {"model": "aside", "version": 1}
     before = metric(server, "nv_inference_request_success", **labels)
     with pytest.raises(InferenceServerException):
-        client.infer("add_sub", add_sub_inputs(protocol)[0][:1])
+        client.infer("aside", add_sub_inputs(protocol)[0][:1])
     assert metric(server, "nv_inference_request_success", **labels) == before
     for reason in ("BACKEND", "REJECTED", "CANCELED", "OTHER"):
         assert metric(server, "nv_inference_request_failure", reason=reason, **labels) == 0

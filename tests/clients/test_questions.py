@@ -128,3 +128,14 @@ def test_statistics_of_an_unknown_model_are_refused(client, protocol):
         client.get_inference_statistics("none")
     assert refusal.value.message() == "requested model 'none' is not available"
     assert refusal.value.status() == protocol.status("INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["get_log_settings", "get_trace_settings", "get_system_shared_memory_status", "get_cuda_shared_memory_status"],
+)
+def test_what_is_not_implemented_says_so(client, protocol, question):
+    with pytest.raises(InferenceServerException) as refusal:
+        getattr(client, question)()
+    assert "is not supported by this version of nereid" in refusal.value.message()
+    assert refusal.value.status() == protocol.status("UNIMPLEMENTED")

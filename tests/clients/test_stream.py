@@ -4,7 +4,7 @@ import queue
 
 import numpy as np
 import pytest
-from protocols import GRPC, add_sub_inputs, metric, pending, slow_inputs
+from protocols import GRPC, add_sub_inputs, metric, pending, settle, slow_inputs
 from serving import PATIENCE, eventually
 
 
@@ -87,7 +87,8 @@ def canceled(server):
 
 
 def wait_on(stream, server, rounds):
-    """One request runs, one waits behind it."""
+    """One request of the stream runs, one waits behind it."""
+    settle(server, "slow_impatient")
     for request_id in ("running", "waiting"):
         stream.send("slow_impatient", slow_inputs(GRPC, rounds(1)), request_id)
     eventually(lambda: pending(server, "slow_impatient") == 1, "one request that waits")
@@ -106,6 +107,7 @@ def test_a_cancelled_stream_takes_its_waiting_requests_out_of_the_queue(server, 
 
 
 def test_a_stream_ends_at_its_deadline(server, grpc, rounds):
+    settle(server, "slow_impatient")
     before = canceled(server)
     stream = Stream(grpc, stream_timeout=0.3)
     for request_id in ("running", "waiting"):

@@ -16,8 +16,9 @@ impl HeaderForward {
     /// # Errors
     /// The pattern is no regular expression.
     pub fn new(pattern: &str) -> Result<Self, Error> {
-        let pattern = Regex::new(&format!("(?i){pattern}"))
-            .map_err(|error| Error::invalid(format!("header forward pattern '{pattern}' is not valid: {error}")))?;
+        let pattern = Regex::new(&format!("(?i){pattern}")).map_err(|error| {
+            Error::invalid(format!("header forward pattern '{pattern}' is not valid: {error}"))
+        })?;
         Ok(Self { pattern })
     }
 

@@ -5,7 +5,7 @@ use engine::Engine;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::http::{ResponseBody, Respond, reply};
+use crate::http::{Respond, ResponseBody, reply};
 
 /// The metrics endpoint without its socket; served by [`crate::http::serve`].
 pub struct MetricsService {

@@ -104,7 +104,8 @@ impl Restrictions {
 /// Compares in a time that does not tell how many leading bytes were right.
 fn same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
-        && left.iter().zip(right).fold(0, |difference, (left, right)| black_box(difference | (left ^ right))) == 0
+        && left.iter().zip(right).fold(0, |difference, (left, right)| black_box(difference | (left ^ right)))
+            == 0
 }
 
 #[cfg(test)]

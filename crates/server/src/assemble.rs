@@ -169,21 +169,24 @@ impl Server {
         let (serving, scraping): (Vec<_>, Vec<_>) =
             self.endpoints.into_iter().partition(|endpoint| endpoint.service != Service::Metrics);
         serving.iter().for_each(|endpoint| endpoint.drain.begin());
+        let mut all_closed = true;
         for endpoint in serving {
-            endpoint.finish(left).await;
+            all_closed &= endpoint.finish(left).await;
         }
         let stopped = self.engine.stop(left()).await;
         for endpoint in scraping {
             endpoint.drain.begin();
             endpoint.finish(left).await;
         }
-        stopped
+        // Whoever was still talking has been cut off, even if the engine had nothing to do for him.
+        if all_closed { stopped } else { Err(Error::internal("Exit timeout expired. Exiting immediately.")) }
     }
 }
 
 impl Endpoint {
-    /// Waits until the last connection has closed or no time is left; says once a second what it waits for.
-    async fn finish(self, left: impl Fn() -> Duration) {
+    /// Waits until the last connection has closed or no time is left, and tells whether it has; says once a second what
+    /// it waits for.
+    async fn finish(self, left: impl Fn() -> Duration) -> bool {
         const SECOND: Duration = Duration::from_secs(1);
         while tokio::time::timeout(left().min(SECOND), self.drain.emptied()).await.is_err() {
             let open = self.drain.open();
@@ -192,7 +195,10 @@ impl Endpoint {
                 break;
             }
         }
+        // Asked first: the task takes its connections with it.
+        let emptied = self.drain.open() == 0;
         self.task.abort();
+        emptied
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What the recordings have is not repeated here; see `golden`. The last test throws mutated requests at all ports for
 //! three seconds, or for as many as `NEREID_FUZZ_SECONDS` says.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 #[path = "bad_input/fuzz.rs"]
 mod fuzz;
 mod support;
@@ -14,7 +15,7 @@ use testing::{
     Repository,
     fixtures::Python,
     grpc::{self, framed},
-    http::Connection,
+    http::{Connection, PATIENCE},
     schema,
 };
 use tokio::runtime::Runtime;
@@ -34,11 +35,11 @@ fn assert_serving(served: &Served) {
     let body = br#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[2],"data":[7,8]}]}"#;
     let response = connection.ask("POST", "/v2/models/id_int32/infer", &[], body).unwrap();
     assert!(response.text().contains("[7,8]"), "{}", response.text());
-    let (_, status) = infer(served, &int32("id_int32", json!(["1"]), &[7]));
+    let (_, status) = infer(served, &int32("id_int32", &json!(["1"]), &[7]));
     assert_eq!(status.name(), "OK", "{}", status.message);
 }
 
-fn int32(model: &str, shape: Value, values: &[i32]) -> Value {
+fn int32(model: &str, shape: &Value, values: &[i32]) -> Value {
     json!({
         "model_name": model,
         "inputs": [{"name": "IN", "datatype": "INT32", "shape": shape, "contents": {"int_contents": values}}]
@@ -165,7 +166,7 @@ fn negative_and_overflowing_dims_are_refused() {
         ],
     );
     for shape in [json!(["-1"]), json!(["9223372036854775807", "2"]), json!(["-9223372036854775808"])] {
-        let (messages, status) = infer(&served, &int32("id_int32", shape.clone(), &[1]));
+        let (messages, status) = infer(&served, &int32("id_int32", &shape, &[1]));
         assert_eq!((messages.len(), status.name()), (0, "INVALID_ARGUMENT"), "{shape}: {}", status.message);
     }
     assert_serving(&served);
@@ -207,7 +208,11 @@ fn deep_nesting_is_refused_wherever_it_is() {
         (response.status, response.text())
     };
     assert_eq!(ask(&data(50)).0, 200);
-    let refused = (400, "{\"error\":\"JSON nesting depth exceeds maximum allowed limit (100)\"}".to_owned());
+    let refused = (
+        400,
+        "{\"error\":\"Unable to parse 'data': JSON nesting depth exceeds maximum allowed limit (100)\"}"
+            .to_owned(),
+    );
     assert_eq!(ask(&data(150)), refused);
     assert_eq!(ask(&data(200_000)).0, 400);
     // An unknown member is skipped, not trusted.
@@ -428,9 +433,25 @@ fn a_client_that_promises_more_than_it_sends_harms_only_itself() {
 }
 
 #[test]
+fn a_body_in_too_many_chunks_is_refused() {
+    let served = served(&[]);
+    let mut bytes =
+        b"POST /v2/models/id_int32/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    bytes.extend(b"1\r\n \r\n".repeat(65_537));
+    let mut connection = Connection::open(served.http).unwrap();
+    connection.send(&bytes).unwrap();
+    let response = connection.receive("POST").unwrap();
+    assert_eq!((response.status, response.header("Connection")), (400, Some("close")), "{}", response.text());
+    assert!(connection.is_closed_within(PATIENCE));
+    assert_serving(&served);
+}
+
+#[test]
 fn mutated_requests_do_not_stop_the_server() {
     let served = served(&["--http-max-input-size=1000000"]);
     let sent = fuzz::throw(&served);
+    // Straight to the stream, so that the line is seen although the test passes.
+    let _ = writeln!(std::io::stderr(), "bad input: {sent} mutated requests");
     assert!(sent > 0);
     assert_serving(&served);
     served.stop().unwrap();

@@ -13,12 +13,19 @@ pub fn difference(expected: &str, ours: &str) -> Option<String> {
         match (expected_rest.next(), our_rest.next()) {
             (None, None) => return None,
             (Some(left), Some(right)) if same(left, right) => {}
-            _ => {
-                let (wanted, got) = (around(expected, expected_rest.before), around(ours, place));
+            (left, right) => {
+                let equal = common(left.unwrap_or_default(), right.unwrap_or_default());
+                let wanted = around(expected, expected_rest.before + equal);
+                let got = around(ours, place + equal);
                 return Some(format!("expected …{wanted}… got …{got}…"));
             }
         }
     }
+}
+
+/// How many bytes two texts have in common at their beginning.
+fn common(left: &str, right: &str) -> usize {
+    left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
 }
 
 fn same(left: &str, right: &str) -> bool {

@@ -4,17 +4,19 @@ use engine::Engine;
 use inference::Error;
 use prost::Message;
 use proto::{
-    ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse,
-    ModelRepositoryParameter, ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest,
-    RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
-    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerReadyRequest, ServerReadyResponse,
+    CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse, ModelConfigRequest, ModelConfigResponse,
+    ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse, ModelRepositoryParameter,
+    ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelLoadResponse,
+    RepositoryModelUnloadRequest, RepositoryModelUnloadResponse, ServerLiveRequest, ServerLiveResponse,
+    ServerMetadataRequest, ServerReadyRequest, ServerReadyResponse, SystemSharedMemoryStatusRequest,
+    SystemSharedMemoryStatusResponse,
     health::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus},
     model_repository_parameter::ParameterChoice,
 };
 
 use super::{chunks::Chunks, encode::MAX_MESSAGE, status::Status};
 use crate::{
-    kserve::{metadata, statistics, version},
+    kserve::{metadata, shared_memory, statistics, version},
     restrict::Category,
 };
 
@@ -32,8 +34,20 @@ pub(crate) enum Call {
     RepositoryIndex,
     RepositoryModelLoad,
     RepositoryModelUnload,
-    /// A call of the protocol that this version does not offer, and what it is about.
-    NotOffered(Category),
+    /// Status of shared memory: there never is any.
+    SystemRegions,
+    CudaRegions,
+    /// Registering and unregistering shared memory, which only `--allow-client-shm` would allow.
+    ControlRegions,
+    /// A call of the protocol that this version does not offer.
+    NotOffered(Subject),
+}
+
+/// What the calls that are not offered are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    TraceSettings,
+    LogSettings,
 }
 
 impl Call {
@@ -50,14 +64,14 @@ impl Call {
             "RepositoryIndex" => Self::RepositoryIndex,
             "RepositoryModelLoad" => Self::RepositoryModelLoad,
             "RepositoryModelUnload" => Self::RepositoryModelUnload,
-            "SystemSharedMemoryStatus"
-            | "SystemSharedMemoryRegister"
+            "SystemSharedMemoryStatus" => Self::SystemRegions,
+            "CudaSharedMemoryStatus" => Self::CudaRegions,
+            "SystemSharedMemoryRegister"
             | "SystemSharedMemoryUnregister"
-            | "CudaSharedMemoryStatus"
             | "CudaSharedMemoryRegister"
-            | "CudaSharedMemoryUnregister" => Self::NotOffered(Category::SharedMemory),
-            "TraceSetting" => Self::NotOffered(Category::Trace),
-            "LogSettings" => Self::NotOffered(Category::Logging),
+            | "CudaSharedMemoryUnregister" => Self::ControlRegions,
+            "TraceSetting" => Self::NotOffered(Subject::TraceSettings),
+            "LogSettings" => Self::NotOffered(Subject::LogSettings),
             _ => return None,
         })
     }
@@ -72,7 +86,9 @@ impl Call {
             Self::RepositoryIndex | Self::RepositoryModelLoad | Self::RepositoryModelUnload => {
                 Category::ModelRepository
             }
-            Self::NotOffered(category) => category,
+            Self::SystemRegions | Self::CudaRegions | Self::ControlRegions => Category::SharedMemory,
+            Self::NotOffered(Subject::TraceSettings) => Category::Trace,
+            Self::NotOffered(Subject::LogSettings) => Category::Logging,
         }
     }
 
@@ -134,18 +150,38 @@ impl Call {
                 unload(engine, &decode(frames)?).await?;
                 encode(&RepositoryModelUnloadResponse {})
             }
-            Self::NotOffered(category) => Err(not_offered(category).into()),
+            Self::SystemRegions => {
+                let request: SystemSharedMemoryStatusRequest = decode(frames)?;
+                shared_memory::status("system", &request.name)?;
+                encode(&SystemSharedMemoryStatusResponse::default())
+            }
+            Self::CudaRegions => {
+                let request: CudaSharedMemoryStatusRequest = decode(frames)?;
+                shared_memory::status("cuda", &request.name)?;
+                encode(&CudaSharedMemoryStatusResponse::default())
+            }
+            Self::ControlRegions => Err(shared_memory::disabled().into()),
+            Self::NotOffered(subject) => Err(not_offered(subject).into()),
         }
     }
 }
 
-fn not_offered(category: Category) -> Error {
-    let name = category.name();
-    Error::unsupported(format!("{name} is not supported by this version of nereid"))
+fn not_offered(subject: Subject) -> Error {
+    let what = match subject {
+        Subject::TraceSettings => "trace settings",
+        Subject::LogSettings => "log settings",
+    };
+    Error::unsupported(format!("{what} is not supported by this version of nereid"))
 }
 
 async fn load(engine: &Engine, request: &RepositoryModelLoadRequest) -> Result<(), Error> {
     only_one_repository(&request.repository_name)?;
+    check_load_parameters(request)?;
+    engine.load(&request.model_name).await
+}
+
+/// Whether the parameters are those of the protocol.
+fn check_load_parameters(request: &RepositoryModelLoadRequest) -> Result<(), Error> {
     for (key, parameter) in &request.parameters {
         let choice = parameter.parameter_choice.as_ref();
         let (fits, expected) = match &**key {
@@ -161,7 +197,7 @@ async fn load(engine: &Engine, request: &RepositoryModelLoadRequest) -> Result<(
             )));
         }
     }
-    engine.load(&request.model_name).await
+    Ok(())
 }
 
 async fn unload(engine: &Engine, request: &RepositoryModelUnloadRequest) -> Result<(), Error> {

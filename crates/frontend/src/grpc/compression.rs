@@ -89,7 +89,8 @@ impl Compressor {
             CompressionLevel::High => (9, 1),
         };
         let accepted = headers.get(GRPC_ACCEPT_ENCODING)?.to_str().ok()?;
-        let accepted = |algorithm: &Algorithm| accepted.split(',').any(|name| name.trim() == algorithm.name());
+        let accepted =
+            |algorithm: &Algorithm| accepted.split(',').any(|name| name.trim() == algorithm.name());
         let mut common = Algorithm::ALL.into_iter().filter(accepted);
         let first = common.next()?;
         let algorithm = if rank == 0 { first } else { common.next().unwrap_or(first) };
@@ -175,7 +176,11 @@ pub(crate) enum Work<T> {
 
 impl<T: Send + 'static> Work<T> {
     fn of(size: usize, work: impl FnOnce() -> T + Send + 'static) -> Self {
-        if size <= BRIEF { Self::Done(Some(work())) } else { Self::Running(tokio::task::spawn_blocking(work)) }
+        if size <= BRIEF {
+            Self::Done(Some(work()))
+        } else {
+            Self::Running(tokio::task::spawn_blocking(work))
+        }
     }
 }
 
@@ -257,7 +262,8 @@ mod tests {
     #[test]
     fn the_level_chooses_among_what_the_client_accepts() {
         let all = headers(GRPC_ACCEPT_ENCODING, "identity, deflate,gzip");
-        let agreed = |level, headers| Compressor::agreed(level, headers).map(|compressor| compressor.algorithm);
+        let agreed =
+            |level, headers| Compressor::agreed(level, headers).map(|compressor| compressor.algorithm);
         assert_eq!(agreed(CompressionLevel::None, &all), None);
         assert_eq!(agreed(CompressionLevel::Low, &all), Some(Algorithm::Gzip));
         assert_eq!(agreed(CompressionLevel::High, &all), Some(Algorithm::Deflate));

@@ -27,8 +27,8 @@ const HANDSHAKE: Duration = Duration::from_secs(120);
 /// After a failed accept, mostly for want of file descriptors, so long passes before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What every HTTP/2 client sends first begins with these bytes.
-const PREFACE: &[u8; 3] = b"PRI";
+/// What every HTTP/2 client sends first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The answer to clients that speak HTTP/1.
 const NOT_HTTP2: &[u8] = b"HTTP/1.1 415 Unsupported Media Type\r\ncontent-type: text/plain\r\n\
@@ -57,7 +57,11 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<GrpcState>) -> Re
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
-            Some(_) = connections.join_next() => {}
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    log::error!("a gRPC connection was lost: {error}");
+                }
+            }
             () = state.drain.begun() => break,
         }
     }
@@ -74,16 +78,24 @@ async fn connection(stream: TcpStream, state: Arc<GrpcState>, count: u64) {
         return;
     }
     match &state.tls {
-        Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => serve_calls(TokioIo::new(stream), &state, count).await,
-            Ok(Err(error)) => log::debug!("a gRPC connection failed to become encrypted: {error}"),
-            Err(_) => log::debug!("a gRPC connection did not become encrypted in time"),
+        Some(acceptor) => match in_time(&state, acceptor.accept(stream)).await {
+            Some(Ok(stream)) => serve_calls(TokioIo::new(stream), &state, count).await,
+            Some(Err(error)) => log::debug!("a gRPC connection failed to become encrypted: {error}"),
+            None => {}
         },
-        None => match timeout(HANDSHAKE, speaks_http2(&stream)).await {
-            Ok(Ok(true)) => serve_calls(TokioIo::new(stream), &state, count).await,
-            Ok(Ok(false)) => send_away(stream).await,
-            Ok(Err(_)) | Err(_) => {}
+        None => match in_time(&state, speaks_http2(&stream)).await {
+            Some(Ok(true)) => serve_calls(TokioIo::new(stream), &state, count).await,
+            Some(Ok(false)) => send_away(stream).await,
+            Some(Err(_)) | None => {}
         },
+    }
+}
+
+/// What a client must do before its first call, unless it takes too long or the server stops meanwhile.
+async fn in_time<T>(state: &GrpcState, handshake: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = timeout(HANDSHAKE, handshake) => done.ok(),
+        () = state.drain.begun() => None,
     }
 }
 
@@ -98,7 +110,7 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
         if count == begin.len() || begin[..count] != PREFACE[..count] {
             return Ok(begin == *PREFACE);
         }
-        // One or two bytes alone: there is no event for "more than that".
+        // A part of it alone: there is no event for "more than that".
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -90,7 +90,9 @@ fn low_bytes<const N: usize>(kept: usize, values: impl Iterator<Item = [u8; N]>)
 pub(crate) fn region<'p>(parameters: &'p Parameters<'_>, tensor: &str) -> Result<Option<&'p str>, Error> {
     let find = |key: &str| parameters.iter().find(|(name, _)| name == key).map(|(_, choice)| choice);
     let wrong_type = |key: &str, expected: &str| {
-        Error::invalid(format!("invalid value type for '{key}' parameter for tensor '{tensor}', expected {expected}."))
+        Error::invalid(format!(
+            "invalid value type for '{key}' parameter for tensor '{tensor}', expected {expected}."
+        ))
     };
     let region = match find("shared_memory_region") {
         None => None,
@@ -115,11 +117,6 @@ pub(crate) fn region<'p>(parameters: &'p Parameters<'_>, tensor: &str) -> Result
         )));
     }
     Ok(region)
-}
-
-/// No region can be registered, so none is ever found.
-pub(crate) fn no_region(region: &str) -> Error {
-    Error::not_found(format!("Unable to find shared memory region: '{region}'"))
 }
 
 #[cfg(test)]
@@ -183,11 +180,26 @@ mod tests {
         assert_eq!(region_of(&[]), Ok(None));
         assert_eq!(region_of(&[named.clone(), size.clone(), offset.clone()]), Ok(Some("r".to_owned())));
         let expected = [
-            (vec![named.clone()], "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor 'X'"),
-            (vec![offset], "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor 'X'"),
-            (vec![size], "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for tensor 'X'"),
-            (vec![("shared_memory_region", Choice::Int64(1))], "invalid value type for 'shared_memory_region' parameter for tensor 'X', expected string_param."),
-            (vec![named, ("shared_memory_byte_size", Choice::Uint64(4))], "invalid value type for 'shared_memory_byte_size' parameter for tensor 'X', expected int64_param."),
+            (
+                vec![named.clone()],
+                "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor 'X'",
+            ),
+            (
+                vec![offset],
+                "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor 'X'",
+            ),
+            (
+                vec![size],
+                "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for tensor 'X'",
+            ),
+            (
+                vec![("shared_memory_region", Choice::Int64(1))],
+                "invalid value type for 'shared_memory_region' parameter for tensor 'X', expected string_param.",
+            ),
+            (
+                vec![named, ("shared_memory_byte_size", Choice::Uint64(4))],
+                "invalid value type for 'shared_memory_byte_size' parameter for tensor 'X', expected int64_param.",
+            ),
         ];
         for (parameters, text) in expected {
             assert_eq!(region_of(&parameters), Err(text.to_owned()));

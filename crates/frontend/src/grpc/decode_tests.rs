@@ -54,13 +54,19 @@ fn assert_same(ours: &InferMessage<'_>, theirs: &ModelInferRequest) {
         assert_eq!(ours.name, theirs.name);
         assert_eq!(ours.datatype, DataType::from_protocol_name(&theirs.datatype));
         assert_eq!(ours.shape.as_slice(), theirs.shape);
-        assert_eq!(format!("{:?}", ours.parameters), format!("{:?}", expected_parameters(&theirs.parameters)));
+        assert_eq!(
+            format!("{:?}", ours.parameters),
+            format!("{:?}", expected_parameters(&theirs.parameters))
+        );
         assert_eq!(ours.contents.as_deref(), theirs.contents.as_ref().map(expected_contents).as_ref());
     }
     assert_eq!(ours.outputs.len(), theirs.outputs.len());
     for (ours, theirs) in ours.outputs.iter().zip(&theirs.outputs) {
         assert_eq!(ours.name, theirs.name);
-        assert_eq!(format!("{:?}", ours.parameters), format!("{:?}", expected_parameters(&theirs.parameters)));
+        assert_eq!(
+            format!("{:?}", ours.parameters),
+            format!("{:?}", expected_parameters(&theirs.parameters))
+        );
     }
     let raw: Vec<_> = ours.raw_contents.iter().map(TensorData::contiguous).collect();
     assert_eq!(raw, theirs.raw_input_contents);
@@ -81,7 +87,10 @@ fn cut(message: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
     places.push(message.len());
     places.sort_unstable();
     let mut start = 0;
-    places.into_iter().map(|end| Bytes::copy_from_slice(&message[std::mem::replace(&mut start, end)..end])).collect()
+    places
+        .into_iter()
+        .map(|end| Bytes::copy_from_slice(&message[std::mem::replace(&mut start, end)..end]))
+        .collect()
 }
 
 fn parameters() -> impl Strategy<Value = BTreeMap<String, InferParameter>> {
@@ -142,7 +151,8 @@ fn input() -> impl Strategy<Value = InferInputTensor> {
 }
 
 fn output() -> impl Strategy<Value = InferRequestedOutputTensor> {
-    (any::<String>(), parameters()).prop_map(|(name, parameters)| InferRequestedOutputTensor { name, parameters })
+    (any::<String>(), parameters())
+        .prop_map(|(name, parameters)| InferRequestedOutputTensor { name, parameters })
 }
 
 fn message() -> impl Strategy<Value = ModelInferRequest> {
@@ -153,9 +163,19 @@ fn message() -> impl Strategy<Value = ModelInferRequest> {
         collection::vec(output(), 0..4),
         collection::vec(byte_string(), 0..4),
     )
-        .prop_map(|((model_name, model_version, id), parameters, inputs, outputs, raw_input_contents)| {
-            ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents }
-        })
+        .prop_map(
+            |((model_name, model_version, id), parameters, inputs, outputs, raw_input_contents)| {
+                ModelInferRequest {
+                    model_name,
+                    model_version,
+                    id,
+                    parameters,
+                    inputs,
+                    outputs,
+                    raw_input_contents,
+                }
+            },
+        )
 }
 
 proptest! {
@@ -228,8 +248,10 @@ fn repetitions_mean_what_the_schema_says() {
 
 #[test]
 fn a_tensor_in_several_frames_is_not_copied() {
-    let message =
-        ModelInferRequest { raw_input_contents: vec![Bytes::from(vec![7; 100])], ..ModelInferRequest::default() };
+    let message = ModelInferRequest {
+        raw_input_contents: vec![Bytes::from(vec![7; 100])],
+        ..ModelInferRequest::default()
+    };
     let bytes = Bytes::from(message.encode_to_vec());
     let frames = [bytes.slice(..40), bytes.slice(40..)];
     let decoded = InferMessage::decode(&frames).unwrap();

@@ -27,7 +27,12 @@ fn parameters() -> impl Strategy<Value = Vec<(Name, Parameter)>> {
 fn tensor() -> impl Strategy<Value = Tensor> {
     let data = collection::vec(collection::vec(any::<u8>(), 0..2000), 0..3)
         .prop_map(|pieces| TensorData::from_pieces(pieces.into_iter().map(Bytes::from)));
-    ("[a-zA-Z0-9_]{0,200}", prop::sample::select(DataType::ALL.to_vec()), collection::vec(any::<i64>(), 0..4), data)
+    (
+        "[a-zA-Z0-9_]{0,200}",
+        prop::sample::select(DataType::ALL.to_vec()),
+        collection::vec(any::<i64>(), 0..4),
+        data,
+    )
         .prop_map(|(name, datatype, shape, data)| {
             Tensor::new(Name::new(&name), datatype, Shape::from_vec(shape), data)
         })
@@ -102,7 +107,12 @@ proptest! {
 #[test]
 fn a_large_tensor_is_not_copied() {
     let data = Bytes::from(vec![1; COPIED + 1]);
-    let outputs = [Tensor::new(Name::new("OUT"), DataType::Uint8, Shape::from_slice(&[1025]), TensorData::from(data.clone()))];
+    let outputs = [Tensor::new(
+        Name::new("OUT"),
+        DataType::Uint8,
+        Shape::from_slice(&[1025]),
+        TensorData::from(data.clone()),
+    )];
     let chunks = InferResponse { outputs: &outputs, ..InferResponse::default() }.unary().unwrap();
     assert!(chunks.ranges().any(|range| range.as_ptr() == data.as_ptr()));
 }

@@ -164,9 +164,10 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         match (header.compressed, self.algorithm) {
             (false, _) => Ok(Some((frames, None))),
             (true, Some(algorithm)) => Ok(Some((frames, Some(algorithm)))),
-            (true, None) => {
-                Err(Status::new(Code::Internal, "A message is compressed, but 'grpc-encoding' names no algorithm"))
-            }
+            (true, None) => Err(Status::new(
+                Code::Internal,
+                "A message is compressed, but 'grpc-encoding' names no algorithm",
+            )),
         }
     }
 
@@ -183,7 +184,10 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         let [flag, length @ ..] = prefix;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if flag > 1 {
-            return Err(Status::new(Code::Internal, format!("A message begins with the invalid flag {flag}")));
+            return Err(Status::new(
+                Code::Internal,
+                format!("A message begins with the invalid flag {flag}"),
+            ));
         }
         if length > MAX_MESSAGE {
             return Err(compression::too_long(length));
@@ -289,7 +293,8 @@ mod tests {
             messages.hold(Bytes::copy_from_slice(&[*byte]));
             assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
         }
-        let read: Vec<_> = read(bytes.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))).into_iter().collect();
+        let read: Vec<_> =
+            read(bytes.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))).into_iter().collect();
         assert_eq!(read, sent.into_iter().map(Ok).collect::<Vec<_>>());
     }
 
@@ -297,7 +302,8 @@ mod tests {
     fn a_message_in_one_frame_is_not_copied() {
         let frame = Bytes::from(framed(&[vec![9; 100]]));
         let mut messages = Messages::new(Arrived(VecDeque::from([frame.clone()])), None);
-        let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop())) else {
+        let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop()))
+        else {
             panic!("the message is there")
         };
         assert_eq!(frames[0].as_ptr(), frame[PREFIX..].as_ptr());

@@ -20,7 +20,11 @@ use super::{
 ///
 /// # Errors
 /// The status of the call.
-pub(crate) async fn answer(state: &GrpcState, head: Parts, body: Incoming) -> Result<Response<Reply>, Status> {
+pub(crate) async fn answer(
+    state: &GrpcState,
+    head: Parts,
+    body: Incoming,
+) -> Result<Response<Reply>, Status> {
     let algorithm = Algorithm::of_request(&head.headers)?;
     let frames = Messages::new(body, algorithm).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);

@@ -72,8 +72,12 @@ mod tests {
     #[test]
     fn only_grpc_with_protocol_buffers_is_taken() {
         let typed = |value| is_grpc(&HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(value))]));
-        assert!(typed("application/grpc") && typed("application/grpc+proto") && typed("application/grpc;v=1"));
-        assert!(!typed("application/grpc+json") && !typed("application/grpc-web") && !typed("application/json"));
+        assert!(
+            typed("application/grpc") && typed("application/grpc+proto") && typed("application/grpc;v=1")
+        );
+        assert!(
+            !typed("application/grpc+json") && !typed("application/grpc-web") && !typed("application/json")
+        );
         assert!(!is_grpc(&HeaderMap::new()));
     }
 }

@@ -1,7 +1,7 @@
 //! The inference protocol over gRPC: `inference.GRPCInferenceService`, `grpc.health.v1.Health` and server reflection.
 //!
 //! hyper owns the connections; calls are dispatched by path, framed and coded here. The two infer calls have codecs of
-//! their own ([`decode`], [`encode`]) that do not copy tensors; everything else uses the generated types.
+//! their own (`decode`, `encode`) that do not copy tensors; everything else uses the generated types.
 //!
 //! [`serve`] is the door: a bound listener and a [`GrpcState`] in, nothing out until the drain has emptied.
 mod admin;

@@ -60,7 +60,8 @@ fn custom(key: &str, choice: Option<&Choice<'_>>) -> Result<Parameter, Error> {
 }
 
 fn not_negative(key: &str, value: i64) -> Result<u64, Error> {
-    u64::try_from(value).map_err(|_| Error::invalid(format!("invalid value for '{key}', expected value >= 0.")))
+    u64::try_from(value)
+        .map_err(|_| Error::invalid(format!("invalid value for '{key}', expected value >= 0.")))
 }
 
 fn wrong_type(key: &str, expected: &str) -> Error {
@@ -117,9 +118,18 @@ mod tests {
         let expected = [
             ("sequence_start", "invalid value type for 'sequence_start' parameter, expected bool_param."),
             ("timeout", "invalid value type for 'timeout' parameter, expected int64_param."),
-            ("priority", "invalid value type for 'priority' parameter, expected int64_param or uint64_param."),
-            (EMPTY_FINAL, "invalid value type for 'triton_enable_empty_final_response' parameter, expected bool_param."),
-            ("triton_foo", "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response"),
+            (
+                "priority",
+                "invalid value type for 'priority' parameter, expected int64_param or uint64_param.",
+            ),
+            (
+                EMPTY_FINAL,
+                "invalid value type for 'triton_enable_empty_final_response' parameter, expected bool_param.",
+            ),
+            (
+                "triton_foo",
+                "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response",
+            ),
             ("u", "invalid value type for 'u' parameter, expected int64_param, bool_param, or string_param."),
         ];
         for (key, text) in expected {

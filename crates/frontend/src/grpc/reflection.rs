@@ -33,7 +33,8 @@ impl Reflection {
     pub(crate) fn new() -> Result<Self, Error> {
         let builder =
             || Builder::configure().register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET);
-        let broken = |error| Error::internal(format!("the descriptors of the protocol cannot be read: {error}"));
+        let broken =
+            |error| Error::internal(format!("the descriptors of the protocol cannot be read: {error}"));
         let v1 = builder().build_v1().map_err(broken)?;
         let v1alpha = builder().build_v1alpha().map_err(broken)?;
         Ok(Self {

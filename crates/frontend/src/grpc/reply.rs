@@ -116,4 +116,3 @@ fn name_algorithm(response: &mut Response<Reply>, algorithm: Option<Algorithm>) 
         response.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static(algorithm.name()));
     }
 }
-

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::kserve::{
     output::{Placement, Wish, Wishes},
-    version,
+    shared_memory, version,
 };
 
 /// What is kept of a request that runs, to answer it.
@@ -118,12 +118,7 @@ struct Raw {
 }
 
 /// An input with its bytes: typed contents, or the next of the raw ones.
-fn tensor(
-    input: Input<'_>,
-    raw: &mut Raw,
-    model: &Model,
-    id: &Name,
-) -> Result<Tensor, Error> {
+fn tensor(input: Input<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Result<Tensor, Error> {
     let spec = model.config().input(&input.name);
     let name = spec.map_or_else(|| Name::new(&input.name), |spec| spec.name.clone());
     let model_name = model.name();
@@ -135,7 +130,7 @@ fn tensor(
                  '{model_name}'"
             ))
         } else {
-            contents::no_region(region)
+            shared_memory::unknown_region(region)
         });
     }
     let data = match input.contents {
@@ -190,7 +185,7 @@ fn classes(output: &Output<'_>) -> Result<Option<NonZeroU64>, Error> {
         Some(_) if classes.is_some() => {
             Err(Error::invalid("output can't set both 'shared_memory_region' and 'classification'"))
         }
-        Some(region) => Err(contents::no_region(region)),
+        Some(region) => Err(shared_memory::unknown_region(region)),
         None => Ok(classes),
     }
 }

@@ -48,9 +48,7 @@ impl Status {
     pub(crate) const fn stopping() -> Self {
         Self {
             code: Code::Unavailable,
-            message: Cow::Borrowed(
-                "GRPC server is shutting down and has stopped accepting new requests.",
-            ),
+            message: Cow::Borrowed("GRPC server is shutting down and has stopped accepting new requests."),
         }
     }
 

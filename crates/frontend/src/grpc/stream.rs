@@ -7,6 +7,9 @@
 //! Responses of models that are not decoupled leave in the order of their requests (P-W46): only the request whose
 //! turn it is gets polled, the others run on and keep their responses. Those of decoupled models leave as they come. A
 //! slow client stops the polling, and with it the reading of further requests.
+//!
+//! When the server stops, later requests are refused; once nothing is under way the call ends, so that a client that
+//! keeps it open for later does not hold the server up (P-W24).
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -55,6 +58,8 @@ pub(crate) struct StreamBody {
     reading: bool,
     compressor: Option<Compressor>,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Done when the server begins to stop.
+    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The client wants the first error of a model as the status of the call.
     errors_end_call: bool,
     /// Whose responses leave in order.
@@ -87,6 +92,7 @@ impl StreamBody {
     ) -> Self {
         let compressor = Compressor::agreed(state.options.compression, &headers);
         let errors_end_call = headers.get("triton_grpc_error").is_some_and(|value| value == "true");
+        let drain = state.drain.clone();
         Self {
             state,
             headers,
@@ -94,6 +100,7 @@ impl StreamBody {
             reading: true,
             compressor,
             deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
+            stopping: Box::pin(async move { drain.begun().await }),
             errors_end_call,
             ordered: VecDeque::new(),
             unordered: SelectAll::new(),
@@ -139,6 +146,8 @@ impl StreamBody {
         }
         if more_to_read && self.in_flight() < MAX_IN_FLIGHT {
             context.waker().wake_by_ref();
+        } else if self.in_flight() == 0 && self.stopping.as_mut().poll(context).is_ready() {
+            return self.end(&Status::stopping());
         }
         Poll::Pending
     }
@@ -202,7 +211,14 @@ impl StreamBody {
         let sent_version = Name::new(&message.model_version);
         let capacity = self.state.options.response_capacity;
         let (asked, responses) = request::start(&self.state, &self.headers, model, message, capacity)?;
-        Ok(Flight { asked, responses, sent_version, sent: 0, ended: false, errors_end_call: self.errors_end_call })
+        Ok(Flight {
+            asked,
+            responses,
+            sent_version,
+            sent: 0,
+            ended: false,
+            errors_end_call: self.errors_end_call,
+        })
     }
 
     /// The responses that are there, in whole messages; one at a time if it is to be compressed.
@@ -331,8 +347,7 @@ impl Flight {
         if self.asked.model.config().decoupled {
             self.asked.empty_final.then(|| self.encode_without_response(true, ""))
         } else {
-            (self.sent == 0)
-                .then(|| self.encode_without_response(true, "expected a single response, got 0"))
+            (self.sent == 0).then(|| self.encode_without_response(true, "expected a single response, got 0"))
         }
     }
 }

@@ -302,9 +302,8 @@ mod tests {
         // Field 1 is a message of two bytes whose field 2 claims five.
         let frames = [Bytes::from_static(&[0x0a, 0x02, 0x12, 0x05, b'a', b'b', b'c', b'd', b'e'])];
         let mut reader = Reader::new(&frames);
-        let read = reader.fields(|reader, _, wire| {
-            reader.message(wire, |reader, _, wire| reader.bytes(wire).map(drop))
-        });
+        let read = reader
+            .fields(|reader, _, wire| reader.message(wire, |reader, _, wire| reader.bytes(wire).map(drop)));
         assert_eq!(read, Err(Malformed));
     }
 

@@ -83,7 +83,10 @@ async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) -> R
     loop {
         let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
         let Ok(frame) = tokio::time::timeout(pause, pin!(frame)).await else {
-            return Err(Unread::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time"));
+            return Err(Unread::Broken(
+                StatusCode::REQUEST_TIMEOUT,
+                "the request body did not arrive in time",
+            ));
         };
         match frame {
             None => return Ok(None),
@@ -239,7 +242,8 @@ mod tests {
         let error = read(vec!["abc".into(), "def".into(), "ghi".into()], 5).await.unwrap_err();
         assert!(matches!(error, Unread::Refused(error) if error.message == "6 bytes"));
         let mut told = ResponseBody::from("abcdef");
-        let error = collect(&mut told, Bounds { len: 5, pause: PAUSE }, |len| Error::invalid(format!("{len} told")));
+        let error =
+            collect(&mut told, Bounds { len: 5, pause: PAUSE }, |len| Error::invalid(format!("{len} told")));
         assert!(matches!(error.await.unwrap_err(), Unread::Refused(error) if error.message == "6 told"));
         assert_eq!(told.len(), 6, "nothing was read");
     }

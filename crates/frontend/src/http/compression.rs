@@ -1,5 +1,5 @@
 //! gzip and deflate, both ways.
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 
 use bytes::Bytes;
 use flate2::{
@@ -9,6 +9,8 @@ use flate2::{
 };
 use http::HeaderMap;
 use inference::{Error, TensorData};
+
+use super::cursor::Cursor;
 
 /// Responses shorter than this are sent as they are: headers and frames weigh as much (P-W23).
 pub(super) const MIN_LEN: usize = 1 << 10;
@@ -98,7 +100,7 @@ pub(super) fn too_large(limit: usize) -> Error {
 }
 
 fn inflate(body: &TensorData, limit: usize) -> Result<Bytes, Error> {
-    let source = Pieces { pieces: body.pieces(), taken: 0 };
+    let source = Cursor::new(body);
     let gzip = body.pieces().first().is_some_and(|piece| piece.starts_with(b"\x1f"));
     // One byte more than allowed tells that there is more.
     let limit_plus_one = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
@@ -139,25 +141,6 @@ fn deflate(head: &Bytes, tail: &[Bytes], len: usize, coding: Coding) -> Option<B
         }
     };
     compressed.ok().filter(|compressed| compressed.len() < len).map(Bytes::from)
-}
-
-/// Reads the pieces of a body one after another.
-struct Pieces<'b> {
-    pieces: &'b [Bytes],
-    taken: usize,
-}
-
-impl Read for Pieces<'_> {
-    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        let [first, rest @ ..] = self.pieces else { return Ok(0) };
-        let len = target.len().min(first.len() - self.taken);
-        target[..len].copy_from_slice(&first[self.taken..self.taken + len]);
-        self.taken += len;
-        if self.taken == first.len() {
-            (self.pieces, self.taken) = (rest, 0);
-        }
-        Ok(len)
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! `POST /v2/models/{M}[/versions/{V}]/infer`
+use std::sync::Arc;
+
 use bytes::Bytes;
 use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
-use inference::{Error, Name, Response, TensorData};
+use inference::{Error, Name, Parameters, Response, TensorData};
 
 use super::{
     body::{self, Bounds, ResponseBody},
@@ -12,8 +14,9 @@ use super::{
     request::{self, Decoded, Limits},
     response::{self, Encoded, Origin},
     service::{HttpService, json_too_large},
+    spelling::Recent,
 };
-use crate::kserve::output::Wishes;
+use crate::{forward::HeaderForward, kserve::output::Wishes};
 
 /// Tells how many bytes of a body are its JSON part.
 const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -37,9 +40,7 @@ impl HttpService {
         let body = self.read_request(&parts.headers, body).await?;
         let Decoded { mut request, wishes } = self.decode(&parts.headers, body, name)?;
         if let Some(forward) = &self.options.forward {
-            for (name, value) in &parts.headers {
-                forward.forward(name.as_str(), value.as_bytes(), &mut request.parameters)?;
-            }
+            forward_headers(forward, parts, &mut request.parameters)?;
         }
         let id = request.id.clone();
         let response = model.infer(request, CAPACITY)?.only().await?;
@@ -54,10 +55,8 @@ impl HttpService {
         body: &mut B,
     ) -> Result<TensorData, Failure> {
         let limit = self.options.max_input_size;
-        let bounds = |len: u64| Bounds {
-            len: len.min(self.options.max_body_size),
-            pause: self.options.body_pause,
-        };
+        let bounds =
+            |len: u64| Bounds { len: len.min(self.options.max_body_size), pause: self.options.body_pause };
         if compression::of_request(headers).map_err(Failure::Coding)?.is_some() {
             // A body never unfolds to much less than itself.
             let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
@@ -124,6 +123,16 @@ fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
             i32::MAX
         ))
     })
+}
+
+/// Adds the headers that become parameters, under their names as the client wrote them.
+fn forward_headers(forward: &HeaderForward, parts: &Parts, parameters: &mut Parameters) -> Result<(), Error> {
+    let recent = parts.extensions.get::<Arc<Recent>>();
+    for (name, value) in parts.headers.iter().filter(|(name, _)| forward.matches(name.as_str())) {
+        let spelling = recent.and_then(|recent| recent.spelling(name.as_str(), value.as_bytes()));
+        forward.forward(spelling.as_deref().unwrap_or(name.as_str()), value.as_bytes(), parameters)?;
+    }
+    Ok(())
 }
 
 fn text(value: &HeaderValue) -> String {

@@ -4,6 +4,7 @@
 //! nor socket.
 mod body;
 mod compression;
+mod cursor;
 mod infer;
 pub(crate) mod json;
 pub(crate) mod reply;
@@ -16,6 +17,7 @@ mod router;
 mod server;
 mod service;
 mod show;
+mod spelling;
 
 pub use body::ResponseBody;
 pub use server::{IDLE, Respond, serve};

@@ -29,7 +29,7 @@ impl HttpService {
         body: &mut B,
     ) -> Result<Reply, Failure> {
         let json = self.read_json(body).await?.contiguous();
-        no_overrides(&json)?;
+        check_load_parameters(&json)?;
         self.engine.load(model).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
@@ -62,24 +62,20 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// A load request may have no body; what it may ask for beyond a plain load is understood, and refused.
-fn no_overrides(json: &[u8]) -> Result<(), Error> {
+/// Whether the parameters of a load request, which may have no body, are those of the protocol.
+fn check_load_parameters(json: &[u8]) -> Result<(), Error> {
     if json.is_empty() {
         return Ok(());
     }
     let document = Document::parse(json)?;
     let Some(parameters) = document.root().find("parameters") else { return Ok(()) };
-    let mut refused = None;
     for (key, value) in parameters.members()? {
         value.as_bytes()?;
         if key != b"config" && !key.starts_with(b"file:") {
             return Err(Error::internal("unexpected error on creating Triton parameter"));
         }
-        refused = refused.or(Some(String::from_utf8_lossy(key)));
     }
-    refused.map_or(Ok(()), |key| {
-        Err(Error::unsupported(format!("load parameter '{key}' is not supported by this version of nereid")))
-    })
+    Ok(())
 }
 
 /// The `unload_dependents` parameter of an unload request, which may have no body.
@@ -116,15 +112,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_load_may_not_ask_for_is_named() {
-        assert_eq!(no_overrides(b""), Ok(()));
-        assert_eq!(no_overrides(br#"{"parameters":{}}"#), Ok(()));
+    fn a_load_may_bring_a_configuration_and_files() {
+        assert_eq!(check_load_parameters(b""), Ok(()));
+        assert_eq!(check_load_parameters(br#"{"parameters":{}}"#), Ok(()));
+        assert_eq!(check_load_parameters(br#"{"parameters":{"config":"{}","file:1/a":"YQ=="}}"#), Ok(()));
         let text = "unexpected error on creating Triton parameter";
-        assert_eq!(refused(no_overrides(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
+        assert_eq!(refused(check_load_parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
         let text = "attempt to access JSON non-string as string";
-        assert_eq!(refused(no_overrides(br#"{"parameters": {"config": {"a": 1}}}"#)), (500, text.into()));
-        let text = "load parameter 'config' is not supported by this version of nereid";
-        assert_eq!(refused(no_overrides(br#"{"parameters": {"config": "{}"}}"#)), (501, text.into()));
+        assert_eq!(
+            refused(check_load_parameters(br#"{"parameters": {"config": {"a": 1}}}"#)),
+            (500, text.into())
+        );
     }
 
     #[test]

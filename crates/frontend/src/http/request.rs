@@ -4,18 +4,19 @@
 //! configuration has to say is not asked here.
 use std::{collections::HashSet, num::NonZeroU64};
 
-use bytes::Bytes;
 use inference::{
-    DataType, Error, ErrorCode, Name, Parameter, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData,
-    element_count,
+    DataType, Error, ErrorCode, Name, Parameter, Request, RequestInputs, Shape, ShapeError, Tensor,
+    TensorData, element_count,
 };
 use smallvec::SmallVec;
 
-use super::json::{Document, Number, Value};
+use super::{
+    cursor::Cursor,
+    json::{Document, Number, Value},
+};
 use crate::kserve::{
-    self,
     output::{Placement, Wish, Wishes},
-    parameters,
+    parameters, shared_memory,
 };
 
 /// A request, and how its outputs are wanted.
@@ -52,7 +53,8 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
         if let Some(given) = root.find("parameters") {
             read_parameters(given, &mut decoded)?;
         }
-        let inputs = root.member("inputs").and_then(Value::elements).map_err(during("Unable to parse 'inputs'"))?;
+        let inputs =
+            root.member("inputs").and_then(Value::elements).map_err(during("Unable to parse 'inputs'"))?;
         let mut binary = Cursor::new(binary);
         let inputs = inputs.map(|input| read_input(input, &mut binary, limits)).collect::<SmallVec<[_; 2]>>();
         (inputs, binary.is_empty())
@@ -188,7 +190,7 @@ fn read_input(input: Value<'_>, binary: &mut Cursor<'_>, limits: Limits<'_>) -> 
 
     if let Some(size) = parameter("binary_data_size") {
         let size = size.as_uint().map_err(during("Unable to parse 'binary_data_size'"))?;
-        let data = binary.take(size).map_err(|missing| {
+        let data = binary.cut(size).map_err(|missing| {
             Error::invalid(format!(
                 "unexpected size for input '{name}', expecting {missing} additional bytes for model '{}'",
                 limits.model
@@ -197,7 +199,7 @@ fn read_input(input: Value<'_>, binary: &mut Cursor<'_>, limits: Limits<'_>) -> 
         return Input { name, datatype, shape, source: Source::Bytes(data) }.named();
     }
     if let Some(region) = find_region(&parameter, &name)? {
-        return Err(kserve::unknown_region(&region));
+        return Err(shared_memory::unknown_region(&region));
     }
     let Some(count) = json_count(&name, datatype, &shape, limits)? else {
         return Input { name, datatype, shape, source: Source::Bytes(TensorData::default()) }.named();
@@ -249,7 +251,10 @@ fn json_datatype(name: &Name, datatype: Option<DataType>) -> Result<DataType, Er
     }
 }
 
-fn only_one_source<'d>(input: Value<'d>, parameter: &impl Fn(&str) -> Option<Value<'d>>) -> Result<(), Error> {
+fn only_one_source<'d>(
+    input: Value<'d>,
+    parameter: &impl Fn(&str) -> Option<Value<'d>>,
+) -> Result<(), Error> {
     let sources = [
         ("data", input.find("data").is_some()),
         ("binary_data_size", parameter("binary_data_size").is_some()),
@@ -260,9 +265,10 @@ fn only_one_source<'d>(input: Value<'d>, parameter: &impl Fn(&str) -> Option<Val
     if count == 1 {
         return Ok(());
     }
-    let mut text = "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
+    let mut text =
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
                     'shared_memory_region' in 'parameters'. But"
-        .to_owned();
+            .to_owned();
     text.push_str(if count == 0 { " no field is set" } else { " set" });
     for (name, _) in set {
         text.push_str(&format!(" '{name}'"));
@@ -304,7 +310,9 @@ fn json_count(
             "byte size overflow for input '{name}': element count ({count}) * data type size ({size}) exceeds maximum \
              allowed size (9223372036854775807)"
         ))),
-        Some(bytes) if bytes > limits.max_input_size => Err(json_too_large(name, bytes, limits.max_input_size)),
+        Some(bytes) if bytes > limits.max_input_size => {
+            Err(json_too_large(name, bytes, limits.max_input_size))
+        }
         Some(_) => Ok(Some(count)),
     }
 }
@@ -326,7 +334,8 @@ fn find_region<'d>(
     let mut sized = false;
     for key in ["shared_memory_offset", "shared_memory_byte_size"] {
         let value = parameter(key).map(Value::as_uint).transpose();
-        let value = value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))?;
+        let value =
+            value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))?;
         sized = value.is_some();
     }
     match region {
@@ -362,7 +371,7 @@ fn read_output(output: Value<'_>) -> Result<(Name, Wish), Error> {
     let classes = parameter("classification").map(Value::as_uint).transpose();
     let classes = classes.map_err(during("Unable to set 'classification'"))?;
     if let Some(region) = find_region(&parameter, &name)? {
-        return Err(kserve::unknown_region(&region));
+        return Err(shared_memory::unknown_region(&region));
     }
     let binary = parameter("binary_data").map(Value::as_bool).transpose();
     let placement = match binary.map_err(during("Unable to parse 'binary_data'"))? {
@@ -370,44 +379,4 @@ fn read_output(output: Value<'_>) -> Result<(Name, Wish), Error> {
         Some(false) | None => Placement::Json,
     };
     Ok((name, Wish { placement, classes: classes.and_then(NonZeroU64::new) }))
-}
-
-/// Takes tensors one after another from the front of a body, sharing its pieces.
-struct Cursor<'b> {
-    pieces: &'b [Bytes],
-    /// Taken of the first piece.
-    taken: usize,
-    left: usize,
-}
-
-impl<'b> Cursor<'b> {
-    fn new(data: &'b TensorData) -> Self {
-        Self { pieces: data.pieces(), taken: 0, left: data.len() }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.left == 0
-    }
-
-    /// The next `size` bytes, or how many are missing.
-    fn take(&mut self, size: u64) -> Result<TensorData, u64> {
-        let mut wanted = match usize::try_from(size) {
-            Ok(size) if size <= self.left => size,
-            _ => return Err(size - self.left as u64),
-        };
-        self.left -= wanted;
-        let mut data = TensorData::default();
-        while wanted > 0 {
-            let [first, rest @ ..] = self.pieces else { unreachable!("as many bytes as counted") };
-            let len = wanted.min(first.len() - self.taken);
-            data.push(first.slice(self.taken..self.taken + len));
-            wanted -= len;
-            self.taken += len;
-            if self.taken == first.len() {
-                self.pieces = rest;
-                self.taken = 0;
-            }
-        }
-        Ok(data)
-    }
 }

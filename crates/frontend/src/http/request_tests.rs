@@ -48,12 +48,18 @@ fn a_request_is_read_as_recorded() {
     assert_eq!(request.id, "42");
     assert_eq!(request.outputs, ["OUTPUT1", "OUTPUT0"]);
     let [first, second] = request.tensors() else { panic!("two inputs") };
-    assert_eq!((first.name().as_str(), first.datatype(), first.shape()), ("INPUT0", DataType::Int32, &[1, 4][..]));
+    assert_eq!(
+        (first.name().as_str(), first.datatype(), first.shape()),
+        ("INPUT0", DataType::Int32, &[1, 4][..])
+    );
     assert_eq!(first.data().contiguous()[..], [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
     assert_eq!(second.data().contiguous()[..4], 1.5_f32.to_le_bytes());
     let binary = Wish { placement: Placement::Binary, classes: None };
     assert_eq!(decoded.wishes.of("OUTPUT1"), binary);
-    assert_eq!(decoded.wishes.of("OUTPUT0"), Wish { placement: Placement::Json, classes: NonZeroU64::new(3) });
+    assert_eq!(
+        decoded.wishes.of("OUTPUT0"),
+        Wish { placement: Placement::Json, classes: NonZeroU64::new(3) }
+    );
     assert_eq!(decoded.wishes.of("OTHER").placement, Placement::Json);
 }
 
@@ -68,94 +74,100 @@ fn the_order_of_members_does_not_matter_and_unknown_ones_are_ignored() {
     assert!(request.outputs.is_empty());
 }
 
+/// Requests, and status and text of their refusal.
+const REFUSALS: &[(&str, u16, &str)] = &[
+    ("hello", 500, "failed to parse the request JSON buffer: Invalid value. at 0"),
+    ("[]", 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
+    ("{}", 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
+    (r#"{"inputs": {}}"#, 500, "Unable to parse 'inputs': attempt to access JSON non-array as array"),
+    (r#"{"id":5,"inputs":[]}"#, 500, "Unable to parse 'id': attempt to access JSON non-string as string"),
+    (
+        r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1]}]}"#,
+        400,
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
+             'shared_memory_region' in 'parameters'. But no field is set",
+    ),
+    (
+        r#"{"inputs":[{"data":[1],"parameters":{"binary_data_size":4}}]}"#,
+        400,
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
+             'shared_memory_region' in 'parameters'. But set 'data' 'binary_data_size'",
+    ),
+    (
+        r#"{"inputs":[{"datatype":"INT32","shape":[1],"data":[1]}]}"#,
+        500,
+        "Unable to parse 'name': attempt to access non-existing object member 'name'",
+    ),
+    (
+        r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[-1,16],"data":[1]}]}"#,
+        500,
+        "Unable to parse 'shape': attempt to access JSON non-unsigned-integer as unsigned-integer",
+    ),
+    (
+        r#"{"inputs":[{"name":"A","datatype":"INT32","data":[1]}]}"#,
+        500,
+        "Unable to parse 'shape': attempt to access non-existing object member 'shape'",
+    ),
+    (
+        r#"{"inputs":[{"name":"INPUT0","datatype":"FOO","shape":[1],"data":[1]}]}"#,
+        400,
+        "invalid datatype for input INPUT0",
+    ),
+    (
+        r#"{"inputs":[{"name":"INPUT0","datatype":"int32","shape":[1],"data":[1]}]}"#,
+        400,
+        "invalid datatype for input INPUT0",
+    ),
+    (
+        r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":5}]}"#,
+        500,
+        "Unable to parse 'data': attempt to access JSON non-array as array",
+    ),
+    (
+        r#"{"inputs":[{"name":"A","datatype":"FP16","shape":[1],"data":[1]}]}"#,
+        400,
+        "receiving FP16 data via JSON is not supported. Please use the binary data format for input A",
+    ),
+    (
+        r#"{"inputs":[{"name":"IN","datatype":"INT8","shape":[9223372036854775807,2],"data":[1]}]}"#,
+        400,
+        "invalid shape for input 'IN': shape [9223372036854775807,2] causes total element count to exceed maximum size of 9223372036854775807",
+    ),
+    (
+        r#"{"inputs":[{"name":"IN","datatype":"INT8","shape":[18446744073709551615],"data":[1]}]}"#,
+        400,
+        "invalid shape for input 'IN': shape [-1] contains one or more invalid dimensions",
+    ),
+    (
+        r#"{"inputs":[{"name":"IN","datatype":"FP64","shape":[4611686018427387904],"data":[1]}]}"#,
+        400,
+        "byte size overflow for input 'IN': element count (4611686018427387904) * data type size (8) exceeds maximum allowed size (9223372036854775807)",
+    ),
+    (
+        r#"{"inputs":[{"name":"IN","datatype":"FP64","shape":[131073],"data":[1]}]}"#,
+        400,
+        "JSON input 'IN' has a byte_size (1048584 bytes) that exceeds the maximum allowed value of 1048576 bytes. Use --http-max-input-size to increase the limit.",
+    ),
+];
+
 #[test]
 fn refusals_are_those_of_the_reference() {
-    let table = [
-        ("hello", 500, "failed to parse the request JSON buffer: Invalid value. at 0"),
-        ("[]", 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
-        ("{}", 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
-        (r#"{"inputs": {}}"#, 500, "Unable to parse 'inputs': attempt to access JSON non-array as array"),
-        (r#"{"id":5,"inputs":[]}"#, 500, "Unable to parse 'id': attempt to access JSON non-string as string"),
-        (
-            r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1]}]}"#,
-            400,
-            "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
-             'shared_memory_region' in 'parameters'. But no field is set",
-        ),
-        (
-            r#"{"inputs":[{"data":[1],"parameters":{"binary_data_size":4}}]}"#,
-            400,
-            "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
-             'shared_memory_region' in 'parameters'. But set 'data' 'binary_data_size'",
-        ),
-        (
-            r#"{"inputs":[{"datatype":"INT32","shape":[1],"data":[1]}]}"#,
-            500,
-            "Unable to parse 'name': attempt to access non-existing object member 'name'",
-        ),
-        (
-            r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[-1,16],"data":[1]}]}"#,
-            500,
-            "Unable to parse 'shape': attempt to access JSON non-unsigned-integer as unsigned-integer",
-        ),
-        (
-            r#"{"inputs":[{"name":"A","datatype":"INT32","data":[1]}]}"#,
-            500,
-            "Unable to parse 'shape': attempt to access non-existing object member 'shape'",
-        ),
-        (
-            r#"{"inputs":[{"name":"INPUT0","datatype":"FOO","shape":[1],"data":[1]}]}"#,
-            400,
-            "invalid datatype for input INPUT0",
-        ),
-        (
-            r#"{"inputs":[{"name":"INPUT0","datatype":"int32","shape":[1],"data":[1]}]}"#,
-            400,
-            "invalid datatype for input INPUT0",
-        ),
-        (
-            r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":5}]}"#,
-            500,
-            "Unable to parse 'data': attempt to access JSON non-array as array",
-        ),
-        (
-            r#"{"inputs":[{"name":"A","datatype":"FP16","shape":[1],"data":[1]}]}"#,
-            400,
-            "receiving FP16 data via JSON is not supported. Please use the binary data format for input A",
-        ),
-        (
-            r#"{"inputs":[{"name":"IN","datatype":"INT8","shape":[9223372036854775807,2],"data":[1]}]}"#,
-            400,
-            "invalid shape for input 'IN': shape [9223372036854775807,2] causes total element count to exceed maximum size of 9223372036854775807",
-        ),
-        (
-            r#"{"inputs":[{"name":"IN","datatype":"INT8","shape":[18446744073709551615],"data":[1]}]}"#,
-            400,
-            "invalid shape for input 'IN': shape [-1] contains one or more invalid dimensions",
-        ),
-        (
-            r#"{"inputs":[{"name":"IN","datatype":"FP64","shape":[4611686018427387904],"data":[1]}]}"#,
-            400,
-            "byte size overflow for input 'IN': element count (4611686018427387904) * data type size (8) exceeds maximum allowed size (9223372036854775807)",
-        ),
-        (
-            r#"{"inputs":[{"name":"IN","datatype":"FP64","shape":[131073],"data":[1]}]}"#,
-            400,
-            "JSON input 'IN' has a byte_size (1048584 bytes) that exceeds the maximum allowed value of 1048576 bytes. Use --http-max-input-size to increase the limit.",
-        ),
-    ];
-    for (text, code, message) in table {
-        assert_eq!(refused(json(text)), (code, message.to_owned()), "{text}");
+    for (text, code, message) in REFUSALS {
+        assert_eq!(refused(json(text)), (*code, (*message).to_owned()), "{text}");
     }
 }
 
 #[test]
 fn the_first_mistake_counts_but_grammar_comes_before_all() {
-    let first = r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":["x"]},{"name":"B","datatype":5}"#;
+    let first =
+        r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":["x"]},{"name":"B","datatype":5}"#;
     assert!(refused(json(&format!("{first}]}}"))).1.contains("non-signed-integer"));
     assert!(refused(json(first)).1.contains("Missing a comma or ]"));
     let outputs = one_input(r#","outputs":{},"parameters":[1]"#);
-    assert_eq!(refused(json(&outputs)).1, "failed to get request params.: attempt to get members for non-object");
+    assert_eq!(
+        refused(json(&outputs)).1,
+        "failed to get request params.: attempt to get members for non-object"
+    );
 }
 
 #[test]
@@ -289,7 +301,8 @@ fn binary_tensors_must_use_up_the_body() {
         assert_eq!(refused(with_binary(&request, b"abcde")), (500, text.into()));
     }
     let huge = TWO_BINARY.replacen(":3}", ":18446744073709551615}", 1);
-    let text = "unexpected size for input 'A', expecting 18446744073709551610 additional bytes for model 'simple'";
+    let text =
+        "unexpected size for input 'A', expecting 18446744073709551610 additional bytes for model 'simple'";
     assert_eq!(refused(with_binary(&huge, b"abcde")), (400, text.into()));
 }
 
@@ -305,7 +318,8 @@ fn a_raw_request_is_its_body() {
 
 #[test]
 fn a_tensor_without_elements_has_data_that_nobody_reads() {
-    let decoded = json(r#"{"inputs":[{"name":"A","datatype":"FP16","shape":[1,0],"data":{"x":"y"}}]}"#).unwrap();
+    let decoded =
+        json(r#"{"inputs":[{"name":"A","datatype":"FP16","shape":[1,0],"data":{"x":"y"}}]}"#).unwrap();
     assert!(decoded.request.tensors()[0].data().is_empty());
 }
 
@@ -395,8 +409,22 @@ impl Dice {
     /// Changes, inserts, removes, copies or cuts.
     fn mutate(&mut self, text: &mut Vec<u8>) {
         const TOKENS: [&[u8]; 16] = [
-            b"{", b"}", b"[", b"]", b",", b":", b"\"", b"\\u", b"-1", b"1e999", b"NaN", b"null", b"data", b"18446744073709551616",
-            b"\0", b"\xff",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b",",
+            b":",
+            b"\"",
+            b"\\u",
+            b"-1",
+            b"1e999",
+            b"NaN",
+            b"null",
+            b"data",
+            b"18446744073709551616",
+            b"\0",
+            b"\xff",
         ];
         let at = self.roll(text.len() + 1);
         match self.roll(5) {

@@ -132,7 +132,8 @@ fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
         Error::internal(format!("{what}output tensor shape does not match size of output for '{name}'"))
     };
     // A shape without dimensions holds one element here.
-    let count = output.shape().iter().try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?));
+    let count =
+        output.shape().iter().try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?));
     if let Some(size) = output.datatype().byte_size()
         && count.and_then(|count| count.checked_mul(size)) != Some(data.len())
         && !matches!(output.datatype(), DataType::Fp16 | DataType::Bf16)
@@ -142,12 +143,22 @@ fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
     match output.datatype() {
         DataType::Bool => write_elements(json, &data, |json, [byte]| write_bool(json, byte != 0)),
         DataType::Uint8 => write_elements(json, &data, |json, [byte]| write_uint(json, byte.into())),
-        DataType::Uint16 => write_elements(json, &data, |json, le| write_uint(json, u16::from_le_bytes(le).into())),
-        DataType::Uint32 => write_elements(json, &data, |json, le| write_uint(json, u32::from_le_bytes(le).into())),
+        DataType::Uint16 => {
+            write_elements(json, &data, |json, le| write_uint(json, u16::from_le_bytes(le).into()));
+        }
+        DataType::Uint32 => {
+            write_elements(json, &data, |json, le| write_uint(json, u32::from_le_bytes(le).into()));
+        }
         DataType::Uint64 => write_elements(json, &data, |json, le| write_uint(json, u64::from_le_bytes(le))),
-        DataType::Int8 => write_elements(json, &data, |json, le| write_int(json, i8::from_le_bytes(le).into())),
-        DataType::Int16 => write_elements(json, &data, |json, le| write_int(json, i16::from_le_bytes(le).into())),
-        DataType::Int32 => write_elements(json, &data, |json, le| write_int(json, i32::from_le_bytes(le).into())),
+        DataType::Int8 => {
+            write_elements(json, &data, |json, le| write_int(json, i8::from_le_bytes(le).into()));
+        }
+        DataType::Int16 => {
+            write_elements(json, &data, |json, le| write_int(json, i16::from_le_bytes(le).into()));
+        }
+        DataType::Int32 => {
+            write_elements(json, &data, |json, le| write_int(json, i32::from_le_bytes(le).into()));
+        }
         DataType::Int64 => write_elements(json, &data, |json, le| write_int(json, i64::from_le_bytes(le))),
         DataType::Fp32 => write_elements(json, &data, |json, le| write_single(json, f32::from_le_bytes(le))),
         DataType::Fp64 => write_elements(json, &data, |json, le| write_double(json, f64::from_le_bytes(le))),
@@ -201,8 +212,11 @@ mod tests {
     }
 
     fn data(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<String, Error> {
-        let text =
-            text("", &Response::of(vec![output("OUT", datatype, shape, bytes.to_vec())]), &Wishes::default())?;
+        let text = text(
+            "",
+            &Response::of(vec![output("OUT", datatype, shape, bytes.to_vec())]),
+            &Wishes::default(),
+        )?;
         Ok(text.split_once("\"data\":").unwrap().1.trim_end_matches("}]}").to_owned())
     }
 
@@ -229,9 +243,13 @@ mod tests {
         assert_eq!(data(DataType::Bool, &[2], &[2, 0]).unwrap(), "[true,false]");
         assert_eq!(data(DataType::Uint64, &[1], &[255; 8]).unwrap(), "[18446744073709551615]");
         assert_eq!(data(DataType::Int8, &[1], &[128]).unwrap(), "[-128]");
-        let singles: Vec<u8> = [1.0, 0.1, f32::NAN, f32::INFINITY].into_iter().flat_map(f32::to_le_bytes).collect();
+        let singles: Vec<u8> =
+            [1.0, 0.1, f32::NAN, f32::INFINITY].into_iter().flat_map(f32::to_le_bytes).collect();
         assert_eq!(data(DataType::Fp32, &[2, 2], &singles).unwrap(), "[1.0,0.1,NaN,Infinity]");
-        assert_eq!(data(DataType::Bytes, &[2], b"\x01\0\0\0a\x02\0\0\0\"\xff").unwrap(), r#"["a","\\"\xff"]"#);
+        assert_eq!(
+            data(DataType::Bytes, &[2], b"\x01\0\0\0a\x02\0\0\0\"\xff").unwrap(),
+            r#"["a","\\"\xff"]"#
+        );
         assert_eq!(data(DataType::Fp64, &[], &1e-7_f64.to_le_bytes()).unwrap(), "[1e-7]");
     }
 
@@ -248,7 +266,8 @@ mod tests {
 
     #[test]
     fn bytes_that_do_not_fit_the_shape_are_an_error() {
-        let text = "Failed to write 'data' field: output tensor shape does not match size of output for 'OUT'";
+        let text =
+            "Failed to write 'data' field: output tensor shape does not match size of output for 'OUT'";
         assert_eq!(data(DataType::Int32, &[2], &[0; 4]), Err(Error::internal(text)));
         assert_eq!(data(DataType::Int32, &[i64::MAX, 8], &[0; 4]), Err(Error::internal(text)));
         let text = "output tensor shape does not match size of output for 'OUT'";

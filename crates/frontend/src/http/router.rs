@@ -30,8 +30,10 @@ pub(super) enum Route<'p> {
     TraceSetting,
     /// `/v2/logging`
     Logging,
-    /// `/v2/systemsharedmemory[/region/{R}]/...` and the same for CUDA
-    SharedMemory { status: bool },
+    /// `/v2/systemsharedmemory[/region/{R}]/status` and the same for CUDA
+    Regions { kind: &'static str, region: Option<Cow<'p, str>> },
+    /// Registering and unregistering there.
+    ControlRegions,
 }
 
 /// What is asked about, or of, a model.
@@ -83,7 +85,8 @@ impl<'p> Route<'p> {
             ["v2", "repository", "index"] | ["v2", "repository", _, "index"] => Some(Self::Index),
             ["v2", "repository", "models", _, action] => control(action, false, &segments[3]),
             ["v2", "repository", _, "models", _, action] => control(action, true, &segments[4]),
-            ["v2", "systemsharedmemory" | "cudasharedmemory", ref rest @ ..] => shared_memory(rest),
+            ["v2", "systemsharedmemory", ref rest @ ..] => shared_memory("system", rest),
+            ["v2", "cudasharedmemory", ref rest @ ..] => shared_memory("cuda", rest),
             _ => None,
         }
     }
@@ -104,7 +107,7 @@ impl<'p> Route<'p> {
             Self::Index | Self::Control { .. } => Category::ModelRepository,
             Self::TraceSetting => Category::Trace,
             Self::Logging => Category::Logging,
-            Self::SharedMemory { .. } => Category::SharedMemory,
+            Self::Regions { .. } | Self::ControlRegions => Category::SharedMemory,
         }
     }
 
@@ -118,9 +121,8 @@ impl<'p> Route<'p> {
             },
             Self::Index | Self::Control { .. } => Methods::Post,
             Self::TraceSetting | Self::Logging => Methods::GetAndPost,
-            Self::SharedMemory { status } => {
-                if *status { Methods::Get } else { Methods::Post }
-            }
+            Self::Regions { .. } => Methods::Get,
+            Self::ControlRegions => Methods::Post,
         }
     }
 }
@@ -161,12 +163,13 @@ fn control<'p>(action: &str, named_repository: bool, model: &Cow<'p, str>) -> Op
     Some(Route::Control { named_repository, model: model.clone(), load })
 }
 
-fn shared_memory<'p>(rest: &[&str]) -> Option<Route<'p>> {
+fn shared_memory<'p>(kind: &'static str, rest: &[&str]) -> Option<Route<'p>> {
     match rest {
-        ["status"] | ["region", _, "status"] => Some(Route::SharedMemory { status: true }),
-        ["register" | "unregister"] | ["region", _, "register" | "unregister"] => {
-            Some(Route::SharedMemory { status: false })
+        ["status"] => Some(Route::Regions { kind, region: None }),
+        ["region", region, "status"] => {
+            Some(Route::Regions { kind, region: Some(Cow::Owned((*region).to_owned())) })
         }
+        ["register" | "unregister"] | ["region", _, "register" | "unregister"] => Some(Route::ControlRegions),
         _ => None,
     }
 }
@@ -181,7 +184,8 @@ mod tests {
 
     #[test]
     fn each_path_has_its_route() {
-        let control = |named_repository, load| Some(Route::Control { named_repository, model: "m".into(), load });
+        let control =
+            |named_repository, load| Some(Route::Control { named_repository, model: "m".into(), load });
         let table = [
             ("/v2", Some(Route::Server)),
             ("/v2/", Some(Route::Server)),
@@ -206,8 +210,8 @@ mod tests {
             ("/v2/repository/models/m/load", control(false, true)),
             ("/v2/repository/models/m/unload", control(false, false)),
             ("/v2/repository/r/models/m/load", control(true, true)),
-            ("/v2/systemsharedmemory/status", Some(Route::SharedMemory { status: true })),
-            ("/v2/cudasharedmemory/region/r/register", Some(Route::SharedMemory { status: false })),
+            ("/v2/systemsharedmemory/status", Some(Route::Regions { kind: "system", region: None })),
+            ("/v2/cudasharedmemory/region/r/register", Some(Route::ControlRegions)),
         ];
         for (path, route) in table {
             assert_eq!(Route::of(path), route, "{path}");

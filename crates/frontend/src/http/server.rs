@@ -10,13 +10,16 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header::CONNECTION};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use inference::Error;
 use tokio::{net::TcpStream, task::JoinSet};
 
-use super::body::ResponseBody;
+use super::{
+    body::ResponseBody,
+    spelling::{Recent, Remembering},
+};
 use crate::drain::{Drain, Open};
 
 /// A header block may be this long: as much as the reference bears.
@@ -35,6 +38,11 @@ pub trait Respond: Send + Sync + 'static {
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<ResponseBody>> + Send;
+
+    /// Whether it needs header names as the client wrote them.
+    fn reads_names(&self) -> bool {
+        false
+    }
 }
 
 /// How long a connection may do nothing before it is closed (P-W41): at least this long, at most twice. Nothing is a
@@ -60,7 +68,10 @@ pub async fn serve<S: Respond>(
     let mut begun = pin!(drain.begun());
     loop {
         tokio::select! {
+            // Whoever knocks after the beginning stays outside.
+            biased;
             () = &mut begun => break,
+            Some(closed) = connections.join_next() => report(closed),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     connections.spawn(connection(stream, service.clone(), drain.clone(), idle));
@@ -70,7 +81,6 @@ pub async fn serve<S: Respond>(
                     tokio::time::sleep(ACCEPT_REST).await;
                 }
             },
-            Some(closed) = connections.join_next() => report(closed),
         }
     }
     drop(listener);
@@ -92,9 +102,21 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
         log::debug!("failed to set TCP_NODELAY: {error}");
     }
     let activity = Arc::new(Activity::default());
-    let answer = service_fn(|request| {
-        let (service, busy) = (service.clone(), activity.begin());
-        async move { Ok::<_, Infallible>(service.respond(request).await.map(|body| body.holding(busy))) }
+    let recent = service.reads_names().then(Arc::<Recent>::default);
+    let stream = Remembering::new(stream, recent.clone());
+    let answer = service_fn(|mut request: Request<Incoming>| {
+        if let Some(recent) = &recent {
+            request.extensions_mut().insert(recent.clone());
+        }
+        let (service, busy, drain) = (service.clone(), activity.begin(), drain.clone());
+        async move {
+            let mut response = service.respond(request).await.map(|body| body.holding(busy));
+            // The connection may not have been told yet, but the client is.
+            if drain.has_begun() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let served = http1::Builder::new()
         .auto_date_header(false)

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     error,
     forward::HeaderForward,
-    kserve::{self, version},
+    kserve::{self, shared_memory, version},
     restrict::Restrictions,
 };
 
@@ -130,7 +130,11 @@ impl HttpService {
             Route::Control { model, load: false, .. } => self.unload(&model, body).await,
             Route::TraceSetting => Err(unsupported("trace settings")),
             Route::Logging => Err(unsupported("log settings")),
-            Route::SharedMemory { .. } => Err(unsupported("shared memory")),
+            Route::Regions { kind, region } => {
+                shared_memory::status(kind, region.as_deref().unwrap_or_default())?;
+                Ok(reply::json(StatusCode::OK, "[]"))
+            }
+            Route::ControlRegions => Err(shared_memory::disabled().into()),
         }
     }
 
@@ -173,6 +177,10 @@ impl HttpService {
 impl Respond for HttpService {
     async fn respond(self: Arc<Self>, request: Request<hyper::body::Incoming>) -> Response<ResponseBody> {
         self.answer(request).await
+    }
+
+    fn reads_names(&self) -> bool {
+        self.options.forward.is_some()
     }
 }
 

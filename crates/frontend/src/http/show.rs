@@ -1,7 +1,8 @@
 //! The answers about the server and its models as JSON.
 use proto::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
-    RepositoryIndexResponse, ServerMetadataResponse, StatisticDuration, model_metadata_response::TensorMetadata,
+    RepositoryIndexResponse, ServerMetadataResponse, StatisticDuration,
+    model_metadata_response::TensorMetadata,
 };
 
 use super::json::{write_int, write_string, write_uint};
@@ -234,7 +235,11 @@ mod tests {
             state: state.into(),
             reason: reason.into(),
         };
-        let models = vec![entry("a", "1", "READY", ""), entry("b", "", "", ""), entry("c", "1", "UNAVAILABLE", "x\ny")];
+        let models = vec![
+            entry("a", "1", "READY", ""),
+            entry("b", "", "", ""),
+            entry("c", "1", "UNAVAILABLE", "x\ny"),
+        ];
         let expected = concat!(
             r#"[{"name":"a","version":"1","state":"READY"},{"name":"b"},"#,
             r#"{"name":"c","version":"1","state":"UNAVAILABLE","reason":"x\ny"}]"#
@@ -245,13 +250,22 @@ mod tests {
 
     #[test]
     fn idle_statistics_are_zeros() {
-        let idle = ModelStatistics { name: "simple".into(), version: "1".into(), ..ModelStatistics::default() };
+        let idle =
+            ModelStatistics { name: "simple".into(), version: "1".into(), ..ModelStatistics::default() };
         let text = statistics(&ModelStatisticsResponse { model_stats: vec![idle] });
         let zero = r#"{"count":0,"ns":0}"#;
-        let durations: Vec<String> =
-            ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"]
-                .map(|name| format!("\"{name}\":{zero}"))
-                .to_vec();
+        let durations: Vec<String> = [
+            "success",
+            "fail",
+            "queue",
+            "compute_input",
+            "compute_infer",
+            "compute_output",
+            "cache_hit",
+            "cache_miss",
+        ]
+        .map(|name| format!("\"{name}\":{zero}"))
+        .to_vec();
         let expected = format!(
             "{{\"model_stats\":[{{\"name\":\"simple\",\"version\":\"1\",\"last_inference\":0,\"inference_count\":0,\
              \"execution_count\":0,\"inference_stats\":{{{}}},\"response_stats\":{{}},\"batch_stats\":[],\
@@ -264,9 +278,11 @@ mod tests {
     #[test]
     fn batches_are_listed() {
         let compute = Some(StatisticDuration { count: 1, ns: 2 });
-        let batch = InferBatchStatistics { batch_size: 4, compute_input: compute, ..InferBatchStatistics::default() };
+        let batch =
+            InferBatchStatistics { batch_size: 4, compute_input: compute, ..InferBatchStatistics::default() };
         let busy = ModelStatistics { batch_stats: vec![batch, batch], ..ModelStatistics::default() };
-        let text = String::from_utf8(statistics(&ModelStatisticsResponse { model_stats: vec![busy] })).unwrap();
+        let text =
+            String::from_utf8(statistics(&ModelStatisticsResponse { model_stats: vec![busy] })).unwrap();
         let batch = concat!(
             r#"{"batch_size":4,"compute_input":{"count":1,"ns":2},"compute_infer":{"count":0,"ns":0},"#,
             r#""compute_output":{"count":0,"ns":0}}"#

@@ -14,12 +14,18 @@ const MAX_ELEMENTS: usize = 1_000_000;
 ///
 /// # Errors
 /// INVALID_ARG for datatypes without numbers (BOOL, FP16, BF16, BYTES) and for rows of more than a million elements.
-pub fn classify(output: &Tensor, classes: NonZeroU64, batched: bool, labels: &[String]) -> Result<Tensor, Error> {
+pub fn classify(
+    output: &Tensor,
+    classes: NonZeroU64,
+    batched: bool,
+    labels: &[String],
+) -> Result<Tensor, Error> {
     let (rows, row_shape) = match output.shape() {
         [rows, rest @ ..] if batched && *rows > 0 => (Some(*rows), rest),
         shape => (None, shape),
     };
-    let row_len = row_shape.iter().try_fold(1, |len: usize, &dim| len.checked_mul(usize::try_from(dim).ok()?));
+    let row_len =
+        row_shape.iter().try_fold(1, |len: usize, &dim| len.checked_mul(usize::try_from(dim).ok()?));
     let rank = rank_for(output.datatype())?;
     let row_len = row_len.filter(|&len| len <= MAX_ELEMENTS).ok_or_else(too_large)?;
     let shown = usize::try_from(classes.get()).map_or(row_len, |classes| classes.min(row_len));
@@ -50,14 +56,30 @@ type Rank = fn(&[u8], usize, &[String], &mut Vec<u8>);
 
 fn rank_for(datatype: DataType) -> Result<Rank, Error> {
     Ok(match datatype {
-        DataType::Uint8 => |row, shown, labels, to| rank(row, u8::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Uint16 => |row, shown, labels, to| rank(row, u16::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Uint32 => |row, shown, labels, to| rank(row, u32::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Uint64 => |row, shown, labels, to| rank(row, u64::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Int8 => |row, shown, labels, to| rank(row, i8::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Int16 => |row, shown, labels, to| rank(row, i16::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Int32 => |row, shown, labels, to| rank(row, i32::from_le_bytes, Ord::cmp, (shown, labels), to),
-        DataType::Int64 => |row, shown, labels, to| rank(row, i64::from_le_bytes, Ord::cmp, (shown, labels), to),
+        DataType::Uint8 => {
+            |row, shown, labels, to| rank(row, u8::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Uint16 => {
+            |row, shown, labels, to| rank(row, u16::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Uint32 => {
+            |row, shown, labels, to| rank(row, u32::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Uint64 => {
+            |row, shown, labels, to| rank(row, u64::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Int8 => {
+            |row, shown, labels, to| rank(row, i8::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Int16 => {
+            |row, shown, labels, to| rank(row, i16::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Int32 => {
+            |row, shown, labels, to| rank(row, i32::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
+        DataType::Int64 => {
+            |row, shown, labels, to| rank(row, i64::from_le_bytes, Ord::cmp, (shown, labels), to)
+        }
         DataType::Fp32 => |row, shown, labels, to| rank(row, single, order, (shown, labels), to),
         DataType::Fp64 => |row, shown, labels, to| rank(row, double, order, (shown, labels), to),
         DataType::Bool | DataType::Fp16 | DataType::Bf16 | DataType::Bytes => {
@@ -188,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_huge_row_and_a_lying_shape_are_refused() {
-        let huge = Tensor::new("OUT".into(), DataType::Int8, [1_000_001].as_slice().into(), vec![0; 1_000_001]);
+        let huge =
+            Tensor::new("OUT".into(), DataType::Int8, [1_000_001].as_slice().into(), vec![0; 1_000_001]);
         assert_eq!(classify(&huge, classes(1), false, &[]).unwrap_err(), too_large());
         assert!(classify(&int32(&[i64::MAX, 4], 0..4), classes(1), true, &[]).is_err());
         assert!(classify(&int32(&[5], 0..4), classes(1), false, &[]).is_err());

@@ -26,7 +26,11 @@ pub fn model(config: &ModelConfig, versions: &[i64]) -> ModelMetadataResponse {
         versions: versions.iter().map(ToString::to_string).collect(),
         platform: config.shown_platform().to_owned(),
         inputs: config.inputs.iter().map(|input| tensor(&input.name, input.datatype, &input.dims)).collect(),
-        outputs: config.outputs.iter().map(|output| tensor(&output.name, output.datatype, &output.dims)).collect(),
+        outputs: config
+            .outputs
+            .iter()
+            .map(|output| tensor(&output.name, output.datatype, &output.dims))
+            .collect(),
     }
 }
 

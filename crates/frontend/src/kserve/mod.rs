@@ -3,12 +3,6 @@ pub mod classification;
 pub mod metadata;
 pub mod output;
 pub mod parameters;
+pub mod shared_memory;
 pub mod statistics;
 pub mod version;
-
-use inference::Error;
-
-/// The error of a tensor that names a shared memory region nobody has registered.
-pub fn unknown_region(region: &str) -> Error {
-    Error::not_found(format!("Unable to find shared memory region: '{region}'"))
-}

@@ -91,7 +91,7 @@ fn grpc_seed() -> Vec<u8> {
 }
 
 /// Throws until the time is over; gives the number of requests sent.
-pub fn throw(served: &Served) -> usize {
+pub(crate) fn throw(served: &Served) -> usize {
     let seconds = env::var("NEREID_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let end = Instant::now() + Duration::from_secs(seconds);
     let runtime = Runtime::new().unwrap();

@@ -1,10 +1,13 @@
 //! What is expected of an exchange: the recording, patched where the server answers otherwise on purpose.
+use std::io::Read;
+
+use flate2::read::GzDecoder;
 use serde_json::Value;
 use testing::golden::{Exchange, HttpResponse, Message, Record};
 
 /// One change to a recording.
 #[derive(Debug, Clone, Copy)]
-pub enum Patch {
+pub(crate) enum Patch {
     /// The HTTP status.
     Status(u16),
     /// A header that matters has this value.
@@ -13,20 +16,20 @@ pub enum Patch {
     NoHeader(&'static str),
     /// The whole body, not compressed.
     Body(&'static str),
+    /// The recorded body, which was compressed with gzip, is not.
+    Inflated,
     /// In the body, or in each text of a message, this becomes that.
     Swap(&'static str, &'static str),
     /// The connection stays open (or not).
     KeptOpen(bool),
     /// gRPC: the call ends with this code and text.
     Code(&'static str, &'static str),
-    /// gRPC: the call ends well with this message (in JSON).
-    Answer(&'static str),
     /// Bytes on a socket: what comes back.
     Raw(&'static str),
 }
 
 /// Applies the changes.
-pub fn patched(mut record: Record, patches: &[Patch]) -> Record {
+pub(crate) fn patched(mut record: Record, patches: &[Patch]) -> Record {
     for patch in patches {
         match &mut record.exchange {
             Exchange::Http { response, .. } => patch_http(response, *patch),
@@ -37,10 +40,6 @@ pub fn patched(mut record: Record, patches: &[Patch]) -> Record {
             },
             Exchange::Unary { code, details, answer, .. } => match *patch {
                 Patch::Code(name, text) => (*code, *details, *answer) = (name.into(), text.into(), None),
-                Patch::Answer(text) => {
-                    let message = serde_json::from_str(text).expect("a patch is well formed");
-                    (*code, *details, *answer) = ("OK".into(), String::new(), Some(Message::Json(message)));
-                }
                 Patch::Swap(from, to) => {
                     *details = details.replace(from, to);
                     if let Some(Message::Json(message)) = answer {
@@ -70,6 +69,11 @@ fn patch_http(response: &mut HttpResponse, patch: Patch) {
         }
         Patch::NoHeader(name) => response.headers.retain(|(key, _)| !key.eq_ignore_ascii_case(name)),
         Patch::Body(text) => response.body = text.into(),
+        Patch::Inflated => {
+            let mut plain = Vec::new();
+            GzDecoder::new(&response.body[..]).read_to_end(&mut plain).expect("the recorded body is gzip");
+            response.body = plain;
+        }
         Patch::Swap(from, to) => response.body = text(response).replace(from, to).into_bytes(),
         Patch::KeptOpen(open) => response.kept_open = open,
         other => unfit("a HTTP exchange", other),

@@ -26,7 +26,12 @@ const FOREIGN: [&str; 2] = ["Date", "Server"];
 const RECORDED_REPOSITORY: &str = "/srv/repo";
 
 /// Compares HTTP responses. `measures` are compared only where the path is not one of statistics.
-pub fn http(expected: &HttpResponse, ours: &Response, path: &str, repository: &Path) -> Result<(), String> {
+pub(crate) fn http(
+    expected: &HttpResponse,
+    ours: &Response,
+    path: &str,
+    repository: &Path,
+) -> Result<(), String> {
     if expected.status != ours.status {
         return Err(format!("status {} instead of {}: {}", ours.status, expected.status, ours.text()));
     }
@@ -79,6 +84,6 @@ fn plain(encoding: Option<&str>, body: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// Compares protobuf messages in their JSON form.
-pub fn message(expected: &Value, ours: &Value) -> Result<(), String> {
+pub(crate) fn message(expected: &Value, ours: &Value) -> Result<(), String> {
     if expected == ours { Ok(()) } else { Err(format!("message {ours} instead of {expected}")) }
 }

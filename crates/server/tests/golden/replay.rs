@@ -13,14 +13,14 @@ use tokio::runtime::Runtime;
 use crate::{judge, scenarios, support::Served};
 
 /// The server's side of all exchanges of one configuration.
-pub struct Stage<'s> {
-    pub served: &'s Served,
-    pub repository: &'s Path,
-    pub runtime: &'s Runtime,
+pub(crate) struct Stage<'s> {
+    pub(crate) served: &'s Served,
+    pub(crate) repository: &'s Path,
+    pub(crate) runtime: &'s Runtime,
 }
 
 /// Replays one exchange.
-pub fn replay(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+pub(crate) fn replay(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     if let Some(scenario) = scenarios::of(&record.name) {
         return scenario(record, stage);
     }
@@ -62,7 +62,7 @@ fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'
 }
 
 /// A second request on the same socket shows that the first one ended where both sides think.
-pub fn still_usable(connection: &mut http::Connection) -> Result<(), String> {
+pub(crate) fn still_usable(connection: &mut http::Connection) -> Result<(), String> {
     let live = connection.ask("GET", "/v2/health/live", &[], b"").map_err(told("second request"))?;
     if live.status == 200 { Ok(()) } else { Err(format!("second request: {}", live.status_line)) }
 }
@@ -160,7 +160,7 @@ async fn stream(
 }
 
 /// Begins a stream with these requests, leaving it open.
-pub async fn begin_stream(
+pub(crate) async fn begin_stream(
     requests: &[Value],
     stage: &Stage<'_>,
 ) -> Result<(grpc::Connection, grpc::Call), String> {
@@ -184,6 +184,6 @@ fn ended_with(status: &grpc::Status, code: &str, details: &str) -> Result<(), St
 }
 
 /// Wraps what went wrong on a socket with when.
-pub fn told(when: &'static str) -> impl Fn(io::Error) -> String {
+pub(crate) fn told(when: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("{when}: {error}")
 }

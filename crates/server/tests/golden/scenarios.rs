@@ -18,7 +18,7 @@ use crate::{
 type Scenario = fn(&Record, &Stage<'_>) -> Result<(), String>;
 
 /// The scenario of that name, if it is one.
-pub fn of(name: &str) -> Option<Scenario> {
+pub(crate) fn of(name: &str) -> Option<Scenario> {
     Some(match name {
         "expect_100_continue" => expect_continue,
         "pipelined_3_gets" => pipelined_gets,
@@ -142,14 +142,14 @@ fn metrics(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
 }
 
 /// What the metrics port says.
-pub fn scrape(served: &Served) -> Result<String, String> {
+pub(crate) fn scrape(served: &Served) -> Result<String, String> {
     let mut connection = Connection::open(served.metrics).map_err(told("connect"))?;
     let response = connection.ask("GET", "/metrics", &[], b"").map_err(told("scrape"))?;
     if response.status == 200 { Ok(response.text()) } else { Err(response.status_line) }
 }
 
 /// Comment lines whole, samples without their values.
-pub fn series(exposition: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn series(exposition: &str) -> impl Iterator<Item = &str> {
     exposition.lines().map(|line| match line.strip_prefix('#') {
         Some(_) => line,
         None => line.rsplit_once(' ').map_or(line, |(series, _)| series),

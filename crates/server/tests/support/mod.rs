@@ -10,10 +10,10 @@ use testing::Repository;
 use tokio::runtime::Runtime;
 
 /// A running server.
-pub struct Served {
-    pub http: SocketAddr,
-    pub grpc: SocketAddr,
-    pub metrics: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) metrics: SocketAddr,
     server: Option<Server>,
     runtime: Option<Runtime>,
     _repository: Arc<Repository>,
@@ -21,7 +21,7 @@ pub struct Served {
 
 impl Served {
     /// Starts a server on the models of `repository`, with `arguments` besides those that name it and its ports.
-    pub fn start(
+    pub(crate) fn start(
         repository: &Arc<Repository>,
         arguments: &[&str],
         backends: Vec<Arc<dyn Backend>>,
@@ -42,7 +42,7 @@ impl Served {
     }
 
     /// Stops as on SIGTERM.
-    pub fn stop(mut self) -> Result<(), String> {
+    pub(crate) fn stop(mut self) -> Result<(), String> {
         let server = self.server.take().expect("a server stops once");
         let runtime = self.runtime.take().expect("a server stops once");
         let stopped = runtime.block_on(server.stop());
@@ -72,7 +72,7 @@ fn options(repository: &Repository, arguments: &[&str]) -> Result<Options, Strin
 }
 
 /// What a whole command line means.
-pub fn parse(arguments: Vec<String>) -> Result<Options, String> {
+pub(crate) fn parse(arguments: Vec<String>) -> Result<Options, String> {
     let arguments = arguments.into_iter().map(OsString::from);
     match options::parse(arguments, &Environment::default()).map_err(|refusal| refusal.to_string())? {
         Invocation::Serve(options) => Ok(*options),

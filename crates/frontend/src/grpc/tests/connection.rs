@@ -40,7 +40,9 @@ async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u
         .with_root_certificates(roots);
     let mut config = if with_certificate {
         let chain = vec![CertificateDer::from_pem_file(file("client.pem")).unwrap()];
-        builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(file("client.key")).unwrap()).unwrap()
+        builder
+            .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(file("client.key")).unwrap())
+            .unwrap()
     } else {
         builder.with_no_client_auth()
     };
@@ -48,8 +50,10 @@ async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u
     let stream = TcpStream::connect(server.address).await?;
     let name = ServerName::try_from("localhost").unwrap();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-    let (mut sender, connection): (SendRequest<Empty<Bytes>>, _) =
-        http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (mut sender, connection): (SendRequest<Empty<Bytes>>, _) = http2::Builder::new(TokioExecutor::new())
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
     let connection = tokio::spawn(connection);
     let request = http::Request::post("https://localhost/inference.GRPCInferenceService/ServerLive")
         .header("content-type", "application/grpc")
@@ -147,7 +151,8 @@ async fn reflection_describes_the_service_in_both_versions() {
     let list = framed(&[0x3a, 0x00]);
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        let (messages, status) = timeout(PATIENCE, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
+        let (messages, status) =
+            timeout(PATIENCE, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
         assert_eq!((messages.len(), status.code), (1, 0));
         let names = String::from_utf8_lossy(&messages[0]).into_owned();
         for name in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
@@ -179,6 +184,19 @@ async fn a_stopping_endpoint_finishes_what_it_has_begun() {
     timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
     assert_eq!(server.drain.open(), 0);
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
+    let (server, connection) = connected().await;
+    let _silent = TcpStream::connect(server.address).await.unwrap();
+    let mut halfway = TcpStream::connect(server.address).await.unwrap();
+    halfway.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+    // Accepted after the other two.
+    assert!(infer(&connection, &[], &request("id_int32", "", &[1])).await.is_ok());
+    assert!(infer(&server.connect().await, &[], &request("id_int32", "", &[1])).await.is_ok());
+    server.drain.begin();
+    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

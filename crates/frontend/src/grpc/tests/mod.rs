@@ -18,7 +18,6 @@ use super::{GrpcOptions, GrpcState, serve};
 use crate::{drain::Drain, listen};
 
 mod connection;
-mod golden;
 mod stream;
 mod unary;
 
@@ -33,7 +32,7 @@ struct Server {
     address: SocketAddr,
     engine: Engine,
     drain: Drain,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<Result<(), inference::Error>>,
     /// Executions of model `gated` wait here.
     gate: Arc<Gate>,
     _repository: Repository,

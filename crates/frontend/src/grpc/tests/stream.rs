@@ -99,7 +99,11 @@ async fn a_slow_request_holds_back_later_answers_but_not_decoupled_ones() {
 async fn an_empty_final_response_comes_only_if_asked_for() {
     let (_server, connection) = connected().await;
     let asking = |model| {
-        with(request(model, "a", &[2]), "triton_enable_empty_final_response", ParameterChoice::BoolParam(true))
+        with(
+            request(model, "a", &[2]),
+            "triton_enable_empty_final_response",
+            ParameterChoice::BoolParam(true),
+        )
     };
     let two = || vec![answer("a", false, 0), answer("a", false, 1)];
     assert_eq!(exchange(&connection, &[request("repeat", "a", &[2])]).await, (two(), ok()));
@@ -173,8 +177,9 @@ async fn a_deadline_ends_the_stream() {
     server.gate.open();
 }
 
+/// The late request is refused in band if it arrives while the early one still runs, and with the call if it does not.
 #[tokio::test]
-async fn a_stream_that_outlives_the_end_of_the_server_is_refused_in_band() {
+async fn a_stream_that_sees_the_server_stop_finishes_what_is_under_way_and_refuses_the_rest() {
     let (server, connection) = connected().await;
     let mut call = open(&connection, &[]).await;
     call.send(sent(&request("gated", "early", &[1])));
@@ -184,9 +189,21 @@ async fn a_stream_that_outlives_the_end_of_the_server_is_refused_in_band() {
     server.gate.open();
     assert_eq!(next(&mut call).await, answer("early", true, 1));
     let text = "GRPC server is shutting down and has stopped accepting new requests.";
-    assert_eq!(next(&mut call).await, refusal("late", text));
-    call.finish();
-    assert_eq!(timeout(PATIENCE, call.rest()).await.unwrap().unwrap(), (vec![], ok()));
+    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    assert!(messages.iter().map(said).all(|said| said == refusal("late", text)) && messages.len() <= 1);
+    assert_eq!((status.code, &*status.message), (14, text));
+    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_on_which_nothing_is_under_way_ends_when_the_server_stops() {
+    let (server, connection) = connected().await;
+    let mut call = open(&connection, &[]).await;
+    call.send(sent(&request("id_int32", "r", &[1])));
+    assert_eq!(next(&mut call).await, answer("r", true, 1));
+    server.drain.begin();
+    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status.code), (0, 14));
     timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
 }
 

@@ -3,8 +3,7 @@ use prost::Message;
 use proto::{
     ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
     ModelRepositoryParameter, ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest,
-    RepositoryModelUnloadRequest, ServerReadyResponse,
-    infer_parameter::ParameterChoice,
+    RepositoryModelUnloadRequest, ServerReadyResponse, infer_parameter::ParameterChoice,
     model_infer_request::InferRequestedOutputTensor,
     model_repository_parameter::ParameterChoice as LoadChoice,
 };
@@ -49,8 +48,11 @@ async fn what_cannot_be_called_is_refused_without_details() {
         assert_eq!(status_of(&connection, path, framed(b"")).await, expect(12, ""), "{path}");
     }
     let not_offered = [
-        ("LogSettings", "logging is not supported by this version of nereid"),
-        ("SystemSharedMemoryRegister", "shared-memory is not supported by this version of nereid"),
+        ("LogSettings", "log settings is not supported by this version of nereid"),
+        (
+            "SystemSharedMemoryRegister",
+            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
+        ),
     ];
     for (name, text) in not_offered {
         let path = format!("{SERVICE}{name}");
@@ -99,11 +101,13 @@ async fn health_and_readiness_agree() {
 async fn metadata_tells_the_tensors_as_clients_see_them() {
     let (_server, connection) = connected().await;
     let message = sent(&ModelMetadataRequest { name: "simple".into(), version: String::new() });
-    let (messages, _) =
-        connection.unary(&format!("{SERVICE}ModelMetadata"), &[], message).await.unwrap();
+    let (messages, _) = connection.unary(&format!("{SERVICE}ModelMetadata"), &[], message).await.unwrap();
     let model = ModelMetadataResponse::decode(messages[0].clone()).unwrap();
     assert_eq!((model.platform.as_str(), model.versions.as_slice()), ("python", &["1".to_owned()][..]));
-    assert_eq!((model.inputs[0].datatype.as_str(), model.inputs[0].shape.as_slice()), ("INT32", &[-1, 16][..]));
+    assert_eq!(
+        (model.inputs[0].datatype.as_str(), model.inputs[0].shape.as_slice()),
+        ("INT32", &[-1, 16][..])
+    );
 }
 
 #[tokio::test]
@@ -114,7 +118,10 @@ async fn admin_calls_refuse_what_they_do_not_know() {
     assert_eq!(status_of(&connection, &format!("{SERVICE}RepositoryIndex"), index).await, expect(12, other));
     let statistics = sent(&ModelStatisticsRequest { name: "none".into(), version: String::new() });
     let text = "requested model 'none' is not available";
-    assert_eq!(status_of(&connection, &format!("{SERVICE}ModelStatistics"), statistics).await, expect(3, text));
+    assert_eq!(
+        status_of(&connection, &format!("{SERVICE}ModelStatistics"), statistics).await,
+        expect(3, text)
+    );
 
     let parameter = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
     let load = |key: &str, choice| {
@@ -126,7 +133,7 @@ async fn admin_calls_refuse_what_they_do_not_know() {
     };
     let path = format!("{SERVICE}RepositoryModelLoad");
     let text = || LoadChoice::StringParam("x".into());
-    let none_mode = "explicit model load / unload is not allowed if polling is enabled";
+    let not_explicit = "explicit model load / unload is not allowed if polling is enabled";
     let expected = [
         (load("foo", text()), expect(3, "unrecognized load parameter 'foo'.")),
         (
@@ -137,18 +144,24 @@ async fn admin_calls_refuse_what_they_do_not_know() {
             load("file:x", text()),
             expect(3, "invalid value type for load parameter 'file:x', expected bytes_param."),
         ),
-        (load("config", text()), expect(14, none_mode)),
+        (load("config", text()), expect(14, not_explicit)),
     ];
     for (message, status) in expected {
         assert_eq!(status_of(&connection, &path, message).await, status);
     }
+    let plain = sent(&RepositoryModelLoadRequest { model_name: "simple".into(), ..Default::default() });
+    let none_mode = "explicit model load / unload is not allowed if polling is enabled";
+    assert_eq!(status_of(&connection, &path, plain).await, expect(14, none_mode));
     let unload = sent(&RepositoryModelUnloadRequest {
         model_name: "simple".into(),
         parameters: [("unload_dependents".to_owned(), parameter(text()))].into(),
         ..RepositoryModelUnloadRequest::default()
     });
     let text = "invalid value type for 'unload_dependents' parameter, expected bool_param.";
-    assert_eq!(status_of(&connection, &format!("{SERVICE}RepositoryModelUnload"), unload).await, expect(3, text));
+    assert_eq!(
+        status_of(&connection, &format!("{SERVICE}RepositoryModelUnload"), unload).await,
+        expect(3, text)
+    );
 }
 
 #[tokio::test]
@@ -164,7 +177,8 @@ async fn a_request_is_refused_for_its_first_fault() {
 
     let mut both = good.clone();
     both.inputs[0].contents = Some(proto::InferTensorContents::default());
-    let text = "contents field must not be specified when using raw_input_contents for 'IN' for model 'id_int32'";
+    let text =
+        "contents field must not be specified when using raw_input_contents for 'IN' for model 'id_int32'";
     assert_eq!(refused(both).await, expect(3, text));
 
     let mut missing = good.clone();

@@ -83,7 +83,11 @@ impl<'a> Document<'a> {
     }
 
     /// Takes the elements of a tensor out of the document.
-    pub(crate) fn take_elements(&mut self, index: usize, datatype: DataType) -> Result<Elements, SyntaxError> {
+    pub(crate) fn take_elements(
+        &mut self,
+        index: usize,
+        datatype: DataType,
+    ) -> Result<Elements, SyntaxError> {
         let elements = std::mem::replace(&mut self.tensors[index], Elements::unread(0));
         elements.read_as(datatype, self.source)
     }
@@ -121,7 +125,8 @@ impl<'d> Value<'d> {
 
     /// The members of an object in their order, equal keys included.
     pub(crate) fn members(self) -> Result<impl Iterator<Item = (&'d [u8], Value<'d>)>, Error> {
-        let (mut at, end) = self.children(Container::Object).ok_or_else(|| Error::internal(access::MEMBERS))?;
+        let (mut at, end) =
+            self.children(Container::Object).ok_or_else(|| Error::internal(access::MEMBERS))?;
         Ok(std::iter::from_fn(move || {
             if at >= end {
                 return None;
@@ -227,7 +232,8 @@ impl Builder<'_> {
             let value = Value { document: &self.document, at: at + 1 };
             match &self.document.nodes[at] {
                 Node::Scalar(Scalar::Text(key)) if **key == *b"datatype" && datatype.is_none() => {
-                    datatype = Some(value.as_text().ok().and_then(|name| DataType::from_protocol_name(&name)));
+                    datatype =
+                        Some(value.as_text().ok().and_then(|name| DataType::from_protocol_name(&name)));
                 }
                 Node::Scalar(Scalar::Text(key)) if **key == *b"shape" => {
                     for dim in value.elements().into_iter().flatten() {
@@ -316,7 +322,9 @@ mod tests {
 
     #[test]
     fn what_is_asked_wrongly_answers_with_the_reference_texts() {
-        let document = Document::parse(br#"{"n":null,"i":-1,"u":18446744073709551615,"d":1.0,"s":"x","b":true,"a":[1]}"#);
+        let document = Document::parse(
+            br#"{"n":null,"i":-1,"u":18446744073709551615,"d":1.0,"s":"x","b":true,"a":[1]}"#,
+        );
         let document = document.unwrap();
         let root = document.root();
         let get = |name| root.member(name).unwrap();
@@ -366,7 +374,8 @@ mod tests {
 
     #[test]
     fn a_key_that_only_contains_data_is_no_tensor() {
-        let document = Document::parse_tensors(br#"{"data":{"x":[1]},"datas":[2],"y":[{"data":3},[4]]}"#).unwrap();
+        let document =
+            Document::parse_tensors(br#"{"data":{"x":[1]},"datas":[2],"y":[{"data":3},[4]]}"#).unwrap();
         assert!(document.tensors.is_empty());
         assert!(document.root().find("datas").unwrap().elements().is_ok());
     }

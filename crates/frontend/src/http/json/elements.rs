@@ -62,8 +62,13 @@ impl Elements {
 
     /// Reads the array that begins at `reader`, or passes over it if its datatype is not known or not for JSON.
     /// `count` elements are expected.
-    pub(super) fn read(reader: &mut Reader<'_>, datatype: Option<DataType>, count: usize) -> Result<Self, SyntaxError> {
-        let Some(datatype) = datatype.filter(|datatype| !matches!(datatype, DataType::Fp16 | DataType::Bf16)) else {
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        datatype: Option<DataType>,
+        count: usize,
+    ) -> Result<Self, SyntaxError> {
+        let Some(datatype) = datatype.filter(|datatype| !matches!(datatype, DataType::Fp16 | DataType::Bf16))
+        else {
             let at = reader.at();
             reader.walk(&mut PassOver)?;
             return Ok(Self::Unread(at));
@@ -94,7 +99,9 @@ impl Elements {
             _ if too_many => Err(ElementsError::TooMany),
             Some(Failure::Depth) => Err(ElementsError::Depth),
             // Beyond the shape nobody looks at the type.
-            Some(Failure::Type) if datatype != DataType::Bytes && read.count == count => Err(ElementsError::TooMany),
+            Some(Failure::Type) if datatype != DataType::Bytes && read.count == count => {
+                Err(ElementsError::TooMany)
+            }
             Some(Failure::Type) => Err(ElementsError::Type(expected(datatype))),
             None if datatype != DataType::Bytes && read.count < count => Err(ElementsError::TooFew),
             None => Ok(read.bytes),
@@ -117,14 +124,18 @@ impl ElementsError {
     /// The error of an input. As Triton: http_server.cc, ReadDataFromJson and JsonBytesArrayByteSize.
     pub(crate) fn explain(&self, datatype: DataType) -> Error {
         match (self, datatype) {
-            (Self::Type(text), DataType::Bytes) => Error::internal(format!("Unable to parse JSON bytes array: {text}")),
+            (Self::Type(text), DataType::Bytes) => {
+                Error::internal(format!("Unable to parse JSON bytes array: {text}"))
+            }
             (Self::Type(text), _) => Error::internal(format!("Unable to parse 'data': {text}")),
             (Self::Depth, DataType::Bytes) => Error::invalid(too_deep()),
             (Self::Depth, _) => Error::invalid(format!("Unable to parse 'data': {}", too_deep())),
             (Self::TooMany, _) => {
                 Error::internal("Unable to parse 'data': Shape does not match true shape of 'data' field")
             }
-            (Self::TooFew, _) => Error::internal("Failed to parse 'data' field: shape does not match true shape"),
+            (Self::TooFew, _) => {
+                Error::internal("Failed to parse 'data' field: shape does not match true shape")
+            }
         }
     }
 }
@@ -158,13 +169,17 @@ impl Read {
                 return true;
             }
             (DataType::Fp64, number) => number.as_double().to_bits(),
-            (DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64, Number::Uint(value)) => value,
-            (DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64, Number::Int(value))
-                if value >= 0 =>
-            {
+            (
+                DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64,
+                Number::Uint(value),
+            ) => value,
+            (
+                DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64,
+                Number::Int(value),
+            ) if value >= 0 => value as u64,
+            (DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64, Number::Int(value)) => {
                 value as u64
             }
-            (DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64, Number::Int(value)) => value as u64,
             _ => return false,
         };
         match self.datatype {
@@ -203,6 +218,22 @@ impl<'a> Handler<'a> for Read {
         } else {
             self.failure = Some(Failure::Type);
         }
+    }
+
+    fn numbers(&mut self, reader: &mut Reader<'a>) -> Result<(), SyntaxError> {
+        // A number in an object is no element, and its comma precedes a key.
+        if self.objects > 0 {
+            return reader.number().map(|_| ());
+        }
+        reader.number_run(|number| {
+            if self.element() {
+                if self.push_number(number) {
+                    self.count += 1;
+                } else {
+                    self.failure = Some(Failure::Type);
+                }
+            }
+        })
     }
 
     fn key(&mut self, _: Cow<'a, [u8]>) {}
@@ -254,8 +285,14 @@ mod tests {
         assert_eq!(read("[-2]", DataType::Int16, 1), Ok(vec![254, 255]));
         assert_eq!(read("[18446744073709551615]", DataType::Uint64, 1), Ok(vec![255; 8]));
         assert_eq!(read("[1e39]", DataType::Fp32, 1), Ok(f32::INFINITY.to_le_bytes().to_vec()));
-        assert_eq!(read("[18446744073709551615]", DataType::Fp64, 1), Ok(1.844_674_407_370_955_2e19_f64.to_le_bytes().to_vec()));
-        assert_eq!(read(r#"[["a","b"],["\u0000"]]"#, DataType::Bytes, 3), Ok(b"\x01\0\0\0a\x01\0\0\0b\x01\0\0\0\0".to_vec()));
+        assert_eq!(
+            read("[18446744073709551615]", DataType::Fp64, 1),
+            Ok(1.844_674_407_370_955_2e19_f64.to_le_bytes().to_vec())
+        );
+        assert_eq!(
+            read(r#"[["a","b"],["\u0000"]]"#, DataType::Bytes, 3),
+            Ok(b"\x01\0\0\0a\x01\0\0\0b\x01\0\0\0\0".to_vec())
+        );
     }
 
     #[test]
@@ -270,7 +307,11 @@ mod tests {
             ("[null]", DataType::Fp64, access::NUMBER),
             ("[{}]", DataType::Fp32, access::NUMBER),
         ] {
-            assert_eq!(text(source, datatype, 1), (500, format!("Unable to parse 'data': {expected}")), "{source}");
+            assert_eq!(
+                text(source, datatype, 1),
+                (500, format!("Unable to parse 'data': {expected}")),
+                "{source}"
+            );
         }
         let strings = (500, format!("Unable to parse JSON bytes array: {}", access::STRING));
         assert_eq!(text("[1]", DataType::Bytes, 1), strings);
@@ -279,23 +320,48 @@ mod tests {
 
     #[test]
     fn the_number_of_elements_must_be_that_of_the_shape() {
-        let many = (500, "Unable to parse 'data': Shape does not match true shape of 'data' field".to_owned());
+        let many =
+            (500, "Unable to parse 'data': Shape does not match true shape of 'data' field".to_owned());
         assert_eq!(text("[1,2,3]", DataType::Int32, 2), many);
-        assert_eq!(text(r#"[1,2,"x"]"#, DataType::Int32, 2), many, "nobody looks at what is beyond the shape");
+        assert_eq!(
+            text(r#"[1,2,"x"]"#, DataType::Int32, 2),
+            many,
+            "nobody looks at what is beyond the shape"
+        );
         assert_eq!(text(r#"[1,2,3,"x"]"#, DataType::Int32, 2), many);
         let few = (500, "Failed to parse 'data' field: shape does not match true shape".to_owned());
         assert_eq!(text("[1]", DataType::Int32, 2), few);
-        assert!(read(r#"["a"]"#, DataType::Bytes, 2).is_ok(), "strings are counted by the check against the model");
+        assert!(
+            read(r#"["a"]"#, DataType::Bytes, 2).is_ok(),
+            "strings are counted by the check against the model"
+        );
+    }
+
+    #[test]
+    fn what_is_no_element_still_follows_the_grammar() {
+        let mut reader = Reader::new(br#"[1,{"a":1,2}]"#);
+        let error = Elements::read(&mut reader, Some(DataType::Int32), 1).unwrap_err();
+        assert_eq!((error.reason, error.at), (super::super::reason::MISSING_NAME, 10));
+        assert_eq!(read("[1, 2,3 ,4,[5],-6]", DataType::Int8, 6), Ok(vec![1, 2, 3, 4, 5, 250]));
+        let mut reader = Reader::new(b"[1,x]");
+        assert_eq!(Elements::read(&mut reader, Some(DataType::Int8), 1).unwrap_err().at, 3);
     }
 
     #[test]
     fn a_hundred_levels_are_too_deep() {
-        let nested = |depth: usize, inner: &str| ["[".repeat(depth), inner.into(), "]".repeat(depth)].concat();
+        let nested =
+            |depth: usize, inner: &str| ["[".repeat(depth), inner.into(), "]".repeat(depth)].concat();
         let limit = "JSON nesting depth exceeds maximum allowed limit (100)";
         assert_eq!(read(&nested(99, "1"), DataType::Int8, 1), Ok(vec![1]));
-        assert_eq!(text(&nested(100, "1"), DataType::Int8, 1), (400, format!("Unable to parse 'data': {limit}")));
+        assert_eq!(
+            text(&nested(100, "1"), DataType::Int8, 1),
+            (400, format!("Unable to parse 'data': {limit}"))
+        );
         assert_eq!(text(&nested(100, r#""a""#), DataType::Bytes, 1), (400, limit.to_owned()));
         assert_eq!(read(&nested(100, ""), DataType::Int8, 0), Ok(vec![]));
-        assert_eq!(text(&nested(101, ""), DataType::Int8, 0), (400, format!("Unable to parse 'data': {limit}")));
+        assert_eq!(
+            text(&nested(101, ""), DataType::Int8, 0),
+            (400, format!("Unable to parse 'data': {limit}"))
+        );
     }
 }

@@ -1,12 +1,17 @@
 //! Writing JSON texts: strings as bytes, numbers in the shortest form that reads back to the same value.
+use super::plain_len;
 
 /// Appends `text` as a JSON string. Only quotation marks, backslashes and control characters are escaped; bytes that
 /// are not UTF-8 stay as they are, for clients that read them (P-W5).
 pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
     to.push(b'"');
     let mut rest = text;
-    while let Some(at) = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+    loop {
+        let at = plain_len(rest);
         to.extend_from_slice(&rest[..at]);
+        if at == rest.len() {
+            break;
+        }
         to.push(b'\\');
         match rest[at] {
             byte @ (b'"' | b'\\') => to.push(byte),
@@ -23,7 +28,6 @@ pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
         }
         rest = &rest[at + 1..];
     }
-    to.extend_from_slice(rest);
     to.push(b'"');
 }
 

@@ -1,0 +1,132 @@
+//! Header names as the client wrote them.
+//!
+//! Forwarded headers become parameters under their names on the wire, which hyper gives in lower case only. Where
+//! headers are forwarded, and only there, a connection therefore remembers the latest bytes it has read, and the
+//! spelling of a name is looked up in them.
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Of one read, what may belong to a header block: a block begins where a read begins, or in what an earlier read left.
+const OF_ONE_READ: usize = 32 << 10;
+
+/// Bytes remembered before the older half is forgotten.
+const REMEMBERED: usize = 128 << 10;
+
+/// The latest bytes of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl Recent {
+    fn push(&self, read: &[u8]) {
+        let mut bytes = self.bytes.lock();
+        bytes.extend_from_slice(&read[..read.len().min(OF_ONE_READ)]);
+        if bytes.len() > REMEMBERED {
+            let old = bytes.len() - REMEMBERED / 2;
+            bytes.drain(..old);
+        }
+    }
+
+    /// The name of the latest header line with that lower-case name and that value, as it was written.
+    pub(super) fn spelling(&self, name: &str, value: &[u8]) -> Option<String> {
+        let bytes = self.bytes.lock();
+        bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
+            let (written, rest) = line.split_at_checked(name.len())?;
+            let same = written.eq_ignore_ascii_case(name.as_bytes())
+                && rest.strip_prefix(b":")?.trim_ascii() == value;
+            same.then(|| String::from_utf8_lossy(written).into_owned())
+        })
+    }
+}
+
+/// A stream whose latest bytes are remembered, if anybody wants them.
+pub(super) struct Remembering<S> {
+    stream: S,
+    recent: Option<Arc<Recent>>,
+}
+
+impl<S> Remembering<S> {
+    pub(super) fn new(stream: S, recent: Option<Arc<Recent>>) -> Self {
+        Self { stream, recent }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Remembering<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Some(recent) = &self.recent {
+            recent.push(&buffer.filled()[before..]);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Remembering<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_spelling_counts() {
+        let recent = Recent::default();
+        recent.push(b"POST / HTTP/1.1\r\nMY_Other: x\r\nPriority:5 \r\n\r\nmy_OTHER: y\r\n");
+        recent.push(b"GET / HTTP/1.1\r\nmy_Other:  x\r\n\r\n");
+        assert_eq!(recent.spelling("my_other", b"x").as_deref(), Some("my_Other"));
+        assert_eq!(recent.spelling("my_other", b"y").as_deref(), Some("my_OTHER"));
+        assert_eq!(recent.spelling("priority", b"5").as_deref(), Some("Priority"));
+        assert_eq!(recent.spelling("priority", b"6"), None);
+    }
+
+    #[test]
+    fn little_is_remembered() {
+        let recent = Recent::default();
+        recent.push(b"\nOld: 1\r\n");
+        for _ in 0..10 {
+            recent.push(&[b'x'; 1 << 20]);
+        }
+        assert!(recent.bytes.lock().len() <= REMEMBERED);
+        assert_eq!(recent.spelling("old", b"1"), None);
+    }
+}

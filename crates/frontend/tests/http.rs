@@ -1,0 +1,494 @@
+//! The HTTP and metrics endpoints on real sockets: connections, bodies, and how they end.
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use engine::{Engine, MetricsOptions, ServerMetadata};
+use nereid_frontend::{
+    drain::Drain,
+    http::{self, HttpService},
+    listen,
+    metrics::MetricsService,
+    restrict::{Category, Restrictions},
+};
+use testing::{
+    Gate, Identity, Repository,
+    http::{Connection, PATIENCE, Response, request},
+};
+use tokio::{runtime::Runtime, task::JoinHandle};
+
+/// A server with the model `id`: INT32 of any length, echoed, one at a time.
+struct Server {
+    runtime: Runtime,
+    engine: Engine,
+    address: SocketAddr,
+    drain: Drain,
+    serving: JoinHandle<Result<(), inference::Error>>,
+    _repository: Repository,
+}
+
+impl Server {
+    fn start(gate: Arc<Gate>, options: http::Options, idle: Duration) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let repository = Repository::empty().unwrap();
+        repository.add("id", [("config.pbtxt", &*Identity::config(""))]).unwrap();
+        let engine_options = engine::Options {
+            server: ServerMetadata {
+                name: "nereid".into(),
+                version: "2.73.0".into(),
+                extensions: Vec::new(),
+            },
+            repositories: vec![repository.path().into()],
+            strict_readiness: true,
+            load_threads: 1,
+            load_retries: 0,
+            auto_complete: true,
+            config_name: None,
+            backend_settings: Vec::new(),
+            metrics: MetricsOptions { counter_latencies: true, host: false },
+            hold_until_queued: 0,
+        };
+        let starting = Engine::start(engine_options, vec![Arc::new(Identity::behind(gate))]);
+        let engine = runtime.block_on(starting).unwrap();
+        let listener = listen::bind("127.0.0.1", 0, false).unwrap();
+        let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
+        let service = Arc::new(HttpService::new(engine.clone(), options));
+        let serving = runtime.spawn(http::serve(listener, service, drain.clone(), idle));
+        Self { runtime, engine, address, drain, serving, _repository: repository }
+    }
+
+    fn usual() -> Self {
+        Self::start(Gate::opened(), http::Options::default(), http::IDLE)
+    }
+
+    fn behind(gate: Arc<Gate>) -> Self {
+        Self::start(gate, http::Options::default(), http::IDLE)
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::open(self.address).unwrap()
+    }
+
+    /// Waits until `condition` holds; panics if it never does.
+    fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !condition(self) {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+const INFER: &str = "/v2/models/id/infer";
+
+/// Method, path, headers and body of a request; status and text of its refusal.
+type Refusal<'r> = (&'r str, &'r str, &'r [(&'r str, &'r str)], &'r [u8], u16, &'r str);
+
+/// An inference of so many ones.
+fn ones(count: usize) -> Vec<u8> {
+    let data = vec!["1"; count].join(",");
+    let input = format!(r#"{{"name":"IN","datatype":"INT32","shape":[{count}],"data":[{data}]}}"#);
+    format!(r#"{{"inputs":[{input}]}}"#).into_bytes()
+}
+
+fn infer(connection: &mut Connection, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    connection.ask("POST", INFER, headers, body).unwrap()
+}
+
+/// The connection is in step: what comes next answers what is asked next.
+fn assert_in_step(connection: &mut Connection) {
+    let answer = connection.ask("GET", "/v2/models/id", &[], b"").unwrap();
+    assert!(answer.text().starts_with(r#"{"name":"id""#), "{}", answer.text());
+}
+
+#[test]
+fn an_inference_is_answered_with_the_headers_of_the_reference() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let answer = infer(&mut connection, &[], &ones(2));
+    assert_eq!(answer.status_line, "HTTP/1.1 200 OK");
+    let expected = r#"{"model_name":"id","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32","shape":[2],"data":[1,1]}]}"#;
+    assert_eq!(answer.text(), expected);
+    let length = expected.len().to_string();
+    let headers = [("Content-Type", "application/json"), ("Content-Length", &length)];
+    assert_eq!(answer.headers, headers.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_in_step(&mut connection);
+}
+
+#[test]
+fn a_binary_inference_needs_no_copy_of_what_it_echoes() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let json = concat!(
+        r#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[50000],"parameters":{"binary_data_size":200000}}],"#,
+        r#""parameters":{"binary_data_output":true}}"#
+    );
+    let tensor: Vec<u8> = (0..50_000_i32).flat_map(i32::to_le_bytes).collect();
+    let body = [json.as_bytes(), &tensor].concat();
+    let length = json.len().to_string();
+    let answer = infer(&mut connection, &[("Inference-Header-Content-Length", &length)], &body);
+    let json_len: usize = answer.header("Inference-Header-Content-Length").unwrap().parse().unwrap();
+    assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
+    assert!(answer.body[..json_len].ends_with(br#""parameters":{"binary_data_size":200000}}]}"#));
+    assert_eq!(answer.body[json_len..], tensor);
+    assert_in_step(&mut connection);
+}
+
+#[test]
+fn a_head_is_a_get_without_a_body() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let get = connection.ask("GET", "/v2/models/id", &[], b"").unwrap();
+    let head = connection.ask("HEAD", "/v2/models/id", &[], b"").unwrap();
+    assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
+    assert_eq!(connection.ask("HEAD", INFER, &[], b"").unwrap().status_line, "HTTP/1.1 405 Not Allowed");
+    assert_in_step(&mut connection);
+}
+
+#[test]
+fn pipelined_requests_are_all_answered_in_order() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let mut bytes = Vec::new();
+    for (method, path, body) in
+        [("GET", "/v2", vec![]), ("POST", INFER, ones(1)), ("GET", "/v2/health/live", vec![])]
+    {
+        bytes.extend(request(method, path, &[], &body));
+    }
+    connection.send(&bytes).unwrap();
+    assert!(connection.receive("GET").unwrap().text().contains("nereid"));
+    assert!(connection.receive("POST").unwrap().text().contains("OUT"));
+    assert_eq!(connection.receive("GET").unwrap().text(), "");
+}
+
+#[test]
+fn an_old_client_that_keeps_its_connection_is_told_lengths() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    for _ in 0..2 {
+        connection.send(b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap();
+        let answer = connection.receive("GET").unwrap();
+        assert_eq!(
+            (answer.status_line.as_str(), answer.header("content-length")),
+            ("HTTP/1.0 200 OK", Some("0"))
+        );
+    }
+    connection.send(b"GET /v2/health/live HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!(connection.receive("GET").unwrap().status, 200);
+    assert!(connection.is_closed_within(PATIENCE));
+}
+
+#[test]
+fn a_client_that_wants_to_close_is_told_so() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let answer = connection.ask("GET", "/v2/health/live", &[("Connection", "close")], b"").unwrap();
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(connection.is_closed_within(PATIENCE));
+}
+
+#[test]
+fn errors_leave_the_connection_in_step() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let large = vec![b'x'; 300_000];
+    let table: [Refusal; 9] = [
+        ("POST", "/nope", &[], &large, 404, r#"{"error":"Not Found"}"#),
+        ("GET", "/v2/health", &[], b"", 404, r#"{"error":"Not Found"}"#),
+        ("PUT", "/v2/logging", &[], b"{}", 405, r#"{"error":"Method Not Allowed"}"#),
+        (
+            "POST",
+            "/v2/models/x/infer",
+            &[],
+            &large,
+            404,
+            r#"{"error":"Request for unknown model: 'x' is not found"}"#,
+        ),
+        (
+            "POST",
+            INFER,
+            &[("Content-Encoding", "br")],
+            b"x",
+            501,
+            r#"{"error":"Unsupported compression type"}"#,
+        ),
+        (
+            "POST",
+            INFER,
+            &[("Content-Encoding", "gzip")],
+            b"",
+            400,
+            r#"{"error":"nothing to be decompressed"}"#,
+        ),
+        (
+            "POST",
+            INFER,
+            &[("Content-Encoding", "gzip")],
+            b"no gzip",
+            400,
+            r#"{"error":"failed to decompress request"}"#,
+        ),
+        (
+            "POST",
+            "/v2/models/id/generate",
+            &[],
+            b"{}",
+            501,
+            r#"{"error":"generate is not supported by this version of nereid"}"#,
+        ),
+        (
+            "POST",
+            "/v2/repository/r/models/id/load",
+            &[],
+            b"{}",
+            501,
+            r#"{"error":"'repository_name' specification is not supported"}"#,
+        ),
+    ];
+    for (method, path, headers, body, status, text) in table {
+        let answer = connection.ask(method, path, headers, body).unwrap();
+        assert_eq!((answer.status, &*answer.text()), (status, text), "{method} {path}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert_eq!(answer.header("accept-encoding").is_some(), text.contains("Unsupported compression"));
+        assert_in_step(&mut connection);
+    }
+}
+
+#[test]
+fn names_in_paths_are_decoded() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let answer = connection.ask("GET", "/v2/models/%69d/versions/1/", &[], b"").unwrap();
+    assert!(answer.text().starts_with(r#"{"name":"id","versions":["1"]"#), "{}", answer.text());
+    let answer = connection.ask("GET", "/v2/models/a%20b?x=%69", &[], b"").unwrap();
+    assert_eq!(answer.text(), r#"{"error":"Request for unknown model: 'a b' is not found"}"#);
+}
+
+#[test]
+fn chunks_are_put_together_wherever_they_are_cut() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let mut bytes = format!(
+        "POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n"
+    )
+    .into_bytes();
+    for chunk in ones(40).chunks(5) {
+        bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    connection.send(&bytes).unwrap();
+    assert_eq!(connection.receive("POST").unwrap().status, 200);
+}
+
+#[test]
+fn a_flood_of_chunks_ends_the_connection() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let head = format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    connection.send(head.as_bytes()).unwrap();
+    // One more than allowed, and no end.
+    connection.send("1\r\n \r\n".repeat((1 << 16) + 1).as_bytes()).unwrap();
+    let answer = connection.receive("POST").unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
+    assert!(connection.is_closed_within(PATIENCE));
+}
+
+#[test]
+fn a_client_that_asks_for_leave_gets_it() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let body = ones(1);
+    let head = format!(
+        "POST {INFER} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    connection.send(head.as_bytes()).unwrap();
+    assert_eq!(connection.receive("POST").unwrap().status_line, "HTTP/1.1 100 Continue");
+    connection.send(&body).unwrap();
+    assert_eq!(connection.receive("POST").unwrap().status, 200);
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection_and_nothing_else() {
+    let server = Server::usual();
+    for garbage in [
+        "FOO\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "POST /v2 HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
+    ] {
+        let mut connection = server.connect();
+        connection.send(garbage.as_bytes()).unwrap();
+        connection.rest().unwrap();
+    }
+    let mut connection = server.connect();
+    let block = format!("GET /v2 HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(100_000));
+    // The server may close before it has read everything.
+    let _ = connection.send(block.as_bytes());
+    connection.rest().unwrap();
+    assert_in_step(&mut server.connect());
+}
+
+#[test]
+fn json_beyond_the_limit_is_refused_before_it_is_read() {
+    let options = http::Options { max_input_size: 1000, ..http::Options::default() };
+    let server = Server::start(Gate::opened(), options, http::IDLE);
+    let mut connection = server.connect();
+    let text = |what: &str, rest: &str| {
+        format!(r#"{{"error":"{what}1000 bytes{rest}. Use --http-max-input-size to increase the limit."}}"#)
+    };
+    let body = ones(1000);
+    let json =
+        format!("request JSON size of {} bytes exceeds the maximum allowed input size of ", body.len());
+    assert_eq!(infer(&mut connection, &[], &body).text(), text(&json, ""));
+    let header = ("Inference-Header-Content-Length", "1001");
+    let json = "request JSON size of 1001 bytes exceeds the maximum allowed input size of ";
+    assert_eq!(infer(&mut connection, &[header], &body).text(), text(json, ""));
+    let raw = format!(
+        "Raw input has a byte_size ({} bytes) that exceeds the maximum allowed value of ",
+        body.len()
+    );
+    let header = ("Inference-Header-Content-Length", "0");
+    assert_eq!(infer(&mut connection, &[header], &body).text(), text(&raw, ""));
+
+    let json = r#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[500],"parameters":{"binary_data_size":2000}}]}"#;
+    let length = json.len().to_string();
+    let body = [json.as_bytes(), &[0; 2000]].concat();
+    let header = ("Inference-Header-Content-Length", length.as_str());
+    assert_eq!(infer(&mut connection, &[header], &body).status, 200, "binary tensors are not limited");
+    assert_in_step(&mut connection);
+}
+
+#[test]
+fn a_whole_body_can_be_limited_too() {
+    let options = http::Options { max_body_size: 1000, ..http::Options::default() };
+    let server = Server::start(Gate::opened(), options, http::IDLE);
+    let answer = infer(&mut server.connect(), &[("Inference-Header-Content-Length", "5")], &[b' '; 1001]);
+    let expected = r#"{"error":"request body of 1001 bytes exceeds the maximum of 1000 bytes"}"#;
+    assert_eq!((answer.status, &*answer.text()), (400, expected));
+}
+
+#[test]
+fn only_answers_worth_it_are_compressed() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    let accept = [("Accept-Encoding", "gzip, deflate, br")];
+    let short = infer(&mut connection, &accept, &ones(10));
+    assert_eq!(short.header("content-encoding"), None);
+    let long = infer(&mut connection, &accept, &ones(1000));
+    assert_eq!(long.header("content-encoding"), Some("gzip"));
+    assert!(long.body.starts_with(&[0x1f, 0x8b]) && long.body.len() < 200);
+    assert_eq!(infer(&mut connection, &[], &ones(1000)).header("content-encoding"), None);
+    assert_in_step(&mut connection);
+}
+
+#[test]
+fn a_restricted_part_needs_its_header() {
+    let mut restrictions = Restrictions::default();
+    restrictions.require(Category::ModelRepository, "adminkey", "secret");
+    let server =
+        Server::start(Gate::opened(), http::Options { restrictions, ..http::Options::default() }, http::IDLE);
+    let mut connection = server.connect();
+    let mut index = |method: &str, headers: &[(&str, &str)]| {
+        let answer = connection.ask(method, "/v2/repository/index", headers, b"").unwrap();
+        (answer.status, answer.text())
+    };
+    let denied = r#"{"error":"This API is restricted, expecting header 'adminkey'"}"#;
+    assert_eq!(index("POST", &[]), (403, denied.into()));
+    assert_eq!(index("GET", &[("AdminKey", "Secret")]), (403, denied.into()));
+    let ready = r#"[{"name":"id","version":"1","state":"READY"}]"#;
+    assert_eq!(index("POST", &[("AdminKey", "secret")]), (200, ready.into()));
+}
+
+#[test]
+fn a_client_that_goes_takes_its_request_with_it() {
+    let gate = Gate::shut();
+    let server = Server::behind(gate.clone());
+    let mut first = server.connect();
+    first.send(&request("POST", INFER, &[], &ones(1))).unwrap();
+    assert!(gate.wait_for(1, PATIENCE));
+    let mut second = server.connect();
+    second.send(&request("POST", INFER, &[], &ones(1))).unwrap();
+    server.until("the second request is queued", |server| server.engine.in_flight() == 2);
+    drop(second);
+    server.until("the second request is given up", |server| server.engine.in_flight() == 1);
+    gate.open();
+    assert_eq!(first.receive("POST").unwrap().status, 200);
+    assert_eq!(gate.arrived(), 1, "nobody computed for a client that had gone");
+}
+
+#[test]
+fn draining_closes_idle_connections_at_once_and_busy_ones_after_their_answer() {
+    let gate = Gate::shut();
+    let server = Server::behind(gate.clone());
+    let (mut fresh, mut idle, mut busy) = (server.connect(), server.connect(), server.connect());
+    assert_in_step(&mut idle);
+    busy.send(&request("POST", INFER, &[], &ones(1))).unwrap();
+    assert!(gate.wait_for(1, PATIENCE));
+    server.until("all connections are counted", |server| server.drain.open() == 3);
+
+    server.drain.begin();
+    assert!(idle.is_closed_within(PATIENCE));
+    assert!(fresh.is_closed_within(PATIENCE));
+    server.until("only the busy connection is left", |server| server.drain.open() == 1);
+    server.until("nobody listens any more", |server| Connection::open(server.address).is_err());
+    assert!(!server.serving.is_finished());
+
+    gate.open();
+    let answer = busy.receive("POST").unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert!(busy.is_closed_within(PATIENCE));
+    let Server { runtime, serving, drain, .. } = server;
+    runtime.block_on(serving).unwrap().unwrap();
+    assert_eq!(drain.open(), 0);
+}
+
+#[test]
+fn an_idle_connection_is_closed_but_never_a_waiting_one() {
+    let gate = Gate::shut();
+    let server = Server::start(gate.clone(), http::Options::default(), Duration::from_millis(5));
+    let mut waiting = server.connect();
+    waiting.send(&request("POST", INFER, &[], &ones(1))).unwrap();
+    assert!(gate.wait_for(1, PATIENCE));
+    for _ in 0..3 {
+        let mut halfway = server.connect();
+        halfway.send(b"GET /v2 HTT").unwrap();
+        assert!(halfway.is_closed_within(PATIENCE));
+    }
+    gate.open();
+    assert_eq!(waiting.receive("POST").unwrap().status, 200);
+    assert!(waiting.is_closed_within(PATIENCE));
+}
+
+#[test]
+fn a_body_that_stops_coming_ends_the_connection() {
+    let options = http::Options { body_pause: Duration::from_millis(5), ..http::Options::default() };
+    let server = Server::start(Gate::opened(), options, http::IDLE);
+    let mut connection = server.connect();
+    connection.send(&request("POST", INFER, &[("Content-Length", "100")], b"")).unwrap();
+    let answer = connection.receive("POST").unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
+    assert!(connection.is_closed_within(PATIENCE));
+}
+
+#[test]
+fn the_metrics_port_knows_one_path() {
+    let server = Server::usual();
+    let listener = listen::bind("127.0.0.1", 0, false).unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = Arc::new(MetricsService::new(server.engine.clone()));
+    server.runtime.spawn(http::serve(listener, service, Drain::new(), http::IDLE));
+    let mut connection = Connection::open(address).unwrap();
+    for path in ["/metrics", "/metrics/"] {
+        let answer = connection.ask("GET", path, &[], b"").unwrap();
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/plain; charset=utf-8")));
+        assert!(answer.text().contains(r#"nv_inference_request_success{model="id",version="1"} 0"#));
+    }
+    assert_eq!(connection.ask("POST", "/metrics", &[], b"").unwrap().status, 405);
+    assert_eq!(connection.ask("GET", "/nope", &[], b"").unwrap().status, 404);
+}

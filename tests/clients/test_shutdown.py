@@ -1,0 +1,237 @@
+"""SIGTERM: what was accepted is answered, what comes later is refused, and nothing idle holds the server up.
+
+When is a request accepted? When the server has taken it from the connection. A request that is written to an idle
+connection at the moment at which the server closes it never was: the client sees the connection end before any byte
+of an answer, and the model has not run it. So the storm below counts on both sides: clients count right answers, and
+the server, which a last long request keeps from ending, tells how many requests its model has run. Both must agree.
+"""
+
+import http.client
+import json
+import queue
+import signal
+import socket
+import statistics
+import threading
+import time
+from collections import Counter
+
+import grpc as grpc_library
+import numpy as np
+import pytest
+import repository as models
+from protocols import GRPC, HTTP, add_sub_inputs, metric, pending, slow_inputs
+from serving import LENIENCE, PATIENCE, eventually
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+
+@pytest.fixture
+def own(start, tmp_path):
+    """A server of one's own with a quick and a slow model."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    models.add_sub(folder)
+    models.slow(folder, "slow", "max_batch_size: 1\ndynamic_batching {}\n")
+    return lambda *options: start(folder, *options).wait_until_ready()
+
+
+def refuses_connections(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def seconds_until_end(server, number=signal.SIGTERM):
+    started = time.monotonic()
+    server.process.send_signal(number)
+    server.process.wait(PATIENCE)
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_an_idle_server_ends_at_once(own, number):
+    times = [seconds_until_end(own(), number) for _ in range(5)]
+    print(f"ended after {', '.join(f'{1000 * seconds:.1f}' for seconds in times)} ms")
+    assert statistics.median(times) <= 0.1 * LENIENCE, times
+
+
+def test_idle_connections_do_not_hold_the_server_up(own):
+    server = own()
+    with HTTP.connect(server) as http_client, GRPC.connect(server) as grpc_client:
+        http_client.infer("add_sub", add_sub_inputs(HTTP)[0])
+        grpc_client.infer("add_sub", add_sub_inputs(GRPC)[0])
+        # One that never said a word, too.
+        with socket.create_connection(("127.0.0.1", server.http_port)):
+            assert seconds_until_end(server) <= 1.0 * LENIENCE
+
+
+def test_a_stream_on_which_nothing_is_under_way_does_not_hold_the_server_up(own):
+    server = own()
+    with GRPC.connect(server) as client:
+        answers = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("add_sub", add_sub_inputs(GRPC)[0])
+        assert answers.get(timeout=PATIENCE)[1] is None
+        assert seconds_until_end(server) <= 2.0 * LENIENCE
+        client.stop_stream(cancel_requests=True)
+
+
+def test_whatever_waits_or_runs_is_answered_and_newcomers_are_refused(own, threads, rounds):
+    """Eight requests: over HTTP, over gRPC, and on a stream; one runs, seven wait. They take a second in all."""
+    server = own()
+    each = rounds(0.15)
+
+    def ask(protocol, x):
+        with protocol.connect(server) as client:
+            return client.infer("slow", slow_inputs(protocol, each, x)).as_numpy("Y").item()
+
+    futures = [threads.submit(ask, (HTTP, GRPC)[x % 2], x) for x in range(6)]
+    streamed = queue.Queue()
+    with GRPC.connect(server) as client:
+        client.start_stream(lambda result, error: streamed.put((result, error)))
+        for x in (6, 7):
+            client.async_stream_infer("slow", slow_inputs(GRPC, each, x))
+        eventually(lambda: pending(server, "slow") == 7, "seven waiting requests")
+        server.terminate()
+        eventually(lambda: refuses_connections(server.http_port), "HTTP to refuse connections")
+        eventually(lambda: refuses_connections(server.grpc_port), "gRPC to refuse connections")
+        assert not all(future.done() for future in futures), "the work was too short to see what happens meanwhile"
+        assert metric(server, "nv_inference_request_failure", model="slow", reason="CANCELED", version=1) == 0
+        assert [future.result(PATIENCE) for future in futures] == list(range(6))
+        answers = [streamed.get(timeout=PATIENCE) for _ in (6, 7)]
+        assert [error for _, error in answers] == [None, None]
+        assert [result.as_numpy("Y").item() for result, _ in answers] == [6, 7]
+        client.stop_stream(cancel_requests=True)
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_a_busy_connection_is_told_that_it_will_be_closed(own, rounds):
+    server = own()
+    content, json_length = HTTP.library.InferenceServerClient.generate_request_body(slow_inputs(HTTP, rounds(0.5), 3))
+    connection = http.client.HTTPConnection(server.http, timeout=PATIENCE)
+    connection.request(
+        "POST", "/v2/models/slow/infer", content, {"Inference-Header-Content-Length": str(json_length)}
+    )
+    # A second one behind it shows that the first has been accepted.
+    with GRPC.connect(server) as client:
+        client.async_infer("slow", slow_inputs(GRPC, 1), lambda result, error: None)
+        eventually(lambda: pending(server, "slow") == 1, "one waiting request")
+        server.terminate()
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Connection"].lower()) == (200, "close")
+        answer.read()
+        server.process.wait(PATIENCE)
+
+
+def test_a_request_that_takes_longer_than_the_exit_may_is_given_up(start, own, rounds):
+    server = own("--exit-timeout-secs=1")
+    server.expected_code = 1
+    failed = queue.Queue()
+    with GRPC.connect(server) as client:
+        for _ in range(2):
+            client.async_infer("slow", slow_inputs(GRPC, rounds(30)), lambda result, error: failed.put(error))
+        eventually(lambda: pending(server, "slow") == 1, "one waiting request")
+        assert 0.9 <= seconds_until_end(server) <= 3.0 * LENIENCE
+        assert failed.get(timeout=PATIENCE) is not None
+    assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()
+
+
+class Storm:
+    """Callers that ask again as soon as they are answered, until the server is gone; and what became of it all."""
+
+    # Of a request that got no answer. Anything else is an accepted request that was lost.
+    NOT_ACCEPTED = {"connection refused", "connection ended before any answer", "unavailable"}
+
+    def __init__(self, server):
+        self.server = server
+        self.stopping = threading.Event()
+        self.outcomes = Counter()
+        self.details = Counter()
+        self._lock = threading.Lock()
+
+    def count(self, outcome, detail=None):
+        with self._lock:
+            self.outcomes[outcome] += 1
+            if detail:
+                self.details[detail] += 1
+        # Before SIGTERM nothing but answers is good.
+        assert outcome == "answered" or self.stopping.is_set(), (outcome, detail)
+
+    def http_caller(self, seed):
+        """One keep-alive connection; a new one whenever it was closed."""
+        random = np.random.default_rng(seed)
+        connection = http.client.HTTPConnection(self.server.http, timeout=PATIENCE)
+        while True:
+            numbers = random.integers(0, 1000, 16).tolist()
+            tensor = {"datatype": "INT32", "shape": [1, 16], "data": numbers}
+            request = {"inputs": [tensor | {"name": name} for name in ("INPUT0", "INPUT1")]}
+            try:
+                connection.request("POST", "/v2/models/add_sub/infer", json.dumps(request))
+                begun = connection.sock.recv(1, socket.MSG_PEEK)
+            except ConnectionRefusedError:
+                return self.count("connection refused")
+            except (ConnectionResetError, BrokenPipeError):
+                begun = b""
+            if not begun:
+                self.count("connection ended before any answer")
+                connection.close()
+                continue
+            # From here on an answer has begun and must be whole and right.
+            answer = connection.getresponse()
+            content = json.loads(answer.read())
+            if answer.status == 503:
+                self.count("unavailable", content["error"])
+                continue
+            assert answer.status == 200, content
+            assert content["outputs"][0]["data"] == [2 * number for number in numbers]
+            self.count("answered")
+
+    def grpc_caller(self, stub, seed):
+        """All callers share a channel."""
+        random = np.random.default_rng(seed)
+        while True:
+            numbers = random.integers(0, 1000, 16).astype(np.int32)
+            request = service_pb2.ModelInferRequest(model_name="add_sub")
+            for name in ("INPUT0", "INPUT1"):
+                request.inputs.add(name=name, datatype="INT32", shape=[1, 16])
+                request.raw_input_contents.append(numbers.tobytes())
+            try:
+                answer = stub.ModelInfer(request)
+            except grpc_library.RpcError as error:
+                assert error.code() == grpc_library.StatusCode.UNAVAILABLE, error
+                return self.count("unavailable", error.details())
+            np.testing.assert_array_equal(np.frombuffer(answer.raw_output_contents[0], np.int32), 2 * numbers)
+            self.count("answered")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_requests_loses_none_that_was_accepted(own, threads, rounds, seed):
+    server = own()
+    storm = Storm(server)
+    with GRPC.connect(server) as keeper, grpc_library.insecure_channel(server.grpc) as channel:
+        kept = queue.Queue()
+        keeper.async_infer(
+            "slow", slow_inputs(GRPC, rounds(2.5), 5), lambda result, error: kept.put((result, error))
+        )
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        callers = [threads.submit(storm.http_caller, [seed, number]) for number in range(8)]
+        callers += [threads.submit(storm.grpc_caller, stub, [seed, number]) for number in range(8, 16)]
+        eventually(lambda: storm.outcomes["answered"] > 200, "the storm to be under way")
+        storm.stopping.set()
+        server.terminate()
+        for caller in callers:
+            caller.result(PATIENCE)
+
+        assert kept.empty(), "the request that keeps the server up ended before the storm did"
+        run = metric(server, "nv_inference_request_success", model="add_sub", version=1)
+        result, error = kept.get(timeout=PATIENCE)
+        assert error is None and result.as_numpy("Y").item() == 5
+    print(dict(storm.outcomes), dict(storm.details))
+    assert set(storm.outcomes) <= Storm.NOT_ACCEPTED | {"answered"}
+    assert storm.outcomes["answered"] == run
+    # Each caller was turned away in the end, and hardly more often: a connection can be caught idle only once.
+    turned_away = sum(storm.outcomes[outcome] for outcome in Storm.NOT_ACCEPTED)
+    assert 16 <= turned_away <= 3 * 16
+    assert server.process.wait(PATIENCE) == 0
