@@ -62,6 +62,7 @@ pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Opt
 
 /// The rules that need more than one option.
 fn check_between(typed: &mut Typed) -> Result<(), BadOption> {
+    warn_of_ping_rules(typed);
     let trace_warnings = typed.trace.check(|option| typed.given.contains(option))?;
     typed.warnings.extend(trace_warnings);
     for setting in &typed.metrics.unknown_settings {
@@ -188,6 +189,20 @@ fn grpc(typed: typed::Grpc) -> Result<Grpc, BadOption> {
 }
 
 /// Encryption without its files cannot work; saying so here is better than a listener that fails (P-W22).
+/// Who sets rules about pings shall know that nobody enforces them: the HTTP/2 library offers no such thing.
+fn warn_of_ping_rules(typed: &mut Typed) {
+    for option in [
+        "grpc-keepalive-permit-without-calls",
+        "grpc-http2-max-pings-without-data",
+        "grpc-http2-min-recv-ping-interval-without-data",
+        "grpc-http2-max-ping-strikes",
+    ] {
+        if typed.given.contains(option) {
+            typed.warnings.push(format!("Warning: '--{option}' has no effect: pings are not policed."));
+        }
+    }
+}
+
 fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<TlsOptions, BadOption> {
     let required = |file: String, option: &str, by: &str| {
         path(file).ok_or_else(|| {

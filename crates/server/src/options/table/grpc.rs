@@ -133,25 +133,25 @@ pub(super) const GRPC: &[Spec] = &[
     boolean(
         "grpc-keepalive-permit-without-calls",
         |typed, value| typed.grpc.keepalive.permit_without_calls = value,
-        "Ping connections without open calls too.",
+        "Ping connections without open calls too; here they always are.",
     )
     .default("false"),
     count(
         "grpc-http2-max-pings-without-data",
         |typed, value| typed.grpc.keepalive.max_pings_without_data = value,
-        "How many pings to send without data in between; 0 for any number.",
+        "How many pings to send without data in between; here any number.",
     )
     .default("2"),
     count(
         "grpc-http2-min-recv-ping-interval-without-data",
         |typed, value| typed.grpc.keepalive.min_recv_ping_interval_without_data_ms = value,
-        "How far apart a client's pings without data must be, in milliseconds.",
+        "How far apart a client's pings must be; here they may come at any time.",
     )
     .default("300000"),
     count(
         "grpc-http2-max-ping-strikes",
         |typed, value| typed.grpc.keepalive.max_ping_strikes = value,
-        "How many pings that come too early close the connection; 0 for any number.",
+        "How many early pings close the connection; here none do.",
     )
     .default("2"),
     Spec::new(

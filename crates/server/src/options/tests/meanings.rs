@@ -230,3 +230,10 @@ fn the_environment_fills_in_what_the_command_line_leaves_open() {
     assert!(options.repository.paths.iter().eq(["/m"]));
     assert_eq!(options.backends.onnxruntime_library, Some("/cli.so".into()));
 }
+
+#[test]
+fn rules_about_pings_warn_that_nobody_enforces_them() {
+    let warned = options(&["--grpc-http2-max-ping-strikes=5"]).warnings;
+    assert_eq!(warned, ["Warning: '--grpc-http2-max-ping-strikes' has no effect: pings are not policed."]);
+    assert!(options(&["--grpc-keepalive-time=5"]).warnings.is_empty());
+}
