@@ -5,7 +5,8 @@ and outputs. Ours are ONNX models. The reference has no ONNX backend in its whee
 there by the C identity backend of reference_backend.c, what computes by ONNX Runtime inside its Python backend.
 
 tiny      16 floats plus one: all cost is the server's
-mlp       a network that takes a few milliseconds for a batch of 8, hardly more than for one
+mlp       a network that takes a few milliseconds for a batch of 8, hardly more than for one; one instance, so that
+          16 callers keep one batch running and one waiting
 large4    identity of 4 MiB
 large16   identity of 16 MiB
 """
@@ -17,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-MLP_WIDTHS = [256, 2048, 2048, 2048, 2048, 2048, 16]
+MLP_WIDTHS = [256] + [1024] * 8 + [16]
 
 PYTHON_MLP = """\
 import os
@@ -111,8 +112,9 @@ def main():
     write(reference, "tiny", config("tiny", "identity", 64, 16, 16))
 
     first, last = MLP_WIDTHS[0], MLP_WIDTHS[-1]
-    write(ours, "mlp", config("mlp", "onnxruntime", 32, first, last, "dynamic_batching { }"), mlp())
-    write(reference, "mlp", config("mlp", "python", 32, first, last, "dynamic_batching { }"), mlp(), PYTHON_MLP)
+    batched = "dynamic_batching { } instance_group [ { count: 1 kind: KIND_CPU } ]"
+    write(ours, "mlp", config("mlp", "onnxruntime", 8, first, last, batched), mlp())
+    write(reference, "mlp", config("mlp", "python", 8, first, last, batched), mlp(), PYTHON_MLP)
 
     for name, elements in [("large4", 1 << 20), ("large16", 1 << 22)]:
         write(ours, name, config(name, "onnxruntime", 0, elements, elements), identity(elements))

@@ -123,7 +123,7 @@ fn measure(row: &Row, contenders: &[&Contender], options: &Options) -> Result<Ve
 /// The bare loop at the batch size where it is fastest.
 fn best_bare(bare: &Bare, options: &Options) -> Result<Contender> {
     let mut best: Option<(f64, u32)> = None;
-    for batch in [1, 2, 4, 8, 16, 32] {
+    for batch in [1, 2, 4, 8] {
         let rate = bare.inferences_per_second(batch, options.seconds)?;
         println!("bare loop, batch {batch}: {rate:.0} inferences/s");
         if best.is_none_or(|(fastest, _)| rate > fastest) {

@@ -49,9 +49,13 @@ pub trait Respond: Send + Sync + 'static {
 /// connection between requests or within a header block; a request that is being answered keeps it open.
 pub const IDLE: Duration = Duration::from_secs(3600);
 
+/// How long an idle connection stays open when the server stops: a request that was on its way by then is still answered,
+/// as the last of its connection, instead of being met by a reset.
+const LAST_CALL: Duration = Duration::from_millis(20);
+
 /// Serves connections of a bound listener until `drain` begins and the last of them has closed.
 ///
-/// Idle connections close at once then (P-W24), others after their answer. Dropping the future closes all of them.
+/// Idle connections close after [`LAST_CALL`] then (P-W24), others after their answer. Dropping the future closes all of them.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
@@ -127,7 +131,10 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), answer);
     let mut served = pin!(served);
-    let mut begun = pin!(drain.begun());
+    let mut last_call = pin!(async {
+        drain.begun().await;
+        tokio::time::sleep(LAST_CALL).await;
+    });
     let mut told = false;
     let mut rounds = 0;
     let mut watch = pin!(tokio::time::sleep(idle));
@@ -141,7 +148,7 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
                 }
                 return;
             }
-            () = &mut begun, if !told => {
+            () = &mut last_call, if !told => {
                 told = true;
                 served.as_mut().graceful_shutdown();
             }
