@@ -73,9 +73,7 @@ def test_requests_that_wait_together_are_run_together(crowd, client, protocol, r
 
 def test_a_request_that_finds_the_queue_full_is_refused_at_once(crowd, server, protocol, rounds):
     def rejected():
-        return metric(
-            server, "nv_inference_request_failure", model="slow_bounded", reason="REJECTED", version=1
-        )
+        return metric(server, "nv_inference_request_failure", model="slow_bounded", reason="REJECTED", version=1)
 
     crowd = crowd("slow_bounded")
     before = rejected()

@@ -41,9 +41,7 @@ def test_every_datatype_that_json_can_carry_comes_back_as_it_was_sent(http, data
 def test_halves_cannot_be_answered_in_json(http, datatype):
     tensor = HTTP.input("INPUT", values(datatype), datatype)
     with pytest.raises(InferenceServerException) as refusal:
-        http.infer(
-            f"identity_{datatype.lower()}", [tensor], outputs=[HTTP.output("OUTPUT", binary_data=False)]
-        )
+        http.infer(f"identity_{datatype.lower()}", [tensor], outputs=[HTTP.output("OUTPUT", binary_data=False)])
     assert f"sending {datatype} data via JSON is not supported" in refusal.value.message()
     assert refusal.value.status() == "400"
 

@@ -125,8 +125,8 @@ def test_a_classification_gives_the_best_classes_with_their_labels(client, proto
     scores = np.maximum(features @ weights["w1"] + weights["b1"], 0) @ weights["w2"] + weights["b2"]
     shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     assert rows.shape == (2, 2)
-    for row, share in zip(rows, shares):
-        for text, index in zip(row, np.argsort(-share)):
+    for row, share in zip(rows, shares, strict=True):
+        for text, index in zip(row, np.argsort(-share)[:2], strict=True):
             value, number, label = text.decode().split(":")
             assert (int(number), label) == (index, LABELS[index])
             assert float(value) == pytest.approx(share[index], abs=2e-6)
@@ -158,7 +158,7 @@ def test_asynchronous_requests_are_all_answered(server, protocol):
                 client.async_infer(
                     "add_sub", inputs, lambda result, error: answers.put((result, error)), request_id=str(index)
                 )
-            results, errors = zip(*(answers.get(timeout=60) for _ in range(count)))
+            results, errors = zip(*(answers.get(timeout=60) for _ in range(count)), strict=True)
             assert set(errors) == {None}
             ids = [result.get_response().id for result in results]
     assert sorted(ids, key=int) == [str(index) for index in range(count)]
@@ -204,7 +204,8 @@ REFUSED = {
     "a wrong shape": (
         {"inputs": {"INPUT0": ints(1, 15), "INPUT1": ints(1, 16)}},
         "INVALID_ARGUMENT",
-        "[request id: r1] unexpected shape for input 'INPUT0' for model 'add_sub'. Expected [-1,16], got [1,15]." + NOTE,
+        "[request id: r1] unexpected shape for input 'INPUT0' for model 'add_sub'. Expected [-1,16], got [1,15]."
+        + NOTE,
     ),
     "a batch that is too large": (
         {"inputs": {"INPUT0": ints(9, 16), "INPUT1": ints(9, 16)}},

@@ -1,5 +1,7 @@
 """What can be asked of a server besides inference, by both client libraries."""
 
+import base64
+
 import pytest
 from protocols import add_sub_inputs
 from repository import DATATYPES
@@ -28,9 +30,7 @@ def test_the_server_tells_its_name_and_extensions(client, protocol):
 def test_metadata_shows_the_batch_dimension_and_all_versions(client, protocol):
     metadata = protocol.json(client.get_model_metadata, "add_sub")
     assert (metadata["name"], metadata["versions"]) == ("add_sub", ["1"])
-    assert metadata["inputs"] == [
-        {"name": f"INPUT{index}", "datatype": "INT32", "shape": [-1, 16]} for index in (0, 1)
-    ]
+    assert metadata["inputs"] == [{"name": f"INPUT{index}", "datatype": "INT32", "shape": [-1, 16]} for index in (0, 1)]
     assert [output["name"] for output in metadata["outputs"]] == ["OUTPUT0", "OUTPUT1"]
     assert protocol.json(client.get_model_metadata, "versions")["versions"] == ["1", "2", "3"]
 
@@ -130,10 +130,27 @@ def test_statistics_of_an_unknown_model_are_refused(client, protocol):
     assert refusal.value.status() == protocol.status("INVALID_ARGUMENT")
 
 
-@pytest.mark.parametrize(
-    "question",
-    ["get_log_settings", "get_trace_settings", "get_system_shared_memory_status", "get_cuda_shared_memory_status"],
-)
+@pytest.mark.parametrize("kind", ["system", "cuda"])
+def test_no_shared_memory_is_registered_and_none_can_be(client, protocol, kind):
+    status = protocol.json(getattr(client, f"get_{kind}_shared_memory_status"))
+    assert not (status if protocol.name == "http" else status.get("regions"))
+    region = ("region", "/key", 64) if kind == "system" else ("region", base64.b64encode(bytes(64)), 0, 64)
+    with pytest.raises(InferenceServerException) as refusal:
+        getattr(client, f"register_{kind}_shared_memory")(*region)
+    assert refusal.value.message().startswith("Client shared memory is disabled.")
+    assert refusal.value.status() == protocol.status("UNIMPLEMENTED")
+
+
+def test_a_tensor_in_shared_memory_that_nobody_registered_is_refused(client, protocol):
+    tensor = protocol.library.InferInput("INPUT", [16], "INT32")
+    tensor.set_shared_memory("region", 64)
+    with pytest.raises(InferenceServerException) as refusal:
+        client.infer("identity_int32", [tensor])
+    assert refusal.value.message() == "Unable to find shared memory region: 'region'"
+    assert refusal.value.status() == protocol.status("NOT_FOUND")
+
+
+@pytest.mark.parametrize("question", ["get_log_settings", "get_trace_settings"])
 def test_what_is_not_implemented_says_so(client, protocol, question):
     with pytest.raises(InferenceServerException) as refusal:
         getattr(client, question)()

@@ -2,6 +2,7 @@
 
 import grpc as grpc_library
 import pytest
+from google.protobuf import descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
@@ -25,13 +26,9 @@ def test_the_services_are_listed(channel):
 
 
 def test_a_service_can_be_called_from_its_description_alone(channel):
-    from google.protobuf import descriptor_pool, message_factory
-
     pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
     service = pool.FindServiceByName("inference.GRPCInferenceService")
     method = service.FindMethodByName("ServerReady")
     request, response = (message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type))
-    call = channel.unary_unary(
-        f"/{service.full_name}/{method.name}", request.SerializeToString, response.FromString
-    )
+    call = channel.unary_unary(f"/{service.full_name}/{method.name}", request.SerializeToString, response.FromString)
     assert call(request()).ready

@@ -32,13 +32,12 @@ def test_only_whoever_knows_the_secret_is_served(restricted, protocol):
     with protocol.connect(restricted) as client:
         assert client.is_server_ready()
         for headers in (None, {HEADERS[protocol.name]: "guess"}):
-            for question in (
-                lambda: client.infer("add_sub", inputs, headers=headers),
-                lambda: client.get_inference_statistics("add_sub", headers=headers),
-            ):
-                with pytest.raises(InferenceServerException) as refusal:
-                    question()
-                assert (refusal.value.message(), refusal.value.status()) == REFUSALS[protocol.name]
+            with pytest.raises(InferenceServerException) as refusal:
+                client.infer("add_sub", inputs, headers=headers)
+            assert (refusal.value.message(), refusal.value.status()) == REFUSALS[protocol.name]
+            with pytest.raises(InferenceServerException) as refusal:
+                client.get_inference_statistics("add_sub", headers=headers)
+            assert (refusal.value.message(), refusal.value.status()) == REFUSALS[protocol.name]
         known = {HEADERS[protocol.name]: "secret"}
         assert client.infer("add_sub", inputs, headers=known).as_numpy("OUTPUT0") is not None
         assert client.get_inference_statistics("add_sub", headers=known)

@@ -111,9 +111,7 @@ def test_a_busy_connection_is_told_that_it_will_be_closed(own, rounds):
     server = own()
     content, json_length = HTTP.library.InferenceServerClient.generate_request_body(slow_inputs(HTTP, rounds(0.5), 3))
     connection = http.client.HTTPConnection(server.http, timeout=PATIENCE)
-    connection.request(
-        "POST", "/v2/models/slow/infer", content, {"Inference-Header-Content-Length": str(json_length)}
-    )
+    connection.request("POST", "/v2/models/slow/infer", content, {"Inference-Header-Content-Length": str(json_length)})
     # A second one behind it shows that the first has been accepted.
     with GRPC.connect(server) as client:
         client.async_infer("slow", slow_inputs(GRPC, 1), lambda result, error: None)
@@ -212,9 +210,7 @@ def test_a_storm_of_requests_loses_none_that_was_accepted(own, threads, rounds, 
     storm = Storm(server)
     with GRPC.connect(server) as keeper, grpc_library.insecure_channel(server.grpc) as channel:
         kept = queue.Queue()
-        keeper.async_infer(
-            "slow", slow_inputs(GRPC, rounds(2.5), 5), lambda result, error: kept.put((result, error))
-        )
+        keeper.async_infer("slow", slow_inputs(GRPC, rounds(2.5), 5), lambda result, error: kept.put((result, error)))
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         callers = [threads.submit(storm.http_caller, [seed, number]) for number in range(8)]
         callers += [threads.submit(storm.grpc_caller, stub, [seed, number]) for number in range(8, 16)]
