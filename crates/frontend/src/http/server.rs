@@ -55,7 +55,8 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 
 /// Serves connections of a bound listener until `drain` begins and the last of them has closed.
 ///
-/// Idle connections close after [`LAST_CALL`] then (P-W24), others after their answer. Dropping the future closes all of them.
+/// Idle connections close 20 ms later (P-W24), others after their answer. Dropping the
+/// future closes all of them.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
