@@ -2,11 +2,13 @@
 //!
 //! Each round lets as many requests come as one batch takes, asks after each whether something is due
 //! and when to wake up, as the driver does, and takes the batch: the queue keeps its length.
-use std::{hint::black_box, time::Duration};
+use std::{hint::black_box, num::NonZeroU64, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nereid_scheduling::{
-    DynamicBatcher, DynamicBatching, Meta, Moment, QueuePolicy, Scheduler, TimeoutAction, Unbatched,
+    DirectStrategy, DynamicBatcher, DynamicBatching, Meta, Moment, OldestStrategy, QueuePolicy, Row,
+    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, TimeoutAction,
+    Unbatched,
 };
 
 const NOW: Moment = Moment::from_nanos(1_000_000_000);
@@ -69,5 +71,78 @@ fn rounds(criterion: &mut Criterion) {
     }
     group.finish();
 }
-criterion_group!(benches, rounds);
+/// A request of every one of these sequences comes, and each batch is given back when it has left.
+fn sequence_round(scheduler: &mut dyn Scheduler<Payload>, ids: &[u64], batch_size: usize) {
+    for batch in ids.chunks(batch_size) {
+        for &id in batch {
+            let meta = Meta { sequence: step(id, false), ..Meta::default() };
+            assert!(scheduler.enqueue(NOW, meta, black_box([1; 4])).is_ok());
+            black_box(scheduler.expire(NOW));
+            black_box(scheduler.due(NOW, &[]));
+            black_box(scheduler.next_wakeup(NOW));
+        }
+        let due = scheduler.due(NOW, &[0, 1, 2, 3]).expect("there is enough for a batch");
+        let batch = scheduler.take(due);
+        for row in black_box(&batch).rows.iter() {
+            if let Row::Request { slot: Some(slot), .. } = row {
+                scheduler.released(NOW, batch.instance, *slot);
+            }
+        }
+    }
+}
+
+fn step(id: u64, start: bool) -> Option<SequenceStep> {
+    let id = SequenceId::Number(NonZeroU64::new(id)?);
+    Some(SequenceStep { id, start, end: false })
+}
+
+/// Compare with `round/dynamic_8`: the same for requests that belong to sequences, at several lengths of the
+/// backlog. All slots are taken, 8 on each of four instances.
+fn sequence_rounds(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sequences");
+    let max_queue_delay = Duration::from_millis(1);
+    let direct = Strategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization: 1.0 });
+    let oldest = Strategy::Oldest(OldestStrategy {
+        max_candidate_sequences: 8,
+        preferred_batch_sizes: [8].into(),
+        max_queue_delay,
+        preserve_ordering: false,
+    });
+    for (name, strategy) in [("direct_8", direct), ("oldest_8", oldest)] {
+        for backlog in [0, 1_000, 100_000] {
+            let config = SequenceBatching {
+                strategy: strategy.clone(),
+                max_batch_size: 8,
+                max_sequence_idle: Duration::from_secs(3_600),
+                ..SequenceBatching::default()
+            };
+            let mut scheduler = SequenceBatcher::new(config, 4);
+            for id in 1..=32 + backlog {
+                let meta = Meta { sequence: step(id, true), ..Meta::default() };
+                assert!(scheduler.enqueue(NOW, meta, [0; 4]).is_ok());
+            }
+            // Whose slots are on one instance comes together.
+            let mut ids = Vec::new();
+            for instance in 0..4 {
+                let due = scheduler.due(NOW, &[instance]).expect("all slots have a request");
+                for (row, slot) in scheduler.take(due).rows.into_iter().zip(0..) {
+                    let Row::Request { entry, .. } = row else { continue };
+                    let Some(SequenceStep { id: SequenceId::Number(id), .. }) = entry.meta.sequence else {
+                        continue;
+                    };
+                    ids.push(id.get());
+                    scheduler.released(NOW, instance, slot);
+                }
+            }
+            assert_eq!(ids.len(), 32);
+            group.throughput(Throughput::Elements(32));
+            group.bench_function(BenchmarkId::new(name, backlog), |bencher| {
+                bencher.iter(|| sequence_round(&mut scheduler, &ids, 8));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, rounds, sequence_rounds);
 criterion_main!(benches);

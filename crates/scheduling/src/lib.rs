@@ -8,8 +8,10 @@
 //! [`expire`](Scheduler::expire), then [`due`](Scheduler::due) and [`take`](Scheduler::take) while
 //! something is due, then a wake-up at [`next_wakeup`](Scheduler::next_wakeup).
 //!
-//! Deliberately absent: the rate limiter (the driver asks it between `due` and `take`), statistics,
-//! error texts, and the sending of responses ([`ReorderBuffer`] only says in which order).
+//! [`RateLimiter`] stands beside the policies: the driver of each model asks the one that all models share
+//! between `due` and `take`.
+//!
+//! Deliberately absent: statistics, error texts, and the sending of responses ([`ReorderBuffer`] only says in which order).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 use std::time::Duration;
@@ -18,13 +20,22 @@ mod cut;
 mod dynamic;
 mod level;
 mod queue;
+mod rate_limiter;
 mod reorder;
+mod sequence;
 mod time;
 mod unbatched;
 
 pub use dynamic::{DynamicBatcher, DynamicBatching};
 pub use queue::{QueuePolicy, TimeoutAction};
+pub use rate_limiter::{
+    Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, Resources, Shortage,
+};
 pub use reorder::{ReorderBuffer, Ticket};
+pub use sequence::{
+    DirectStrategy, OldestStrategy, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, SlotState,
+    Strategy,
+};
 pub use time::Moment;
 pub use unbatched::Unbatched;
 
@@ -42,12 +53,14 @@ pub struct Meta {
     pub timeout: Option<Duration>,
     /// Requests share a batch only if these are equal.
     pub shape_key: u64,
+    /// Its place in a sequence, if the client names one. Only the sequence batcher looks at it.
+    pub sequence: Option<SequenceStep>,
 }
 
 impl Default for Meta {
     /// One row, default level, no wishes.
     fn default() -> Self {
-        Self { batch_size: 1, priority: 0, timeout: None, shape_key: 0 }
+        Self { batch_size: 1, priority: 0, timeout: None, shape_key: 0, sequence: None }
     }
 }
 
@@ -85,7 +98,8 @@ pub enum Row<T> {
     Request {
         /// The request.
         entry: Entry<T>,
-        /// Sequence slot to release when the request is answered.
+        /// The sequence slot it runs in. When the backend has given the request back, tell
+        /// [`Scheduler::released`], or hand it to [`Scheduler::again`].
         slot: Option<u32>,
     },
     /// Keeps later sequence slots in their place; the model is told "not ready".
@@ -129,6 +143,26 @@ pub enum Rejection {
     Cancelled,
     /// The model takes no new work.
     Draining,
+    /// It brings more rows than the one that a request of a sequence may have.
+    MultipleRows,
+    /// It belongs to no sequence, and the model knows nothing else.
+    MissingSequence,
+    /// Its sequence has not begun, or is over: a request with START must come first.
+    MissingStart,
+    /// Some request of its sequence waited for a slot longer than it may, which ends the sequence.
+    SequenceTimedOut,
+    /// It was to run once more, but the model is not one whose requests take several executions.
+    NotIterative,
+    /// The instance that has the state of its sequence is gone.
+    InstanceLost,
+}
+
+/// Something worth telling the operator that changes nothing for the request it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// A request with START came for a sequence that had not ended. It goes on in the same place: what was
+    /// there before still runs first.
+    Restarted(SequenceId),
 }
 
 /// A scheduling policy.
@@ -136,6 +170,7 @@ pub enum Rejection {
 /// What holds for each, and is checked by this crate's random histories: every accepted payload leaves
 /// exactly once, by `take`, `expire` or `sweep`; `take` after `due` is never empty; `next_wakeup(now)` is
 /// later than `now`, and nothing changes by time alone before it.
+/// A policy for sequences also hands payloads back by `lose_instance`, and takes some in again by `again`.
 ///
 /// `now` should not run backwards from call to call. If it does (clock read before the lock was taken),
 /// requests count as arrived no earlier than the one before them.
@@ -143,8 +178,9 @@ pub trait Scheduler<T: Send>: Send {
     /// Accepts a request.
     ///
     /// # Errors
-    /// Hands it back with [`Rejection::Draining`] after [`drain`](Self::drain), and with
-    /// [`Rejection::QueueFull`] if its queue policy says so.
+    /// Hands it back with [`Rejection::Draining`] after [`drain`](Self::drain), with
+    /// [`Rejection::QueueFull`] if its queue policy says so, and, where requests belong to sequences, with
+    /// the rule that it breaks.
     fn enqueue(&mut self, now: Moment, meta: Meta, payload: T) -> Result<(), Rejected<T>>;
 
     /// Hands back what may not wait any longer. Costs next to nothing when no deadline has passed.
@@ -162,17 +198,62 @@ pub trait Scheduler<T: Send>: Send {
     /// Removes the batch that `due` has just described.
     fn take(&mut self, due: Due) -> Batch<T>;
 
-    /// Says that the request in a sequence slot has been answered.
-    fn released(&mut self, _instance: InstanceId, _slot: u32) {}
+    /// Says that the backend has given back the request of a sequence slot, and will not touch it again.
+    /// That may be before or after its instance is idle; the next request of the slot waits for it.
+    fn released(&mut self, _now: Moment, _instance: InstanceId, _slot: u32) {}
+
+    /// Instead of [`released`](Self::released): the backend wants to work on the request of a sequence slot
+    /// in one more execution.
+    ///
+    /// # Errors
+    /// Hands it back with [`Rejection::NotIterative`] if the model is not configured for this, and with
+    /// [`Rejection::InstanceLost`] if the slot is not there. `released` is owed then as before.
+    fn again(
+        &mut self,
+        _now: Moment,
+        _instance: InstanceId,
+        _slot: u32,
+        entry: Entry<T>,
+    ) -> Result<(), Rejected<T>> {
+        Err(Rejected { payload: entry.payload, reason: Rejection::NotIterative })
+    }
+
+    /// An instance has joined. Policies without state in instances know them from `due` only.
+    fn add_instance(&mut self, _now: Moment, _instance: InstanceId) {}
+
+    /// An instance shall leave: nothing new begins there. It is still needed, and should be offered to
+    /// [`due`](Self::due) when idle, until it [may leave](Self::may_leave).
+    fn remove_instance(&mut self, _now: Moment, _instance: InstanceId) {}
+
+    /// Whether nothing here depends on an instance that shall leave.
+    fn may_leave(&self, _instance: InstanceId) -> bool {
+        true
+    }
+
+    /// An instance has died. Hands back what could only have run there.
+    fn lose_instance(&mut self, _now: Moment, _instance: InstanceId) -> Vec<Rejected<T>> {
+        Vec::new()
+    }
 
     /// The next moment, later than `now`, at which time alone may change an answer, given that
     /// everything due at `now` has been taken. It may come while no instance is idle.
     fn next_wakeup(&self, now: Moment) -> Option<Moment>;
 
-    /// Takes no new requests from now on. What waits still runs, and is not held back for company
-    /// that cannot come any more.
+    /// Takes no new requests from now on, but for those that continue a sequence. What waits still runs, and
+    /// is not held back for company that cannot come any more.
     fn drain(&mut self);
 
     /// How many requests wait.
     fn in_flight(&self) -> usize;
+
+    /// How many sequences may still get requests: until they have ended or fallen silent, a model that
+    /// drains has not finished, whatever [`in_flight`](Self::in_flight) says.
+    fn live_sequences(&self) -> usize {
+        0
+    }
+
+    /// What is worth a line in the log since the last call. Ask after each visit; a few are kept.
+    fn notes(&mut self) -> Vec<Note> {
+        Vec::new()
+    }
 }

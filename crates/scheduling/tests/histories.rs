@@ -100,7 +100,7 @@ prop_compose! {
         runs_for in prop_oneof![1 => Just(0), 4 => 1..300u64],
     ) -> Arrival {
         let timeout = timeout.map(Duration::from_micros);
-        Arrival { gap, clock_lag, meta: Meta { batch_size, priority, timeout, shape_key }, cancelled_after, runs_for }
+        Arrival { gap, clock_lag, meta: Meta { batch_size, priority, timeout, shape_key, sequence: None }, cancelled_after, runs_for }
     }
 }
 

@@ -8,12 +8,19 @@ use std::{env, fs, path::Path};
 mod driver;
 #[path = "support/script.rs"]
 mod script;
+#[path = "support/sequence_script.rs"]
+mod sequence_script;
+
+fn play(scene: &str) -> String {
+    let sequences = scene.lines().any(|line| line.starts_with("model sequence "));
+    if sequences { sequence_script::play(scene) } else { script::play(scene) }
+}
 
 fn check(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(file);
     let written = fs::read_to_string(&path).expect("the script can be read");
     let scenes: Vec<_> = written.split("\n\n").map(str::trim).filter(|scene| !scene.is_empty()).collect();
-    let played: Vec<_> = scenes.iter().map(|scene| script::play(scene)).collect();
+    let played: Vec<_> = scenes.iter().map(|scene| play(scene)).collect();
     if env::var_os("UPDATE").is_some() {
         fs::write(&path, played.join("\n")).expect("the script can be written");
         return;
@@ -50,4 +57,14 @@ scripts! {
     cancelled_requests_leave_at_once => "cancellation.txt",
     draining_lets_what_waits_run => "draining.txt",
     unbatched_requests_run_alone => "unbatched.txt",
+    sequences_share_batches_as_pictured => "sequence_pictures.txt",
+    sequences_begin_and_end => "sequence_life.txt",
+    the_backlog_moves_up => "sequence_backlog.txt",
+    the_direct_strategy_fills_rows => "sequence_direct.txt",
+    the_oldest_strategy_forms_batches => "sequence_oldest.txt",
+    silent_sequences_are_closed => "sequence_idle.txt",
+    cancelling_a_request_ends_its_sequence => "sequence_cancellation.txt",
+    iterative_requests_run_again_and_again => "sequence_iterative.txt",
+    sequences_stay_when_instances_come_and_go => "sequence_instances.txt",
+    draining_lets_sequences_finish => "sequence_draining.txt",
 }

@@ -166,6 +166,7 @@ impl Stage {
                     Rejection::Draining => format!("{name} refused: draining"),
                     Rejection::TimedOut => format!("{name} timed out"),
                     Rejection::Cancelled => format!("{name} cancelled"),
+                    other => panic!("{name}: {other:?} is for sequences"),
                 }
             }
             Outcome::Started(batch) => {
@@ -259,12 +260,12 @@ fn policy(options: &mut BTreeMap<&str, &str>) -> QueuePolicy {
     }
 }
 
-fn options(line: &str) -> BTreeMap<&str, &str> {
+pub(crate) fn options(line: &str) -> BTreeMap<&str, &str> {
     line.split_whitespace().map(|word| word.split_once('=').unwrap_or((word, ""))).collect()
 }
 
 /// Splits `a b(3) c(1, level 2)` at the spaces outside brackets.
-fn split_requests(line: &str) -> Vec<&str> {
+pub(crate) fn split_requests(line: &str) -> Vec<&str> {
     let mut inside = false;
     line.split(move |letter| {
         inside = letter == '(' || inside && letter != ')';
@@ -288,7 +289,7 @@ fn read_request(said: &str) -> (&str, Meta) {
     (name, meta)
 }
 
-fn split_time(said: &str) -> (Option<Moment>, &str) {
+pub(crate) fn split_time(said: &str) -> (Option<Moment>, &str) {
     let (rest, ticks) = match said.strip_prefix("just after ") {
         Some(rest) => (Some(rest), 1),
         None => (said.strip_prefix("at "), 0),
@@ -298,11 +299,11 @@ fn split_time(said: &str) -> (Option<Moment>, &str) {
     (Some(Moment::default() + duration(time) + Duration::from_nanos(ticks)), event)
 }
 
-fn number<N: std::str::FromStr>(word: &str) -> N {
+pub(crate) fn number<N: std::str::FromStr>(word: &str) -> N {
     word.parse().unwrap_or_else(|_| panic!("'{word}' is not a number that fits"))
 }
 
-fn duration(word: &str) -> Duration {
+pub(crate) fn duration(word: &str) -> Duration {
     let unit = word.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let nanos = match unit {
         "s" => 1e9,
@@ -314,12 +315,12 @@ fn duration(word: &str) -> Duration {
     Duration::from_nanos((count * nanos).round() as u64)
 }
 
-fn at(time: Moment) -> String {
+pub(crate) fn at(time: Moment) -> String {
     let shown = show(time);
     if shown.starts_with("just") { shown } else { format!("at {shown}") }
 }
 
-fn show(time: Moment) -> String {
+pub(crate) fn show(time: Moment) -> String {
     let (ticks, after) = if time.as_nanos() % 1_000 == 1 { (1, "just after ") } else { (0, "") };
     format!("{after}{:?}", Duration::from_nanos(time.as_nanos() - ticks)).replace('µ', "u")
 }

@@ -170,6 +170,7 @@ impl History {
                         Rejection::Cancelled => assert!(self.cancelled.contains(&id)),
                         Rejection::TimedOut => self.check_timeout(&left),
                         Rejection::QueueFull | Rejection::Draining => {}
+                        other => panic!("{id}: {other:?} is for sequences"),
                     }
                 }
                 Outcome::Started(batch) => self.start(&batch),

@@ -1,0 +1,192 @@
+//! The pools that claims draw from, one for each resource within its scope.
+//!
+//! A pool counts units, keeps its clock, and takes the notes of one walk along the queue: how much is promised
+//! to claims further ahead, and whether one of those was passed over.
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::resources::{Capacities, Resources, Scope, Shortage};
+
+/// Units of one pool, to hold while a batch runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pool: usize,
+    count: u32,
+}
+
+/// Whether two claimants want something of the same pool.
+pub(super) fn compete(one: &[Share], other: &[Share]) -> bool {
+    one.iter().any(|share| other.iter().any(|theirs| theirs.pool == share.pool))
+}
+
+/// All pools of a rate limiter. One that nobody uses is given to the next resource that needs one.
+#[derive(Debug)]
+pub(super) struct Pools {
+    capacities: Capacities,
+    pools: Vec<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    name: String,
+    scope: Scope,
+    capacity: u32,
+    /// What each registered claimant needs of it, in no order.
+    demands: Vec<u32>,
+    /// More than the capacity only after that has shrunk.
+    used: u64,
+    /// The score up to which its users have had their turns. Never runs backwards.
+    clock: u128,
+    promised: u64,
+    passed_over: bool,
+}
+
+impl Pools {
+    pub(super) fn new(capacities: Capacities) -> Self {
+        Self { capacities, pools: Vec::new() }
+    }
+
+    /// Makes room for a claimant, or changes nothing.
+    pub(super) fn enter(&mut self, resources: &Resources) -> Result<Arc<[Share]>, Shortage> {
+        let mut needs = BTreeMap::new();
+        for need in &resources.needs {
+            // As Triton: rate_limiter.cc, ResourceManager::AddModelInstance: the last one counts.
+            needs.insert((Scope::of(need, resources.device), need.name.as_str()), need.count);
+        }
+        for (&(scope, name), &required) in &needs {
+            if let Some(limit) = self.capacities.limit(name, scope).filter(|&limit| limit < required) {
+                return Err(Shortage::Limited { resource: name.to_owned(), limit, required });
+            }
+        }
+        let used =
+            self.pools.iter().filter(|pool| pool.is_used()).map(|pool| (pool.scope, pool.name.as_str()));
+        let scopes: Vec<_> = used.chain(needs.keys().copied()).collect();
+        for &(scope, name) in needs.keys() {
+            let differs =
+                |&(other, its): &(Scope, &str)| its == name && other.is_global() != scope.is_global();
+            if scopes.iter().any(differs) {
+                return Err(Shortage::Conflict { resource: name.to_owned() });
+            }
+        }
+        Ok(needs.into_iter().map(|((scope, name), count)| self.share(name, scope, count)).collect())
+    }
+
+    fn share(&mut self, name: &str, scope: Scope, count: u32) -> Share {
+        let known = |pool: &Pool| pool.is_used() && pool.scope == scope && pool.name == name;
+        let found = self.pools.iter().position(known);
+        let pool = found.unwrap_or_else(|| self.open(Pool::new(name, scope)));
+        let limit = self.capacities.limit(name, scope);
+        self.pools[pool].demands.push(count);
+        self.pools[pool].measure(limit);
+        Share { pool, count }
+    }
+
+    fn open(&mut self, pool: Pool) -> usize {
+        if let Some(free) = self.pools.iter().position(|pool| !pool.is_used()) {
+            self.pools[free] = pool;
+            return free;
+        }
+        self.pools.push(pool);
+        self.pools.len() - 1
+    }
+
+    /// Forgets a claimant that holds nothing any more.
+    pub(super) fn leave(&mut self, shares: &[Share]) {
+        for share in shares {
+            let pool = &mut self.pools[share.pool];
+            let demand = pool.demands.iter().position(|&demand| demand == share.count);
+            debug_assert!(demand.is_some(), "a claimant leaves a pool it has not entered");
+            if let Some(demand) = demand {
+                pool.demands.swap_remove(demand);
+            }
+            let limit = self.capacities.limit(&pool.name, pool.scope);
+            pool.measure(limit);
+        }
+    }
+
+    /// How many others one shares something with. Who shares several things counts several times.
+    pub(super) fn competitors(&self, shares: &[Share]) -> usize {
+        shares.iter().map(|share| self.pools[share.pool].demands.len().saturating_sub(1)).sum()
+    }
+
+    /// The latest of the clocks.
+    pub(super) fn clock(&self, shares: &[Share]) -> u128 {
+        shares.iter().map(|share| self.pools[share.pool].clock).max().unwrap_or(0)
+    }
+
+    /// Begins a walk along the queue.
+    pub(super) fn forget_notes(&mut self) {
+        for pool in &mut self.pools {
+            pool.promised = 0;
+            pool.passed_over = false;
+        }
+    }
+
+    /// Whether there is enough beside what is promised.
+    pub(super) fn suffice(&self, shares: &[Share]) -> bool {
+        shares.iter().all(|share| {
+            let pool = &self.pools[share.pool];
+            let left = u64::from(pool.capacity).saturating_sub(pool.used + pool.promised);
+            u64::from(share.count) <= left
+        })
+    }
+
+    /// Notes that a claim must wait.
+    pub(super) fn pass_over(&mut self, shares: &[Share]) {
+        for share in shares {
+            self.pools[share.pool].passed_over = true;
+        }
+    }
+
+    /// Notes that what a claim needs is for nobody behind it.
+    pub(super) fn promise(&mut self, shares: &[Share]) {
+        for share in shares {
+            self.pools[share.pool].promised += u64::from(share.count);
+        }
+    }
+
+    /// Hands out what is there, to the claim at which the walk has stopped.
+    pub(super) fn take(&mut self, shares: &[Share], score: u128) {
+        debug_assert!(self.suffice(shares), "more is granted than there is");
+        for share in shares {
+            let pool = &mut self.pools[share.pool];
+            pool.used += u64::from(share.count);
+            // While somebody with a lower score waits, the clock stays where that one's turn comes.
+            if !pool.passed_over {
+                pool.clock = pool.clock.max(score);
+            }
+        }
+    }
+
+    /// Takes back what `take` has handed out.
+    pub(super) fn put_back(&mut self, shares: &[Share]) {
+        for share in shares {
+            let pool = &mut self.pools[share.pool];
+            debug_assert!(pool.used >= u64::from(share.count), "more comes back than was granted");
+            pool.used = pool.used.saturating_sub(share.count.into());
+        }
+    }
+}
+
+impl Pool {
+    fn new(name: &str, scope: Scope) -> Self {
+        Self {
+            name: name.to_owned(),
+            scope,
+            capacity: 0,
+            demands: Vec::new(),
+            used: 0,
+            clock: 0,
+            promised: 0,
+            passed_over: false,
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        !self.demands.is_empty()
+    }
+
+    /// Sets the capacity, to the largest demand if nothing is said about it.
+    fn measure(&mut self, limit: Option<u32>) {
+        self.capacity = limit.unwrap_or_else(|| self.demands.iter().copied().max().unwrap_or(0));
+    }
+}

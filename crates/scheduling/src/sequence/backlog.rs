@@ -1,0 +1,157 @@
+//! The backlog: sequences that wait for a slot, first come, first served.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Sequence;
+use crate::{Entry, Moment};
+
+/// Sequences without a slot, each with a request at least.
+#[derive(Debug)]
+pub(super) struct Backlog<T> {
+    /// By number, which is the order in which they came.
+    waiting: BTreeMap<u64, Waiting<T>>,
+    /// Deadlines and numbers of those that have one.
+    deadlines: BTreeSet<(Moment, u64)>,
+    next_number: u64,
+    requests: usize,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    sequence: Sequence<T>,
+    /// The earliest of the deadlines of its requests.
+    deadline: Option<Moment>,
+}
+
+impl<T> Backlog<T> {
+    pub(super) fn new() -> Self {
+        Self { waiting: BTreeMap::new(), deadlines: BTreeSet::new(), next_number: 0, requests: 0 }
+    }
+
+    /// How many requests wait here.
+    pub(super) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Adds a sequence that begins with `entry` and returns its number.
+    pub(super) fn push(&mut self, mut sequence: Sequence<T>, entry: Entry<T>) -> u64 {
+        debug_assert!(sequence.requests.is_empty(), "a sequence comes with its first request");
+        let number = self.next_number;
+        self.next_number += 1;
+        self.requests += 1;
+        let deadline = deadline(&entry);
+        self.deadlines.extend(deadline.map(|deadline| (deadline, number)));
+        sequence.requests.push_back(entry);
+        self.waiting.insert(number, Waiting { sequence, deadline });
+        number
+    }
+
+    /// Adds a request to a sequence, which may have less time now.
+    pub(super) fn append(&mut self, number: u64, entry: Entry<T>, end: bool) {
+        let waiting = self.waiting.get_mut(&number).expect("an open sequence is where its id points to");
+        if let Some(deadline) = deadline(&entry)
+            && waiting.deadline.is_none_or(|earliest| deadline < earliest)
+        {
+            if let Some(later) = waiting.deadline.replace(deadline) {
+                self.deadlines.remove(&(later, number));
+            }
+            self.deadlines.insert((deadline, number));
+        }
+        waiting.sequence.push(entry, end);
+        self.requests += 1;
+    }
+
+    /// Removes the sequence whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<Sequence<T>> {
+        let (number, waiting) = self.waiting.pop_first()?;
+        Some(self.left(number, waiting))
+    }
+
+    /// When the next sequence will have waited too long, if ever.
+    pub(super) fn next_deadline(&self) -> Option<Moment> {
+        self.deadlines.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// Removes the sequence with the earliest deadline, if that has passed.
+    pub(super) fn pop_late(&mut self, now: Moment) -> Option<Sequence<T>> {
+        let &(_, number) = self.deadlines.first().filter(|&&(deadline, _)| deadline < now)?;
+        let waiting = self.waiting.remove(&number)?;
+        Some(self.left(number, waiting))
+    }
+
+    /// Removes every sequence with a request that `gone` says nobody waits for.
+    pub(super) fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Sequence<T>> {
+        let swept = self.waiting.extract_if(.., |_, waiting| waiting.sequence.is_touched(gone));
+        let swept: Vec<_> = swept.collect();
+        swept.into_iter().map(|(number, waiting)| self.left(number, waiting)).collect()
+    }
+
+    /// Sequences in the order in which they get slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Sequence<T>> {
+        self.waiting.values().map(|waiting| &waiting.sequence)
+    }
+
+    fn left(&mut self, number: u64, waiting: Waiting<T>) -> Sequence<T> {
+        if let Some(deadline) = waiting.deadline {
+            self.deadlines.remove(&(deadline, number));
+        }
+        self.requests -= waiting.sequence.requests.len();
+        waiting.sequence
+    }
+}
+
+/// Until when a request may wait in the backlog. Zero is no wish.
+fn deadline<T>(entry: &Entry<T>) -> Option<Moment> {
+    entry.meta.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| entry.arrived + timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Meta, SequenceId};
+
+    fn ms(ms: u64) -> Moment {
+        Moment::from_nanos(ms * 1_000_000)
+    }
+
+    fn request(arrived: u64, timeout: Option<u64>) -> Entry<char> {
+        let timeout = timeout.map(Duration::from_millis);
+        Entry { meta: Meta { timeout, ..Meta::default() }, arrived: ms(arrived), payload: 'x' }
+    }
+
+    fn sequence(number: u64) -> Sequence<char> {
+        Sequence::new(SequenceId::Own(number), true)
+    }
+
+    fn late(backlog: &mut Backlog<char>, now: Moment) -> Vec<SequenceId> {
+        std::iter::from_fn(|| backlog.pop_late(now)).map(|sequence| sequence.id).collect()
+    }
+
+    #[test]
+    fn the_most_impatient_request_of_a_sequence_sets_its_deadline() {
+        let mut backlog = Backlog::new();
+        let first = backlog.push(sequence(1), request(0, None));
+        let second = backlog.push(sequence(2), request(0, Some(50)));
+        assert_eq!(backlog.next_deadline(), Some(ms(50)));
+        backlog.append(first, request(10, Some(30)), false);
+        backlog.append(second, request(10, Some(90)), false);
+        backlog.append(second, request(10, Some(0)), false);
+        assert_eq!(backlog.next_deadline(), Some(ms(40)));
+        assert_eq!(late(&mut backlog, ms(40)), [], "a deadline that is reached is kept");
+        assert_eq!(late(&mut backlog, ms(40) + Moment::TICK), [SequenceId::Own(1)]);
+        assert_eq!(backlog.requests(), 3);
+        assert_eq!(late(&mut backlog, ms(51)), [SequenceId::Own(2)]);
+        assert_eq!((backlog.requests(), backlog.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn who_gets_a_slot_has_no_deadline_any_more() {
+        let mut backlog = Backlog::new();
+        backlog.push(sequence(1), request(0, Some(5)));
+        backlog.push(sequence(2), request(0, None));
+        assert_eq!(backlog.pop().map(|sequence| sequence.id), Some(SequenceId::Own(1)));
+        assert_eq!(backlog.next_deadline(), None);
+        assert_eq!(backlog.requests(), 1);
+    }
+}

@@ -1,0 +1,103 @@
+//! The direct strategy: slot `n` is row `n` of every batch, and a row without a request is padded.
+use std::time::Duration;
+
+use super::{
+    DirectStrategy,
+    slots::{InstanceSlots, Ready},
+};
+use crate::{Moment, Row, cut::Cut};
+
+/// When a batch is worth sending.
+#[derive(Debug)]
+pub(super) struct Direct {
+    max_delay: Duration,
+    /// So many slots with a request are enough.
+    enough: usize,
+}
+
+impl Direct {
+    pub(super) fn new(config: DirectStrategy, slots: u32) -> Self {
+        Self { max_delay: config.max_queue_delay, enough: enough(config.minimum_slot_utilization, slots) }
+    }
+
+    /// A slot has a request that may run. What the client has waited so far counts.
+    pub(super) fn became_ready<T>(instance: &mut InstanceSlots<T>, slot: u32) {
+        let since = instance.next_request(slot).arrived;
+        let earliest = instance.earliest.get().map(|earliest| earliest.min(since));
+        instance.ready.push_back(Ready { slot, since });
+        instance.earliest.set(earliest);
+    }
+
+    /// What to do with the requests of an instance. A request of another shape counts: it holds a slot, and
+    /// waiting does not change it.
+    // As Triton: sequence_batch_scheduler.cc, DirectSequenceBatch::BatcherThread.
+    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Moment) -> Cut {
+        let ready = instance.ready.len();
+        if ready == 0 {
+            return Cut::Empty;
+        }
+        if self.max_delay.is_zero() || ready >= self.enough {
+            return Cut::Release(ready);
+        }
+        let patience_ends = earliest(instance) + self.max_delay;
+        if patience_ends <= now { Cut::Release(ready) } else { Cut::Hold(patience_ends) }
+    }
+
+    /// Sends off what can share a batch with the request that could have run first. The others stay, and
+    /// come before it next time; the rows of all are in the batch, up to the last one.
+    pub(super) fn take<T>(instance: &mut InstanceSlots<T>) -> Vec<Row<T>> {
+        let Some(&first) = instance.ready.front() else { return Vec::new() };
+        let shape_key = instance.next_request(first.slot).meta.shape_key;
+        let last = instance.ready.iter().map(|ready| ready.slot).max().unwrap_or(first.slot);
+        let mut rows: Vec<_> = (0..=last).map(|_| Row::Padding).collect();
+        for _ in 0..instance.ready.len() {
+            let Some(ready) = instance.ready.pop_front() else { break };
+            if instance.next_request(ready.slot).meta.shape_key == shape_key {
+                rows[ready.slot as usize] = instance.start(ready.slot);
+            } else {
+                instance.ready.push_back(ready);
+            }
+        }
+        rows
+    }
+}
+
+fn earliest<T>(instance: &InstanceSlots<T>) -> Moment {
+    let earliest = instance.earliest.get();
+    let earliest = earliest.or_else(|| instance.ready.iter().map(|ready| ready.since).min());
+    instance.earliest.set(earliest);
+    earliest.unwrap_or_default()
+}
+
+/// The smallest number of `slots` that is `utilization` of them, in the reference's arithmetic.
+fn enough(utilization: f32, slots: u32) -> usize {
+    let reached = |ready: u32| ready as f32 / slots as f32 >= utilization;
+    // Rounding may put it one beside the product; what can never be reached is more than all.
+    let close = (utilization * slots as f32) as u32;
+    (close.saturating_sub(1)..=slots).find(|&ready| reached(ready)).map_or(usize::MAX, |ready| ready as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utilization_is_a_number_of_slots() {
+        let table = [(0.0, 4, 0), (0.25, 4, 1), (0.5, 4, 2), (0.51, 4, 3), (1.0, 4, 4), (0.1, 10, 1)];
+        for (utilization, slots, expected) in table {
+            assert_eq!(enough(utilization, slots), expected, "{utilization} of {slots}");
+        }
+        for slots in 1..200 {
+            for ready in 1..=slots {
+                assert_eq!(enough(ready as f32 / slots as f32, slots), ready as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn a_utilization_out_of_reach_is_never_reached() {
+        assert_eq!(enough(1.5, 4), usize::MAX);
+        assert_eq!(enough(f32::INFINITY, 4), usize::MAX);
+        assert_eq!(enough(f32::NAN, 4), usize::MAX);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a request says of its sequence: which one, and whether that begins or ends.
+use std::{fmt, num::NonZeroU64, sync::Arc};
+
+/// A request's place in its sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceStep {
+    /// Which sequence.
+    pub id: SequenceId,
+    /// The first request of the sequence (START). The model forgets what it knew in this slot.
+    pub start: bool,
+    /// The last request of the sequence (END). Both flags together make a sequence of one request.
+    pub end: bool,
+}
+
+/// Names a sequence of one model. Ids are used again: at most one sequence of an id is open at a time.
+///
+/// A number and its decimal text are different ids, as are a number of a client and one of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SequenceId {
+    /// A correlation id; 0 would be none.
+    Number(NonZeroU64),
+    /// A correlation id; an empty text counts as none.
+    Text(Arc<str>),
+    /// Given by the scheduler of an iterative model to a request whose client names no sequence: 1, 2, 3
+    /// and so on. From outside it counts as none.
+    Own(u64),
+}
+
+impl SequenceId {
+    /// Whether a client chose it.
+    pub(super) fn is_given(&self) -> bool {
+        match self {
+            Self::Number(_) => true,
+            Self::Text(text) => !text.is_empty(),
+            Self::Own(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for SequenceId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(out),
+            Self::Text(text) => text.fmt(out),
+            Self::Own(number) => number.fmt(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_not_its_text() {
+        let five = NonZeroU64::new(5).unwrap();
+        let ids = [SequenceId::Number(five), SequenceId::Text("5".into()), SequenceId::Own(5)];
+        for (index, id) in ids.iter().enumerate() {
+            assert_eq!(id.to_string(), "5");
+            assert!(ids.iter().skip(index + 1).all(|other| other != id));
+        }
+    }
+
+    #[test]
+    fn an_empty_text_and_our_own_numbers_are_no_ids_of_clients() {
+        assert!(SequenceId::Text("a".into()).is_given());
+        assert!(!SequenceId::Text("".into()).is_given());
+        assert!(!SequenceId::Own(1).is_given());
+    }
+}

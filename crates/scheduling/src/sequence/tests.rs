@@ -1,0 +1,69 @@
+//! What scripts and random histories do not show.
+use std::num::NonZeroU64;
+
+use super::*;
+
+const NOW: Moment = Moment::from_nanos(1_000);
+
+fn request(id: SequenceId, start: bool) -> Meta {
+    Meta { sequence: Some(SequenceStep { id, start, end: false }), ..Meta::default() }
+}
+
+fn number(id: u64) -> SequenceId {
+    SequenceId::Number(NonZeroU64::new(id).expect("an id of a client"))
+}
+
+#[test]
+fn a_second_start_is_noted_and_notes_do_not_pile_up() {
+    let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
+    for _ in 0..1_000 {
+        assert_eq!(batcher.enqueue(NOW, request(number(1), true), 'x'), Ok(()));
+    }
+    let notes = batcher.notes();
+    assert_eq!(notes[0], Note::Restarted(number(1)));
+    assert!(notes.len() < 100);
+    assert_eq!(batcher.notes(), []);
+}
+
+#[test]
+fn slots_that_nobody_needs_cost_nothing() {
+    let oldest = OldestStrategy { max_candidate_sequences: u32::MAX, ..OldestStrategy::default() };
+    let config = SequenceBatching { strategy: Strategy::Oldest(oldest), ..SequenceBatching::default() };
+    let mut batcher = SequenceBatcher::new(config, 2);
+    for id in 1..=4 {
+        assert_eq!(batcher.enqueue(NOW, request(number(id), true), 'x'), Ok(()));
+    }
+    let taken: Vec<_> = batcher.slots().map(|slot| (slot.instance, slot.slot)).collect();
+    assert_eq!(taken, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+}
+
+#[test]
+fn nobody_can_name_a_sequence_of_ours() {
+    let own = || request(SequenceId::Own(1), true);
+    let refused = Rejected { payload: 'x', reason: Rejection::MissingSequence };
+    let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
+    assert_eq!(batcher.enqueue(NOW, own(), 'x'), Err(refused));
+    let iterative = SequenceBatching { iterative: true, ..SequenceBatching::default() };
+    let mut batcher = SequenceBatcher::new(iterative, 0);
+    for _ in 0..2 {
+        assert_eq!(batcher.enqueue(NOW, own(), 'x'), Ok(()));
+    }
+    assert!(batcher.backlog().eq([(&SequenceId::Own(1), 1), (&SequenceId::Own(2), 1)]));
+    assert_eq!(batcher.live_sequences(), 0, "nobody else can join them");
+}
+
+#[test]
+fn what_is_over_is_not_given_back_twice() {
+    let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
+    assert_eq!(batcher.enqueue(NOW, request(number(1), true), 'x'), Ok(()));
+    let due = batcher.due(NOW, &[0]).expect("it can run");
+    assert_eq!(batcher.take(due).rows.len(), 1);
+    assert_eq!(batcher.enqueue(NOW, request(number(1), false), 'y'), Ok(()));
+    batcher.released(NOW, 0, 0);
+    batcher.released(NOW, 0, 0);
+    batcher.released(NOW, 0, 7);
+    batcher.released(NOW, 7, 0);
+    let due = batcher.due(NOW, &[7, 0]).expect("the next one can run");
+    assert_eq!(batcher.take(due).rows.len(), 1);
+    assert_eq!(batcher.due(NOW, &[0]), None);
+}

@@ -1,0 +1,36 @@
+//! What can be seen of the slots from outside.
+use super::{SequenceBatcher, SequenceId};
+use crate::InstanceId;
+
+/// Who has a slot, for logs and pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotState<'a> {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The slot's number there.
+    pub slot: u32,
+    /// Whose it is; `None` is nobody's, while a request of the sequence before still runs.
+    pub sequence: Option<&'a SequenceId>,
+    /// How many of its requests wait.
+    pub waiting: usize,
+    /// Whether a request runs here, if not always one of this sequence.
+    pub running: bool,
+}
+
+impl<T> SequenceBatcher<T> {
+    /// The slots that somebody has, by instance and number.
+    pub fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {
+        self.slots.iter().map(|(seat, slot)| SlotState {
+            instance: seat.instance,
+            slot: seat.slot,
+            sequence: slot.tenant.as_ref().map(|tenant| &tenant.id),
+            waiting: slot.tenant.as_ref().map_or(0, |tenant| tenant.requests.len()),
+            running: slot.running,
+        })
+    }
+
+    /// The sequences that wait for a slot, and how many requests each has, first come first.
+    pub fn backlog(&self) -> impl Iterator<Item = (&SequenceId, usize)> {
+        self.backlog.iter().map(|sequence| (&sequence.id, sequence.requests.len()))
+    }
+}

@@ -1,0 +1,51 @@
+//! Who may run when instances share resources: capacities, turns, shares, and what holds in every history.
+use std::num::NonZeroU32;
+
+use nereid_scheduling::{Capacities, Capacity, Claimant, Device, Need, RateLimiter, Resources, Shortage};
+
+mod batching;
+mod histories;
+mod registering;
+mod sharing;
+mod simulation;
+mod turns;
+
+/// What an instance on the host needs. A name that begins with `global` is of a global resource.
+fn needs(needs: &[(&str, u32)]) -> Resources {
+    on(Device::Host, needs)
+}
+
+fn on(device: Device, needs: &[(&str, u32)]) -> Resources {
+    let need = |&(name, count): &(&str, u32)| Need {
+        name: name.to_owned(),
+        global: name.starts_with("global"),
+        count,
+    };
+    Resources { needs: needs.iter().map(need).collect(), device }
+}
+
+fn limiter(capacities: &[(&str, u32, Option<u32>)]) -> RateLimiter {
+    let capacity =
+        |&(name, count, device): &(&str, u32, _)| Capacity { name: name.to_owned(), count, device };
+    RateLimiter::new(capacities.iter().map(capacity).collect())
+}
+
+/// Capacities are what the neediest claimant asks for.
+fn unlimited() -> RateLimiter {
+    RateLimiter::new(Capacities::default())
+}
+
+fn priority(priority: u32) -> NonZeroU32 {
+    NonZeroU32::new(priority).expect("priorities in tests are not 0")
+}
+
+fn try_register(limiter: &mut RateLimiter, needs: &Resources) -> Result<Claimant, Shortage> {
+    limiter.register(needs, priority(1)).map(|(claimant, grants)| {
+        assert!(grants.is_empty(), "nobody waits for a registration");
+        claimant
+    })
+}
+
+fn register(limiter: &mut RateLimiter, needs: &Resources) -> Claimant {
+    try_register(limiter, needs).expect("there is enough")
+}

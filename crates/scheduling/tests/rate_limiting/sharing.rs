@@ -1,0 +1,152 @@
+//! Who gets how much of the time when there is not enough for all.
+use nereid_scheduling::{Device, RateLimiter};
+
+use crate::{limiter, needs, on, simulation::Simulation, unlimited};
+
+const PLENTY: u64 = 1_000_000;
+
+/// Two models with 80 batches each, of which the second has priority 2 and needs less: how many each has run
+/// when the first of them is through.
+fn two_models(limiter: RateLimiter) -> (u64, u64) {
+    let mut simulation = Simulation::new(limiter);
+    let a = simulation.hire(&needs(&[("r", 4)]), 1, 100);
+    let b = simulation.hire(&needs(&[("r", 2), ("global", 2)]), 2, 100);
+    simulation.give(a, 80);
+    simulation.give(b, 80);
+    simulation.run_until(|simulation| simulation.done(a) == 80 || simulation.done(b) == 80);
+    (simulation.done(a), simulation.done(b))
+}
+
+#[test]
+fn under_contention_priority_two_runs_half_as_often() {
+    for limiter in [unlimited(), limiter(&[("r", 4, None), ("global", 2, None)])] {
+        let (a, b) = two_models(limiter);
+        assert!((39..=41).contains(&b), "{a} to {b}");
+    }
+}
+
+#[test]
+fn with_room_for_both_priorities_do_not_matter() {
+    let (a, b) = two_models(limiter(&[("r", 6, None), ("global", 2, None)]));
+    assert!(a.abs_diff(b) <= 1, "{a} to {b}");
+}
+
+#[test]
+fn two_instances_take_twice_as_long_where_only_one_may_run() {
+    let takes = |capacity| {
+        let mut simulation = Simulation::new(limiter(&[("r", capacity, None)]));
+        for _ in 0..2 {
+            let instance = simulation.hire(&needs(&[("r", 1)]), 1, 100);
+            simulation.give(instance, 10);
+        }
+        while simulation.step() {}
+        simulation.now
+    };
+    assert_eq!([takes(1), takes(2)], [2000, 1000]);
+}
+
+#[test]
+fn shares_follow_priorities() {
+    let mut simulation = Simulation::new(unlimited());
+    let workers = [1, 2, 3].map(|priority| simulation.hire(&needs(&[("r", 1)]), priority, 10));
+    for worker in workers {
+        simulation.give(worker, PLENTY);
+    }
+    simulation.run_until(|simulation| simulation.now == 11_000);
+    let done = workers.map(|worker| simulation.done(worker));
+    for (done, fair) in done.into_iter().zip([600, 300, 200]) {
+        assert!(done.abs_diff(fair) <= 2, "{done} instead of {fair}");
+    }
+}
+
+#[test]
+fn a_newcomer_does_not_catch_up() {
+    let mut simulation = Simulation::new(unlimited());
+    let old = simulation.hire(&needs(&[("r", 1)]), 1, 10);
+    simulation.give(old, PLENTY);
+    simulation.run_until(|simulation| simulation.done(old) == 1000);
+    let new = simulation.hire(&needs(&[("r", 1)]), 1, 10);
+    simulation.give(new, PLENTY);
+    simulation.run_until(|simulation| simulation.done(old) == 1100);
+    assert!(simulation.done(new).abs_diff(100) <= 1, "{}", simulation.done(new));
+}
+
+#[test]
+fn a_newcomer_is_not_set_back() {
+    let mut simulation = Simulation::new(unlimited());
+    let old = [1, 1].map(|priority| simulation.hire(&needs(&[("r", 1)]), priority, 10));
+    for worker in old {
+        simulation.give(worker, PLENTY);
+    }
+    simulation.run_until(|simulation| simulation.now == 10_000);
+    let new = simulation.hire(&needs(&[("r", 1)]), 1, 10);
+    simulation.give(new, PLENTY);
+    simulation.run_until(|simulation| simulation.now == 10_040);
+    assert_eq!(simulation.done(new), 1);
+}
+
+#[test]
+fn sleeping_earns_no_credit() {
+    let mut simulation = Simulation::new(unlimited());
+    let [awake, asleep] = [1, 1].map(|priority| simulation.hire(&needs(&[("r", 1)]), priority, 10));
+    simulation.give(asleep, 1);
+    simulation.give(awake, PLENTY);
+    simulation.run_until(|simulation| simulation.done(awake) == 1000);
+    simulation.give(asleep, PLENTY);
+    simulation.run_until(|simulation| simulation.done(awake) == 1100);
+    assert!(simulation.done(asleep).abs_diff(101) <= 1, "{}", simulation.done(asleep));
+}
+
+#[test]
+fn each_resource_has_its_own_clock() {
+    let mut simulation = Simulation::new(unlimited());
+    let fast = simulation.hire(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
+    let slow = [1, 2].map(|priority| simulation.hire(&on(Device::Gpu(1), &[("r", 1)]), priority, 1000));
+    simulation.give(fast, PLENTY);
+    for worker in slow {
+        simulation.give(worker, PLENTY);
+    }
+    simulation.run_until(|simulation| simulation.now == 90_000);
+    let newcomer = simulation.hire(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
+    simulation.give(newcomer, PLENTY);
+    let before = simulation.done(fast);
+    simulation.run_until(|simulation| simulation.now == 90_200);
+    assert!(simulation.done(newcomer).abs_diff(100) <= 1, "the slow ones do not hold the fast one's clock");
+    assert!((simulation.done(fast) - before).abs_diff(100) <= 1);
+    assert!(simulation.done(slow[0]).abs_diff(60) <= 1, "the fast one does not push the slow ones' clock");
+}
+
+#[test]
+fn a_large_claim_gets_its_share_among_small_ones() {
+    let mut simulation = Simulation::new(limiter(&[("r", 4, None)]));
+    let small: Vec<_> =
+        (0..8).map(|number| simulation.hire(&needs(&[("r", 1)]), 1, 90 + 3 * number)).collect();
+    let large = simulation.hire(&needs(&[("r", 4)]), 1, 100);
+    for &worker in &small {
+        simulation.give(worker, PLENTY);
+    }
+    simulation.give(large, PLENTY);
+    simulation.run_until(|simulation| simulation.now >= 100_000);
+    let counts: Vec<_> = small.iter().map(|&worker| simulation.done(worker)).collect();
+    let most = counts.iter().max().expect("there are some");
+    assert!(simulation.done(large) * 11 > most * 10, "{} against {counts:?}", simulation.done(large));
+}
+
+#[test]
+fn whoever_joins_two_crowds_does_not_starve_and_does_not_starve_them() {
+    let mut simulation = Simulation::new(unlimited());
+    let fast = [1, 1].map(|priority| simulation.hire(&needs(&[("fast", 1)]), priority, 1));
+    let slow = [1, 1].map(|priority| simulation.hire(&needs(&[("slow", 1)]), priority, 50));
+    for worker in fast.into_iter().chain(slow) {
+        simulation.give(worker, PLENTY);
+    }
+    simulation.run_until(|simulation| simulation.now == 10_000);
+    let both = simulation.hire(&needs(&[("fast", 1), ("slow", 1)]), 1, 10);
+    simulation.give(both, PLENTY);
+    let before = slow.map(|worker| simulation.done(worker));
+    simulation.run_until(|simulation| simulation.now >= 15_500);
+    for (worker, before) in slow.into_iter().zip(before) {
+        let (theirs, its) = (simulation.done(worker) - before, simulation.done(both));
+        assert!(its * 2 >= theirs && theirs * 2 >= its, "{its} against {theirs}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Who is next: claims, grants, and how long a large claim is overtaken by small ones.
+use nereid_scheduling::{Claim, Claimant, RateLimiter};
+
+use crate::{limiter, needs, priority, register};
+
+/// Claimants that need so many of six units each.
+fn crowd<const N: usize>(counts: [u32; N]) -> (RateLimiter, [Claimant; N]) {
+    let mut limiter = limiter(&[("r", 6, None)]);
+    let claimants = counts.map(|count| register(&mut limiter, &needs(&[("r", count)])));
+    (limiter, claimants)
+}
+
+#[test]
+fn equals_are_served_as_they_come() {
+    let (mut limiter, [a, b, c]) = crowd([6, 6, 6]);
+    assert_eq!(limiter.claim(a), Claim::Granted);
+    assert_eq!(limiter.claim(c), Claim::Queued);
+    assert_eq!(limiter.claim(b), Claim::Queued);
+    assert!(limiter.release(a).into_iter().eq([c]));
+    assert!(limiter.release(c).into_iter().eq([b]));
+}
+
+#[test]
+fn one_release_may_make_room_for_several() {
+    let (mut limiter, [large, a, b, c, d]) = crowd([6, 2, 2, 2, 2]);
+    assert_eq!(limiter.claim(large), Claim::Granted);
+    for small in [a, b, c, d] {
+        assert_eq!(limiter.claim(small), Claim::Queued);
+    }
+    assert!(limiter.release(large).into_iter().eq([a, b, c]));
+    assert!(limiter.release(b).into_iter().eq([d]));
+}
+
+#[test]
+fn a_claim_that_does_not_fit_lets_others_pass() {
+    let (mut limiter, [holder, large, small]) = crowd([4, 6, 2]);
+    assert_eq!(limiter.claim(holder), Claim::Granted);
+    assert_eq!(limiter.claim(large), Claim::Queued);
+    assert_eq!(limiter.claim(small), Claim::Granted);
+}
+
+#[test]
+fn asking_again_changes_nothing() {
+    let (mut limiter, [a, b, c]) = crowd([6, 6, 6]);
+    assert_eq!([limiter.claim(a), limiter.claim(a)], [Claim::Granted; 2]);
+    assert_eq!([limiter.claim(b), limiter.claim(c), limiter.claim(b)], [Claim::Queued; 3]);
+    assert!(limiter.release(b).is_empty(), "it holds nothing");
+    assert!(limiter.release(a).into_iter().eq([b]));
+    assert_eq!(limiter.claim(b), Claim::Granted, "as it has been told");
+}
+
+#[test]
+fn a_cancelled_claim_gives_up_its_place() {
+    let (mut limiter, [a, b, c]) = crowd([6, 6, 6]);
+    assert_eq!(limiter.claim(a), Claim::Granted);
+    assert_eq!([limiter.claim(b), limiter.claim(c)], [Claim::Queued; 2]);
+    assert!(limiter.cancel(b).is_empty());
+    assert!(limiter.release(a).into_iter().eq([c]));
+    assert_eq!(limiter.claim(b), Claim::Queued);
+}
+
+#[test]
+fn a_grant_that_is_not_used_goes_to_the_next_and_costs_nothing() {
+    let (mut limiter, [a, b]) = crowd([6, 6]);
+    assert_eq!([limiter.claim(a), limiter.claim(b)], [Claim::Granted, Claim::Queued]);
+    assert!(limiter.cancel(a).into_iter().eq([b]));
+    assert_eq!(limiter.claim(a), Claim::Queued);
+    assert_eq!(limiter.renew(b).0, Claim::Queued, "it has run once, the other never");
+    assert_eq!(limiter.claim(a), Claim::Granted);
+}
+
+#[test]
+fn an_unregistered_claimant_gives_everything_back_and_is_never_granted() {
+    let (mut limiter, [a, b, c]) = crowd([6, 6, 6]);
+    assert_eq!(limiter.claim(a), Claim::Granted);
+    assert_eq!([limiter.claim(b), limiter.claim(c)], [Claim::Queued; 2]);
+    assert!(limiter.unregister(b).is_empty());
+    assert!(limiter.unregister(a).into_iter().eq([c]));
+    assert!(limiter.release(c).is_empty());
+    assert_eq!([limiter.claim(a), limiter.renew(b).0], [Claim::Queued; 2]);
+    assert!(
+        limiter.release(a).is_empty() && limiter.cancel(a).is_empty() && limiter.unregister(a).is_empty()
+    );
+    assert_eq!(limiter.claim(c), Claim::Granted);
+}
+
+#[test]
+fn numbers_of_claimants_do_not_come_again() {
+    let (mut limiter, [a, b]) = crowd([6, 6]);
+    assert!(limiter.unregister(b).is_empty());
+    let later = register(&mut limiter, &needs(&[("r", 6)]));
+    assert!(later != a && later != b);
+}
+
+/// Two small claimants take turns so that six units are never free at once: how many grants they get until
+/// the large one is overdue and the last of them must make room.
+fn grants_until_overdue(large_priority: u32) -> u64 {
+    let (mut limiter, [a, b]) = crowd([3, 3]);
+    let (large, _) =
+        limiter.register(&needs(&[("r", 6)]), priority(large_priority)).expect("there is enough");
+    assert_eq!(limiter.claim(a), Claim::Granted);
+    assert_eq!(limiter.claim(large), Claim::Queued);
+    let mut passed = 0;
+    let (mut holding, mut other) = (a, b);
+    while limiter.claim(other) == Claim::Granted {
+        passed += 1;
+        assert!(limiter.release(holding).is_empty());
+        (holding, other) = (other, holding);
+    }
+    assert!(limiter.release(holding).into_iter().eq([large]), "the other waits behind it");
+    passed
+}
+
+#[test]
+fn a_large_claim_is_overtaken_four_times_by_each_competitor_and_then_gets_its_room() {
+    assert_eq!(grants_until_overdue(1), 4 * 2);
+}
+
+#[test]
+fn a_claim_of_priority_three_is_three_times_as_patient() {
+    assert_eq!(grants_until_overdue(3), 4 * 2 * 3);
+}
+
+#[test]
+fn who_shares_nothing_does_not_try_the_patience() {
+    let mut limiter = limiter(&[("r", 2, None), ("s", 1, None)]);
+    let [holder, small] = [1, 1].map(|count| register(&mut limiter, &needs(&[("r", count)])));
+    let large = register(&mut limiter, &needs(&[("r", 2)]));
+    let stranger = register(&mut limiter, &needs(&[("s", 1)]));
+    assert_eq!([limiter.claim(holder), limiter.claim(large)], [Claim::Granted, Claim::Queued]);
+    for _ in 0..1000 {
+        assert_eq!(limiter.claim(stranger), Claim::Granted);
+        assert!(limiter.release(stranger).is_empty());
+    }
+    assert_eq!(limiter.claim(small), Claim::Granted);
+}
+
+#[test]
+fn what_is_left_beside_an_overdue_claim_is_granted_to_others() {
+    let mut limiter = limiter(&[("r", 6, None), ("s", 3, None)]);
+    let [a, b] = [3, 3].map(|count| register(&mut limiter, &needs(&[("r", count)])));
+    let [modest, greedy] = [2, 3].map(|count| register(&mut limiter, &needs(&[("s", count)])));
+    let overdue = register(&mut limiter, &needs(&[("r", 6), ("s", 1)]));
+    assert_eq!([limiter.claim(a), limiter.claim(overdue)], [Claim::Granted, Claim::Queued]);
+    let (mut holding, mut other) = (a, b);
+    while limiter.claim(other) == Claim::Granted {
+        assert!(limiter.release(holding).is_empty());
+        (holding, other) = (other, holding);
+    }
+    assert_eq!(limiter.claim(greedy), Claim::Queued);
+    assert_eq!(limiter.claim(modest), Claim::Granted, "one of three is promised");
+    assert!(limiter.release(holding).into_iter().eq([overdue]));
+}
+
+#[test]
+fn cancelling_an_overdue_claim_frees_what_was_promised_to_it() {
+    let (mut limiter, [a, b, large]) = crowd([3, 3, 6]);
+    assert_eq!([limiter.claim(a), limiter.claim(large)], [Claim::Granted, Claim::Queued]);
+    let (mut holding, mut other) = (a, b);
+    while limiter.claim(other) == Claim::Granted {
+        assert!(limiter.release(holding).is_empty());
+        (holding, other) = (other, holding);
+    }
+    assert!(limiter.cancel(large).into_iter().eq([other]));
+}

@@ -1,0 +1,118 @@
+//! Model checking of the sequence batcher: a million random operations, each compared with a plain reference.
+//!
+//! What clients, backends, clocks and operators do is random: requests start, continue and end sequences, are
+//! cancelled and time out; batches finish late, in pieces and out of order, instances come, go and die. After every
+//! step the real batcher must have done exactly what the reference does, and what is promised must hold whatever
+//! both say: no slot shared, no request lost, answered twice or out of order, nothing by time alone before the
+//! announced wake-up, no slot leaked.
+//!
+//! A failing history is shrunk and printed with its seed. `SEED=...` plays that one, `OPERATIONS=100000000` looks
+//! harder than the default does.
+use std::{
+    cell::Cell,
+    collections::hash_map::RandomState,
+    env, fmt,
+    hash::BuildHasher,
+    panic::{self, AssertUnwindSafe},
+    sync::Once,
+};
+
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/sequence_history.rs"]
+mod sequence_history;
+#[path = "support/sequence_load.rs"]
+mod sequence_load;
+#[path = "support/sequence_reference.rs"]
+mod sequence_reference;
+
+use random::{Random, shrink};
+use sequence_history::History;
+use sequence_load::{Operation, Setting, operation};
+
+/// How the tests name a request.
+pub(crate) type RequestId = u64;
+
+/// Operations of one test, of which there are four.
+const OPERATIONS: usize = 250_000;
+/// Of one history.
+const HISTORY: usize = 300;
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Plays a history and says what went wrong, and what went before if asked to.
+fn play(setting: &Setting, operations: &[Operation], tell: bool) -> Result<(), String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = panic::take_hook();
+        panic::set_hook(Box::new(move |what| {
+            if !QUIET.get() {
+                loud(what);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let mut history = History::new(setting.clone(), tell.then(Vec::new));
+    let played = panic::catch_unwind(AssertUnwindSafe(|| {
+        operations.iter().for_each(|operation| history.perform(operation));
+        history.rest();
+    }));
+    QUIET.set(false);
+    played.map_err(|what| {
+        let text = what.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| what.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        let told = history.told.unwrap_or_default().join("\n");
+        format!("{told}\n{}", text.unwrap_or_else(|| "no reason given".to_owned()))
+    })
+}
+
+fn number<N: std::str::FromStr<Err: fmt::Debug>>(name: &str) -> Option<N> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+}
+
+fn check(oldest: bool, iterative: bool) {
+    let repeated = number::<u64>("SEED");
+    let first = repeated.unwrap_or_else(|| RandomState::new().hash_one(0));
+    let operations = number::<usize>("OPERATIONS").map_or(OPERATIONS, |all| all / 4);
+    let histories = if repeated.is_some() { 1 } else { operations.div_ceil(HISTORY) };
+    for number in 0..histories as u64 {
+        let seed = first.wrapping_add(number);
+        let mut random = Random::new(seed);
+        let setting = Setting::random(&mut random, oldest, iterative);
+        let operations: Vec<_> = (0..HISTORY).map(|_| operation(&mut random)).collect();
+        if play(&setting, &operations, false).is_ok() {
+            continue;
+        }
+        let shortest = shrink(operations, |shorter| play(&setting, shorter, false).is_err());
+        let story = play(&setting, &shortest, true).expect_err("it has failed before");
+        panic!("SEED={seed} repeats this history of {setting:#?}, of which this is left:\n{story}");
+    }
+}
+
+#[test]
+fn direct_sequences_keep_their_promises() {
+    check(false, false);
+}
+
+#[test]
+fn oldest_sequences_keep_their_promises() {
+    check(true, false);
+}
+
+#[test]
+fn iterative_direct_sequences_keep_their_promises() {
+    check(false, true);
+}
+
+#[test]
+fn iterative_oldest_sequences_keep_their_promises() {
+    check(true, true);
+}
+
+#[test]
+fn shrinking_leaves_what_matters() {
+    let fails = |numbers: &[u64]| numbers.contains(&3) && numbers.contains(&77);
+    assert_eq!(shrink((0..100).collect(), fails), [3, 77]);
+}

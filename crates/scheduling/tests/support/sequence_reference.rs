@@ -1,0 +1,493 @@
+//! The sequence batcher once more, as plain as can be: lists that are searched anew for every question.
+use std::time::Duration;
+
+use nereid_scheduling::{InstanceId, Meta, Moment, Rejection, SequenceBatching, SequenceId, Strategy};
+
+use crate::RequestId;
+
+/// A row of a batch: who, and in which slot; `None` is padding.
+pub(crate) type PlainRow = Option<(RequestId, u32)>;
+
+#[derive(Debug)]
+pub(crate) struct Reference {
+    config: SequenceBatching,
+    pub(crate) slots: u32,
+    /// Those that are not over, in the order in which they began.
+    sequences: Vec<Sequence>,
+    instances: Vec<(InstanceId, Stay)>,
+    /// Slots with a request that has not been given back.
+    running: Vec<(InstanceId, u32)>,
+    begun: u64,
+    own_ids: u64,
+    /// Counts the requests that could run.
+    turns: u64,
+    latest: Moment,
+    held: bool,
+    draining: bool,
+    pub(crate) restarts: Vec<SequenceId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    Stays,
+    Leaves,
+}
+
+#[derive(Debug)]
+struct Sequence {
+    /// Which one since the beginning of time.
+    number: u64,
+    id: SequenceId,
+    open: bool,
+    requests: Vec<Request>,
+    /// `None` is in the backlog.
+    slot: Option<(InstanceId, u32)>,
+    /// Since when it has nothing to do.
+    silent_since: Option<Moment>,
+    /// Its turn, since its first request may run, and since when that is.
+    turn: Option<(u64, Moment)>,
+}
+
+#[derive(Debug)]
+struct Request {
+    id: RequestId,
+    arrived: Moment,
+    timeout: Option<Duration>,
+    shape: u64,
+}
+
+impl Reference {
+    pub(crate) fn new(config: SequenceBatching, instances: usize) -> Self {
+        let slots = match &config.strategy {
+            Strategy::Direct(_) => config.max_batch_size.max(1),
+            Strategy::Oldest(oldest) if oldest.max_candidate_sequences == 0 => config.max_batch_size.max(1),
+            Strategy::Oldest(oldest) => oldest.max_candidate_sequences,
+        };
+        Self {
+            slots,
+            sequences: Vec::new(),
+            instances: (0..instances).map(|instance| (instance, Stay::Stays)).collect(),
+            running: Vec::new(),
+            begun: 0,
+            own_ids: 0,
+            turns: 0,
+            latest: Moment::default(),
+            held: config.hold_until_queued > 0 || config.hold_until_backlogged > 0,
+            config,
+            draining: false,
+            restarts: Vec::new(),
+        }
+    }
+
+    /// Says which sequence the request belongs to.
+    pub(crate) fn enqueue(&mut self, now: Moment, meta: &Meta, id: RequestId) -> Result<u64, Rejection> {
+        if meta.batch_size > 1 {
+            return Err(Rejection::MultipleRows);
+        }
+        let step = meta.sequence.as_ref().filter(|step| step.id.to_string() != "");
+        if step.is_none() && !self.config.iterative {
+            return Err(Rejection::MissingSequence);
+        }
+        if self.draining && step.is_none_or(|step| step.start) {
+            return Err(Rejection::Draining);
+        }
+        let known = step.and_then(|step| self.sequences.iter().position(|it| it.open && it.id == step.id));
+        if known.is_none() && step.is_some_and(|step| !step.start) {
+            return Err(Rejection::MissingStart);
+        }
+        self.latest = self.latest.max(now);
+        let request = Request {
+            id,
+            arrived: self.latest,
+            timeout: meta.timeout.filter(|timeout| *timeout > Duration::ZERO),
+            shape: meta.shape_key,
+        };
+        let last = step.is_none_or(|step| step.end);
+        let number = if let Some(known) = known {
+            let sequence = &mut self.sequences[known];
+            sequence.requests.push(request);
+            sequence.open = !last;
+            sequence.silent_since = None;
+            if step.is_some_and(|step| step.start) {
+                self.restarts.push(sequence.id.clone());
+            }
+            sequence.number
+        } else {
+            self.own_ids += u64::from(step.is_none());
+            let id = step.map_or(SequenceId::Own(self.own_ids), |step| step.id.clone());
+            self.begin(id, !last, request)
+        };
+        self.give_turns();
+        if self.held {
+            let in_backlog = self.waiting(|it| it.slot.is_none());
+            let enough = match self.config.strategy {
+                Strategy::Direct(_) => self.waiting(|it| it.slot.is_some()),
+                Strategy::Oldest(_) => self.sequences.iter().filter(|it| it.turn.is_some()).count(),
+            };
+            self.held =
+                enough < self.config.hold_until_queued || in_backlog < self.config.hold_until_backlogged;
+        }
+        Ok(number)
+    }
+
+    fn begin(&mut self, id: SequenceId, open: bool, request: Request) -> u64 {
+        self.begun += 1;
+        let slot = self.best_slot();
+        self.sequences.push(Sequence {
+            number: self.begun,
+            id,
+            open,
+            requests: vec![request],
+            slot,
+            silent_since: None,
+            turn: None,
+        });
+        self.begun
+    }
+
+    /// The free slot a newcomer gets.
+    fn best_slot(&self) -> Option<(InstanceId, u32)> {
+        let mut free = Vec::new();
+        for &(instance, stay) in &self.instances {
+            for slot in 0..self.slots {
+                let taken = self.sequences.iter().any(|it| it.slot == Some((instance, slot)));
+                if stay == Stay::Stays && !taken {
+                    let running = u32::from(self.running.contains(&(instance, slot)));
+                    let rank = match self.config.strategy {
+                        Strategy::Direct(_) => [slot, running],
+                        Strategy::Oldest(_) => [running, slot],
+                    };
+                    free.push((rank, instance, slot));
+                }
+            }
+        }
+        free.into_iter().min().map(|(_, instance, slot)| (instance, slot))
+    }
+
+    /// Whoever can run and could not before stands in line. After one change that is one at most.
+    fn give_turns(&mut self) {
+        for index in 0..self.sequences.len() {
+            let sequence = &self.sequences[index];
+            let may_run = sequence.slot.is_some_and(|slot| !self.running.contains(&slot));
+            if may_run && !sequence.requests.is_empty() && sequence.turn.is_none() {
+                self.turns += 1;
+                self.sequences[index].turn = Some((self.turns, self.latest));
+            }
+        }
+    }
+
+    /// A sequence is over: the first of the backlog has its slot.
+    fn end(&mut self, number: u64) -> Vec<Request> {
+        let index = self.sequences.iter().position(|it| it.number == number).expect("it is not over");
+        let ended = self.sequences.remove(index);
+        if let Some((instance, slot)) = ended.slot {
+            if self.stays(instance)
+                && let Some(next) = self.sequences.iter_mut().find(|it| it.slot.is_none())
+            {
+                next.slot = Some((instance, slot));
+            }
+            self.give_turns();
+        }
+        self.let_leave();
+        ended.requests
+    }
+
+    fn stays(&self, instance: InstanceId) -> bool {
+        self.instances.contains(&(instance, Stay::Stays))
+    }
+
+    fn let_leave(&mut self) {
+        let needed = |instance| {
+            self.sequences.iter().any(|it| it.slot.is_some_and(|(on, _)| on == instance))
+                || self.running.iter().any(|&(on, _)| on == instance)
+        };
+        let stay: Vec<_> = self
+            .instances
+            .iter()
+            .copied()
+            .filter(|&(instance, stay)| stay == Stay::Stays || needed(instance))
+            .collect();
+        self.instances = stay;
+    }
+
+    pub(crate) fn expire(&mut self, now: Moment) -> Vec<RequestId> {
+        self.latest = self.latest.max(now);
+        let now = self.latest;
+        let mut late: Vec<_> = self
+            .sequences
+            .iter()
+            .filter(|it| it.slot.is_none())
+            .filter_map(|it| Some((deadline(it)?, it.number)))
+            .filter(|&(deadline, _)| deadline < now)
+            .collect();
+        late.sort_unstable();
+        let mut rejected = Vec::new();
+        for (_, number) in late {
+            rejected.extend(self.end(number).into_iter().map(|request| request.id));
+        }
+        let mut silent: Vec<_> = self
+            .sequences
+            .iter()
+            .filter_map(|it| Some((it.silent_since?, it.slot, it.number)))
+            .filter(|&(since, ..)| since + self.config.max_sequence_idle <= now)
+            .collect();
+        silent.sort_unstable();
+        for (.., number) in silent {
+            self.end(number);
+        }
+        rejected
+    }
+
+    pub(crate) fn sweep(&mut self, gone: &dyn Fn(RequestId) -> bool) -> Vec<RequestId> {
+        let touched = |it: &&Sequence| it.requests.iter().any(|request| gone(request.id));
+        let (mut in_slots, in_backlog): (Vec<_>, Vec<_>) = self
+            .sequences
+            .iter()
+            .filter(touched)
+            .map(|it| (it.slot, it.number))
+            .partition(|(slot, _)| slot.is_some());
+        in_slots.sort_unstable();
+        let mut swept = Vec::new();
+        for (_, number) in in_backlog {
+            swept.extend(self.end(number).into_iter().map(|request| request.id));
+        }
+        for (slot, number) in in_slots {
+            let runs = slot.is_some_and(|slot| self.running.contains(&slot));
+            if self.config.iterative && runs {
+                let sequence = self.sequence(number);
+                sequence.open = false;
+                swept.extend(sequence.requests.drain(..).map(|request| request.id));
+            } else {
+                swept.extend(self.end(number).into_iter().map(|request| request.id));
+            }
+        }
+        swept
+    }
+
+    fn sequence(&mut self, number: u64) -> &mut Sequence {
+        self.sequences.iter_mut().find(|it| it.number == number).expect("it is not over")
+    }
+
+    /// The batch that should leave now.
+    pub(crate) fn due(&self, now: Moment, idle: &[InstanceId]) -> Option<(InstanceId, Vec<PlainRow>)> {
+        idle.iter().find_map(|&instance| match self.decide(instance, now) {
+            Verdict::Send(rows) => Some((instance, rows)),
+            Verdict::Wait(_) | Verdict::Nothing => None,
+        })
+    }
+
+    pub(crate) fn take(&mut self, instance: InstanceId, rows: &[PlainRow]) {
+        for &(_, slot) in rows.iter().flatten() {
+            let sequence = self.sequences.iter_mut().find(|it| it.slot == Some((instance, slot)));
+            let sequence = sequence.expect("who runs has a slot");
+            sequence.requests.remove(0);
+            sequence.turn = None;
+            self.running.push((instance, slot));
+        }
+        for &(_, slot) in rows.iter().flatten() {
+            let over =
+                |it: &&Sequence| it.slot == Some((instance, slot)) && !it.open && it.requests.is_empty();
+            let over = self.sequences.iter().find(over).map(|it| it.number);
+            if let Some(number) = over.filter(|_| !self.config.iterative) {
+                self.end(number);
+            }
+        }
+    }
+
+    pub(crate) fn released(&mut self, now: Moment, instance: InstanceId, slot: u32) {
+        self.latest = self.latest.max(now);
+        self.running.retain(|&running| running != (instance, slot));
+        let latest = self.latest;
+        if let Some(sequence) = self.sequences.iter_mut().find(|it| it.slot == Some((instance, slot))) {
+            sequence.open &= !self.config.iterative;
+            if sequence.requests.is_empty() {
+                sequence.silent_since = Some(latest);
+                if !sequence.open {
+                    let number = sequence.number;
+                    self.end(number);
+                }
+            }
+        }
+        self.give_turns();
+        self.let_leave();
+    }
+
+    pub(crate) fn again(&mut self, now: Moment, place: (InstanceId, u32), id: RequestId, shape: u64) {
+        self.latest = self.latest.max(now);
+        self.running.retain(|&running| running != place);
+        let arrived = self.latest;
+        let sequence = self.sequences.iter_mut().find(|it| it.slot == Some(place)).expect("it is not over");
+        sequence.requests.insert(0, Request { id, arrived, timeout: None, shape });
+        self.give_turns();
+    }
+
+    pub(crate) fn add_instance(&mut self, now: Moment, instance: InstanceId) {
+        self.latest = self.latest.max(now);
+        self.instances.retain(|&(known, _)| known != instance);
+        self.instances.push((instance, Stay::Stays));
+        while let Some(next) = self.sequences.iter().position(|it| it.slot.is_none())
+            && let Some(slot) = self.best_slot()
+        {
+            self.sequences[next].slot = Some(slot);
+            self.give_turns();
+        }
+    }
+
+    pub(crate) fn remove_instance(&mut self, instance: InstanceId) {
+        for (known, stay) in &mut self.instances {
+            if *known == instance {
+                *stay = Stay::Leaves;
+            }
+        }
+        self.let_leave();
+    }
+
+    pub(crate) fn lose_instance(&mut self, instance: InstanceId) -> Vec<RequestId> {
+        self.remove_instance(instance);
+        self.running.retain(|&(on, _)| on != instance);
+        let mut lost: Vec<_> = self
+            .sequences
+            .iter()
+            .filter(|it| it.slot.is_some_and(|(on, _)| on == instance))
+            .map(|it| (it.slot, it.number))
+            .collect();
+        lost.sort_unstable();
+        let mut rejected = Vec::new();
+        for (_, number) in lost {
+            rejected.extend(self.end(number).into_iter().map(|request| request.id));
+        }
+        self.let_leave();
+        rejected
+    }
+
+    pub(crate) fn next_wakeup(&self, now: Moment) -> Option<Moment> {
+        let mut times = Vec::new();
+        for sequence in &self.sequences {
+            times.extend(sequence.silent_since.map(|since| since + self.config.max_sequence_idle));
+            if sequence.slot.is_none() {
+                times.extend(deadline(sequence).map(|deadline| deadline + Duration::from_nanos(1)));
+            }
+        }
+        for &(instance, _) in &self.instances {
+            if let Verdict::Wait(until) = self.decide(instance, now) {
+                times.push(until);
+            }
+        }
+        times.into_iter().filter(|&time| time > now).min()
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+        self.held = false;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.waiting(|_| true)
+    }
+
+    pub(crate) fn live_sequences(&self) -> usize {
+        self.sequences.iter().filter(|it| it.open).count()
+    }
+
+    pub(crate) fn is_live(&self, id: &SequenceId) -> bool {
+        self.sequences.iter().any(|it| it.open && it.id == *id)
+    }
+
+    pub(crate) fn has_instance(&self, instance: InstanceId) -> bool {
+        self.instances.iter().any(|&(known, _)| known == instance)
+    }
+
+    /// How many sequences there is room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.instances.iter().filter(|(_, stay)| *stay == Stay::Stays).count() * self.slots as usize
+    }
+
+    /// Who has each slot, in order.
+    pub(crate) fn tenants(&self) -> Vec<((InstanceId, u32), &SequenceId)> {
+        let mut tenants: Vec<_> = self.sequences.iter().filter_map(|it| Some((it.slot?, &it.id))).collect();
+        tenants.sort_unstable_by_key(|&(slot, _)| slot);
+        tenants
+    }
+
+    pub(crate) fn backlog(&self) -> Vec<&SequenceId> {
+        self.sequences.iter().filter(|it| it.slot.is_none()).map(|it| &it.id).collect()
+    }
+
+    fn waiting(&self, which: impl Fn(&Sequence) -> bool) -> usize {
+        self.sequences.iter().filter(|it| which(it)).map(|it| it.requests.len()).sum()
+    }
+
+    fn decide(&self, instance: InstanceId, now: Moment) -> Verdict {
+        let here = |it: &&Sequence| it.slot.is_some_and(|(on, _)| on == instance);
+        let mut line: Vec<_> = self.sequences.iter().filter(here).filter(|it| it.turn.is_some()).collect();
+        line.sort_by_key(|it| it.turn);
+        if self.held || line.is_empty() {
+            return Verdict::Nothing;
+        }
+        // In a model that stops, nobody comes but to sequences that have no request here now.
+        let complete = self.draining && line.len() == self.sequences.iter().filter(here).count();
+        match &self.config.strategy {
+            Strategy::Direct(direct) => {
+                let enough = line.len() as f32 / self.slots as f32 >= direct.minimum_slot_utilization;
+                let oldest = line.iter().map(|it| it.requests[0].arrived).min().unwrap_or_default();
+                let until = oldest + direct.max_queue_delay;
+                if complete || enough || direct.max_queue_delay.is_zero() || until <= now {
+                    Verdict::Send(direct_rows(&line))
+                } else {
+                    Verdict::Wait(until)
+                }
+            }
+            Strategy::Oldest(oldest) => {
+                let preferred: Vec<_> =
+                    oldest.preferred_batch_sizes.iter().map(|&size| size as usize).collect();
+                self.cut(&line, &preferred, oldest.max_queue_delay, (now, complete))
+            }
+        }
+    }
+
+    /// The dynamic batcher's rule for requests of one row each.
+    fn cut(&self, line: &[&Sequence], preferred: &[usize], delay: Duration, at: (Moment, bool)) -> Verdict {
+        let (now, complete) = at;
+        let largest = preferred.iter().copied().max().unwrap_or(0);
+        let fits = line.iter().take_while(|it| it.requests[0].shape == line[0].requests[0].shape).count();
+        let fits = fits.min(self.config.max_batch_size.max(1) as usize);
+        let blocked = fits < line.len();
+        let since = line[0].turn.map_or(Moment::default(), |(_, since)| since);
+        let late = !delay.is_zero() && since + delay <= now;
+        // What there will be if one more comes decides whether to cut before it.
+        let passed = (1..=fits).find(|&size| size + 1 > largest && (size < fits || blocked));
+        let reached = preferred.iter().copied().filter(|&size| size <= fits).max();
+        if let Some(size) = reached.or(passed).filter(|_| !late) {
+            return Verdict::Send(rows(&line[..size]));
+        }
+        if blocked || fits >= largest || late || delay.is_zero() || complete {
+            return Verdict::Send(rows(&line[..fits]));
+        }
+        Verdict::Wait(since + delay)
+    }
+}
+
+enum Verdict {
+    Send(Vec<PlainRow>),
+    Wait(Moment),
+    Nothing,
+}
+
+fn rows(line: &[&Sequence]) -> Vec<PlainRow> {
+    line.iter().map(|it| it.slot.map(|(_, slot)| (it.requests[0].id, slot))).collect()
+}
+
+fn direct_rows(line: &[&Sequence]) -> Vec<PlainRow> {
+    let mut batch = Vec::new();
+    for row in 0..=line.iter().filter_map(|it| it.slot).map(|(_, slot)| slot).max().unwrap_or(0) {
+        let here = line.iter().find(|it| it.slot.is_some_and(|(_, slot)| slot == row));
+        let fitting = here.filter(|it| it.requests[0].shape == line[0].requests[0].shape);
+        batch.push(fitting.map(|it| (it.requests[0].id, row)));
+    }
+    batch
+}
+
+fn deadline(sequence: &Sequence) -> Option<Moment> {
+    let deadlines = sequence.requests.iter().filter_map(|it| it.timeout.map(|timeout| it.arrived + timeout));
+    deadlines.min()
+}
