@@ -115,6 +115,8 @@ struct Queue {
     front: Option<Delivery>,
     behind: VecDeque<Delivery>,
     closed: bool,
+    /// Nobody will take what still comes.
+    abandoned: bool,
     waker: Option<Waker>,
     /// Threads in [`Corridor::wait_for_room`].
     senders_waiting: usize,
@@ -162,7 +164,9 @@ impl Corridor {
             if queue.closed && queue.senders_waiting > 0 {
                 self.room.notify_all();
             }
-            if let Some(delivery) = delivery {
+            if let Some(delivery) = delivery
+                && !queue.abandoned
+            {
                 if queue.front.is_none() {
                     queue.front = Some(delivery);
                 } else {
@@ -198,16 +202,25 @@ impl Corridor {
         }
     }
 
-    fn cancel(&self) {
-        if self.cancelled.swap(true, Ordering::AcqRel) {
+    /// `abandon` tells that nobody will take what is there and what still comes.
+    fn cancel(&self, abandon: bool) {
+        let first = !self.cancelled.swap(true, Ordering::AcqRel);
+        if !first && !abandon {
             return;
         }
-        // Under the lock, so that a sender that has just found no room does not miss the signal. Even after the end:
-        // a hand that came too late may still wait.
-        if self.queue.lock().senders_waiting > 0 {
-            self.room.notify_all();
-        }
-        if !self.ended.load(Ordering::Acquire) {
+        let left = {
+            let mut queue = self.queue.lock();
+            // Under the lock, so that a sender that has just found no room does not miss the signal. Even after the
+            // end: a hand that came too late may still wait.
+            if queue.senders_waiting > 0 {
+                self.room.notify_all();
+            }
+            queue.abandoned |= abandon;
+            abandon.then(|| (queue.front.take(), std::mem::take(&mut queue.behind)))
+        };
+        // Without the lock: tensors may take a while to free.
+        drop(left);
+        if first && !self.ended.load(Ordering::Acquire) {
             self.observer.cancelled();
         }
     }
@@ -275,6 +288,11 @@ impl Responder {
         &self.corridor.timeline
     }
 
+    /// Whether responses leave through an outlet.
+    pub fn has_outlet(&self) -> bool {
+        self.corridor.outlet.get().is_some()
+    }
+
     /// From now on responses leave through `outlet`, as those of `ticket`. Said once, before the first response.
     pub fn leave_through(&self, outlet: Arc<dyn Outlet>, ticket: Ticket) {
         let said = self.corridor.outlet.set((outlet, ticket));
@@ -307,7 +325,7 @@ impl fmt::Debug for Responder {
     }
 }
 
-/// The asking side. Dropping it cancels the request.
+/// The asking side. Dropping it cancels the request; what still comes is dropped, too.
 pub struct ResponseStream {
     corridor: Arc<Corridor>,
 }
@@ -340,7 +358,7 @@ impl ResponseStream {
 
     /// Asks for the request to be given up; what comes is still delivered.
     pub fn cancel(&self) {
-        self.corridor.cancel();
+        self.corridor.cancel(false);
     }
 
     /// When the request passed its doors.
@@ -381,7 +399,7 @@ impl futures_core::Stream for ResponseStream {
 
 impl Drop for ResponseStream {
     fn drop(&mut self) {
-        self.corridor.cancel();
+        self.corridor.cancel(true);
     }
 }
 
@@ -540,6 +558,23 @@ mod tests {
         let (responder, mut stream) = narrow(0);
         responder.send(Response::default());
         assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
+    }
+
+    #[test]
+    fn what_nobody_takes_is_not_kept() {
+        let (responder, stream, _) = open();
+        let shared = bytes::Bytes::from(vec![0; 8]);
+        let response = || {
+            let shape = [8].as_slice().into();
+            Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, shape, shared.clone())])
+        };
+        responder.send(response());
+        stream.cancel();
+        responder.send(response());
+        assert!(!shared.is_unique());
+        drop(stream);
+        responder.send(response());
+        assert!(shared.is_unique());
     }
 
     #[test]

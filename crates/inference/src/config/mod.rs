@@ -5,25 +5,27 @@
 mod backend_fields;
 mod complete;
 mod errors;
+mod instances;
 mod resolve;
+mod sequence;
 mod typed;
 mod unsupported;
 mod validate;
 mod versions;
+mod warmup;
 
 pub use backend_fields::{FileEntry, ModelLayout};
 pub use complete::Environment;
 pub use errors::{ConfigErrors, Problem};
+pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
 pub use resolve::{Completion, ConfigSource, Declared, declare, finish};
+pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
 pub use versions::{
     VersionDirectory, absent_versions, no_version_available, select_versions, version_directory,
 };
+pub use warmup::{Warmup, WarmupData, WarmupInput};
 
-use std::{
-    collections::BTreeMap,
-    num::{NonZeroU32, NonZeroUsize},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
 use scheduling::DynamicBatching;
 
@@ -70,6 +72,8 @@ pub struct ModelConfig {
     pub decoupled: bool,
     /// Responses may be cached, where the server has a cache.
     pub response_cache: bool,
+    /// What each instance runs before it may serve, in this order.
+    pub warmups: Vec<Warmup>,
 }
 
 /// How requests become batches (`scheduling_choice`).
@@ -79,6 +83,8 @@ pub enum Scheduling {
     Unbatched,
     /// `dynamic_batching`.
     Dynamic(DynamicBatching),
+    /// `sequence_batching`.
+    Sequence(SequenceScheduling),
 }
 
 /// One entry of `input`.
@@ -158,26 +164,6 @@ pub struct BatchOutput {
     pub source_input: Name,
 }
 
-/// One entry of `instance_group`, defaults in place.
-#[derive(Debug, Clone)]
-pub struct InstanceGroup {
-    /// Not empty.
-    pub name: Name,
-    /// Where its instances live.
-    pub kind: InstanceKind,
-    /// Instances per device.
-    pub count: NonZeroUsize,
-}
-
-/// Where instances live. `KIND_AUTO` has been decided; `KIND_GPU` is refused where no GPU is usable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InstanceKind {
-    /// Host processors.
-    Cpu,
-    /// The model decides.
-    Model,
-}
-
 /// Which version directories are served (`version_policy`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VersionPolicy {
@@ -205,6 +191,8 @@ pub struct ResolvedConfig {
     pub typed: ModelConfig,
     /// The completed protobuf form.
     pub shown: proto::ModelConfig,
+    /// What is no error and yet hardly meant, for the log: each names the model.
+    pub warnings: Vec<String>,
 }
 
 impl ModelConfig {

@@ -12,7 +12,10 @@ use super::{
     complete::{complete_instance_groups, normalise},
     typed::typed,
     unsupported::refuse_unsupported,
-    validate::{check_instance_groups, check_paths, check_structure, check_tensors, directory_has_the_name},
+    validate::{
+        check_instance_groups, check_paths, check_states, check_structure, check_tensors, check_warmups,
+        directory_has_the_name,
+    },
 };
 use crate::ErrorCode;
 
@@ -177,12 +180,15 @@ fn resolve(
     check_instance_groups(&config, environment, &mut errors);
     check_structure(&config, &mut errors);
     check_tensors(&config, &mut errors);
+    check_warmups(&config, &mut errors);
+    check_states(&config, &mut errors);
     if errors.is_empty() {
         check_paths(&config, &mut errors);
         refuse_unsupported(&config, &mut errors);
     }
     errors.into_result()?;
-    Ok(ResolvedConfig { typed: typed(&config)?, shown: config })
+    let (typed, warnings) = typed(&config)?;
+    Ok(ResolvedConfig { typed, shown: config, warnings })
 }
 
 #[cfg(test)]

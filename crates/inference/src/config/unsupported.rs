@@ -14,23 +14,11 @@ pub(super) fn refuse_unsupported(config: &ModelConfig, errors: &mut ConfigErrors
         errors.push(ErrorCode::Unsupported, field, text);
     };
     match &config.scheduling_choice {
-        Some(SchedulingChoice::SequenceBatching(_)) => refuse("sequence_batching"),
         Some(SchedulingChoice::EnsembleScheduling(_)) => refuse("ensemble_scheduling"),
-        Some(SchedulingChoice::DynamicBatching(_)) | None => {}
-    }
-    if !config.model_warmup.is_empty() {
-        refuse("model_warmup");
+        Some(SchedulingChoice::DynamicBatching(_) | SchedulingChoice::SequenceBatching(_)) | None => {}
     }
     if config.model_repository_agents.as_ref().is_some_and(|agents| !agents.agents.is_empty()) {
         refuse("model_repository_agents");
-    }
-    for (position, group) in config.instance_group.iter().enumerate() {
-        if group.passive {
-            refuse(&format!("instance_group[{position}].passive"));
-        }
-        if !group.secondary_devices.is_empty() {
-            refuse(&format!("instance_group[{position}].secondary_devices"));
-        }
     }
     if config.parameters.contains_key("TRITON_BATCH_STRATEGY_PATH") {
         refuse("parameters.TRITON_BATCH_STRATEGY_PATH");

@@ -253,11 +253,7 @@ fn what_a_backend_adds_is_checked() {
 #[test]
 fn features_that_are_not_there_are_refused_by_name() {
     for (field, text) in [
-        ("sequence_batching", "sequence_batching {}"),
-        ("model_warmup", "model_warmup { name: 'w' }"),
         ("model_repository_agents", "model_repository_agents { agents { name: 'a' } }"),
-        ("instance_group[1].passive", "instance_group {} instance_group { passive: true }"),
-        ("instance_group[0].secondary_devices", "instance_group { secondary_devices {} }"),
         ("parameters.TRITON_BATCH_STRATEGY_PATH", "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' }"),
         ("runtime", "runtime: 'libother.so'"),
         (
@@ -274,8 +270,31 @@ fn features_that_are_not_there_are_refused_by_name() {
 
 #[test]
 fn rules_come_before_missing_features() {
-    let error = auto("sequence_batching { control_input {} } model_warmup {}").unwrap_err();
+    let error = auto("sequence_batching { control_input {} } runtime: 'libother.so'").unwrap_err();
     assert_eq!(error.to_string(), "sequence batching control tensor must have a name for m");
+}
+
+#[test]
+fn rules_of_loading_wait_for_the_backend() {
+    let text = "max_batch_size: 1\nmodel_warmup {\n  batch_size: 2\n}\nsequence_batching {\n  state {\n    \
+                use_growable_memory: true\n  }\n}";
+    let error = finished(&format!("{text}\n{IO}")).unwrap_err();
+    assert_eq!(
+        error.report(),
+        "models/m/config.pbtxt:3: warmup sample '' batch size 2 exceeds maximum 1\n\
+         models/m/config.pbtxt:7: In order to 'use_growable_memory', you must also enable 'use_single_buffer' for \
+         state input name ''."
+    );
+    assert_eq!(error.problems()[0].code, ErrorCode::InvalidArgument);
+    assert!(auto(text).is_ok());
+}
+
+#[test]
+fn warnings_come_with_the_configuration() {
+    let state = "state { input_name: 's' output_name: 't' data_type: TYPE_FP32 dims: 1 }";
+    let resolved = finished(&format!("sequence_batching {{ {state} {state} }} {IO}")).unwrap();
+    assert_eq!(resolved.warnings.len(), 1);
+    assert!(finished(&format!("sequence_batching {{ {state} }} {IO}")).unwrap().warnings.is_empty());
 }
 
 #[test]
@@ -285,6 +304,8 @@ fn settings_that_have_no_effect_are_legal() {
         "model_repository_agents {}",
         "instance_group { rate_limiter { resources { name: 'r' count: 1 } priority: 2 } host_policy: 'p' }",
         "runtime: 'libtriton_onnxruntime.so'",
+        "sequence_batching { state { input_name: 's' output_name: 't' data_type: TYPE_FP32 dims: 1
+         use_same_buffer_for_input_output: true } }",
         "cc_model_filenames { key: '7.5' value: 'x' } optimization { cuda { graphs: true } eager_batching: true }",
         "model_metrics { metric_control { metric_identifier { family: 'f' } histogram_options { buckets: 1 } } }",
     ] {
@@ -322,6 +343,18 @@ fn numbers_that_name_nothing_are_refused() {
         (
             "input { name: 'a\\0b' data_type: TYPE_FP32 dims: 1 }",
             "'input[0].name' of model 'm' contains a NUL character",
+        ),
+        (
+            "instance_group { secondary_devices { kind: 4 } }",
+            "'instance_group[0].secondary_devices[0].kind' of model 'm' has no value 4",
+        ),
+        (
+            "sequence_batching { control_input { name: 'c' control { kind: 9 bool_false_true: [ 0, 1 ] } } }",
+            "'sequence_batching.control_input[0].control.kind' of model 'm' has no value 9",
+        ),
+        (
+            "model_warmup { batch_size: 1 inputs { key: 'x' value { data_type: 99 zero_data: true } } }",
+            "'model_warmup[0].inputs.x.data_type' of model 'm' has no value 99",
         ),
         (
             "output { name: 'y' data_type: TYPE_FP32 dims: 1 label_filename: '../x' }",

@@ -7,7 +7,9 @@ mod instance_groups;
 mod paths;
 mod priorities;
 mod sequence;
+mod states;
 mod tensors;
+mod warmup;
 
 use std::collections::HashSet;
 
@@ -15,7 +17,9 @@ use proto::{ModelConfig, model_config::SchedulingChoice, model_metrics::metric_c
 
 pub(super) use instance_groups::check_instance_groups;
 pub(super) use paths::check_paths;
+pub(super) use states::check_states;
 pub(super) use tensors::check_tensors;
+pub(super) use warmup::check_warmups;
 
 use super::{ConfigErrors, complete::is_ensemble};
 

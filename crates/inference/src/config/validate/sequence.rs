@@ -50,7 +50,8 @@ fn controls_are_named_once(
         let (model, tensor) = (&config.name, &control.name);
         if tensor.is_empty() {
             errors.invalid(&field, format!("sequence batching control tensor must have a name for {model}"));
-        } else if !seen.insert(tensor) {
+        } else if !seen.insert(tensor) || control.control.len() > 1 {
+            // Triton lets one entry have several kinds, and the last one overwrites the others.
             let text = format!(
                 "sequence batching control tensor '{tensor}' is specified for multiple control kinds for {model}"
             );

@@ -125,6 +125,9 @@ fn sequence_batching_is_possible() {
         (format!("sequence_batching {{ control_input {{ {start} int32_false_true: [ 0, 1 ] }} }}
                   control_input {{ name: 'T' control {{ kind: CONTROL_SEQUENCE_START bool_false_true: [ 0, 1 ] }} }} }}"),
          "sequence batching specifies multiple CONTROL_SEQUENCE_START tensors for m".to_owned()),
+        (format!("sequence_batching {{ control_input {{ {start} int32_false_true: [ 0, 1 ] }}
+                  control {{ kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] }} }} }}"),
+         "sequence batching control tensor 'S' is specified for multiple control kinds for m".to_owned()),
         (format!("sequence_batching {{ control_input {{ {start} }} }} }}"), format!("{either} CONTROL_SEQUENCE_START for m")),
         ("sequence_batching { control_input { name: 'R' control { kind: CONTROL_SEQUENCE_READY } } }".to_owned(),
          format!("{either} CONTROL_SEQUENCE_READY for m")),
@@ -480,6 +483,119 @@ fn instance_groups_are_complete_when_they_are_judged() {
         ],
         |config, errors| check_instance_groups(config, &environment, errors),
     );
+}
+
+#[test]
+fn an_initial_state_fits_its_state() {
+    let initial = "name: 'i' data_type: TYPE_FP32 zero_data: true";
+    for (dims, initial, wanted) in [
+        ("[ 2, -1 ]", format!("initial_state {{ {initial} dims: [ 2, 5 ] }}"), ""),
+        ("[ 2, -1 ]", String::new(), ""),
+        (
+            "1",
+            format!("initial_state {{ {initial} dims: 1 }}").repeat(2),
+            "initial_state field for state input 's' must contain exactly one or zero element. Found '2' elements.",
+        ),
+        (
+            "1",
+            format!("initial_state {{ {initial} dims: 1 }}").replace("FP32", "INT32"),
+            "The data type used for 'initial_state' field of state 's' does not match the state data type.",
+        ),
+        (
+            "1",
+            format!("initial_state {{ {initial} dims: 1 }}").replace("name: 'i'", ""),
+            "Field 'name' must be set when using initial_state for state input 's'.",
+        ),
+        (
+            "[ -1, -1 ]",
+            format!("initial_state {{ {initial} dims: -1 }}"),
+            "Number of dimensions in 'initial_state' doesn't match the size of 'state' dimensions for state input 's'. \
+             1 != 2",
+        ),
+        (
+            "[ 3, -1 ]",
+            format!("initial_state {{ {initial} dims: [ 2, -1 ] }}"),
+            "'initial_state' field for state input name 's' contains variable dimensions.",
+        ),
+        (
+            "[ -1, 3 ]",
+            format!("initial_state {{ {initial} dims: [ 7, 2 ] }}"),
+            "'initial_state' dim for input name 's' doesn't match 'state' dim description. 2 != 3",
+        ),
+        (
+            "1",
+            format!("initial_state {{ {initial} dims: 1 }}").replace("zero_data: true", ""),
+            "initial_state setting expects state's' to have state_data set",
+        ),
+    ] {
+        let text = format!(
+            "sequence_batching {{ state {{ input_name: 's' output_name: 't' data_type: TYPE_FP32 dims: {dims} {initial} }} }}"
+        );
+        table(&[(&text, wanted)], |config, errors| check_states(config, errors));
+    }
+}
+
+#[test]
+fn a_state_is_initialised_once() {
+    let with = "state { input_name: 's' dims: 1 initial_state { name: 'i' dims: 1 zero_data: true } }";
+    let without = "state { input_name: 's' dims: 1 }";
+    for (states, wanted) in [
+        (format!("{with} {with}"), "State input name 's' specified more than once."),
+        (format!("{with} {without}"), ""),
+    ] {
+        let text = format!("sequence_batching {{ {states} }}");
+        table(&[(&text, wanted)], |config, errors| check_states(config, errors));
+    }
+}
+
+#[test]
+fn growing_memory_needs_one_buffer_on_a_gpu() {
+    let state = |rest: &str| format!("sequence_batching {{ state {{ input_name: 's' {rest} }} }}");
+    let growing = state("use_same_buffer_for_input_output: true use_growable_memory: true");
+    table(
+        &[
+            (
+                &state("use_growable_memory: true"),
+                "In order to 'use_growable_memory', you must also enable 'use_single_buffer' for state input name 's'.",
+            ),
+            (
+                &format!("instance_group {{ kind: KIND_CPU }} {growing}"),
+                "'use_growable_memory' can only work with KIND_GPU model instances right now. Please either change the \
+                 instance type to KIND_GPU or set 'use_growable_memory' to false for state input 's'.",
+            ),
+            (&format!("instance_group {{ kind: KIND_GPU }} {growing}"), ""),
+            (&state("use_same_buffer_for_input_output: true"), ""),
+        ],
+        |config, errors| check_states(config, errors),
+    );
+}
+
+#[test]
+fn warmup_tells_what_to_send() {
+    let sample = |size: u32, input: &str| {
+        format!("model_warmup {{ name: 's' batch_size: {size} inputs {{ key: 'x' value {{ {input} }} }} }}")
+    };
+    for (text, wanted) in [
+        (sample(1, "dims: [ 2, 3 ] zero_data: true"), ""),
+        (sample(1, "random_data: false"), ""),
+        (
+            sample(1, "dims: [ 2, -1 ] zero_data: true"),
+            "warmup setting expects all variable-size dimensions are specified for input 'x'",
+        ),
+        (
+            sample(1, "dims: 2"),
+            "[request id: <id_unknown>] warmup setting expects input 'x' to have input_data_type set",
+        ),
+        (sample(2, "zero_data: true"), "warmup sample 's' batch size 2 exceeds maximum 1"),
+        (format!("max_batch_size: 4 {}", sample(4, "zero_data: true")), ""),
+        (
+            format!("max_batch_size: 4 {}", sample(5, "zero_data: true")),
+            "warmup sample 's' batch size 5 exceeds maximum 4",
+        ),
+        (sample(0, "dims: -1"), ""),
+    ] {
+        table(&[(&text, wanted)], |config, errors| check_warmups(config, errors));
+    }
 }
 
 #[test]

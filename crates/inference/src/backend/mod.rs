@@ -5,7 +5,11 @@
 //! door (`tritonbackend.h` is its model).
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use crate::{Error, Marks, Name, Request, Responder, config::ModelConfig};
+use crate::{Error, Marks, Name, config::ModelConfig};
+
+mod execution;
+
+pub use execution::{Execution, Lease, Lender, Lent, SequenceState, not_iterative};
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {
@@ -70,6 +74,8 @@ pub struct InstanceSpec {
     pub device: Device,
     /// Threads a computation of this instance should use: its share of the processors the process may use.
     pub threads: std::num::NonZeroUsize,
+    /// Built, but never given work (`passive`).
+    pub passive: bool,
 }
 
 /// Kind and ordinal of the device of an instance.
@@ -109,16 +115,4 @@ pub struct Batch {
     pub executions: Vec<Execution>,
     /// Where the backend notes how far it has come.
     pub marks: Arc<Marks>,
-}
-
-/// A request and the way to answer it.
-///
-/// The request has been checked against the configuration: its inputs are named, typed and shaped as configured, the
-/// batch dimension first if the model has one, configured reshapes applied.
-#[derive(Debug)]
-pub struct Execution {
-    /// What is asked.
-    pub request: Request,
-    /// Where the answer goes.
-    pub responder: Responder,
 }

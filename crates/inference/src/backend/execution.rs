@@ -1,0 +1,243 @@
+//! One request in the hands of a backend: what it brings, what it may remember, and how it comes back.
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use scheduling::{InstanceId, Meta};
+
+use crate::{Error, Name, Request, Responder, Tensor};
+
+/// A request and the way to answer it.
+///
+/// The request has been checked against the configuration: its inputs are named, typed and shaped as configured, the
+/// batch dimension first if the model has one, configured reshapes applied. Control inputs of sequence models are among
+/// its inputs. Dropping the execution gives the request back: the next one of its sequence may then run.
+#[derive(Debug)]
+pub struct Execution {
+    /// What is asked. A padding row asks for no output at all.
+    pub request: Request,
+    /// Where the answer goes.
+    pub responder: Responder,
+    /// What the model remembers of the request's sequence; `None` for models without `state`.
+    pub state: Option<SequenceState>,
+    lease: Lease,
+}
+
+impl Execution {
+    /// A request that nobody lent.
+    pub fn new(request: Request, responder: Responder) -> Self {
+        Self { request, responder, state: None, lease: Lease(None) }
+    }
+
+    /// The same request, in a slot of a sequence model.
+    #[must_use]
+    pub fn lent(self, lease: Lease) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// The same request, with what its sequence remembers.
+    #[must_use]
+    pub fn remembering(self, state: Option<SequenceState>) -> Self {
+        Self { state, ..self }
+    }
+
+    /// Gives the request back to be executed again, with others that have come meanwhile (iterative sequences;
+    /// `TRITONSERVER_REQUEST_RELEASE_RESCHEDULE`). What was answered so far stays answered.
+    ///
+    /// # Errors
+    /// The model is not configured for it, or its sequence has ended; the execution comes back and must be answered.
+    #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
+    pub fn reschedule(mut self) -> Result<(), (Error, Self)> {
+        match self.lease.0.take() {
+            Some(lent) => lent.lender.clone().again(lent, self),
+            None => Err((not_iterative(), self)),
+        }
+    }
+}
+
+/// The error of [`Execution::reschedule`] for a model without iterative sequences.
+pub fn not_iterative() -> Error {
+    Error::invalid(
+        "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to handle \
+         such a flag.",
+    )
+}
+
+/// Holds a slot of a sequence model for a request that a backend works on; dropping it gives the slot back.
+pub struct Lease(Option<Lent>);
+
+/// What is lent: a slot, to a request of one sequence.
+pub struct Lent {
+    /// Whose slot it is.
+    pub lender: Arc<dyn Lender>,
+    /// The instance the slot belongs to.
+    pub instance: InstanceId,
+    /// Number of the slot in the instance.
+    pub slot: u32,
+    /// How the request is scheduled.
+    pub meta: Meta,
+}
+
+/// Whoever lends requests to backends.
+pub trait Lender: Send + Sync {
+    /// The request in that slot has been given back. Must not block.
+    fn returned(&self, instance: InstanceId, slot: u32);
+
+    /// The request in that slot wants to be executed again.
+    ///
+    /// # Errors
+    /// It may not; the execution comes back with its lease.
+    #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
+    fn again(&self, lent: Lent, execution: Execution) -> Result<(), (Error, Execution)>;
+}
+
+impl Lease {
+    /// Lends a slot.
+    pub fn new(lent: Lent) -> Self {
+        Self(Some(lent))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(lent) = self.0.take() {
+            lent.lender.returned(lent.instance, lent.slot);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lease").field(&self.0.as_ref().map(|lent| (lent.instance, lent.slot))).finish()
+    }
+}
+
+/// What a model remembers of one sequence between its requests (`state` of a configuration). Clones are the same memory.
+///
+/// The requests of a sequence run one after the other, so there is one reader and writer at a time. Tensors are shared,
+/// not copied: an output becomes the next input as it is.
+#[derive(Debug, Clone)]
+pub struct SequenceState {
+    tensors: Arc<Mutex<Vec<Remembered>>>,
+}
+
+/// One state: what the next request sees, and by which output it is replaced.
+#[derive(Debug, Clone)]
+struct Remembered {
+    output: Name,
+    input: Tensor,
+}
+
+impl SequenceState {
+    /// The memory of a sequence that begins: for each state its output name and its first input.
+    pub fn new(states: impl IntoIterator<Item = (Name, Tensor)>) -> Self {
+        let states = states.into_iter().map(|(output, input)| Remembered { output, input }).collect();
+        Self { tensors: Arc::new(Mutex::new(states)) }
+    }
+
+    /// The state inputs of the next execution, in the order of the configuration.
+    pub fn inputs(&self) -> Vec<Tensor> {
+        self.tensors.lock().iter().map(|state| state.input.clone()).collect()
+    }
+
+    /// Whether the model remembers an output of that name.
+    pub fn remembers(&self, output: &str) -> bool {
+        self.tensors.lock().iter().any(|state| state.output == output)
+    }
+
+    /// Makes `value` the next input of the state that is written by `output`. Datatype and shape follow the value.
+    ///
+    /// # Errors
+    /// INVALID_ARG if there is no such state.
+    pub fn update(&self, output: &str, value: &Tensor) -> Result<(), Error> {
+        let mut states = self.tensors.lock();
+        let state = states
+            .iter_mut()
+            .find(|state| state.output == output)
+            .ok_or_else(|| Error::invalid(format!("state '{output}' is not a valid state name.")))?;
+        let name = state.input.name().clone();
+        state.input = Tensor::new(name, value.datatype(), value.shape().into(), value.data().clone());
+        Ok(())
+    }
+
+    /// A memory of its own with the same content, for rows whose results nobody keeps.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        Self { tensors: Arc::new(Mutex::new(self.tensors.lock().clone())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use scheduling::Moment;
+
+    use super::*;
+    use crate::{DataType, Observe, Outcome, Timeline, corridor};
+
+    struct Nobody;
+    impl Observe for Nobody {
+        fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
+        fn cancelled(&self) {}
+    }
+
+    #[derive(Default)]
+    struct Slots {
+        returned: AtomicUsize,
+        again: AtomicUsize,
+    }
+    impl Lender for Slots {
+        fn returned(&self, _: InstanceId, _: u32) {
+            self.returned.fetch_add(1, Relaxed);
+        }
+        fn again(&self, _: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+            self.again.fetch_add(1, Relaxed);
+            drop(execution);
+            Ok(())
+        }
+    }
+
+    fn execution() -> Execution {
+        let (responder, stream) = corridor(Timeline::new(Moment::from_nanos(1), 1), Arc::new(Nobody), 1);
+        std::mem::forget(stream);
+        Execution::new(Request::default(), responder)
+    }
+
+    #[test]
+    fn a_slot_comes_back_once_whichever_way_it_comes() {
+        let slots = Arc::new(Slots::default());
+        let lend = || Lease::new(Lent { lender: slots.clone(), instance: 0, slot: 3, meta: Meta::default() });
+        drop(execution().lent(lend()));
+        assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 0));
+        assert!(execution().lent(lend()).reschedule().is_ok());
+        assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 1));
+    }
+
+    #[test]
+    fn a_request_nobody_lent_cannot_be_rescheduled() {
+        let (error, execution) = execution().reschedule().unwrap_err();
+        assert!(
+            error
+                .message
+                .starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while")
+        );
+        execution.responder.finish();
+    }
+
+    #[test]
+    fn an_output_becomes_the_next_input_without_being_copied() {
+        let value =
+            |name: &str, byte: u8| Tensor::new(name.into(), DataType::Uint8, [1][..].into(), vec![byte]);
+        let state = SequenceState::new([("OUT".into(), value("IN", 0))]);
+        let throwaway = state.copied();
+        let next = value("OUT", 7);
+        state.update("OUT", &next).unwrap();
+        assert_eq!(state.inputs()[0].name(), &"IN");
+        assert_eq!(state.inputs()[0].data().pieces()[0].as_ptr(), next.data().pieces()[0].as_ptr());
+        assert_eq!(throwaway.inputs()[0].data().contiguous()[0], 0);
+        assert_eq!(
+            state.update("NOPE", &next).unwrap_err().message,
+            "state 'NOPE' is not a valid state name."
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! The protobuf form, its rules checked, as the typed form.
+mod dynamic;
+mod instances;
+mod sequence;
+mod tensors;
+mod warmup;
+
+use std::num::NonZeroU32;
+
+use proto::model_config::SchedulingChoice;
+
+use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy};
+use crate::{DataType, Name, Shape, element_count};
+
+/// Converts a configuration that passed all rules. With it comes what is worth a warning.
+///
+/// # Errors
+/// Values that no rule of Triton forbids and that have no meaning: numbers that name nothing, names with NUL, sizes
+/// beyond any memory, GPUs.
+pub(super) fn typed(config: &proto::ModelConfig) -> Result<(ModelConfig, Vec<String>), ConfigErrors> {
+    let errors = ConfigErrors::default();
+    let mut conversion = Conversion { errors, warnings: Vec::new(), model: &config.name };
+    let typed = conversion.model(config);
+    conversion.errors.into_result()?;
+    Ok((typed, conversion.warnings))
+}
+
+/// Converts part by part; what cannot be converted leaves a problem, and any value in its place.
+struct Conversion<'a> {
+    errors: ConfigErrors,
+    warnings: Vec<String>,
+    model: &'a str,
+}
+
+impl Conversion<'_> {
+    fn wrong(&mut self, field: &str, what: &str) {
+        self.errors.invalid(field, format!("'{field}' of model '{}' {what}", self.model));
+    }
+
+    fn model(&mut self, config: &proto::ModelConfig) -> ModelConfig {
+        let policy = config.optimization.as_ref();
+        let accelerators = policy.and_then(|policy| policy.execution_accelerators.as_ref());
+        let parameters = config.parameters.iter();
+        ModelConfig {
+            name: self.name("name", &config.name),
+            platform: config.platform.clone(),
+            backend: config.backend.clone(),
+            max_batch_size: NonZeroU32::new(self.size("max_batch_size", config.max_batch_size)),
+            inputs: self.inputs(config),
+            outputs: self.outputs(config),
+            batch_inputs: self.batch_inputs(config),
+            batch_outputs: self.batch_outputs(config),
+            scheduling: self.scheduling(config),
+            instance_groups: self.instance_groups(config),
+            version_policy: VersionPolicy::of(config),
+            default_model_filename: config.default_model_filename.clone(),
+            parameters: parameters.map(|(key, value)| (key.clone(), value.string_value.clone())).collect(),
+            metric_tags: config.metric_tags.clone(),
+            graph_level: policy.and_then(|policy| policy.graph.as_ref()).map(|graph| graph.level),
+            cpu_accelerators: accelerators
+                .iter()
+                .flat_map(|accelerators| &accelerators.cpu_execution_accelerator)
+                .map(|asked| Accelerator { name: asked.name.clone(), parameters: asked.parameters.clone() })
+                .collect(),
+            op_library_filenames: config
+                .model_operations
+                .iter()
+                .flat_map(|operations| operations.op_library_filename.clone())
+                .collect(),
+            decoupled: config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled),
+            response_cache: config.response_cache.as_ref().is_some_and(|cache| cache.enable),
+            warmups: self.warmups(config),
+        }
+    }
+
+    fn scheduling(&mut self, config: &proto::ModelConfig) -> Scheduling {
+        match &config.scheduling_choice {
+            None => Scheduling::Unbatched,
+            Some(SchedulingChoice::DynamicBatching(batching)) => {
+                Scheduling::Dynamic(self.dynamic_batching(config, batching))
+            }
+            Some(SchedulingChoice::SequenceBatching(batching)) => {
+                Scheduling::Sequence(self.sequence_scheduling(config, batching))
+            }
+            Some(SchedulingChoice::EnsembleScheduling(_)) => {
+                debug_assert!(false, "unsupported choices were refused");
+                Scheduling::Unbatched
+            }
+        }
+    }
+
+    fn datatype(&mut self, field: &str, number: i32) -> DataType {
+        let name =
+            proto::DataType::try_from(number).map(|datatype| datatype.as_str_name()).unwrap_or_default();
+        DataType::ALL.into_iter().find(|datatype| datatype.config_name() == name).unwrap_or_else(|| {
+            let what =
+                if number == 0 { "must be given".to_owned() } else { format!("has no value {number}") };
+            self.wrong(field, &what);
+            DataType::Bytes
+        })
+    }
+
+    fn name(&mut self, field: &str, name: &str) -> Name {
+        if name.contains('\0') {
+            self.wrong(field, "contains a NUL character");
+        }
+        Name::new(name)
+    }
+
+    /// A name that must not be empty, where no rule says so in words of its own.
+    fn given_name(&mut self, field: &str, name: &str) -> Name {
+        if name.is_empty() {
+            self.wrong(field, "must be given");
+        }
+        self.name(field, name)
+    }
+
+    fn size(&mut self, field: &str, size: i32) -> u32 {
+        u32::try_from(size).unwrap_or_else(|_| {
+            self.wrong(field, "must not be negative");
+            0
+        })
+    }
+
+    /// The dims of a tensor that is made here, -1 counting as 1: they must be possible, and their bytes must have a
+    /// number.
+    fn made_dims(&mut self, field: &str, dims: &[i64], datatype: DataType) -> Shape {
+        if dims.iter().any(|dim| *dim < -1) {
+            self.wrong(field, "must not be negative, except -1 for a variable-size dimension");
+        } else {
+            let smallest: Shape = dims.iter().map(|dim| dim.abs()).collect();
+            let bytes = element_count(&smallest)
+                .ok()
+                .and_then(|count| usize::try_from(count).ok())
+                .and_then(|count| count.checked_mul(datatype.byte_size().unwrap_or(4)));
+            if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+                self.wrong(field, "has more elements than fit in memory");
+            }
+        }
+        dims.into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

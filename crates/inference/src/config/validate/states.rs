@@ -1,0 +1,96 @@
+//! The rules of implicit state, `sequence_batching.state`, that need no files.
+use std::collections::HashSet;
+
+use proto::{
+    ModelConfig,
+    model_config::SchedulingChoice,
+    model_instance_group::Kind,
+    model_sequence_batching::{InitialState, State},
+};
+
+use super::ConfigErrors;
+
+/// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData, and what sequence_state.cc, Initialize tells of
+/// growable memory with the first request of each sequence.
+pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let Some(SchedulingChoice::SequenceBatching(batching)) = &config.scheduling_choice else { return };
+    let mut initialised = HashSet::new();
+    for (position, state) in batching.state.iter().enumerate() {
+        let field = &format!("sequence_batching.state[{position}]");
+        let name = &state.input_name;
+        let count = state.initial_state.len();
+        if count > 1 {
+            let text = format!(
+                "initial_state field for state input '{name}' must contain exactly one or zero element. Found \
+                 '{count}' elements."
+            );
+            errors.invalid(field, text);
+        }
+        if let Some(initial) = state.initial_state.first() {
+            for text in initial_problems(state, initial) {
+                errors.invalid(field, text);
+            }
+            // Two states of a name are legal unless both have an initial state.
+            if !initialised.insert(name) {
+                errors.invalid(field, format!("State input name '{name}' specified more than once."));
+            }
+        }
+        if let Some(text) = growable_problem(config, state) {
+            errors.invalid(&format!("{field}.use_growable_memory"), text);
+        }
+    }
+}
+
+fn initial_problems(state: &State, initial: &InitialState) -> Vec<String> {
+    let name = &state.input_name;
+    let mut problems = Vec::new();
+    if initial.data_type != state.data_type {
+        problems.push(format!(
+            "The data type used for 'initial_state' field of state '{name}' does not match the state data type."
+        ));
+    }
+    if initial.name.is_empty() {
+        problems.push(format!("Field 'name' must be set when using initial_state for state input '{name}'."));
+    }
+    let (have, want) = (initial.dims.len(), state.dims.len());
+    if have != want {
+        problems.push(format!(
+            "Number of dimensions in 'initial_state' doesn't match the size of 'state' dimensions for state input \
+             '{name}'. {have} != {want}"
+        ));
+    } else if initial.dims.contains(&-1) {
+        problems.push(format!(
+            "'initial_state' field for state input name '{name}' contains variable dimensions."
+        ));
+    } else {
+        let pairs = initial.dims.iter().zip(&state.dims);
+        for (have, want) in pairs.filter(|(have, want)| **want != -1 && have != want) {
+            problems.push(format!(
+                "'initial_state' dim for input name '{name}' doesn't match 'state' dim description. {have} != {want}"
+            ));
+        }
+    }
+    if initial.state_data.is_none() {
+        problems.push(format!("initial_state setting expects state'{name}' to have state_data set"));
+    }
+    problems
+}
+
+/// Memory that grows in place is a matter of GPUs.
+fn growable_problem(config: &ModelConfig, state: &State) -> Option<String> {
+    let name = &state.input_name;
+    if !state.use_growable_memory {
+        None
+    } else if !state.use_same_buffer_for_input_output {
+        Some(format!(
+            "In order to 'use_growable_memory', you must also enable 'use_single_buffer' for state input name '{name}'."
+        ))
+    } else if config.instance_group.iter().any(|group| group.kind() != Kind::Gpu) {
+        Some(format!(
+            "'use_growable_memory' can only work with KIND_GPU model instances right now. Please either change the \
+             instance type to KIND_GPU or set 'use_growable_memory' to false for state input '{name}'."
+        ))
+    } else {
+        None
+    }
+}
