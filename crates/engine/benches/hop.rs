@@ -69,6 +69,8 @@ async fn start() -> Engine {
         backend_settings: Vec::new(),
         metrics: MetricsOptions { counter_latencies: true, host: false },
         hold_until_queued: 0,
+        hold_until_backlogged: 0,
+        rate_limit: None,
     };
     Engine::start(options, vec![Arc::new(Empty)]).await.expect("the repository is good")
 }

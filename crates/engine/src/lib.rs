@@ -16,6 +16,7 @@ use std::{
 use inference::{Error, backend::Backend};
 
 mod clock;
+mod limiter;
 mod model;
 mod observe;
 mod processors;
@@ -53,6 +54,23 @@ pub struct Options {
     /// Dynamic batchers ignore their queue until it holds so many requests, once; 0 is off. A hook for tests
     /// (`TRITONSERVER_DELAY_SCHEDULER`).
     pub hold_until_queued: usize,
+    /// Sequence batchers also wait for so many requests in their backlog; 0 is off
+    /// (`TRITONSERVER_BACKLOG_DELAY_SCHEDULER`).
+    pub hold_until_backlogged: usize,
+    /// Instances share resources (`--rate-limit=execution_count`), of which there are these; without entries as many as
+    /// the neediest instance asks for. `None`: they do not.
+    pub rate_limit: Option<Vec<RateLimitResource>>,
+}
+
+/// One `--rate-limit-resource`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateLimitResource {
+    /// Name of the resource.
+    pub name: String,
+    /// Units there are.
+    pub count: u32,
+    /// The device that has them; `None` for each.
+    pub device: Option<u32>,
 }
 
 /// One `--backend-config`.

@@ -9,11 +9,12 @@ use std::{
 };
 
 use inference::{
-    Error, Name, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData, bytes_elements,
-    config::{InputSpec, ModelConfig},
+    CorrelationId, DataType, Error, Name, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData,
+    bytes_elements,
+    config::{Control, InputSpec, ModelConfig, Scheduling},
     element_count,
 };
-use scheduling::Meta;
+use scheduling::{Meta, SequenceId, SequenceStep};
 
 use super::id_prefix;
 
@@ -23,6 +24,9 @@ pub(super) struct Rules {
     has_optional: bool,
     /// Some input must have the same shape, or the same contents, in all requests of a batch.
     compares: bool,
+    has_sequences: bool,
+    /// The control input that takes correlation ids, and of which type.
+    correlation_id: Option<(Name, DataType)>,
 }
 
 impl Rules {
@@ -32,6 +36,8 @@ impl Rules {
             required,
             has_optional: required < config.inputs.len(),
             compares: config.inputs.iter().any(must_agree) || required < config.inputs.len(),
+            has_sequences: matches!(config.scheduling, Scheduling::Sequence(_)),
+            correlation_id: correlation_id(config),
         }
     }
 
@@ -56,7 +62,36 @@ impl Rules {
             check_tensor(spec, config, tensor, &at)?;
         }
         let shape_key = if self.compares { shape_key(config, tensors, self.has_optional) } else { 0 };
-        Ok(Meta { batch_size: rows, priority: request.priority, timeout: request.timeout, shape_key })
+        let sequence = if self.has_sequences { self.sequence_step(request, &at)? } else { None };
+        Ok(Meta {
+            batch_size: rows,
+            priority: request.priority,
+            timeout: request.timeout,
+            shape_key,
+            sequence,
+        })
+    }
+
+    /// The request's place in its sequence; its id must be of the kind that the model's control input takes.
+    fn sequence_step(&self, request: &Request, at: &Place<'_>) -> Result<Option<SequenceStep>, Error> {
+        let Some(id) = &request.sequence.id else { return Ok(None) };
+        if let Some((name, datatype)) = &self.correlation_id {
+            let (fits, got) = match id {
+                CorrelationId::Number(_) => (*datatype != DataType::Bytes, "UINT64"),
+                CorrelationId::Text(_) => (*datatype == DataType::Bytes, "BYTES"),
+            };
+            if !fits {
+                let (model, want) = (at.model, datatype.protocol_name());
+                return Err(at.says(format!(
+                    "sequence batching control '{name}' data-type is '{got}', but model '{model}' expects '{want}'"
+                )));
+            }
+        }
+        let id = match id {
+            CorrelationId::Number(number) => SequenceId::Number(*number),
+            CorrelationId::Text(text) => SequenceId::Text(text.as_str().into()),
+        };
+        Ok(Some(SequenceStep { id, start: request.sequence.start, end: request.sequence.end }))
     }
 
     /// Each required input once, and none that the model does not have.
@@ -91,6 +126,14 @@ impl Rules {
         }
         Err(at.says(text))
     }
+}
+
+fn correlation_id(config: &ModelConfig) -> Option<(Name, DataType)> {
+    let Scheduling::Sequence(sequence) = &config.scheduling else { return None };
+    sequence.controls.iter().find_map(|control| match control.control {
+        Control::CorrelationId(datatype) => Some((control.name.clone(), datatype)),
+        Control::Start(_) | Control::End(_) | Control::Ready(_) => None,
+    })
 }
 
 /// Where a request stands, for the texts.

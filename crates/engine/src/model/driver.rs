@@ -3,16 +3,13 @@
 //! The driver is a place, not a task: it lies behind one lock, and whoever has news visits it: the caller who brings a
 //! request, the thread that has finished a batch, the alarm clock. A visit changes the policy's state and returns what
 //! is to be done; rejecting, running and waking happen outside the lock.
-use std::sync::Arc;
+use std::sync::Weak;
 
-use inference::{
-    Error, ErrorCode, FailureReason, Marks, Moment,
-    backend::{Batch, Execution},
-};
-use scheduling::{InstanceId, Rejected, Rejection, Row, Scheduler};
+use inference::{Moment, backend::Execution};
+use scheduling::{Batch, Due, Entry, InstanceId, Note, Rejected, Scheduler};
 
-use super::{instance::Mobile, order::Order};
-use crate::clock::now;
+use super::{claims::Tenancy, instance::Mobile, order::Orders};
+use crate::limiter::{Claims, News};
 
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
@@ -26,12 +23,12 @@ pub(super) struct Driver {
     alarm: Option<Moment>,
     /// How long an execution is expected to take, in nanoseconds; unknown until some were measured.
     cost: Cost,
+    tenancy: Tenancy,
 }
 
 /// A batch and the instance it goes to.
 pub(super) struct Assignment {
-    pub(super) instance: InstanceId,
-    pub(super) batch: Batch,
+    pub(super) batch: Batch<Execution>,
     /// The instance itself, if it need not run on its own thread.
     pub(super) mobile: Option<Mobile>,
 }
@@ -43,13 +40,21 @@ pub(super) struct Duties {
     pub(super) assignments: Vec<Assignment>,
     /// A wake-up call to ask for.
     pub(super) alarm: Option<Moment>,
+    /// What the operator should hear of.
+    pub(super) notes: Vec<Note>,
+    /// Instances, of other models too, whose claims on shared resources were granted.
+    pub(super) news: News,
     /// The first assignment may run right where its request arrived.
     pub(super) brief: bool,
 }
 
 impl Driver {
     /// All instances idle, nothing waiting. `resting` holds one place per instance.
-    pub(super) fn new(scheduler: Box<dyn Scheduler<Execution>>, resting: Vec<Option<Mobile>>) -> Self {
+    pub(super) fn new(
+        scheduler: Box<dyn Scheduler<Execution>>,
+        resting: Vec<Option<Mobile>>,
+        tenancy: Tenancy,
+    ) -> Self {
         let instances = resting.len();
         Self {
             scheduler,
@@ -58,6 +63,7 @@ impl Driver {
             resting,
             alarm: None,
             cost: Cost::default(),
+            tenancy,
         }
     }
 
@@ -76,6 +82,7 @@ impl Driver {
     pub(super) fn finished(&mut self, instance: InstanceId, mobile: Option<Mobile>, executed: Option<u64>) {
         self.resting[instance] = mobile;
         self.idle.insert(0, instance);
+        self.tenancy.has_run(instance);
         if let Some(nanos) = executed {
             self.cost.note(nanos);
         }
@@ -87,8 +94,26 @@ impl Driver {
     }
 
     /// An instance has died in the middle of a batch.
-    pub(super) fn lost(&mut self) {
+    pub(super) fn lost(&mut self, instance: InstanceId) -> News {
         self.instances -= 1;
+        self.tenancy.forfeit(instance)
+    }
+
+    /// A backend has given back the request of a slot. True if its instance waits for work.
+    pub(super) fn returned(&mut self, at: Moment, instance: InstanceId, slot: u32) -> bool {
+        self.scheduler.released(at, instance, slot);
+        self.idle.contains(&instance)
+    }
+
+    /// A backend wants to execute the request of a slot again.
+    #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
+    pub(super) fn again(
+        &mut self,
+        instance: InstanceId,
+        slot: u32,
+        entry: Entry<Execution>,
+    ) -> Result<(), Rejected<Execution>> {
+        self.scheduler.again(entry.arrived, instance, slot, entry)
     }
 
     /// Everything that waits, because nothing will run any more.
@@ -122,24 +147,53 @@ impl Driver {
         std::mem::take(&mut self.resting)
     }
 
+    /// Says who hears of grants to the instances.
+    pub(super) fn say_owner(&self, owner: &Weak<dyn Claims>) {
+        self.tenancy.belongs_to(owner);
+    }
+
+    /// The claim of an instance on shared resources has been granted.
+    pub(super) fn granted(&mut self, instance: InstanceId) {
+        self.tenancy.granted(instance);
+    }
+
+    /// The instances claim nothing any more. To be dropped without the lock.
+    pub(super) fn release_tenancy(&mut self) -> Tenancy {
+        std::mem::take(&mut self.tenancy)
+    }
+
+    /// The batch that should leave now, for an instance that does not wait for a grant.
+    fn due(&self, at: Moment) -> Option<Due> {
+        if self.idle.iter().all(|&instance| self.tenancy.may_be_offered(instance)) {
+            return self.scheduler.due(at, &self.idle);
+        }
+        let offered = self.idle.iter().copied().filter(|&instance| self.tenancy.may_be_offered(instance));
+        self.scheduler.due(at, &offered.collect::<Vec<_>>())
+    }
+
     /// After every piece of news: what has waited too long, which batches leave, when to look again.
-    pub(super) fn settle(&mut self, at: Moment, order: Option<&Arc<Order>>) -> Duties {
+    pub(super) fn settle(&mut self, at: Moment, orders: &Orders) -> Duties {
         let mut duties = Duties { rejected: self.scheduler.expire(at), ..Duties::default() };
-        while let Some(due) = self.scheduler.due(at, &self.idle) {
+        while let Some(due) = self.due(at) {
+            if !self.tenancy.may_run(due.instance(), &mut duties.news) {
+                continue;
+            }
             let batch = self.scheduler.take(due);
             let place = self.idle.iter().position(|&instance| instance == batch.instance);
             debug_assert!(place.is_some(), "a batch goes to an idle instance");
             if let Some(place) = place {
                 self.idle.remove(place);
             }
+            orders.line_up(&batch);
             let mobile = self.resting[batch.instance].take();
             duties.brief |= duties.assignments.is_empty() && self.cost.is_brief();
-            duties.assignments.push(Assignment {
-                instance: batch.instance,
-                batch: assemble(batch, order),
-                mobile,
-            });
+            duties.assignments.push(Assignment { batch, mobile });
         }
+        self.tenancy.give_back(&self.idle, &mut duties.news);
+        if self.scheduler.in_flight() == 0 {
+            self.tenancy.withdraw(&mut duties.news);
+        }
+        duties.notes = self.scheduler.notes();
         let wakeup = self.scheduler.next_wakeup(at);
         if wakeup.is_some_and(|wakeup| self.alarm.is_none_or(|alarm| wakeup < alarm)) {
             self.alarm = wakeup;
@@ -147,53 +201,6 @@ impl Driver {
         }
         duties
     }
-}
-
-/// Rows of a policy's batch to executions of a backend's batch.
-fn assemble(batch: scheduling::Batch<Execution>, order: Option<&Arc<Order>>) -> Batch {
-    let mut rows = 0;
-    let mut executions = Vec::with_capacity(batch.rows.len());
-    for row in batch.rows {
-        match row {
-            Row::Request { entry, slot: _ } => {
-                rows += entry.meta.batch_size.max(1);
-                executions.push(entry.payload);
-            }
-            Row::Padding => unreachable!("only the sequence batcher pads"),
-        }
-    }
-    let marks = Arc::new(Marks::start(rows, now));
-    for execution in &executions {
-        execution.responder.timeline().executing(marks.clone());
-        if let Some(order) = order {
-            // The one place where a lock is taken under another: the order's is a leaf, and tickets must be taken in
-            // the order of dequeuing.
-            execution.responder.leave_through(order.clone(), order.ticket());
-        }
-    }
-    Batch { executions, marks }
-}
-
-/// The error a rejected request is answered with.
-pub(super) fn rejection_error(reason: Rejection, request_id: &str) -> Error {
-    let rejected = |message: String| Error::unavailable(message).because(FailureReason::Rejected);
-    match reason {
-        Rejection::QueueFull => rejected(format!("{}Exceeds maximum queue size", id_prefix(request_id))),
-        Rejection::TimedOut => rejected("Request timeout expired".to_owned()),
-        Rejection::Cancelled => {
-            Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
-        }
-        Rejection::Draining => Error::unavailable(format!(
-            "{}Server is stopping, scheduler for model has stopped accepting new inference requests",
-            id_prefix(request_id)
-        )),
-    }
-}
-
-/// What many messages of the reference begin with.
-pub(super) fn id_prefix(request_id: &str) -> String {
-    let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
-    format!("[request id: {id}] ")
 }
 
 /// A cautious guess of how long the next execution takes: believes two long ones in a row at once, and long ones that

@@ -13,7 +13,7 @@ use inference::{
 use parking_lot::{Condvar, Mutex};
 use scheduling::InstanceId;
 
-use super::{Model, driver::Assignment};
+use super::{Model, driver::Assignment, warmup::WarmUp};
 
 /// An instance that any one thread at a time may run.
 pub(super) type Mobile = Box<dyn BackendInstance + Send>;
@@ -69,17 +69,34 @@ impl Built {
     }
 }
 
+/// What every instance of a model is made of.
+#[derive(Clone)]
+pub(super) struct Recipe {
+    pub(super) backend: Arc<dyn BackendModel>,
+    pub(super) config: Arc<ModelConfig>,
+    pub(super) warm_up: Arc<WarmUp>,
+}
+
+impl Recipe {
+    /// Builds an instance on the thread that asks, and warms it up if it will have work.
+    fn build(&self, spec: &InstanceSpec) -> Result<Instance, Error> {
+        let mut instance = self.backend.instance(&self.config, spec)?;
+        if !spec.passive {
+            match &mut instance {
+                Instance::Mobile(mobile) => self.warm_up.run(&spec.name, &mut **mobile)?,
+                Instance::Pinned(pinned) => self.warm_up.run(&spec.name, &mut **pinned)?,
+            }
+        }
+        Ok(instance)
+    }
+}
+
 /// Builds all instances of a model, each on its own thread, side by side.
 ///
 /// # Errors
 /// The first error of an instance, once all have been tried; those that were built are dropped on their threads.
-pub(super) fn build_all(
-    backend: &Arc<dyn BackendModel>,
-    config: &Arc<ModelConfig>,
-    specs: &[InstanceSpec],
-) -> Result<Vec<Built>, Error> {
-    let starting: Vec<_> =
-        specs.iter().enumerate().map(|(id, spec)| start(id, backend, config, spec)).collect();
+pub(super) fn build_all(recipe: &Recipe, specs: &[InstanceSpec]) -> Result<Vec<Built>, Error> {
+    let starting: Vec<_> = specs.iter().enumerate().map(|(id, spec)| start(id, recipe, spec)).collect();
     let built: Vec<_> = starting
         .into_iter()
         .zip(specs)
@@ -102,18 +119,13 @@ struct Starting {
     thread: thread::JoinHandle<()>,
 }
 
-fn start(
-    id: InstanceId,
-    backend: &Arc<dyn BackendModel>,
-    config: &Arc<ModelConfig>,
-    spec: &InstanceSpec,
-) -> io::Result<Starting> {
+fn start(id: InstanceId, recipe: &Recipe, spec: &InstanceSpec) -> io::Result<Starting> {
     let (report, ready) = mpsc::channel();
     let (employ, employer) = mpsc::channel::<Arc<Model>>();
-    let (backend, config, spec) = (backend.clone(), config.clone(), spec.clone());
+    let (recipe, spec) = (recipe.clone(), spec.clone());
     let thread =
         thread::Builder::new().name(spec.name.to_string()).stack_size(STACK_BYTES).spawn(move || {
-            let pinned = match backend.instance(&config, &spec) {
+            let pinned = match recipe.build(&spec) {
                 Ok(Instance::Mobile(mobile)) => {
                     let _ = report.send(Ok(Some(mobile)));
                     None

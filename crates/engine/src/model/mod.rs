@@ -5,6 +5,7 @@
 //! thread and back costs tens of microseconds, more than many a model computes.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -14,28 +15,39 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode, FailureReason, Moment, Name, Observe, Outcome, Request, ResponseStream, Timeline,
-    backend::{BackendInstance, BackendModel, Batch, Execution, InstanceSpec},
+    Error, FailureReason, Moment, Name, Observe, Outcome, Request, ResponseStream, Timeline,
+    backend::{BackendInstance, BackendModel, Execution, InstanceSpec, Lease, Lender, Lent},
     config::{ModelConfig, ResolvedConfig, Scheduling},
     corridor,
 };
 use parking_lot::{Condvar, Mutex};
-use scheduling::{DynamicBatcher, InstanceId, Rejected, Scheduler, Unbatched};
+use scheduling::{
+    DynamicBatcher, Entry, InstanceId, Note, Rejected, Row, Scheduler, SequenceBatcher, Unbatched,
+};
 
 use crate::{
     clock::{AlarmClock, Sleeper, now},
+    limiter::{Claims, Limiter},
     observe::{ModelStatistics, Record},
 };
 
+mod assemble;
 mod check;
+mod claims;
 mod driver;
 mod instance;
 mod order;
+mod refusal;
+mod warmup;
 
+use assemble::{Sequences, assemble};
 use check::Rules;
-use driver::{Assignment, Driver, Duties, id_prefix, rejection_error};
-use instance::{Mail, Mailbox, build_all};
-use order::Order;
+use claims::Tenancy;
+use driver::{Assignment, Driver, Duties};
+use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
+use order::Orders;
+use refusal::{Refusals, cancelled, id_prefix};
+use warmup::WarmUp;
 
 /// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
 pub struct Model {
@@ -52,9 +64,15 @@ pub struct Model {
     /// From acceptance to last word (S-W41).
     in_flight: AtomicUsize,
     fault: OnceLock<Error>,
+    /// One per instance, passive ones at the end.
     mailboxes: Box<[Mailbox]>,
+    /// Passive instances that need not stay on their threads: kept, and never run.
+    passive: Mutex<Vec<Option<Mobile>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    order: Option<Arc<Order>>,
+    orders: Orders,
+    refusals: Refusals,
+    /// What requests of sequences get with them, for models that have sequences.
+    sequences: Option<Sequences>,
     clock: AlarmClock,
     load_duration: Duration,
     me: Weak<Self>,
@@ -64,9 +82,13 @@ pub struct Model {
 pub(crate) struct Parts {
     pub(crate) version: i64,
     pub(crate) config: ResolvedConfig,
+    /// The model's directory.
+    pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<InstanceSpec>,
     pub(crate) clock: AlarmClock,
+    /// What models share resources by, if they do; each instance needs what its place in `limits` says.
+    pub(crate) limiter: Option<Arc<Limiter>>,
     /// When loading began.
     pub(crate) since: Moment,
 }
@@ -77,34 +99,42 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: Parts) -> Result<Arc<Self>, Error> {
-        let Parts { version, config: ResolvedConfig { typed, shown }, backend, instances, clock, since } =
-            parts;
+        let Parts { version, config, directory, backend, mut instances, clock, limiter, since } = parts;
+        let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
-        let mut built = build_all(&Arc::from(backend), &config, &instances)?;
-        let resting = built.iter_mut().map(|built| built.mobile.take()).collect();
-        let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
-            Scheduling::Unbatched => Box::new(Unbatched::new()),
-            Scheduling::Dynamic(dynamic) => Box::new(DynamicBatcher::new(dynamic.clone())),
-        };
-        let ordered = matches!(&config.scheduling, Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering);
+        let rules = Rules::new(&config);
+        let warm_up = Arc::new(WarmUp::prepare(&config, &rules, &directory)?);
+        instances.sort_by_key(|spec| spec.passive);
+        let active = instances.iter().filter(|spec| !spec.passive).count();
+        let tenancy = Tenancy::register(limiter, &config)?;
+        let recipe = Recipe { backend: Arc::from(backend), config: config.clone(), warm_up };
+        let mut built = build_all(&recipe, &instances)?;
+        let mut resting: Vec<_> = built.iter_mut().map(|built| built.mobile.take()).collect();
+        let passive = resting.split_off(active);
+        let sequences = Sequences::new(&config, active);
         let model = Arc::new_cyclic(|me| Self {
             version,
             shown,
-            rules: Rules::new(&config),
+            rules,
             record: Record::default(),
-            driver: Mutex::new(Driver::new(scheduler, resting)),
+            driver: Mutex::new(Driver::new(scheduler(&config.scheduling, active), resting, tenancy)),
             ended: Condvar::new(),
             draining: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             fault: OnceLock::new(),
             mailboxes: instances.iter().map(|_| Mailbox::default()).collect(),
+            passive: Mutex::new(passive),
             threads: Mutex::default(),
-            order: ordered.then(Arc::default),
+            orders: Orders::of(&config.scheduling, active),
+            refusals: Refusals { model: config.name.clone(), sequences: sequences.is_some() },
+            sequences,
             clock,
             load_duration: now() - since,
             me: me.clone(),
             config,
         });
+        let claims: Weak<dyn Claims> = Arc::downgrade(&(model.clone() as Arc<dyn Claims>));
+        model.driver.lock().say_owner(&claims);
         *model.threads.lock() = built.into_iter().map(|built| built.employ(&model)).collect();
         Ok(model)
     }
@@ -147,15 +177,16 @@ impl Model {
 
         let mut driver = self.driver.lock();
         let at = now();
-        if let Err(Rejected { payload, reason }) = driver.enqueue(at, meta, Execution { request, responder })
+        if let Err(Rejected { payload, reason }) =
+            driver.enqueue(at, meta, Execution::new(request, responder))
         {
             drop(driver);
-            let error = rejection_error(reason, &payload.request.id);
+            let error = self.refusals.error(reason, &payload.request);
             payload.responder.fail(error.clone());
             return Err(error);
         }
         stream.timeline().queued(at);
-        let duties = driver.settle(at, self.order.as_ref());
+        let duties = driver.settle(at, &self.orders);
         drop(driver);
         if let Some(here) = self.fulfil(duties, |assignment, brief| brief && self.may_run_here(assignment)) {
             self.run_here(here, at);
@@ -166,14 +197,16 @@ impl Model {
     /// Whether a batch may run on the thread of the caller who completed it.
     fn may_run_here(&self, assignment: &Assignment) -> bool {
         // A decoupled model may block on a slow client; large tensors take long whatever the last ones took.
-        assignment.mobile.is_some() && !self.config.decoupled && input_bytes(&assignment.batch) <= BRIEF_BYTES
+        assignment.mobile.is_some()
+            && !self.config.decoupled
+            && input_bytes(&assignment.batch.rows) <= BRIEF_BYTES
     }
 
     /// Runs a batch, and those that become due for the same instance meanwhile, for a short time.
     fn run_here(&self, first: Assignment, since: Moment) {
         let mut next = Some(first);
         while let Some(assignment) = next {
-            let instance = assignment.instance;
+            let instance = assignment.batch.instance;
             next = self.run(assignment, &mut None);
             let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
@@ -188,37 +221,50 @@ impl Model {
         assignment: Assignment,
         pinned: &mut Option<Box<dyn BackendInstance>>,
     ) -> Option<Assignment> {
-        let Assignment { instance, mut batch, mut mobile } = assignment;
+        let Assignment { batch: scheduling::Batch { instance, mut rows }, mut mobile } = assignment;
         let start = now();
-        batch.executions.retain_mut(|execution| !answer_if_cancelled(execution));
-        let has_work = !batch.executions.is_empty();
+        rows.retain_mut(|row| !answer_if_cancelled(row));
+        let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
         if has_work {
+            let lender =
+                self.sequences.as_ref().and_then(|_| self.me.upgrade()).map(|me| me as Arc<dyn Lender>);
+            let assembled = assemble(rows, instance, self.sequences.as_ref().zip(lender.as_ref()));
+            let marks = assembled.batch.marks.clone();
             let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut mobile, pinned.as_mut()) {
-                (Some(mobile), _) => mobile.execute(batch),
-                (None, Some(pinned)) => pinned.execute(batch),
+                (Some(mobile), _) => mobile.execute(assembled.batch),
+                (None, Some(pinned)) => pinned.execute(assembled.batch),
                 (None, None) => unreachable!("an instance lies on its thread or comes with its work"),
             }));
             if let Err(panic) = outcome {
-                self.die(panic.as_ref());
+                self.die(instance, panic.as_ref());
                 // Its state is unknown and it is not used again; but it may hold requests that want an answer, which
                 // dropping it gives. A second panic tells nothing new.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop((mobile, pinned.take()))));
                 return None;
             }
+            self.record.executed(&marks, now());
         }
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
         let mut driver = self.driver.lock();
         driver.finished(instance, mobile, has_work.then_some(nanos));
-        let duties = driver.settle(end, self.order.as_ref());
+        let duties = driver.settle(end, &self.orders);
         drop(driver);
         self.tell_if_draining();
-        self.fulfil(duties, |assignment, _| assignment.instance == instance)
+        self.fulfil(duties, |assignment, _| assignment.batch.instance == instance)
     }
 
     /// Does what a visit to the driver asked for, but keeps the first batch that `keep` wants.
     fn fulfil(&self, duties: Duties, keep: impl Fn(&Assignment, bool) -> bool) -> Option<Assignment> {
         self.refuse(duties.rejected);
+        duties.news.spread();
+        for Note::Restarted(id) in duties.notes {
+            log::warn!(
+                "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
+                 Previous sequence will be terminated early.",
+                self.name()
+            );
+        }
         if let Some(at) = duties.alarm {
             self.clock.call(at, self.me.clone());
         }
@@ -227,7 +273,7 @@ impl Model {
             if kept.is_none() && keep(&assignment, duties.brief) {
                 kept = Some(assignment);
             } else {
-                self.mailboxes[assignment.instance].put(Mail::Work(assignment));
+                self.mailboxes[assignment.batch.instance].put(Mail::Work(assignment));
             }
         }
         kept
@@ -235,7 +281,8 @@ impl Model {
 
     fn refuse(&self, rejected: Vec<Rejected<Execution>>) {
         for Rejected { payload, reason } in rejected {
-            let error = self.fault().cloned().unwrap_or_else(|| rejection_error(reason, &payload.request.id));
+            let error =
+                self.fault().cloned().unwrap_or_else(|| self.refusals.error(reason, &payload.request));
             payload.responder.fail(error);
         }
     }
@@ -244,14 +291,14 @@ impl Model {
     fn visit(&self, news: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>) {
         let mut driver = self.driver.lock();
         let rejected = news(&mut driver);
-        let duties = driver.settle(now(), self.order.as_ref());
+        let duties = driver.settle(now(), &self.orders);
         drop(driver);
         self.refuse(rejected);
         self.fulfil(duties, |_, _| false);
     }
 
     /// The backend has panicked: nothing runs here any more, and what waits is answered.
-    fn die(&self, panic: &(dyn std::any::Any + Send)) {
+    fn die(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
         let words = panic
             .downcast_ref::<&str>()
             .copied()
@@ -265,12 +312,13 @@ impl Model {
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);
         let _ = self.fault.set(fault);
-        let waiting = {
+        let (waiting, news) = {
             let mut driver = self.driver.lock();
-            driver.lost();
-            driver.give_up()
+            let news = driver.lost(instance);
+            (driver.give_up(), news)
         };
         self.refuse(waiting);
+        news.spread();
         self.tell_if_draining();
     }
 
@@ -317,8 +365,11 @@ impl Model {
         while self.in_flight() > 0 || !driver.is_idle() {
             self.ended.wait(&mut driver);
         }
-        let resting = driver.release_resting();
+        let mut resting = driver.release_resting();
+        let tenancy = driver.release_tenancy();
         drop(driver);
+        drop(tenancy);
+        resting.append(&mut self.passive.lock());
         for (mailbox, mobile) in self.mailboxes.iter().zip(resting) {
             mailbox.put(Mail::Leave(mobile));
         }
@@ -340,28 +391,78 @@ impl Model {
     }
 }
 
+/// The policy that a configuration asks for.
+fn scheduler(scheduling: &Scheduling, instances: usize) -> Box<dyn Scheduler<Execution>> {
+    match scheduling {
+        Scheduling::Unbatched => Box::new(Unbatched::new()),
+        Scheduling::Dynamic(dynamic) => Box::new(DynamicBatcher::new(dynamic.clone())),
+        Scheduling::Sequence(sequence) => {
+            Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
+        }
+    }
+}
+
 /// Inputs up to this size are run where their request arrives.
 const BRIEF_BYTES: usize = 64 << 10;
 /// How long a caller's thread runs batches of others after its own.
 const BRIEF_TIME: Duration = Duration::from_micros(100);
 
-fn input_bytes(batch: &Batch) -> usize {
-    batch
-        .executions
-        .iter()
-        .flat_map(|execution| execution.request.tensors())
-        .map(|tensor| tensor.data().len())
-        .sum()
+fn input_bytes(rows: &[Row<Execution>]) -> usize {
+    let requests = rows.iter().filter_map(|row| match row {
+        Row::Request { entry, .. } => Some(&entry.payload.request),
+        Row::Padding => None,
+    });
+    requests.flat_map(Request::tensors).map(|tensor| tensor.data().len()).sum()
 }
 
-/// The last look before a batch runs. True if there was nobody left to run the request for.
-fn answer_if_cancelled(execution: &mut Execution) -> bool {
-    let cancelled = execution.responder.is_cancelled();
-    if cancelled {
-        let error = Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled);
-        execution.responder.clone().fail(error);
+/// The last look before a batch runs. True if there was nobody left to run the request for. A request of a sequence runs
+/// all the same: the model would miss a step.
+fn answer_if_cancelled(row: &mut Row<Execution>) -> bool {
+    let Row::Request { entry, slot: None } = row else { return false };
+    let cancelled_by_client = entry.payload.responder.is_cancelled();
+    if cancelled_by_client {
+        entry.payload.responder.clone().fail(cancelled());
     }
-    cancelled
+    cancelled_by_client
+}
+
+impl Lender for Model {
+    fn returned(&self, instance: InstanceId, slot: u32) {
+        let at = now();
+        let mut driver = self.driver.lock();
+        // If its instance is at work, that looks for more by itself when it has finished.
+        if driver.returned(at, instance, slot) {
+            let duties = driver.settle(at, &self.orders);
+            drop(driver);
+            self.fulfil(duties, |_, _| false);
+        }
+    }
+
+    fn again(&self, mut lent: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+        let at = now();
+        let (instance, slot) = (lent.instance, lent.slot);
+        if execution.responder.is_cancelled() {
+            return Err((cancelled(), execution.lent(Lease::new(lent))));
+        }
+        if let Some(step) = &mut lent.meta.sequence {
+            step.start = false;
+        }
+        let entry = Entry { meta: lent.meta.clone(), arrived: at, payload: execution };
+        let mut driver = self.driver.lock();
+        match driver.again(instance, slot, entry) {
+            Ok(()) => {
+                let duties = driver.settle(at, &self.orders);
+                drop(driver);
+                self.fulfil(duties, |_, _| false);
+                Ok(())
+            }
+            Err(Rejected { payload, reason }) => {
+                drop(driver);
+                let error = self.refusals.error(reason, &payload.request);
+                Err((error, payload.lent(Lease::new(lent))))
+            }
+        }
+    }
 }
 
 impl Observe for Model {
@@ -373,6 +474,15 @@ impl Observe for Model {
 
     fn cancelled(&self) {
         self.visit(Driver::sweep);
+    }
+}
+
+impl Claims for Model {
+    fn granted(self: Arc<Self>, instance: InstanceId) {
+        self.visit(|driver| {
+            driver.granted(instance);
+            Vec::new()
+        });
     }
 }
 
@@ -394,5 +504,7 @@ impl std::fmt::Debug for Model {
     }
 }
 
+#[cfg(test)]
+mod sequence_tests;
 #[cfg(test)]
 mod tests;

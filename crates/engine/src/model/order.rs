@@ -1,11 +1,59 @@
 //! Lets responses out in the order requests were dequeued, for models with `preserve_ordering`.
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
-use inference::{Outlet, Parcel};
+use inference::{
+    Outlet, Parcel,
+    backend::Execution,
+    config::{Scheduling, SequenceScheduling},
+};
 use parking_lot::Mutex;
-use scheduling::{ReorderBuffer, Ticket};
+use scheduling::{Batch, ReorderBuffer, Row, Strategy, Ticket};
 
-/// One per model version that preserves ordering.
+/// Who keeps order with whom in a model version.
+pub(super) enum Orders {
+    /// Nobody.
+    None,
+    /// All requests with each other (dynamic batcher).
+    Together(Arc<Order>),
+    /// The requests of each instance (oldest sequence batcher).
+    PerInstance(Box<[Arc<Order>]>),
+}
+
+impl Orders {
+    /// As the configuration asks.
+    pub(super) fn of(scheduling: &Scheduling, instances: usize) -> Self {
+        match scheduling {
+            Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering => Self::Together(Arc::default()),
+            Scheduling::Sequence(SequenceScheduling { batching, .. }) => match &batching.strategy {
+                Strategy::Oldest(oldest) if oldest.preserve_ordering => {
+                    Self::PerInstance((0..instances).map(|_| Arc::default()).collect())
+                }
+                Strategy::Oldest(_) | Strategy::Direct(_) => Self::None,
+            },
+            Scheduling::Unbatched | Scheduling::Dynamic(_) => Self::None,
+        }
+    }
+
+    /// Gives the requests of a batch their places. Called in the order of dequeuing, under the driver's lock: this is the
+    /// one place where a lock is taken under another, and it is a leaf.
+    pub(super) fn line_up(&self, batch: &Batch<Execution>) {
+        let order = match self {
+            Self::None => return,
+            Self::Together(order) => order,
+            Self::PerInstance(orders) => &orders[batch.instance],
+        };
+        for row in &batch.rows {
+            // A request that runs once more keeps the place it has.
+            if let Row::Request { entry, .. } = row
+                && !entry.payload.responder.has_outlet()
+            {
+                entry.payload.responder.leave_through(order.clone(), order.ticket());
+            }
+        }
+    }
+}
+
+/// One queue of answers.
 #[derive(Default)]
 pub(super) struct Order {
     state: Mutex<State>,
@@ -22,7 +70,7 @@ struct State {
 
 impl Order {
     /// The next place in the order.
-    pub(super) fn ticket(&self) -> Ticket {
+    fn ticket(&self) -> Ticket {
         self.state.lock().buffer.ticket()
     }
 }

@@ -7,9 +7,9 @@ use std::{
 };
 
 use inference::{
-    DataType, Delivery, RequestInputs, Response, Tensor,
-    backend::{Device, Instance},
-    config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, VersionPolicy},
+    DataType, Delivery, ErrorCode, RequestInputs, Response, Tensor,
+    backend::{Batch, Device, Instance},
+    config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, VersionPolicy},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
@@ -62,7 +62,7 @@ impl BackendInstance for GatedInstance {
                 panic!("as told");
             }
         }
-        for Execution { request, responder } in batch.executions {
+        for Execution { request, responder, .. } in batch.executions {
             let input = request.input("IN").unwrap();
             let output =
                 Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.data().clone());
@@ -103,6 +103,11 @@ pub(in crate::model) fn config(scheduling: Scheduling) -> ModelConfig {
             name: "m".into(),
             kind: InstanceKind::Cpu,
             count: NonZeroUsize::MIN,
+            passive: false,
+            host_policy: "cpu".into(),
+            profiles: vec![],
+            secondary_devices: vec![],
+            rate_limiter: RateLimits::default(),
         }],
         version_policy: VersionPolicy::Latest(1),
         default_model_filename: String::new(),
@@ -113,6 +118,7 @@ pub(in crate::model) fn config(scheduling: Scheduling) -> ModelConfig {
         op_library_filenames: vec![],
         decoupled: false,
         response_cache: false,
+        warmups: vec![],
     }
 }
 
@@ -125,14 +131,24 @@ fn start(
     backend: impl BackendModel + 'static,
     instances: &[&str],
 ) -> Result<Arc<Model>, Error> {
-    let spec =
-        |name: &&str| InstanceSpec { name: (*name).into(), device: Device::Cpu, threads: NonZeroUsize::MIN };
+    let spec = |name: &&str| InstanceSpec {
+        name: (*name).into(),
+        device: Device::Cpu,
+        threads: NonZeroUsize::MIN,
+        passive: false,
+    };
     Model::start(Parts {
         version: 1,
-        config: ResolvedConfig { typed: config(scheduling), shown: proto::ModelConfig::default() },
+        directory: PathBuf::new(),
+        config: ResolvedConfig {
+            typed: config(scheduling),
+            shown: proto::ModelConfig::default(),
+            warnings: vec![],
+        },
         backend: Box::new(backend),
         instances: instances.iter().map(spec).collect(),
         clock: AlarmClock::start().unwrap(),
+        limiter: None,
         since: now(),
     })
 }
@@ -143,7 +159,7 @@ fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Recei
     (start(scheduling, Gated { begun: Some(begun), mobile: false }, instances).unwrap(), reports)
 }
 
-fn request(value: u8) -> Request {
+pub(in crate::model) fn request(value: u8) -> Request {
     let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), vec![value]);
     Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{FailureReason, Moment, Name, Outcome, Timeline};
+use inference::{FailureReason, Marks, Moment, Name, Outcome, Timeline};
 use parking_lot::Mutex;
 
 /// How often something happened, and how long it took in all.
@@ -128,6 +128,12 @@ impl Record {
             self.compute_output.add(now - computed);
             self.inferences.fetch_add(timeline.rows.into(), Relaxed);
         }
+        self.executed(marks, now);
+    }
+
+    /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
+    pub(crate) fn executed(&self, marks: &Marks, now: Moment) {
+        let (start, compute, computed) = (marks.exec_start, marks.compute_start(), marks.compute_end(now));
         if marks.count_once() {
             self.executions.fetch_add(1, Relaxed);
             self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);

@@ -20,10 +20,13 @@ use inference::{
     },
 };
 
-use super::scan;
+use scheduling::Capacity;
+
+use super::{files, scan};
 use crate::{
-    BackendSetting, Options,
+    BackendSetting, Options, RateLimitResource,
     clock::{AlarmClock, now},
+    limiter::Limiter,
     model::{Model, Parts},
     processors,
 };
@@ -36,7 +39,10 @@ pub(crate) struct Loader {
     config_name: Option<String>,
     retries: usize,
     hold_until_queued: usize,
+    hold_until_backlogged: usize,
     clock: AlarmClock,
+    /// What models share resources by, if the operator wants them to.
+    limiter: Option<Arc<Limiter>>,
 }
 
 /// What one model is going to be.
@@ -56,16 +62,22 @@ impl Plan {
 
 impl Loader {
     pub(crate) fn new(options: Options, backends: Vec<Arc<dyn Backend>>, clock: AlarmClock) -> Self {
-        let Options { backend_settings, auto_complete, config_name, load_retries, hold_until_queued, .. } =
-            options;
+        let Options { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } = options;
+        let capacity =
+            |RateLimitResource { name, count, device }: RateLimitResource| Capacity { name, count, device };
+        let limiter = |resources: Vec<RateLimitResource>| {
+            Arc::new(Limiter::new(resources.into_iter().map(capacity).collect()))
+        };
         Self {
             backends,
             settings: backend_settings,
             completion: if auto_complete { Completion::Auto } else { Completion::Strict },
             config_name,
             retries: load_retries,
-            hold_until_queued,
+            hold_until_queued: options.hold_until_queued,
+            hold_until_backlogged: options.hold_until_backlogged,
             clock,
+            limiter: rate_limit.map(limiter),
         }
     }
 
@@ -148,12 +160,27 @@ impl Loader {
             opened.complete_config(&mut completed)?;
         }
         let mut config = finish(&plan.declared, completed, &Environment::default())?;
-        read_labels(&mut config.typed, &plan.directory)?;
-        if let Scheduling::Dynamic(dynamic) = &mut config.typed.scheduling {
-            dynamic.hold_until_queued = self.hold_until_queued;
+        files::read(&mut config.typed, &plan.directory)?;
+        match &mut config.typed.scheduling {
+            Scheduling::Dynamic(dynamic) => dynamic.hold_until_queued = self.hold_until_queued,
+            Scheduling::Sequence(sequence) => {
+                sequence.batching.hold_until_queued = self.hold_until_queued;
+                sequence.batching.hold_until_backlogged = self.hold_until_backlogged;
+            }
+            Scheduling::Unbatched => {}
         }
-        let instances = instances(&config.typed);
-        Model::start(Parts { version, config, backend: opened, instances, clock: self.clock.clone(), since })
+        config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let (instances, directory) = (instances(&config.typed), plan.directory.clone());
+        Model::start(Parts {
+            version,
+            config,
+            directory,
+            backend: opened,
+            instances,
+            clock: self.clock.clone(),
+            limiter: self.limiter.clone(),
+            since,
+        })
     }
 
     fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, Error> {
@@ -194,32 +221,22 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
     Error::internal(format!("failed to open {}: {error}", path.display()))
 }
 
-/// Reads the label files of all outputs, which the configuration has been checked to keep inside `directory`.
-fn read_labels(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
-    for output in &mut config.outputs {
-        let Some(file) = &output.label_filename else { continue };
-        let path = directory.join(file);
-        let text = fs::read_to_string(&path).map_err(|error| {
-            let (path, missing) = (path.display(), error.kind() == io::ErrorKind::NotFound);
-            let why = if missing { "No such file or directory".to_owned() } else { error.to_string() };
-            Error::internal(format!("failed to open text file for read {path}: {why}"))
-        })?;
-        output.labels = text.lines().map(str::to_owned).collect();
-    }
-    Ok(())
-}
-
 /// One instance per count of each group. Each computes on its share of the processors.
 fn instances(config: &ModelConfig) -> Vec<InstanceSpec> {
-    let all: usize = config.instance_groups.iter().map(|group| group.count.get()).sum();
+    let working = config.instance_groups.iter().filter(|group| !group.passive);
+    let all: usize = working.map(|group| group.count.get()).sum();
     let share = NonZeroUsize::new(processors::usable().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
     let of_group = |group: &inference::config::InstanceGroup| {
         let device = match group.kind {
             InstanceKind::Cpu => Device::Cpu,
             InstanceKind::Model => Device::Model,
         };
-        let named =
-            |index| InstanceSpec { name: format!("{}_{index}", group.name).into(), device, threads: share };
+        let named = |index| InstanceSpec {
+            name: format!("{}_{index}", group.name).into(),
+            device,
+            threads: share,
+            passive: group.passive,
+        };
         (0..group.count.get()).map(named).collect::<Vec<_>>()
     };
     config.instance_groups.iter().flat_map(of_group).collect()

@@ -13,6 +13,7 @@ use tokio::{
 
 use crate::model::Model;
 
+mod files;
 mod load;
 mod scan;
 mod table;

@@ -75,6 +75,8 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
         backend_settings: Vec::new(),
         metrics: MetricsOptions { counter_latencies: true, host: false },
         hold_until_queued: 0,
+        hold_until_backlogged: 0,
+        rate_limit: None,
     }
 }
 
@@ -188,7 +190,7 @@ impl BackendInstance for Running {
 }
 
 /// Echoes `IN` as `OUT`.
-pub(crate) fn answer(Execution { request, responder }: Execution) {
+pub(crate) fn answer(Execution { request, responder, .. }: Execution) {
     let input = request.input("IN").unwrap();
     let output = Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.data().clone());
     responder.complete(Response::of(vec![output]));

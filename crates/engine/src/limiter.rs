@@ -1,0 +1,142 @@
+//! The rate limiter: the one thing that models share. Arithmetic behind one leaf lock, and the way to tell those whose
+//! claims were granted by what others did.
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use inference::{
+    Error,
+    backend::Device as Place,
+    config::{RateLimits, ResourceNeed},
+};
+use parking_lot::Mutex;
+use scheduling::{
+    Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
+};
+
+/// Whoever claims resources for instances.
+pub(crate) trait Claims: Send + Sync {
+    /// The claim of that instance, which had to wait, has been granted. Must not block.
+    fn granted(self: Arc<Self>, instance: InstanceId);
+}
+
+/// Grants that others have to be told of, once no lock is held.
+#[must_use = "whoever was granted something waits to be told"]
+#[derive(Default)]
+pub(crate) struct News(Vec<(Arc<dyn Claims>, InstanceId)>);
+
+impl News {
+    /// Tells them.
+    pub(crate) fn spread(self) {
+        for (owner, instance) in self.0 {
+            owner.granted(instance);
+        }
+    }
+
+    /// Adds what else has happened.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+}
+
+/// The server's limiter (`--rate-limit=execution_count`).
+pub(crate) struct Limiter {
+    state: Mutex<State>,
+}
+
+struct State {
+    policy: RateLimiter,
+    owners: BTreeMap<Claimant, (Weak<dyn Claims>, InstanceId)>,
+}
+
+impl Limiter {
+    pub(crate) fn new(capacities: Capacities) -> Self {
+        Self { state: Mutex::new(State { policy: RateLimiter::new(capacities), owners: BTreeMap::new() }) }
+    }
+
+    /// Admits an instance on that device.
+    ///
+    /// # Errors
+    /// INVALID_ARG: it could never run, or calls a resource global that is not.
+    pub(crate) fn register(&self, limits: &RateLimits, place: Place) -> Result<Claimant, Error> {
+        let need = |need: &ResourceNeed| Need {
+            name: need.name.to_string(),
+            global: need.global,
+            count: need.count,
+        };
+        let device = match place {
+            Place::Gpu(number) => Device::Gpu(number),
+            Place::Cpu | Place::Model => Device::Host,
+        };
+        let needs = Resources { needs: limits.resources.iter().map(need).collect(), device };
+        let (claimant, news) = {
+            let mut state = self.state.lock();
+            let (claimant, grants) = state.policy.register(&needs, limits.priority).map_err(refusal)?;
+            (claimant, state.news(grants))
+        };
+        news.spread();
+        Ok(claimant)
+    }
+
+    /// From now on `owner` hears of grants to this claimant.
+    pub(crate) fn belongs_to(&self, claimant: Claimant, owner: Weak<dyn Claims>, instance: InstanceId) {
+        self.state.lock().owners.insert(claimant, (owner, instance));
+    }
+
+    /// Forgets an instance.
+    pub(crate) fn unregister(&self, claimant: Claimant) -> News {
+        self.change(|state| {
+            state.owners.remove(&claimant);
+            state.policy.unregister(claimant)
+        })
+    }
+
+    /// Claims what the instance needs; true if it has it. With `renewed` it has just run a batch.
+    pub(crate) fn claim(&self, claimant: Claimant, renewed: bool) -> (bool, News) {
+        let mut state = self.state.lock();
+        let (claim, grants) = match renewed {
+            true => state.policy.renew(claimant),
+            false => (state.policy.claim(claimant), Grants::default()),
+        };
+        (claim == Claim::Granted, state.news(grants))
+    }
+
+    /// A batch has run, and none follows.
+    pub(crate) fn release(&self, claimant: Claimant) -> News {
+        self.change(|state| state.policy.release(claimant))
+    }
+
+    /// A claim is not needed any more.
+    pub(crate) fn cancel(&self, claimant: Claimant) -> News {
+        self.change(|state| state.policy.cancel(claimant))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State) -> Grants) -> News {
+        let mut state = self.state.lock();
+        let grants = change(&mut state);
+        state.news(grants)
+    }
+}
+
+impl State {
+    fn news(&self, grants: Grants) -> News {
+        let owner = |claimant| {
+            let (owner, instance) = self.owners.get(&claimant)?;
+            Some((owner.upgrade()?, *instance))
+        };
+        News(grants.into_iter().filter_map(owner).collect())
+    }
+}
+
+fn refusal(shortage: Shortage) -> Error {
+    Error::invalid(match shortage {
+        Shortage::Limited { resource, limit, required } => format!(
+            "Resource count for \"{resource}\" is limited to {limit} which will prevent scheduling of one or more model \
+             instances, the minimum required count is {required}"
+        ),
+        Shortage::Conflict { resource } => format!(
+            "Resource \"{resource}\" is present as both global and device-specific resource in the model configuration."
+        ),
+    })
+}

@@ -1,0 +1,215 @@
+//! From the rows of a policy's batch to the executions of a backend's: control inputs, implicit state, padding rows.
+use std::sync::Arc;
+
+use bytes::Bytes;
+use inference::{
+    DataType, Marks, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData, Timeline,
+    backend::{Batch, Execution, Lease, Lender, Lent, SequenceState},
+    config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
+    corridor, element_count,
+};
+use parking_lot::Mutex;
+use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
+
+use crate::{clock::now, observe::Uncounted};
+
+/// What the requests of a sequence model get with them.
+pub(super) struct Sequences {
+    controls: Vec<ControlInput>,
+    states: Vec<(Name, Tensor)>,
+    /// `[1]`, or `[1, 1]` for models with a batch dimension.
+    control_shape: Shape,
+    /// By instance and slot, what the sequence there remembers. Only whoever runs the instance takes its lock.
+    memories: Box<[Mutex<Vec<Option<SequenceState>>>]>,
+}
+
+/// A batch as a backend takes it, and what must outlive it.
+pub(super) struct Assembled {
+    pub(super) batch: Batch,
+    /// Nobody reads these; but a row whose stream is gone would count as cancelled.
+    _padding: Vec<ResponseStream>,
+}
+
+/// Where a row belongs.
+struct Seat<'a> {
+    lender: &'a Arc<dyn Lender>,
+    instance: InstanceId,
+    slot: u32,
+}
+
+/// Makes a backend's batch. Requests nobody waits for any more have been answered before.
+pub(super) fn assemble(
+    rows: Vec<Row<Execution>>,
+    instance: InstanceId,
+    sequences: Option<(&Sequences, &Arc<dyn Lender>)>,
+) -> Assembled {
+    let mut padding = Vec::new();
+    let mut size = 0;
+    let mut executions = Vec::with_capacity(rows.len());
+    let pattern = sequences.is_some().then(|| pattern(&rows)).flatten();
+    for (position, row) in (0..).zip(rows) {
+        match (row, sequences) {
+            (Row::Request { entry, slot: Some(slot) }, Some((sequences, lender))) => {
+                size += 1;
+                executions.push(sequences.seat(&Seat { lender, instance, slot }, entry.meta, entry.payload));
+            }
+            (Row::Request { entry, .. }, _) => {
+                size += entry.meta.batch_size.max(1);
+                executions.push(entry.payload);
+            }
+            (Row::Padding, Some((sequences, _))) => {
+                size += 1;
+                let (execution, stream) = sequences.pad(instance, position, pattern.as_ref());
+                executions.push(execution);
+                padding.push(stream);
+            }
+            (Row::Padding, None) => unreachable!("only the sequence batcher pads"),
+        }
+    }
+    let marks = Arc::new(Marks::start(size, now));
+    for execution in &executions {
+        execution.responder.timeline().executing(marks.clone());
+    }
+    Assembled { batch: Batch { executions, marks }, _padding: padding }
+}
+
+/// The first request of a batch, which padding rows look like.
+fn pattern(rows: &[Row<Execution>]) -> Option<Request> {
+    let has_padding = rows.iter().any(|row| matches!(row, Row::Padding));
+    let first =
+        rows.iter().find_map(|row| if let Row::Request { entry, .. } = row { Some(entry) } else { None });
+    first.filter(|_| has_padding).map(|entry| entry.payload.request.clone())
+}
+
+impl Sequences {
+    /// For a configuration with sequence batching; `None` for others.
+    pub(super) fn new(config: &ModelConfig, instances: usize) -> Option<Self> {
+        let Scheduling::Sequence(sequence) = &config.scheduling else { return None };
+        let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
+        let initial = |state: &StateSpec| (state.output_name.clone(), first_input(state, &batch));
+        Some(Self {
+            controls: sequence.controls.clone(),
+            states: sequence.states.iter().map(initial).collect(),
+            control_shape: batch.iter().copied().chain([1]).collect(),
+            memories: (0..instances).map(|_| Mutex::default()).collect(),
+        })
+    }
+
+    /// A request takes its seat: it gets its controls, and what its sequence remembers.
+    fn seat(&self, seat: &Seat<'_>, meta: Meta, mut execution: Execution) -> Execution {
+        let step = meta.sequence.as_ref();
+        let begins = step.is_some_and(|step| step.start);
+        self.set_controls(&mut execution.request, step, true);
+        let state = self.memory(seat.instance, seat.slot, begins);
+        let lent = Lent { lender: seat.lender.clone(), instance: seat.instance, slot: seat.slot, meta };
+        execution.remembering(state).lent(Lease::new(lent))
+    }
+
+    /// A row that keeps later slots in their place. It asks for no output and works on a copy of the slot's state.
+    fn pad(&self, instance: InstanceId, slot: u32, pattern: Option<&Request>) -> (Execution, ResponseStream) {
+        let mut request = pattern.map(blank).unwrap_or_default();
+        self.set_controls(&mut request, None, false);
+        let (responder, stream) = corridor(Timeline::new(now(), 1), Arc::new(Uncounted), usize::MAX);
+        let memory = self.memories[instance].lock().get(slot as usize).cloned().flatten();
+        let state = match memory {
+            Some(memory) => Some(memory.copied()),
+            None => self.fresh(),
+        };
+        (Execution::new(request, responder).remembering(state), stream)
+    }
+
+    fn memory(&self, instance: InstanceId, slot: u32, begins: bool) -> Option<SequenceState> {
+        if self.states.is_empty() {
+            return None;
+        }
+        let mut memories = self.memories[instance].lock();
+        let slot = slot as usize;
+        if memories.len() <= slot {
+            memories.resize(slot + 1, None);
+        }
+        if begins || memories[slot].is_none() {
+            memories[slot] = self.fresh();
+        }
+        memories[slot].clone()
+    }
+
+    /// The memory of a sequence that begins.
+    pub(super) fn fresh(&self) -> Option<SequenceState> {
+        (!self.states.is_empty()).then(|| SequenceState::new(self.states.iter().cloned()))
+    }
+
+    /// Puts the control inputs in, over whatever the client may have sent under their names.
+    fn set_controls(&self, request: &mut Request, step: Option<&SequenceStep>, ready: bool) {
+        let RequestInputs::Tensors(inputs) = &mut request.inputs else { return };
+        for ControlInput { name, control } in &self.controls {
+            let (datatype, bytes) = match control {
+                Control::Start(values) => flag(values, step.is_some_and(|step| step.start)),
+                Control::End(values) => flag(values, step.is_some_and(|step| step.end)),
+                Control::Ready(values) => flag(values, ready),
+                Control::CorrelationId(datatype) => (*datatype, correlation_id(*datatype, step)),
+            };
+            let tensor = Tensor::new(name.clone(), datatype, self.control_shape.clone(), bytes);
+            match inputs.iter_mut().find(|input| input.name() == name) {
+                Some(input) => *input = tensor,
+                None => inputs.push(tensor),
+            }
+        }
+    }
+}
+
+/// What the first request of a sequence sees of a state.
+fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
+    let dims: Shape = match &state.initial {
+        Some(initial) => initial.dims.clone(),
+        None => state.dims.iter().map(|&dim| dim.max(1)).collect(),
+    };
+    let shape: Shape = batch.iter().copied().chain(dims).collect();
+    let given = state.initial.as_ref().map(|initial| &initial.data).filter(|data| !data.is_empty());
+    let data = given.map_or_else(|| zeros(state.datatype, &shape), |data| data.clone().into());
+    Tensor::new(state.input_name.clone(), state.datatype, shape, data)
+}
+
+/// As many zeros as the shape has elements; an empty text is four zero bytes.
+pub(super) fn zeros(datatype: DataType, shape: &[i64]) -> TensorData {
+    let count = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    vec![0; count * datatype.byte_size().unwrap_or(4)].into()
+}
+
+/// A request of the same inputs without content, which asks for nothing.
+fn blank(pattern: &Request) -> Request {
+    let blank = |tensor: &Tensor| {
+        let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape());
+        Tensor::new(name, datatype, shape.into(), zeros(datatype, shape))
+    };
+    let inputs = RequestInputs::Tensors(pattern.tensors().iter().map(blank).collect());
+    // Empty would ask for all; no output has the empty name.
+    Request { inputs, outputs: vec![Name::default()], ..Request::default() }
+}
+
+fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {
+    let index = usize::from(is_true);
+    match values {
+        FalseTrue::Int32(pair) => (DataType::Int32, Bytes::copy_from_slice(&pair[index].to_le_bytes())),
+        FalseTrue::Fp32(pair) => (DataType::Fp32, Bytes::copy_from_slice(&pair[index].to_le_bytes())),
+        FalseTrue::Bool(pair) => (DataType::Bool, Bytes::copy_from_slice(&[u8::from(pair[index])])),
+    }
+}
+
+/// The low bytes of a number, or a text behind its length. Padding rows have the number 0 or the empty text.
+fn correlation_id(datatype: DataType, step: Option<&SequenceStep>) -> Bytes {
+    let number = match step.map(|step| &step.id) {
+        Some(SequenceId::Number(number)) => number.get(),
+        Some(SequenceId::Own(number)) => *number,
+        Some(SequenceId::Text(_)) | None => 0,
+    };
+    let Some(size) = datatype.byte_size() else {
+        let text = match step.map(|step| &step.id) {
+            Some(id @ (SequenceId::Text(_) | SequenceId::Own(_))) => id.to_string(),
+            Some(SequenceId::Number(_)) | None => String::new(),
+        };
+        // Ids come over protocols that limit them far below 4 GiB.
+        let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        return [&len.to_le_bytes()[..], text.as_bytes()].concat().into();
+    };
+    Bytes::copy_from_slice(&number.to_le_bytes()[..size])
+}

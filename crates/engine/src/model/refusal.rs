@@ -1,0 +1,64 @@
+//! The words in which requests are refused, once for all ways to be refused.
+use inference::{CorrelationId, Error, ErrorCode, FailureReason, Request, backend::not_iterative};
+use scheduling::Rejection;
+
+/// Words refusals of one model.
+pub(super) struct Refusals {
+    pub(super) model: inference::Name,
+    /// Sequence models leave the request's id out.
+    pub(super) sequences: bool,
+}
+
+impl Refusals {
+    /// The error a refused request is answered with.
+    pub(super) fn error(&self, reason: Rejection, request: &Request) -> Error {
+        let rejected = |message: String| Error::unavailable(message).because(FailureReason::Rejected);
+        let prefix = || if self.sequences { String::new() } else { id_prefix(&request.id) };
+        let model = &self.model;
+        match reason {
+            Rejection::QueueFull => rejected(format!("{}Exceeds maximum queue size", prefix())),
+            Rejection::TimedOut => rejected("Request timeout expired".to_owned()),
+            Rejection::SequenceTimedOut => {
+                rejected("timeout of the corresponding sequence has been expired".to_owned())
+            }
+            Rejection::Cancelled => cancelled(),
+            Rejection::Draining => Error::unavailable(format!(
+                "{}Server is stopping, scheduler for model has stopped accepting new inference requests",
+                prefix()
+            )),
+            Rejection::MultipleRows => Error::invalid(format!(
+                "inference request to model '{model}' must specify batch-size 1 due to requirements of sequence batcher"
+            )),
+            Rejection::MissingSequence => Error::invalid(format!(
+                "inference request to model '{model}' must specify a non-zero or non-empty correlation ID"
+            )),
+            Rejection::MissingStart => {
+                let id = match &request.sequence.id {
+                    Some(CorrelationId::Number(number)) => number.to_string(),
+                    Some(CorrelationId::Text(text)) => text.to_string(),
+                    None => String::new(),
+                };
+                Error::invalid(format!(
+                    "inference request for sequence {id} to model '{model}' must specify the START flag on the first \
+                     request of the sequence"
+                ))
+            }
+            Rejection::NotIterative => not_iterative(),
+            Rejection::InstanceLost => {
+                Error::internal(format!("the instance of model '{model}' that had the sequence is gone"))
+                    .because(FailureReason::Backend)
+            }
+        }
+    }
+}
+
+/// The error of a request nobody waits for.
+pub(super) fn cancelled() -> Error {
+    Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
+}
+
+/// What many messages of the reference begin with.
+pub(super) fn id_prefix(request_id: &str) -> String {
+    let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
+    format!("[request id: {id}] ")
+}

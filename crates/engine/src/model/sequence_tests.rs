@@ -1,0 +1,314 @@
+//! Sequence models through the engine: controls, state, padding, rescheduling, in every order clients may come.
+use std::{
+    num::{NonZeroU32, NonZeroU64, NonZeroUsize},
+    sync::mpsc,
+};
+
+use inference::{
+    CorrelationId, DataType, Delivery, Response, SequenceStep, Tensor,
+    backend::{Batch, Device, Instance},
+    config::{Control, ControlInput, FalseTrue, ResolvedConfig, SequenceScheduling, StateSpec},
+};
+use scheduling::{OldestStrategy, SequenceBatching, Strategy};
+
+use super::{tests::config, *};
+
+/// Adds `IN` to what the sequence has had so far and answers with the sum. Begins anew at START. Tells of each batch.
+#[derive(Clone)]
+struct Accumulator {
+    batches: mpsc::Sender<Vec<Seen>>,
+}
+
+/// What the model saw of a row.
+#[derive(Debug, PartialEq, Clone, Copy)]
+struct Seen {
+    id: u64,
+    start: bool,
+    end: bool,
+    ready: bool,
+}
+
+impl BackendModel for Accumulator {
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(Instance::Pinned(Box::new(self.clone())))
+    }
+}
+
+impl BackendInstance for Accumulator {
+    fn execute(&mut self, batch: Batch) {
+        let seen = batch.executions.iter().map(|execution| seen(&execution.request)).collect();
+        let _ = self.batches.send(seen);
+        for execution in batch.executions {
+            let state = execution.state.as_ref().expect("the model has a state");
+            let before = if seen_start(&execution.request) { 0 } else { number(&state.inputs()[0]) };
+            let sum = before + number(execution.request.input("IN").expect("padding looks like a request"));
+            let output = tensor("SUM", sum);
+            state.update("SUM_OUT", &output).expect("the state is configured");
+            if execution.request.wants("OUT") {
+                execution.responder.clone().complete(Response::of(vec![tensor("OUT", sum)]));
+            } else {
+                execution.responder.clone().finish();
+            }
+        }
+    }
+}
+
+fn seen_start(request: &Request) -> bool {
+    seen(request).start
+}
+
+fn seen(request: &Request) -> Seen {
+    let flag = |name: &str| request.input(name).is_some_and(|control| control.data().contiguous()[0] != 0);
+    let id = request
+        .input("CORRID")
+        .map_or(0, |id| u64::from_le_bytes(id.data().contiguous()[..8].try_into().unwrap()));
+    Seen { id, start: flag("START"), end: flag("END"), ready: flag("READY") }
+}
+
+fn number(tensor: &Tensor) -> i32 {
+    i32::from_le_bytes(tensor.data().contiguous()[..].try_into().unwrap())
+}
+
+fn tensor(name: &str, value: i32) -> Tensor {
+    Tensor::new(name.into(), DataType::Int32, [1, 1][..].into(), value.to_le_bytes().to_vec())
+}
+
+fn sequences(batching: SequenceBatching) -> ModelConfig {
+    let pair = FalseTrue::Bool([false, true]);
+    let control = |name: &str, control| ControlInput { name: name.into(), control };
+    let mut config = config(Scheduling::Sequence(SequenceScheduling {
+        batching,
+        controls: vec![
+            control("START", Control::Start(pair)),
+            control("END", Control::End(pair)),
+            control("READY", Control::Ready(FalseTrue::Int32([0, 1]))),
+            control("CORRID", Control::CorrelationId(DataType::Uint64)),
+        ],
+        states: vec![StateSpec {
+            input_name: "SUM_IN".into(),
+            output_name: "SUM_OUT".into(),
+            datatype: DataType::Int32,
+            dims: [1][..].into(),
+            initial: None,
+        }],
+    }));
+    config.max_batch_size = NonZeroU32::new(4);
+    config.inputs[0].datatype = DataType::Int32;
+    config.inputs[0].dims = [1][..].into();
+    config
+}
+
+fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: usize) -> Arc<Model> {
+    let spec = |index| InstanceSpec {
+        name: format!("m_{index}").into(),
+        device: Device::Cpu,
+        threads: NonZeroUsize::MIN,
+        passive: false,
+    };
+    Model::start(Parts {
+        version: 1,
+        config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
+        directory: PathBuf::new(),
+        backend: Box::new(backend),
+        instances: (0..instances).map(spec).collect(),
+        clock: AlarmClock::start().unwrap(),
+        limiter: None,
+        since: now(),
+    })
+    .unwrap()
+}
+
+fn accumulator(batching: SequenceBatching, instances: usize) -> (Arc<Model>, mpsc::Receiver<Vec<Seen>>) {
+    let (batches, seen) = mpsc::channel();
+    (start(sequences(batching), Accumulator { batches }, instances), seen)
+}
+
+fn direct() -> SequenceBatching {
+    SequenceBatching { max_batch_size: 4, ..SequenceBatching::default() }
+}
+
+fn oldest() -> SequenceBatching {
+    let oldest = OldestStrategy {
+        max_candidate_sequences: 8,
+        preferred_batch_sizes: [4].into(),
+        ..OldestStrategy::default()
+    };
+    SequenceBatching { strategy: Strategy::Oldest(oldest), ..direct() }
+}
+
+fn step(id: u64, start: bool, end: bool) -> SequenceStep {
+    SequenceStep { id: NonZeroU64::new(id).map(CorrelationId::Number), start, end }
+}
+
+fn ask(model: &Arc<Model>, value: i32, sequence: SequenceStep) -> Result<ResponseStream, Error> {
+    let inputs = inference::RequestInputs::Tensors(vec![tensor("IN", value)]);
+    model.infer(Request { inputs, sequence, ..Request::default() }, usize::MAX)
+}
+
+async fn answer(stream: Result<ResponseStream, Error>) -> i32 {
+    number(&stream.unwrap().only().await.unwrap().outputs[0])
+}
+
+#[tokio::test]
+async fn interleaved_sequences_keep_their_own_sums() {
+    for batching in [direct(), oldest()] {
+        let (model, _batches) = accumulator(batching, 2);
+        // Forty sequences at once on eight or sixteen slots, each step of each sent when the one before was answered.
+        let runs = (1..=40).map(|id| {
+            let model = model.clone();
+            tokio::spawn(async move {
+                let mut sum = 0;
+                for value in 0..20 {
+                    let value = value * i32::try_from(id).unwrap();
+                    sum += value;
+                    let sequence = step(id, value == 0, value == 19 * i32::try_from(id).unwrap());
+                    assert_eq!(answer(ask(&model, value, sequence)).await, sum, "sequence {id}");
+                }
+            })
+        });
+        for run in runs.collect::<Vec<_>>() {
+            run.await.unwrap();
+        }
+        assert_eq!(model.statistics().success.count, 800);
+        model.close();
+    }
+}
+
+#[tokio::test]
+async fn a_row_keeps_its_slot_and_absent_ones_are_padded() {
+    let hold = SequenceBatching { hold_until_queued: 2, ..direct() };
+    let (model, batches) = accumulator(hold, 1);
+    let first = ask(&model, 1, step(7, true, false));
+    let second = ask(&model, 10, step(9, true, false));
+    assert_eq!((answer(first).await, answer(second).await), (1, 10));
+    let row = |id, start, end| Seen { id, start, end, ready: true };
+    assert_eq!(batches.recv().unwrap(), [row(7, true, false), row(9, true, false)]);
+    assert_eq!(answer(ask(&model, 5, step(9, false, true))).await, 15);
+    let padding = Seen { id: 0, start: false, end: false, ready: false };
+    assert_eq!(batches.recv().unwrap(), [padding, row(9, false, true)]);
+    // The padding row has not touched what the first sequence remembers.
+    assert_eq!(answer(ask(&model, 2, step(7, false, true))).await, 3);
+    assert_eq!(model.statistics().inference_count, 4);
+}
+
+#[tokio::test]
+async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
+    let (model, _batches) = accumulator(direct(), 1);
+    let refused = |sequence| ask(&model, 1, sequence).unwrap_err().message.into_owned();
+    assert_eq!(
+        refused(SequenceStep::default()),
+        "inference request to model 'm' must specify a non-zero or non-empty correlation ID"
+    );
+    let missing_start = "inference request for sequence 5 to model 'm' must specify the START flag on the first request of the sequence";
+    assert_eq!(refused(step(5, false, false)), missing_start);
+    assert_eq!(answer(ask(&model, 1, step(5, true, true))).await, 1);
+    assert_eq!(refused(step(5, false, false)), missing_start);
+    let text = SequenceStep { id: Some(CorrelationId::Text("x".into())), start: true, end: false };
+    assert_eq!(
+        refused(text),
+        "[request id: <id_unknown>] sequence batching control 'CORRID' data-type is 'BYTES', but model 'm' expects 'UINT64'"
+    );
+    let two = inference::RequestInputs::Tensors(vec![Tensor::new(
+        "IN".into(),
+        DataType::Int32,
+        [2, 1][..].into(),
+        vec![0; 8],
+    )]);
+    let error = model
+        .infer(Request { inputs: two, sequence: step(6, true, false), ..Request::default() }, 1)
+        .unwrap_err();
+    assert_eq!(
+        error.message,
+        "inference request to model 'm' must specify batch-size 1 due to requirements of sequence batcher"
+    );
+}
+
+#[tokio::test]
+async fn a_sequence_that_falls_silent_is_over() {
+    let idle = Duration::from_millis(20);
+    let (model, _batches) =
+        accumulator(SequenceBatching { max_sequence_idle: idle, max_batch_size: 1, ..direct() }, 1);
+    assert_eq!(answer(ask(&model, 1, step(1, true, false))).await, 1);
+    // The only slot is taken: the second sequence runs as soon as the first has been silent for too long.
+    assert_eq!(answer(ask(&model, 5, step(2, true, false))).await, 5);
+    assert!(ask(&model, 1, step(1, false, false)).is_err());
+}
+
+/// Answers `IN`, `IN - 1`, ... 1, one in each execution; counts how many requests shared one.
+struct Countdown(mpsc::Sender<usize>);
+
+impl BackendModel for Countdown {
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(Instance::Pinned(Box::new(Self(self.0.clone()))))
+    }
+}
+
+impl BackendInstance for Countdown {
+    fn execute(&mut self, batch: Batch) {
+        let _ = self.0.send(batch.executions.len());
+        for execution in batch.executions {
+            let state = execution.state.clone().expect("the model has a state");
+            let left = match seen_start(&execution.request) {
+                true => number(execution.request.input("IN").unwrap()),
+                false => number(&state.inputs()[0]),
+            };
+            state.update("SUM_OUT", &tensor("SUM", left - 1)).unwrap();
+            if left > 1 {
+                execution.responder.send(Response::of(vec![tensor("OUT", left)]));
+                execution.reschedule().map_err(|(error, _)| error).unwrap();
+            } else {
+                execution.responder.clone().complete(Response::of(vec![tensor("OUT", left)]));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
+    let batching = SequenceBatching { iterative: true, ..oldest() };
+    let (executions, sizes) = mpsc::channel();
+    let mut config = sequences(batching);
+    config.decoupled = true;
+    let model = start(config, Countdown(executions), 1);
+    let streams: Vec<_> =
+        [5, 1, 3].map(|from| (from, ask(&model, from, SequenceStep::default()).unwrap())).into();
+    for (from, mut stream) in streams {
+        let mut answers = Vec::new();
+        while let Some(Delivery { result, .. }) = stream.next().await {
+            answers.push(number(&result.unwrap().outputs[0]));
+        }
+        assert_eq!(answers, (1..=from).rev().collect::<Vec<_>>());
+    }
+    let counted = model.statistics();
+    assert_eq!((counted.success.count, counted.fail.count), (3, 0));
+    model.close();
+    drop(model);
+    let sizes: Vec<_> = sizes.iter().collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 9, "each step of each request runs once");
+    assert!(sizes.len() < 9, "no execution was shared: {sizes:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_iterative_cannot_reschedule() {
+    struct Stubborn;
+    impl BackendModel for Stubborn {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+            Ok(Instance::Pinned(Box::new(Self)))
+        }
+    }
+    impl BackendInstance for Stubborn {
+        fn execute(&mut self, batch: Batch) {
+            for execution in batch.executions {
+                let (error, execution) = execution.reschedule().unwrap_err();
+                execution.responder.clone().fail(error);
+            }
+        }
+    }
+    let model = start(sequences(direct()), Stubborn, 1);
+    let error = ask(&model, 1, step(1, true, false)).unwrap().only().await.unwrap_err();
+    assert!(
+        error.message.starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while")
+    );
+    // The slot has come back all the same: the sequence goes on.
+    assert!(ask(&model, 1, step(1, false, true)).unwrap().only().await.is_err());
+}

@@ -1,0 +1,190 @@
+//! Warm-up: what a configuration wants an instance to have run before the first client comes.
+//!
+//! Samples are checked as requests of clients are and run in one execution each, on the instance's own thread, past
+//! scheduler and statistics. An error fails the load.
+use std::{
+    fs,
+    path::Path,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use bytes::Bytes;
+use inference::{
+    DataType, Error, Marks, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData,
+    Timeline,
+    backend::{BackendInstance, Batch, Execution},
+    config::{ModelConfig, Warmup, WarmupData, WarmupInput},
+    corridor, element_count,
+};
+
+use super::{
+    assemble::{Sequences, zeros},
+    check::Rules,
+    refusal::id_prefix,
+};
+use crate::{clock::now, observe::Uncounted};
+
+/// The samples of a model, ready to be run by any of its instances.
+pub(super) struct WarmUp {
+    model: Name,
+    samples: Vec<Sample>,
+    /// For models with implicit state: what the first request of a sequence would remember.
+    sequences: Option<Sequences>,
+}
+
+struct Sample {
+    name: Name,
+    count: u32,
+    requests: Vec<Request>,
+}
+
+impl WarmUp {
+    /// Makes the requests. Files lie in `warmup/` of the model's `directory`.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a sample that is no proper request, or whose file is too short; INTERNAL for one that cannot be
+    /// read.
+    pub(super) fn prepare(config: &ModelConfig, rules: &Rules, directory: &Path) -> Result<Self, Error> {
+        let directory = directory.join("warmup");
+        let mut samples = Vec::new();
+        for warmup in &config.warmups {
+            if warmup.batch_size == 0 {
+                log::debug!("Skipping batch 0 warmup sample '{}'", warmup.name);
+                continue;
+            }
+            let request = request(config, rules, warmup, &directory)?;
+            // As Triton: a sample of n rows is n requests of one row, in one execution.
+            let requests = vec![request; warmup.batch_size as usize];
+            samples.push(Sample { name: warmup.name.clone(), count: warmup.count.get(), requests });
+        }
+        Ok(Self { model: config.name.clone(), samples, sequences: Sequences::new(config, 1) })
+    }
+
+    /// Runs all samples; returns when each request has been answered and given back.
+    ///
+    /// # Errors
+    /// INVALID_ARG with the errors of the first sample that failed.
+    pub(super) fn run(&self, name: &str, instance: &mut dyn BackendInstance) -> Result<(), Error> {
+        for sample in &self.samples {
+            for iteration in 1..=sample.count {
+                log::debug!(
+                    "model '{}' instance {name} is running warmup sample '{}' for iteration {iteration}",
+                    self.model,
+                    sample.name
+                );
+                self.run_once(sample, instance)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_once(&self, sample: &Sample, instance: &mut dyn BackendInstance) -> Result<(), Error> {
+        let (executions, streams): (Vec<_>, Vec<_>) = sample
+            .requests
+            .iter()
+            .map(|request| {
+                let timeline = Timeline::new(now(), 1);
+                let (responder, stream) = corridor(timeline, Arc::new(Uncounted), usize::MAX);
+                let state = self.sequences.as_ref().and_then(Sequences::fresh);
+                (Execution::new(request.clone(), responder).remembering(state), stream)
+            })
+            .unzip();
+        let rows = u32::try_from(executions.len()).unwrap_or(u32::MAX);
+        instance.execute(Batch { executions, marks: Arc::new(Marks::start(rows, now)) });
+        let errors: String =
+            streams.into_iter().flat_map(answers).map(|error| format!("{error}; ")).collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("failed to run warmup sample '{}': {errors}", sample.name)))
+    }
+}
+
+/// One request of a sample.
+fn request(config: &ModelConfig, rules: &Rules, warmup: &Warmup, directory: &Path) -> Result<Request, Error> {
+    let (mut inputs, mut extra) = (Vec::new(), Vec::new());
+    for input in &warmup.inputs {
+        let batch = config.max_batch_size.map(|_| 1);
+        let shape: Shape = batch.into_iter().chain(input.dims.iter().copied()).collect();
+        let data = data(input, &shape, directory)?;
+        let tensor = Tensor::new(input.name.clone(), input.datatype, shape, data);
+        // What is no input of the configuration is a control input.
+        if config.input(&input.name).is_some() { &mut inputs } else { &mut extra }.push(tensor);
+    }
+    let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
+    rules.check(config, &mut request)?;
+    if let RequestInputs::Tensors(inputs) = &mut request.inputs {
+        inputs.extend(extra);
+    }
+    Ok(request)
+}
+
+fn data(input: &WarmupInput, shape: &[i64], directory: &Path) -> Result<TensorData, Error> {
+    let file = match &input.data {
+        WarmupData::Zero => return Ok(zeros(input.datatype, shape)),
+        // Random lengths would make no proper strings. As Triton: zeros.
+        WarmupData::Random if input.datatype == DataType::Bytes => return Ok(zeros(input.datatype, shape)),
+        WarmupData::Random => return Ok(noise(zeros(input.datatype, shape).len()).into()),
+        WarmupData::File(file) => file,
+    };
+    let path = directory.join(file);
+    let unreadable =
+        |error| Error::internal(format!("failed to open text file for read {}: {error}", path.display()));
+    let content = Bytes::from(fs::read(&path).map_err(unreadable)?);
+    let Some(element) = input.datatype.byte_size() else { return Ok(content.into()) };
+    let elements = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    let expected = elements * element;
+    if content.len() < expected {
+        return Err(Error::invalid(format!(
+            "{}warmup setting expects {expected} bytes, but the data provided from {file}only has {} bytes",
+            id_prefix(""),
+            content.len()
+        )));
+    }
+    Ok(content.slice(..expected).into())
+}
+
+/// Bytes without a pattern, the same ones every time: a load that fails shall fail again.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(next());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Waits until a request has ended, and gives what went wrong. Blocks: a backend may answer later.
+fn answers(mut stream: ResponseStream) -> Vec<Error> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut errors = Vec::new();
+    loop {
+        match stream.poll_delivery(&mut context) {
+            Poll::Ready(Some(delivery)) => errors.extend(delivery.result.err()),
+            Poll::Ready(None) => return errors,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests;
