@@ -1,6 +1,9 @@
 //! The HTTP and metrics endpoints on real sockets: connections, bodies, and how they end.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+#[path = "http/generate.rs"]
+mod generate;
+
 use std::{
     net::SocketAddr,
     sync::Arc,
@@ -8,6 +11,7 @@ use std::{
 };
 
 use engine::{Engine, MetricsOptions, ServerMetadata};
+use inference::backend::Backend;
 use nereid_frontend::{
     drain::Drain,
     http::{self, HttpService},
@@ -21,10 +25,11 @@ use testing::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
-/// A server with the model `id`: INT32 of any length, echoed, one at a time.
+/// A server; usually with the model `id`: INT32 of any length, echoed, one at a time.
 struct Server {
     runtime: Runtime,
     engine: Engine,
+    service: Arc<HttpService>,
     address: SocketAddr,
     drain: Drain,
     serving: JoinHandle<Result<(), inference::Error>>,
@@ -33,9 +38,18 @@ struct Server {
 
 impl Server {
     fn start(gate: Arc<Gate>, options: http::Options, idle: Duration) -> Self {
-        let runtime = Runtime::new().unwrap();
         let repository = Repository::empty().unwrap();
         repository.add("id", [("config.pbtxt", &*Identity::config(""))]).unwrap();
+        Self::of(repository, vec![Arc::new(Identity::behind(gate))], options, idle)
+    }
+
+    fn of(
+        repository: Repository,
+        backends: Vec<Arc<dyn Backend>>,
+        options: http::Options,
+        idle: Duration,
+    ) -> Self {
+        let runtime = Runtime::new().unwrap();
         let engine_options = engine::Options {
             server: ServerMetadata {
                 name: "nereid".into(),
@@ -51,14 +65,15 @@ impl Server {
             backend_settings: Vec::new(),
             metrics: MetricsOptions { counter_latencies: true, host: false },
             hold_until_queued: 0,
+            hold_until_backlogged: 0,
+            rate_limit: None,
         };
-        let starting = Engine::start(engine_options, vec![Arc::new(Identity::behind(gate))]);
-        let engine = runtime.block_on(starting).unwrap();
+        let engine = runtime.block_on(Engine::start(engine_options, backends)).unwrap();
         let listener = listen::bind("127.0.0.1", 0, false).unwrap();
         let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
         let service = Arc::new(HttpService::new(engine.clone(), options));
-        let serving = runtime.spawn(http::serve(listener, service, drain.clone(), idle));
-        Self { runtime, engine, address, drain, serving, _repository: repository }
+        let serving = runtime.spawn(http::serve(listener, service.clone(), drain.clone(), idle));
+        Self { runtime, engine, service, address, drain, serving, _repository: repository }
     }
 
     fn usual() -> Self {
@@ -97,6 +112,11 @@ fn ones(count: usize) -> Vec<u8> {
 
 fn infer(connection: &mut Connection, headers: &[(&str, &str)], body: &[u8]) -> Response {
     connection.ask("POST", INFER, headers, body).unwrap()
+}
+
+/// The connection goes on.
+fn assert_live(connection: &mut Connection) {
+    assert_eq!(connection.ask("GET", "/v2/health/live", &[], b"").unwrap().status, 200);
 }
 
 /// The connection is in step: what comes next answers what is asked next.
@@ -235,10 +255,10 @@ fn errors_leave_the_connection_in_step() {
         (
             "POST",
             "/v2/models/id/generate",
-            &[],
-            b"{}",
-            501,
-            r#"{"error":"generate is not supported by this version of nereid"}"#,
+            &[("Content-Encoding", "gzip")],
+            &large,
+            400,
+            r#"{"error":"Unsupported content-encoding, only 'identity' is supported."}"#,
         ),
         (
             "POST",

@@ -3,7 +3,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use inference::{Error, TensorData};
 use smallvec::SmallVec;
 
-use super::server::Busy;
+use super::{generate::Generation, server::Busy};
 
 /// Frames below this size are copied together: on its own each would hold the whole buffer it was read into.
 const SMALL: usize = 4 << 10;
@@ -138,17 +138,40 @@ impl Pieces {
     }
 }
 
-/// The body of a response: pieces of known total length.
+/// The body of a response: pieces of known total length, or some that are sent as chunks, and perhaps more to come.
 #[derive(Debug, Default)]
 pub struct ResponseBody {
     /// In reverse: the next piece is the last.
     pieces: SmallVec<[Bytes; 2]>,
     left: u64,
+    behind: Behind,
     /// Dropped when the body is: the connection is not idle before.
     busy: Option<Busy>,
 }
 
+/// What follows the pieces of a body.
+#[derive(Debug, Default)]
+enum Behind {
+    /// Nothing, so the client is told the length before.
+    #[default]
+    Nothing,
+    /// The end, which the client is told only there.
+    End,
+    /// An event for each response that is still to come.
+    Events(Box<Generation>),
+}
+
 impl ResponseBody {
+    /// Something that is sent as a chunk although its length is known.
+    pub(super) fn chunked(whole: impl Into<Bytes>) -> Self {
+        Self { behind: Behind::End, ..whole.into().into() }
+    }
+
+    /// The first events, if there are any yet, and those of the responses that are still to come.
+    pub(super) fn events(first: impl Into<Bytes>, generation: Generation) -> Self {
+        Self { behind: Behind::Events(Box::new(generation)), ..first.into().into() }
+    }
+
     /// Keeps its connection from being idle for as long as the body lives.
     pub(super) fn holding(mut self, busy: Busy) -> Self {
         self.busy = Some(busy);
@@ -160,15 +183,15 @@ impl ResponseBody {
         let pieces = std::iter::once(head.into()).chain(tail).rev().filter(|piece| !piece.is_empty());
         let pieces: SmallVec<[Bytes; 2]> = pieces.collect();
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { pieces, left, busy: None }
+        Self { pieces, left, behind: Behind::Nothing, busy: None }
     }
 
-    /// Bytes not sent yet.
+    /// Bytes that are there and not sent yet.
     pub fn len(&self) -> u64 {
         self.left
     }
 
-    /// Whether everything was sent.
+    /// Whether all that is there was sent.
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
@@ -186,19 +209,31 @@ impl Body for ResponseBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.pieces.pop();
-        self.left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+        if let Some(piece) = self.pieces.pop() {
+            self.left -= piece.len() as u64;
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        let event = match &mut self.behind {
+            Behind::Nothing | Behind::End => None,
+            Behind::Events(generation) => ready!(generation.poll_event(context)),
+        };
+        if event.is_none() {
+            self.behind = Behind::Nothing;
+        }
+        Poll::Ready(event.map(|event| Ok(Frame::data(event))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty()
+        self.pieces.is_empty() && matches!(self.behind, Behind::Nothing)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        match self.behind {
+            Behind::Nothing => SizeHint::with_exact(self.left),
+            Behind::End | Behind::Events(_) => SizeHint::default(),
+        }
     }
 }
 
@@ -264,5 +299,16 @@ mod tests {
         assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "tensor");
         assert!(body.is_end_stream());
         assert!(ResponseBody::from("").is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_chunked_response_ends_only_behind_its_last_piece() {
+        let mut body = ResponseBody::chunked("whole");
+        assert_eq!(body.size_hint().exact(), None);
+        assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "whole");
+        assert!(!body.is_end_stream());
+        assert_eq!(next(&mut body, PAUSE).await.unwrap(), None);
+        assert!(body.is_end_stream());
+        assert!(!ResponseBody::chunked("").is_end_stream());
     }
 }

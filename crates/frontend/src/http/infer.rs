@@ -21,8 +21,8 @@ use crate::{forward::HeaderForward, kserve::output::Wishes};
 /// Tells how many bytes of a body are its JSON part.
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// Responses that may wait. A model that gives more than one answer gets an error, so few are ever kept.
-const CAPACITY: usize = 16;
+/// The model may answer on the thread that will read the answers, so it must not be made to wait for that.
+const CAPACITY: usize = usize::MAX;
 
 impl HttpService {
     pub(super) async fn infer<B: Body<Data = Bytes> + Unpin>(

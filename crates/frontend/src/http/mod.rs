@@ -1,10 +1,11 @@
 //! KServe v2 over HTTP/1.1.
 //!
-//! [`serve`] runs an [`HttpService`] on a bound listener. The codecs, [`request`] and [`response`], know neither engine
-//! nor socket.
+//! [`serve`] runs an [`HttpService`] on a bound listener. The codecs, [`request`] and [`response`] and those of `generate`,
+//! know neither engine nor socket.
 mod body;
 mod compression;
 mod cursor;
+mod generate;
 mod infer;
 pub(crate) mod json;
 pub(crate) mod reply;

@@ -2,7 +2,7 @@
 //!
 //! Order of the rules and texts: as Triton's http_server.cc, ParseJsonTritonIO and its callers. What the model's
 //! configuration has to say is not asked here.
-use std::{collections::HashSet, num::NonZeroU64};
+use std::num::NonZeroU64;
 
 use inference::{
     DataType, Error, ErrorCode, Name, Parameter, Request, RequestInputs, Shape, ShapeError, Tensor,
@@ -99,29 +99,35 @@ pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
 }
 
 /// Puts what was being done before an error's text.
-fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
+pub(super) fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
     move |error| Error::new(error.code, format!("{what}: {error}"))
 }
 
 fn read_parameters(given: Value<'_>, decoded: &mut Decoded) -> Result<(), Error> {
-    let members = given.members().map_err(during("failed to get request params."))?;
-    let members: SmallVec<[(&[u8], Value<'_>); 8]> = members.collect();
-    let mut seen = HashSet::new();
-    for (index, (key, value)) in members.iter().enumerate() {
-        // Of equal keys the first counts. Few keys, as is usual, are compared without making a set.
-        let again = match members.len() {
-            ..=8 => members[..index].iter().any(|(earlier, _)| earlier == key),
-            _ => !seen.insert(*key),
-        };
-        if !again {
-            read_parameter(&String::from_utf8_lossy(key), *value, decoded)?;
-        }
+    for (key, value) in given.distinct_members().map_err(during("failed to get request params."))? {
+        read_parameter(&String::from_utf8_lossy(key), value, decoded)?;
     }
     Ok(())
 }
 
 fn read_parameter(key: &str, value: Value<'_>, decoded: &mut Decoded) -> Result<(), Error> {
-    let request = &mut decoded.request;
+    if read_control(key, value, &mut decoded.request)? {
+        return Ok(());
+    }
+    match key {
+        "binary_data_output" => {
+            let failure = during("Unable to parse 'binary_data_output'");
+            let binary = value.as_bool().map_err(failure)?;
+            decoded.wishes.default = if binary { Placement::Binary } else { Placement::Json };
+        }
+        key if key.starts_with(parameters::OWN_PREFIX) => return Err(parameters::own_prefix()),
+        key => decoded.request.parameters.push((Name::new(key), custom(key, value)?)),
+    }
+    Ok(())
+}
+
+/// Reads a parameter that tells how the request is to be handled. False if `key` is none of those.
+pub(super) fn read_control(key: &str, value: Value<'_>, request: &mut Request) -> Result<bool, Error> {
     let failure = |error: Error| Error::new(error.code, format!("Unable to parse '{key}': {error}"));
     match key {
         "sequence_id" => match value.as_uint() {
@@ -132,17 +138,13 @@ fn read_parameter(key: &str, value: Value<'_>, decoded: &mut Decoded) -> Result<
         "sequence_end" => request.sequence.end = value.as_bool().map_err(failure)?,
         "priority" => request.priority = value.as_uint().map_err(failure)?,
         "timeout" => parameters::set_timeout_us(request, value.as_uint().map_err(failure)?),
-        "binary_data_output" => {
-            let binary = value.as_bool().map_err(failure)?;
-            decoded.wishes.default = if binary { Placement::Binary } else { Placement::Json };
-        }
-        key if key.starts_with(parameters::OWN_PREFIX) => return Err(parameters::own_prefix()),
-        key => request.parameters.push((Name::new(key), custom(key, value)?)),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
-fn custom(key: &str, value: Value<'_>) -> Result<Parameter, Error> {
+/// A value that only the model understands.
+pub(super) fn custom(key: &str, value: Value<'_>) -> Result<Parameter, Error> {
     if let Ok(text) = value.as_text() {
         return Ok(Parameter::String(Name::new(&text)));
     }
@@ -240,7 +242,7 @@ fn invalid_datatype(name: &Name) -> Error {
     Error::invalid(format!("invalid datatype for input {name}"))
 }
 
-fn json_datatype(name: &Name, datatype: Option<DataType>) -> Result<DataType, Error> {
+pub(super) fn json_datatype(name: &Name, datatype: Option<DataType>) -> Result<DataType, Error> {
     match datatype {
         Some(datatype @ (DataType::Fp16 | DataType::Bf16)) => Err(Error::invalid(format!(
             "receiving {} data via JSON is not supported. Please use the binary data format for input {name}",

@@ -60,7 +60,7 @@ pub fn encode(origin: Origin<'_>, response: &Response, wishes: &Wishes) -> Resul
 }
 
 /// A guess that spares most responses a second allocation: names and shapes, and up to twelve bytes per element.
-fn room(response: &Response) -> usize {
+pub(super) fn room(response: &Response) -> usize {
     let data: usize = response.outputs.iter().map(|output| output.data().len()).sum();
     256 + 128 * response.outputs.len() + (3 * data).min(1 << 20)
 }
@@ -73,19 +73,25 @@ fn write_parameters(json: &mut Vec<u8>, parameters: &[(Name, Parameter)]) -> Res
         }
         write_string(json, name.as_bytes());
         json.push(b':');
-        match value {
-            Parameter::String(text) => write_string(json, text.as_bytes()),
-            Parameter::Int(value) => write_int(json, *value),
-            Parameter::Bool(value) => write_bool(json, *value),
-            Parameter::Double(value) => write_double(json, *value),
-            Parameter::Bytes(_) => {
-                return Err(Error::unsupported(
-                    "Response parameter of type 'TRITONSERVER_PARAMETER_BYTES' is not currently supported",
-                ));
-            }
-        }
+        write_parameter(json, value)?;
     }
     json.push(b'}');
+    Ok(())
+}
+
+/// Appends the value of a parameter.
+pub(super) fn write_parameter(json: &mut Vec<u8>, value: &Parameter) -> Result<(), Error> {
+    match value {
+        Parameter::String(text) => write_string(json, text.as_bytes()),
+        Parameter::Int(value) => write_int(json, *value),
+        Parameter::Bool(value) => write_bool(json, *value),
+        Parameter::Double(value) => write_double(json, *value),
+        Parameter::Bytes(_) => {
+            return Err(Error::unsupported(
+                "Response parameter of type 'TRITONSERVER_PARAMETER_BYTES' is not currently supported",
+            ));
+        }
+    }
     Ok(())
 }
 
@@ -125,7 +131,8 @@ impl Encoded {
     }
 }
 
-fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
+/// Appends the elements of an output, separated by commas.
+pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
     let data = output.data().contiguous();
     let mismatch = |what: &str| {
         let name = output.name();

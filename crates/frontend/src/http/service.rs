@@ -119,7 +119,8 @@ impl HttpService {
                     About::Ready => Ok(self.model_ready(&model, version)),
                     About::Config => self.model_config(&model, version),
                     About::Statistics => self.statistics(Some(&model), version),
-                    About::Generate | About::GenerateStream => Err(unsupported("generate")),
+                    About::Generate => self.generate(parts, body, &model, version).await,
+                    About::GenerateStream => self.generate_stream(parts, body, &model, version).await,
                 }
             }
             Route::Index => self.index(body).await,

@@ -56,6 +56,8 @@ impl Server {
             backend_settings: Vec::new(),
             metrics: MetricsOptions { counter_latencies: true, host: false },
             hold_until_queued: 0,
+            hold_until_backlogged: 0,
+            rate_limit: None,
         };
         let engine = Engine::start(engine_options, backends).await.unwrap();
         let drain = Drain::new();

@@ -1,14 +1,17 @@
 //! A document as a tree that is asked for members and values.
 //!
-//! The tree lies in one vector, each container followed by what it contains. Arrays called `data` may be kept apart:
-//! in an inference request they are tensors and become bytes at once, see [`Elements`].
-use std::borrow::Cow;
+//! The tree lies in one vector, each container followed by what it contains. Arrays that are tensors may be kept apart
+//! and become bytes at once: those called `data` in an inference request, see [`Elements`], those called like an input in
+//! a generate request, see [`Nested`].
+use std::{borrow::Cow, collections::HashSet};
 
 use inference::{DataType, Error};
+use smallvec::SmallVec;
 
 use super::{
     Number, SyntaxError, access,
     elements::Elements,
+    nested::Nested,
     reader::{Container, Handler, PassOver, Reader, Scalar},
 };
 
@@ -34,7 +37,7 @@ enum Node<'a> {
         kind: Container,
         end: usize,
     },
-    /// An array of [`Document::tensors`].
+    /// An array of [`Document::tensors`], or of what [`Document::parse_inputs`] gives beside the document.
     Tensor(usize),
 }
 
@@ -45,13 +48,16 @@ pub(crate) struct Value<'d> {
     at: usize,
 }
 
+/// Members of an object with their names.
+type Members<'d> = SmallVec<[(&'d [u8], Value<'d>); 8]>;
+
 impl<'a> Document<'a> {
     /// Reads any document.
     ///
     /// # Errors
     /// A mistake in the grammar, or more values than an honest request has.
     pub(crate) fn parse(source: &'a [u8]) -> Result<Self, Error> {
-        Self::build(source, false)
+        Self::build(source, Purpose::Any).map(|built| built.document)
     }
 
     /// Reads an inference request: arrays called `data` become [`Elements`], at once where the datatype stands before
@@ -60,21 +66,35 @@ impl<'a> Document<'a> {
     /// # Errors
     /// As [`Document::parse`].
     pub(crate) fn parse_tensors(source: &'a [u8]) -> Result<Self, Error> {
-        Self::build(source, true)
+        Self::build(source, Purpose::Inference).map(|built| built.document)
     }
 
-    fn build(source: &'a [u8], tensors: bool) -> Result<Self, Error> {
+    /// Reads a generate request: arrays that are inputs become [`Nested`], which are given beside the document.
+    /// `datatype_of` knows the datatypes of inputs by their names. Of other containers only the outermost object and its
+    /// `parameters` are kept.
+    ///
+    /// # Errors
+    /// As [`Document::parse`].
+    pub(crate) fn parse_inputs(
+        source: &'a [u8],
+        datatype_of: &dyn Fn(&[u8]) -> Option<DataType>,
+    ) -> Result<(Self, Vec<Nested>), Error> {
+        Self::build(source, Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
+    }
+
+    fn build<'p>(source: &'a [u8], purpose: Purpose<'p>) -> Result<Builder<'a, 'p>, Error> {
         let mut builder = Builder {
             document: Document { nodes: Vec::with_capacity(64), tensors: Vec::new(), source },
             open: Vec::with_capacity(8),
-            tensors,
+            inputs: Vec::new(),
+            purpose,
             member: Member::Kept,
         };
         Reader::new(source).document(&mut builder)?;
         if builder.is_full() {
             return Err(Error::invalid(format!("the request JSON has more than {MAX_NODES} values")));
         }
-        Ok(builder.document)
+        Ok(builder)
     }
 
     /// The outermost value.
@@ -140,6 +160,23 @@ impl<'d> Value<'d> {
         }))
     }
 
+    /// The members of an object in their order, of equal keys only the first.
+    pub(crate) fn distinct_members(self) -> Result<Members<'d>, Error> {
+        let members: Members<'d> = self.members()?.collect();
+        // Few keys, as is usual, are compared without making a set.
+        let few = members.len() <= 8;
+        let mut seen = HashSet::new();
+        let mut distinct = Members::new();
+        for (key, value) in members {
+            let again =
+                if few { distinct.iter().any(|(earlier, _)| *earlier == key) } else { !seen.insert(key) };
+            if !again {
+                distinct.push((key, value));
+            }
+        }
+        Ok(distinct)
+    }
+
     /// The first member of that name; `None` also for what is no object.
     pub(crate) fn find(self, name: &str) -> Option<Value<'d>> {
         self.members().ok()?.find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
@@ -151,11 +188,19 @@ impl<'d> Value<'d> {
             .ok_or_else(|| Error::internal(format!("attempt to access non-existing object member '{name}'")))
     }
 
-    /// Where the document keeps the data of a tensor, see [`Document::take_elements`].
+    /// Where the data of a tensor are kept, see [`Document::take_elements`] and [`Document::parse_inputs`].
     pub(crate) fn tensor(self) -> Option<usize> {
         match self.node() {
             Node::Tensor(index) => Some(*index),
             Node::Scalar(_) | Node::Container { .. } => None,
+        }
+    }
+
+    /// The value as the only element of a tensor. What is no scalar is of the wrong type.
+    pub(crate) fn only_element(self, datatype: DataType) -> Nested {
+        match self.node() {
+            Node::Scalar(scalar) => Nested::of_scalar(scalar.clone(), datatype),
+            Node::Container { .. } | Node::Tensor(_) => Nested::of_scalar(Scalar::Null, datatype),
         }
     }
 
@@ -196,13 +241,26 @@ impl<'d> Value<'d> {
     }
 }
 
-struct Builder<'a> {
+struct Builder<'a, 'p> {
     document: Document<'a>,
     /// Nodes of the containers we are in.
     open: Vec<usize>,
-    tensors: bool,
+    /// The inputs of a generate request that are arrays.
+    inputs: Vec<Nested>,
+    purpose: Purpose<'p>,
     /// What the last key says of its value.
     member: Member,
+}
+
+/// What the document will be asked for.
+#[derive(Clone, Copy)]
+enum Purpose<'p> {
+    /// Anything.
+    Any,
+    /// What an inference request has.
+    Inference,
+    /// What a generate request has; tells the datatype of an input.
+    Generation(&'p dyn Fn(&[u8]) -> Option<DataType>),
 }
 
 /// What becomes of a container.
@@ -212,11 +270,13 @@ enum Member {
     Kept,
     /// An array that is the data of a tensor.
     Data,
+    /// An array of elements of that datatype, whose nesting is the shape.
+    Input(DataType),
     /// Kept as an empty one: that it is a container says enough.
     Opaque,
 }
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     /// Nothing is kept any more; the document will be refused if its grammar does not refuse it first.
     fn is_full(&self) -> bool {
         self.document.nodes.len() >= MAX_NODES
@@ -248,7 +308,7 @@ impl Builder<'_> {
     }
 }
 
-impl<'a> Handler<'a> for Builder<'a> {
+impl<'a> Handler<'a> for Builder<'a, '_> {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         if !self.is_full() {
             self.document.nodes.push(Node::Scalar(scalar));
@@ -260,11 +320,16 @@ impl<'a> Handler<'a> for Builder<'a> {
         if self.is_full() {
             return;
         }
-        self.member = match &*key {
-            _ if !self.tensors => Member::Kept,
-            b"data" => Member::Data,
-            key if INSIDE.contains(&key) => Member::Kept,
-            _ => Member::Opaque,
+        self.member = match (self.purpose, &*key) {
+            (Purpose::Any, _) => Member::Kept,
+            (Purpose::Inference, b"data") => Member::Data,
+            (Purpose::Inference, key) if INSIDE.contains(&key) => Member::Kept,
+            (Purpose::Inference, _) => Member::Opaque,
+            (Purpose::Generation(datatype_of), key) => match datatype_of(key) {
+                Some(datatype) => Member::Input(datatype),
+                None if key == b"parameters" && self.open.len() == 1 => Member::Kept,
+                None => Member::Opaque,
+            },
         };
         self.document.nodes.push(Node::Scalar(Scalar::Text(key)));
     }
@@ -297,7 +362,12 @@ impl<'a> Handler<'a> for Builder<'a> {
                 self.document.tensors.push(elements);
                 Ok(true)
             }
-            (Member::Opaque | Member::Data, kind) => {
+            (Member::Input(datatype), Container::Array) => {
+                self.document.nodes.push(Node::Tensor(self.inputs.len()));
+                self.inputs.push(Nested::read(reader, datatype)?);
+                Ok(true)
+            }
+            (Member::Opaque | Member::Data | Member::Input(_), kind) => {
                 reader.walk(&mut PassOver)?;
                 let end = self.document.nodes.len() + 1;
                 self.document.nodes.push(Node::Container { kind, end });
@@ -318,6 +388,41 @@ mod tests {
         assert_eq!(document.root().find("a").unwrap().as_uint(), Ok(1));
         assert_eq!(document.root().members().unwrap().count(), 3);
         assert!(document.root().find("c").is_none());
+    }
+
+    #[test]
+    fn distinct_members_are_told_apart_whether_few_or_many() {
+        for extra in [0, 20] {
+            let more: String = (0..extra).map(|index| format!(r#","x{index}":0"#)).collect();
+            let source = format!(r#"{{"a":1,"b":2,"a":3{more},"b":4}}"#);
+            let document = Document::parse(source.as_bytes()).unwrap();
+            let members = document.root().distinct_members().unwrap();
+            let values: Vec<_> =
+                members.iter().take(2).map(|(key, value)| (*key, value.as_uint().unwrap())).collect();
+            assert_eq!((members.len(), values), (extra + 2, vec![(&b"a"[..], 1), (&b"b"[..], 2)]));
+        }
+    }
+
+    #[test]
+    fn inputs_of_a_generate_request_are_kept_apart_wherever_they_may_stand() {
+        let datatype_of = |key: &[u8]| key.starts_with(b"IN").then_some(DataType::Int8);
+        let crowd = format!("[{}1]", "1,".repeat(MAX_NODES));
+        let source = format!(
+            r#"{{"IN0":{crowd},"parameters":{{"IN1":[2],"parameters":{{"x":1}}}},"foo":{crowd},"IN2":{{"x":{crowd}}}}}"#
+        );
+        let (document, inputs) = Document::parse_inputs(source.as_bytes(), &datatype_of).unwrap();
+        let root = document.root();
+        let inner = root.find("parameters").unwrap();
+        assert_eq!(
+            (root.find("IN0").unwrap().tensor(), inner.find("IN1").unwrap().tensor()),
+            (Some(0), Some(1))
+        );
+        for opaque in [inner.find("parameters").unwrap(), root.find("IN2").unwrap()] {
+            assert_eq!(opaque.members().unwrap().count(), 0);
+        }
+        assert_eq!(root.find("foo").unwrap().elements().unwrap().count(), 0);
+        let counts: Vec<_> = inputs.into_iter().map(|input| input.into_parts().unwrap().0.len()).collect();
+        assert_eq!(counts, [MAX_NODES + 1, 1]);
     }
 
     #[test]

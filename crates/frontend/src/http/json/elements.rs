@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Elements may be nested less deeply than this. As Triton: common.h, HTTP_MAX_JSON_NESTING_DEPTH.
-const MAX_DEPTH: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
 
 /// The elements of a tensor.
 #[derive(Debug)]
@@ -75,8 +75,7 @@ impl Elements {
         };
         // An element takes at least two bytes of text, so a boastful shape reserves little.
         let room = count.min(reader.left() / 2 + 1).saturating_mul(datatype.byte_size().unwrap_or(8));
-        let bytes = Vec::with_capacity(room);
-        let mut read = Read { datatype, bytes, count: 0, failure: None, arrays: 0, objects: 0 };
+        let mut read = Read::new(datatype, room);
         reader.walk(&mut read)?;
         Ok(Self::Read(read))
     }
@@ -145,6 +144,26 @@ fn too_deep() -> String {
 }
 
 impl Read {
+    /// No elements yet, and room for so many bytes.
+    pub(super) fn new(datatype: DataType, room: usize) -> Self {
+        let bytes = Vec::with_capacity(room);
+        Self { datatype, bytes, count: 0, failure: None, arrays: 0, objects: 0 }
+    }
+
+    /// Elements read so far.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The bytes of all elements, however many they are.
+    pub(super) fn all(self) -> Result<Vec<u8>, ElementsError> {
+        match self.failure {
+            Some(Failure::Depth) => Err(ElementsError::Depth),
+            Some(Failure::Type) => Err(ElementsError::Type(expected(self.datatype))),
+            None => Ok(self.bytes),
+        }
+    }
+
     fn element(&mut self) -> bool {
         if self.objects > 0 || self.failure.is_some() {
             return false;

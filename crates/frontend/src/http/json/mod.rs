@@ -5,9 +5,11 @@
 //! at a NUL byte; strings are bytes whose encoding nobody checks; the first of two equal keys counts.
 //!
 //! `reader` knows tokens and grammar and tells a handler what it meets; `document` is the handler that keeps a
-//! tree, `elements` the one that turns an array of numbers straight into the bytes of a tensor.
+//! tree, `elements` the one that turns an array of numbers straight into the bytes of a tensor, and `nested` the one that
+//! notes the shape on the way.
 mod document;
 mod elements;
+mod nested;
 mod number;
 mod reader;
 mod write;
@@ -15,6 +17,7 @@ mod write;
 use inference::Error;
 
 pub(crate) use document::{Document, Value};
+pub(crate) use nested::Nested;
 pub(crate) use write::{write_double, write_int, write_single, write_string, write_uint};
 
 /// A mistake in the grammar, and where.
@@ -54,6 +57,7 @@ pub(crate) mod access {
     pub(crate) const UNSIGNED: &str = "attempt to access JSON non-unsigned-integer as unsigned-integer";
     pub(crate) const NUMBER: &str = "attempt to access JSON non-number as double";
     pub(crate) const MEMBERS: &str = "attempt to get members for non-object";
+    pub(crate) const OBJECT: &str = "attempt to access JSON non-object as object";
 }
 
 impl From<SyntaxError> for Error {

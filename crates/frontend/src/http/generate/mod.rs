@@ -1,0 +1,166 @@
+//! `POST /v2/models/{M}[/versions/{V}]/generate` and `/generate_stream`: JSON in, JSON out, one answer or many.
+//!
+//! [`request`] says what the members of a request mean, [`response`] how a response is written. `generate` answers once
+//! it is sure that there is exactly one response (P-W7). `generate_stream` sends each as a server-sent event when it
+//! comes, without any field but `data`; the stream ends with the model's last word. Both know the first response before
+//! they send a status, so that an error has the one of its code (P-W6); a later error is an event like any other.
+//!
+//! What the model has to say is chunked, whatever its length; refusals before the model is asked have a length.
+//! Neither endpoint takes or sends compressed bodies, and headers are not forwarded.
+//!
+//! When the client goes, hyper drops the future or the body, and with it the request is cancelled (P-W25).
+//!
+//! There are no load reports (`endpoint-load-metrics`): they tell what a backend says of itself in the metric family
+//! `nv_trt_llm_kv_cache_block_metrics`, and are left out where it says nothing. No backend can have such metrics yet.
+mod request;
+#[cfg(test)]
+mod request_tests;
+mod response;
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use engine::Model;
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
+use http_body::Body;
+use inference::{Error, Name, Response, ResponseStream};
+
+use super::{
+    body::ResponseBody,
+    reply::{self, Failure, Reply},
+    response::Origin,
+    service::HttpService,
+};
+use crate::error;
+use request::Schema;
+
+/// Responses of a decoupled model that may wait for a slow client, beside those in the buffers of the connection. Then
+/// the model waits, which holds up its other requests, so a burst of some seconds should fit; but none can fill memory.
+const CAPACITY: usize = 256;
+
+/// What precedes an event.
+const DATA: &[u8] = b"data: ";
+
+impl HttpService {
+    pub(super) async fn generate<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+        name: &str,
+        version: Option<i64>,
+    ) -> Result<Reply, Failure> {
+        let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
+        let mut json = Vec::new();
+        let written = match generation.only().await {
+            Ok(response) => generation.write(&mut json, &response),
+            Err(error) => Err(error),
+        };
+        let status = match written {
+            Ok(()) => StatusCode::OK,
+            Err(error) => {
+                json = generation.failed(&error);
+                error::status(error.code)
+            }
+        };
+        Ok(reply::json(status, ResponseBody::chunked(json)))
+    }
+
+    pub(super) async fn generate_stream<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+        name: &str,
+        version: Option<i64>,
+    ) -> Result<Reply, Failure> {
+        let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
+        let (status, first) = match generation.responses.next().await {
+            None => (StatusCode::OK, Bytes::new()),
+            Some(delivery) => generation.event(delivery.result),
+        };
+        let body = ResponseBody::events(first, generation);
+        Ok(reply::typed(status, "text/event-stream; charset=utf-8", body))
+    }
+
+    async fn start_generation<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        headers: &HeaderMap,
+        body: &mut B,
+        name: &str,
+        version: Option<i64>,
+    ) -> Result<Generation, Failure> {
+        let model = self.engine.model(name, version)?;
+        if !matches!(headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes), None | Some(b"" | b"identity"))
+        {
+            let text = "Unsupported content-encoding, only 'identity' is supported.";
+            return Err(Error::invalid(text).into());
+        }
+        let json = self.read_json(body).await?.contiguous();
+        let config = model.config();
+        let schema = Schema {
+            inputs: &config.inputs,
+            batched: config.max_batch_size.is_some(),
+            max_input_size: self.options.max_input_size,
+        };
+        let request = request::decode(&json, schema)?;
+        // A model that is not decoupled may run on this very thread, where waiting for room would never end.
+        let capacity = if config.decoupled { CAPACITY } else { usize::MAX };
+        let id = request.id.clone();
+        let responses = model.infer(request, capacity)?;
+        Ok(Generation { model, id, responses })
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Generation {
+    model: Arc<Model>,
+    id: Name,
+    responses: ResponseStream,
+}
+
+impl Generation {
+    /// The answer, if there is exactly one. Does not wait for a third.
+    async fn only(&mut self) -> Result<Response, Error> {
+        let first = self.responses.next().await;
+        match first {
+            Some(first) if first.last || self.responses.next().await.is_none() => first.result,
+            Some(_) | None => Err(Error::invalid(
+                "generate expects model to produce exactly 1 response, use generate stream for model that generates \
+                 various number of responses",
+            )),
+        }
+    }
+
+    /// The next event; `None` at the end.
+    pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let delivery = self.responses.poll_delivery(context);
+        delivery.map(|delivery| delivery.map(|delivery| self.event(delivery.result).1))
+    }
+
+    /// An event, and the status that suits it.
+    fn event(&self, result: Result<Response, Error>) -> (StatusCode, Bytes) {
+        let mut event = DATA.to_vec();
+        let mut status = StatusCode::OK;
+        if let Err(error) = result.and_then(|response| self.write(&mut event, &response)) {
+            event.truncate(DATA.len());
+            event.extend_from_slice(&self.failed(&error));
+            status = error::status(error.code);
+        }
+        event.extend_from_slice(b"\n\n");
+        (status, event.into())
+    }
+
+    fn write(&self, json: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
+        let origin = Origin { id: &self.id, model: self.model.name(), version: self.model.version() };
+        response::encode(json, origin, response)
+    }
+
+    /// What is said of an error.
+    fn failed(&self, error: &Error) -> Vec<u8> {
+        error::note(self.model.name(), error);
+        error::body(&error.message)
+    }
+}

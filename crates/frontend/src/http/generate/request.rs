@@ -1,0 +1,177 @@
+//! A generate request: one JSON object whose members are inputs of the model or parameters, as their names tell.
+//!
+//! Rules and texts: as Triton's http_server.cc, ConvertGenerateRequest and ExactMappingInput, but for two. Parameters that
+//! tell how a request is handled have their meaning, and the model is given them all the same (P-W8). Nested arrays define
+//! the shape of their tensor (P-W52); a flat one, or a scalar, is spread over the model's dimensions.
+use std::collections::HashSet;
+
+use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec};
+
+use crate::http::{
+    json::{Document, Nested, Value, access},
+    request::{custom, during, json_datatype, read_control},
+};
+
+/// The member whose own members are treated as if they stood beside it.
+const PARAMETERS: &str = "parameters";
+
+/// What a decoder must know besides the bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Schema<'m> {
+    /// The model's inputs.
+    pub(super) inputs: &'m [InputSpec],
+    /// Whether clients write a batch dimension before those of the inputs.
+    pub(super) batched: bool,
+    /// `--http-max-input-size`, in bytes.
+    pub(super) max_input_size: usize,
+}
+
+/// Decodes a request.
+///
+/// # Errors
+/// INTERNAL for JSON that is not as expected (500, as in the reference), INVALID_ARG for what does not fit the model.
+pub(super) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> {
+    // Halves are refused by name before anybody looks at their elements.
+    let datatype_of = |key: &[u8]| {
+        let spec = schema.input(std::str::from_utf8(key).ok()?)?;
+        json_datatype(&spec.name, Some(spec.datatype)).ok()
+    };
+    let (document, arrays) = Document::parse_inputs(json, &datatype_of)?;
+    let mut conversion = Conversion {
+        schema,
+        arrays: arrays.into_iter().map(Some).collect(),
+        request: Request::default(),
+        tensors: Vec::with_capacity(schema.inputs.len()),
+        bytes: 0,
+        given: HashSet::new(),
+    };
+    let root = document.root();
+    if let Some(id) = root.find("id").filter(|_| schema.input("id").is_none()) {
+        conversion.request.id = Name::new(&id.as_text().map_err(during("Unable to parse 'id'"))?);
+    }
+    for (key, value) in root.distinct_members()? {
+        let key = String::from_utf8_lossy(key);
+        if key == PARAMETERS { conversion.nested(value)? } else { conversion.member(&key, value)? }
+    }
+    let Conversion { mut request, tensors, .. } = conversion;
+    request.inputs = RequestInputs::Tensors(tensors);
+    Ok(request)
+}
+
+impl<'m> Schema<'m> {
+    fn input(self, name: &str) -> Option<&'m InputSpec> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+}
+
+/// A request between its JSON form and ours.
+struct Conversion<'m> {
+    schema: Schema<'m>,
+    /// The arrays of the document, until they become tensors.
+    arrays: Vec<Option<Nested>>,
+    request: Request,
+    tensors: Vec<Tensor>,
+    /// Of all tensors so far.
+    bytes: usize,
+    /// Names of parameters so far: the first of a name counts.
+    given: HashSet<Name>,
+}
+
+impl Conversion<'_> {
+    fn nested(&mut self, object: Value<'_>) -> Result<(), Error> {
+        if self.schema.input(PARAMETERS).is_some() {
+            return Err(Error::invalid(format!(
+                "Keyword '{PARAMETERS}' for nested schema also given as input tensor name"
+            )));
+        }
+        let members = object.distinct_members().map_err(|_| {
+            Error::internal(format!("Expected JSON object for keyword: '{PARAMETERS}': {}", access::OBJECT))
+        })?;
+        for (key, value) in members {
+            self.member(&String::from_utf8_lossy(key), value)
+                .map_err(during("Converting keyword: 'parameters'"))?;
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, key: &str, value: Value<'_>) -> Result<(), Error> {
+        match self.schema.input(key) {
+            Some(spec) => self.input(spec, value),
+            None => self.parameter(key, value),
+        }
+    }
+
+    fn input(&mut self, spec: &InputSpec, value: Value<'_>) -> Result<(), Error> {
+        let name = &spec.name;
+        let datatype = json_datatype(name, Some(spec.datatype))?;
+        let array = value.tensor().and_then(|index| self.arrays.get_mut(index)?.take());
+        let elements = array.unwrap_or_else(|| value.only_element(datatype));
+        let (bytes, nesting) = elements.into_parts().map_err(|error| error.explain(datatype))?;
+        let nesting = nesting.ok_or_else(|| {
+            Error::invalid(format!("{}: its arrays differ in length or depth", no_shape(name)))
+        })?;
+        // Shape tensors have no batch dimension.
+        let batched = self.schema.batched && !spec.is_shape_tensor;
+        let batch = batched.then_some(-1);
+        let dims: Shape = batch.into_iter().chain(spec.dims.iter().copied()).collect();
+        let shape = shape_of(&nesting, &dims, batched);
+        let shape = shape.ok_or_else(|| Error::invalid(no_shape(name)))?;
+        self.bytes += bytes.len();
+        if self.bytes > self.schema.max_input_size {
+            return Err(Error::invalid(format!(
+                "request size of {} bytes with input '{name}' of size {} bytes exceeds the maximum allowed input size of \
+                 {}. Use --http-max-input-size to increase the limit.",
+                self.bytes,
+                bytes.len(),
+                self.schema.max_input_size
+            )));
+        }
+        self.tensors.push(Tensor::new(name.clone(), datatype, shape, bytes));
+        Ok(())
+    }
+
+    fn parameter(&mut self, key: &str, value: Value<'_>) -> Result<(), Error> {
+        let name = Name::new(key);
+        if !self.given.insert(name.clone()) {
+            return Ok(());
+        }
+        read_control(key, value, &mut self.request)?;
+        self.request.parameters.push((name, custom(key, value)?));
+        Ok(())
+    }
+}
+
+fn no_shape(name: &Name) -> String {
+    format!("The schema can not convert input '{name}' to tensor with proper shape")
+}
+
+/// The shape of elements that are nested so, for a model with these dimensions, those of the batch included. `None` if
+/// they cannot be spread; whether a shape that the client has nested suits the model is for the engine to say.
+fn shape_of(nesting: &[i64], dims: &[i64], batched: bool) -> Option<Shape> {
+    match nesting {
+        [] => spread(1, dims),
+        [count] => spread(*count, dims),
+        // A single row of a batch.
+        row if batched && row.len() + 1 == dims.len() => Some([&[1], row].concat().into()),
+        whole => Some(whole.into()),
+    }
+}
+
+/// `count` elements over `dims`: fixed ones take what they need, the innermost free one takes the rest, and the other
+/// free ones are 1.
+pub(super) fn spread(count: i64, dims: &[i64]) -> Option<Shape> {
+    let mut rest = count;
+    for &dim in dims.iter().filter(|&&dim| dim >= 0) {
+        rest = match rest.checked_rem(dim) {
+            Some(0) => rest / dim,
+            // A dimension of zero is filled by no elements, and by no others.
+            None if rest == 0 => 1,
+            Some(_) | None => return None,
+        };
+    }
+    let mut shape: Shape = dims.into();
+    for dim in shape.iter_mut().rev().filter(|dim| **dim < 0) {
+        *dim = std::mem::replace(&mut rest, 1);
+    }
+    (rest == 1).then_some(shape)
+}

@@ -1,0 +1,125 @@
+//! A response of a model as one flat JSON object, its members sorted by name.
+use inference::{Error, Parameter, Response, Tensor};
+use smallvec::SmallVec;
+
+use crate::http::{
+    json::{write_int, write_string},
+    response::{Origin, room, write_data, write_parameter},
+};
+
+/// A member of the object.
+#[derive(Clone, Copy)]
+enum Member<'r> {
+    Text(&'r str),
+    Version(i64),
+    Parameter(&'r Parameter),
+    Output(&'r Tensor),
+}
+
+/// Appends a response: the request's id unless it is empty, name and version of the model, the response's parameters, its
+/// outputs. Of equal names the first in this order counts. An output of one element is a scalar, any other a flat array.
+///
+/// # Errors
+/// As [`crate::http::response::encode`]; what was appended by then is of no use.
+pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) -> Result<(), Error> {
+    let mut members = SmallVec::<[(&str, Member<'_>); 8]>::new();
+    if !origin.id.is_empty() {
+        members.push(("id", Member::Text(origin.id)));
+    }
+    members.push(("model_name", Member::Text(origin.model)));
+    members.push(("model_version", Member::Version(origin.version)));
+    members.extend(response.parameters.iter().map(|(name, value)| (name.as_str(), Member::Parameter(value))));
+    members.extend(response.outputs.iter().map(|output| (output.name().as_str(), Member::Output(output))));
+    // The sort is stable: the first of a name stays the first.
+    members.sort_by_key(|(name, _)| *name);
+    members.dedup_by_key(|(name, _)| *name);
+
+    to.reserve(room(response));
+    to.push(b'{');
+    for (index, (name, member)) in members.into_iter().enumerate() {
+        if index > 0 {
+            to.push(b',');
+        }
+        write_string(to, name.as_bytes());
+        to.push(b':');
+        match member {
+            Member::Text(text) => write_string(to, text.as_bytes()),
+            Member::Version(version) => {
+                to.push(b'"');
+                write_int(to, version);
+                to.push(b'"');
+            }
+            Member::Parameter(value) => write_parameter(to, value)?,
+            Member::Output(output) => write_output(to, output)?,
+        }
+    }
+    to.push(b'}');
+    Ok(())
+}
+
+fn write_output(to: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
+    if output.shape().iter().all(|&dim| dim == 1) {
+        return write_data(to, output);
+    }
+    to.push(b'[');
+    write_data(to, output)?;
+    to.push(b']');
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use inference::{DataType, Name};
+
+    use super::*;
+
+    fn output(name: &str, datatype: DataType, shape: &[i64], bytes: &[u8]) -> Tensor {
+        Tensor::new(name.into(), datatype, shape.into(), bytes.to_vec())
+    }
+
+    fn text(id: &str, response: &Response) -> Result<String, Error> {
+        let (id, model) = (Name::new(id), Name::new("m"));
+        let mut json = Vec::new();
+        encode(&mut json, Origin { id: &id, model: &model, version: 1 }, response)?;
+        Ok(String::from_utf8(json).unwrap())
+    }
+
+    #[test]
+    fn members_are_sorted_and_single_elements_are_scalars() {
+        let mut response = Response::of(vec![
+            output("text_output", DataType::Bytes, &[1, 1], b"\x02\0\0\0hi"),
+            output("vec", DataType::Int8, &[2], &[1, 255]),
+            output("OUT", DataType::Int8, &[0, 3], &[]),
+            output("flag", DataType::Bool, &[], &[1]),
+        ]);
+        response.parameters = vec![("p".into(), Parameter::Double(0.5)), ("b".into(), Parameter::Bool(true))];
+        assert_eq!(
+            text("7", &response).unwrap(),
+            r#"{"OUT":[],"b":true,"flag":true,"id":"7","model_name":"m","model_version":"1","p":0.5,"text_output":"hi","vec":[1,-1]}"#
+        );
+        assert_eq!(text("", &Response::default()).unwrap(), r#"{"model_name":"m","model_version":"1"}"#);
+    }
+
+    #[test]
+    fn of_equal_names_the_first_counts() {
+        let mut response = Response::of(vec![
+            output("id", DataType::Int8, &[1], &[1]),
+            output("model_name", DataType::Int8, &[1], &[2]),
+            output("p", DataType::Int8, &[1], &[3]),
+        ]);
+        response.parameters = vec![("p".into(), Parameter::Int(4))];
+        assert_eq!(text("7", &response).unwrap(), r#"{"id":"7","model_name":"m","model_version":"1","p":4}"#);
+    }
+
+    #[test]
+    fn what_json_cannot_carry_is_an_error() {
+        let response = Response::of(vec![output("OUT", DataType::Fp16, &[1], &[0, 0])]);
+        let expected =
+            "sending FP16 data via JSON is not supported. Please use the binary data format for output";
+        assert_eq!(text("", &response), Err(Error::invalid(expected)));
+        let response = Response::of(vec![output("OUT", DataType::Int32, &[1], &[0, 0])]);
+        let expected =
+            "Failed to write 'data' field: output tensor shape does not match size of output for 'OUT'";
+        assert_eq!(text("", &response), Err(Error::internal(expected)));
+    }
+}
