@@ -5,8 +5,8 @@ and outputs. Ours are ONNX models. The reference has no ONNX backend in its whee
 there by the C identity backend of reference_backend.c, what computes by ONNX Runtime inside its Python backend.
 
 tiny      16 floats plus one: all cost is the server's
-mlp       a network that takes a few milliseconds for a batch of 8, hardly more than for one; one instance, so that
-          16 callers keep one batch running and one waiting
+conv      a small convolutional net, a few milliseconds for a batch of 8; one instance, so that 16 callers keep one batch
+          running and one waiting
 large4    identity of 4 MiB
 large16   identity of 16 MiB
 """
@@ -18,9 +18,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-MLP_WIDTHS = [256] + [1024] * 8 + [16]
+CONV_IMAGE, CONV_CHANNELS, CONV_LAYERS, CONV_CLASSES = [3, 32, 32], 32, 6, 10
 
-PYTHON_MLP = """\
+PYTHON_CONV = """\
 import os
 
 import numpy as np
@@ -75,19 +75,26 @@ def tiny():
     return model([node], ["batch", 16], ["batch", 16], [one])
 
 
-def mlp():
+def conv():
     random = np.random.default_rng(1)
-    nodes, constants, current = [], [], "INPUT0"
-    for index, (rows, columns) in enumerate(zip(MLP_WIDTHS, MLP_WIDTHS[1:])):
-        weights = random.normal(0, rows**-0.5, (rows, columns)).astype(np.float32)
-        constants.append(numpy_helper.from_array(weights, f"weights{index}"))
-        last = index + 2 == len(MLP_WIDTHS)
-        product = "OUTPUT0" if last else f"product{index}"
-        nodes.append(helper.make_node("MatMul", [current, f"weights{index}"], [product]))
-        if not last:
-            nodes.append(helper.make_node("Relu", [product], [f"layer{index}"]))
-            current = f"layer{index}"
-    return model(nodes, ["batch", MLP_WIDTHS[0]], ["batch", MLP_WIDTHS[-1]], constants)
+    nodes, constants, current, channels = [], [], "INPUT0", CONV_IMAGE[0]
+
+    def constant(name, *shape):
+        fan_in = int(np.prod(shape[1:]))
+        values = random.normal(0, fan_in**-0.5, shape).astype(np.float32)
+        constants.append(numpy_helper.from_array(values, name))
+        return name
+
+    for index in range(CONV_LAYERS):
+        weights = constant(f"kernel{index}", CONV_CHANNELS, channels, 3, 3)
+        nodes.append(helper.make_node("Conv", [current, weights], [f"conv{index}"], pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node("Relu", [f"conv{index}"], [f"layer{index}"]))
+        current, channels = f"layer{index}", CONV_CHANNELS
+    nodes.append(helper.make_node("GlobalAveragePool", [current], ["pooled"]))
+    nodes.append(helper.make_node("Flatten", ["pooled"], ["flat"]))
+    weights = constant("weights", CONV_CLASSES, CONV_CHANNELS)
+    nodes.append(helper.make_node("Gemm", ["flat", weights], ["OUTPUT0"], transB=1))
+    return model(nodes, ["batch", *CONV_IMAGE], ["batch", CONV_CLASSES], constants)
 
 
 def identity(elements):
@@ -111,10 +118,10 @@ def main():
     write(ours, "tiny", config("tiny", "onnxruntime", 64, 16, 16), tiny())
     write(reference, "tiny", config("tiny", "identity", 64, 16, 16))
 
-    first, last = MLP_WIDTHS[0], MLP_WIDTHS[-1]
+    image = ", ".join(map(str, CONV_IMAGE))
     batched = "dynamic_batching { } instance_group [ { count: 1 kind: KIND_CPU } ]"
-    write(ours, "mlp", config("mlp", "onnxruntime", 8, first, last, batched), mlp())
-    write(reference, "mlp", config("mlp", "python", 8, first, last, batched), mlp(), PYTHON_MLP)
+    write(ours, "conv", config("conv", "onnxruntime", 8, image, CONV_CLASSES, batched), conv())
+    write(reference, "conv", config("conv", "python", 8, image, CONV_CLASSES, batched), conv(), PYTHON_CONV)
 
     for name, elements in [("large4", 1 << 20), ("large16", 1 << 22)]:
         write(ours, name, config(name, "onnxruntime", 0, elements, elements), identity(elements))

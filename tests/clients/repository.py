@@ -10,6 +10,8 @@
 | versions | versions 1, 2 and 3: Y = X + version |
 | picky | fails unless INDEX is below 3 |
 | completed | has no configuration |
+| accumulate_direct, accumulate_oldest | SUM = what the sequence has had so far, by implicit state |
+| carried_direct, carried_oldest | SUM = CARRY + X, CARRY counting as 0 at START; clients carry the sum themselves |
 | slow, slow_bounded, slow_impatient, slow_ranked | Y = X after ROUNDS rounds of work: see `slow` |
 """
 
@@ -170,6 +172,61 @@ def slow(repository, name, config):
     write(repository, name, model, config)
 
 
+STRATEGIES = {
+    "direct": "direct {}",
+    "oldest": "oldest { max_candidate_sequences: 8 }",
+}
+
+
+def sequence_batching(strategy, more=""):
+    start = "{ kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] }"
+    return (
+        "max_batch_size: 8\n"
+        "instance_group [{ count: 4 kind: KIND_CPU }]\n"
+        "sequence_batching {\n"
+        "  max_sequence_idle_microseconds: 500000\n"
+        f'  control_input [{{ name: "START" control [{start}] }}]\n'
+        f"  {STRATEGIES[strategy]}\n"
+        f"  {more}\n"
+        "}\n"
+    )
+
+
+def accumulate(repository, strategy):
+    model = graph(
+        """
+        accumulate (int32[batch, 1] X, int32[batch, 1] START, int32[batch, 1] SUM_IN)
+            => (int32[batch, 1] SUM, int32[batch, 1] SUM_OUT)
+        {
+            one = Constant <value_ints = [1]> ()
+            whole = Cast <to = 6> (one)
+            keep = Sub(whole, START)
+            kept = Mul(SUM_IN, keep)
+            SUM = Add(kept, X)
+            SUM_OUT = Identity(SUM)
+        }"""
+    )
+    state = 'state [{ input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: [1] }]'
+    config = sequence_batching(strategy, state) + tensor("input", "X", "INT32", 1) + tensor("output", "SUM", "INT32", 1)
+    write(repository, f"accumulate_{strategy}", model, config)
+
+
+def carried(repository, strategy):
+    model = graph(
+        """
+        carried (int32[batch, 1] X, int32[batch, 1] CARRY, int32[batch, 1] START) => (int32[batch, 1] SUM)
+        {
+            one = Constant <value_ints = [1]> ()
+            whole = Cast <to = 6> (one)
+            keep = Sub(whole, START)
+            kept = Mul(CARRY, keep)
+            SUM = Add(kept, X)
+        }"""
+    )
+    inputs = tensor("input", "X", "INT32", 1) + tensor("input", "CARRY", "INT32", 1)
+    write(repository, f"carried_{strategy}", model, sequence_batching(strategy) + inputs + tensor("output", "SUM", "INT32", 1))
+
+
 def broken(repository, name="broken"):
     """A model whose configuration asks for an output that its graph does not have."""
     text = "broken (float[length] X) => (float[length] Y) { Y = Identity(X) }"
@@ -186,6 +243,9 @@ def write_all(repository):
     matrix(repository)
     classifier(repository)
     versions(repository)
+    for strategy in STRATEGIES:
+        accumulate(repository, strategy)
+        carried(repository, strategy)
     picky(repository)
     completed(repository)
     slow(repository, "slow", "max_batch_size: 8\ndynamic_batching {}\n")

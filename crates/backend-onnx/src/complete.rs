@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use inference::{Error, ErrorCode};
 use proto::model_config::SchedulingChoice;
 
-use crate::ort::{Signature, Slot, SlotKind};
+use crate::{
+    iteration::DONE_OUTPUT,
+    ort::{Signature, Slot, SlotKind},
+};
 
 /// Parameter by which a configuration says that its `max_batch_size` of 0 is meant.
 const KEEP_BATCH: &str = "AUTOCOMPLETE_BATCH";
@@ -51,7 +54,8 @@ pub(crate) fn complete(
         }
     }
     if config.output.is_empty() {
-        for slot in &signature.outputs {
+        let inward = inward(config);
+        for slot in signature.outputs.iter().filter(|slot| !inward.contains(slot.name.as_str())) {
             let Completed { name, data_type, dims, reshape } = told(slot, "output")?;
             config.output.push(proto::ModelOutput { name, data_type, dims, reshape, ..Default::default() });
         }
@@ -127,6 +131,17 @@ fn made_by_server(config: &proto::ModelConfig) -> BTreeSet<String> {
         names.extend(sequence.state.iter().map(|state| state.input_name.clone()));
     }
     names
+}
+
+/// Graph outputs that only the server reads: what is kept for the next request of a sequence, and which requests are
+/// done. Whoever wants to see them lists them.
+fn inward(config: &proto::ModelConfig) -> BTreeSet<String> {
+    let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice else {
+        return BTreeSet::new();
+    };
+    let states = sequence.state.iter().map(|state| state.output_name.clone());
+    let done = config.parameters.get(DONE_OUTPUT).map(|done| done.string_value.clone());
+    states.chain(done).collect()
 }
 
 /// One entry as the graph tells it.
@@ -257,14 +272,21 @@ mod tests {
                 name: "START".to_owned(),
                 control: vec![],
             }],
+            state: vec![proto::model_sequence_batching::State {
+                input_name: "SUM".to_owned(),
+                output_name: "NEXT".to_owned(),
+                ..Default::default()
+            }],
             ..Default::default()
         };
         config.scheduling_choice = Some(SchedulingChoice::SequenceBatching(sequence));
-        let graph = signature(&[("X", &[-1, 16]), ("START", &[-1, 1])], &[("Y", &[-1, 16])]);
+        let inputs: [(&str, &[i64]); 3] = [("X", &[-1, 16]), ("START", &[-1, 1]), ("SUM", &[-1, 16])];
+        let graph = signature(&inputs, &[("Y", &[-1, 16]), ("NEXT", &[-1, 16])]);
         complete(&mut config, &graph, 4).unwrap();
         assert_eq!(config.max_batch_size, 8);
         assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
         assert_eq!(config.input.len(), 1, "what the server makes is no input of the client");
+        assert_eq!(config.output.len(), 1, "what the server keeps is no output for the client");
     }
 
     #[test]

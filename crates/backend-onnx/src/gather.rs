@@ -2,15 +2,19 @@
 //!
 //! The input of a request that runs alone is handed to the runtime where it lies, unless it came in several pieces or
 //! its address does not suit its datatype. Inputs of several requests are copied piece by piece into one buffer that the
-//! instance keeps. Strings are always copied, because the runtime has its own form for them.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+//! instance keeps, unless they are what an earlier run gave to the same sequences in the same order: then its output lies
+//! there as a whole. Strings are always copied, because the runtime has its own form for them.
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use inference::{DataType, Error, FailureReason, Shape, Tensor, backend::Execution};
 use smallvec::SmallVec;
 
 use crate::{
     batch_inputs::compose,
-    ort::{AlignedBuffer, Failure, Runtime, Strings, Value},
+    ort::{AlignedBuffer, Failure, Output, Runtime, Strings, Value},
     plan::{FeedPlan, FeedSource, Plan},
     strings,
 };
@@ -42,6 +46,8 @@ pub(crate) struct Gathering<'a> {
     pub(crate) plan: &'a Plan,
     /// The requests, in the order of their rows.
     pub(crate) executions: &'a [Execution],
+    /// For each state, the output of an earlier run that sequences still remember parts of.
+    pub(crate) carried: &'a [Option<Arc<Output>>],
     /// Where copies are counted.
     pub(crate) copies: &'a Copies,
 }
@@ -126,6 +132,9 @@ impl<'a> Gathering<'a> {
                 return Value::over(self.runtime, feed.datatype, shape, bytes);
             }
         }
+        if let Some(whole) = self.whole(feed, parts) {
+            return Value::over(self.runtime, feed.datatype, shape, whole);
+        }
         let len = parts.iter().map(|part| part.data().len()).sum();
         let place = buffer.first(len);
         let mut rest = &mut *place;
@@ -136,6 +145,22 @@ impl<'a> Gathering<'a> {
         }
         self.copies.add(len);
         Value::over(self.runtime, feed.datatype, shape, place)
+    }
+
+    /// The carried output, if the parts are all of it in its own order.
+    fn whole(&self, feed: &FeedPlan, parts: &[&Tensor]) -> Option<&'a [u8]> {
+        let output: &'a Output = self.carried.get(feed.state?)?.as_ref()?;
+        let whole: &'a [u8] = output.as_ref();
+        let mut rest = whole;
+        for part in parts {
+            let [piece] = part.data().pieces() else { return None };
+            // Both are alive, so what has the same address is the same.
+            if piece.as_ptr() != rest.as_ptr() {
+                return None;
+            }
+            rest = rest.get(piece.len()..)?;
+        }
+        (rest.is_empty() && Value::fits(feed.datatype, whole)).then_some(whole)
     }
 
     fn strings(

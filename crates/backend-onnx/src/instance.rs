@@ -1,17 +1,19 @@
 //! One session and its runs.
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use inference::{
-    Error, ErrorCode, FailureReason, Marks, Response,
+    Error, FailureReason, Marks, Response, Tensor,
     backend::{BackendInstance, Batch, Execution},
 };
 use smallvec::SmallVec;
 
 use crate::{
     gather::{Copies, Faults, Gathering},
-    ort::{AlignedBuffer, Feed, RunOptions, Session},
+    iteration::{answer_cancelled, mark_done},
+    ort::{AlignedBuffer, Feed, Output, RunOptions, Session},
     plan::{FetchPlan, Plan},
     scatter::{Share, scatter},
+    state::{groups, recall, remember},
 };
 
 /// One executable copy of a model. Any one thread at a time may run it.
@@ -21,10 +23,20 @@ pub(crate) struct OnnxInstance {
     run_options: Option<RunOptions>,
     /// Where inputs are gathered that cannot stay where they are, one per feed.
     buffers: Vec<AlignedBuffer>,
+    /// For each state, the output that was last shared by sequences of one batch. They keep it alive.
+    carried: Vec<Weak<Output>>,
     copies: Arc<Copies>,
 }
 
-type Answers = SmallVec<[Result<Response, Error>; 4]>;
+/// What a run has given to one request.
+struct Step {
+    response: Response,
+    /// What its sequence shall remember, by the names of the outputs.
+    states: Vec<Tensor>,
+    is_done: bool,
+}
+
+type Steps = SmallVec<[Result<Step, Error>; 4]>;
 
 impl OnnxInstance {
     /// An instance that runs `session` as `plan` says.
@@ -35,16 +47,33 @@ impl OnnxInstance {
         copies: Arc<Copies>,
     ) -> Self {
         let buffers = plan.feeds.iter().map(|_| AlignedBuffer::default()).collect();
-        Self { session, plan, run_options, buffers, copies }
+        let carried = plan.state_feeds().map(|_| Weak::new()).collect();
+        Self { session, plan, run_options, buffers, carried, copies }
     }
 
+    /// Runs requests together. Each is answered before it is given back, and its sequence remembers before it is answered.
     fn run(&mut self, executions: Vec<Execution>, marks: &Marks) {
+        if executions.iter().all(is_padding) {
+            for execution in executions {
+                execution.responder.complete(Response::default());
+            }
+            return;
+        }
         match self.compute(&executions, marks) {
-            Ok(answers) => {
-                for (execution, answer) in executions.into_iter().zip(answers) {
-                    match answer {
-                        Ok(response) => execution.responder.complete(response),
-                        Err(error) => execution.responder.fail(error),
+            Ok(steps) => {
+                for (execution, step) in executions.into_iter().zip(steps) {
+                    let remembered = step.and_then(|step| {
+                        remember(&execution, &step.states)?;
+                        Ok(step)
+                    });
+                    match (remembered, &self.plan.iteration) {
+                        (Ok(Step { response, is_done: false, .. }), Some(iteration))
+                            if !is_padding(&execution) =>
+                        {
+                            iteration.go_on(&self.plan, execution, response);
+                        }
+                        (Ok(step), _) => execution.responder.complete(step.response),
+                        (Err(error), _) => execution.responder.fail(error),
                     }
                 }
             }
@@ -57,12 +86,18 @@ impl OnnxInstance {
         }
     }
 
-    /// The answers to requests that run together, in their order.
-    fn compute(&mut self, executions: &[Execution], marks: &Marks) -> Result<Answers, Error> {
+    /// What requests that run together are given, in their order.
+    fn compute(&mut self, executions: &[Execution], marks: &Marks) -> Result<Steps, Error> {
         let mut shares = self.shares(executions)?;
         let mut faults = Faults::from_elem(None, executions.len());
-        let gathering =
-            Gathering { runtime: self.session.runtime(), plan: &self.plan, executions, copies: &self.copies };
+        let carried: SmallVec<[_; 4]> = self.carried.iter().map(Weak::upgrade).collect();
+        let gathering = Gathering {
+            runtime: self.session.runtime(),
+            plan: &self.plan,
+            executions,
+            carried: &carried,
+            copies: &self.copies,
+        };
         let mut feeds: SmallVec<[Feed<'_>; 4]> = SmallVec::new();
         for (feed, buffer) in self.plan.feeds.iter().zip(&mut self.buffers) {
             if let Some(value) = gathering.feed(feed, buffer, &mut faults)? {
@@ -77,13 +112,30 @@ impl OnnxInstance {
         marks.compute_ended();
 
         for (fetch, output) in fetches.iter().zip(result?) {
-            scatter(&self.plan, fetch, output, &mut shares, &self.copies)?;
+            if fetch.tells_who_is_done {
+                mark_done(&self.plan, &output, &mut shares)?;
+            }
+            let shared = scatter(&self.plan, fetch, output, &mut shares, &self.copies)?;
+            if let Some(state) = &fetch.state {
+                self.carried[state.index] = shared;
+            }
         }
-        let answer = |(share, fault): (Share<'_>, Option<Error>)| match fault {
-            None => Ok(Response::of(share.outputs)),
+        let step = |(share, fault): (Share<'_>, Option<Error>)| match fault {
+            None => Ok(Step {
+                response: Response::of(share.outputs),
+                states: share.states,
+                is_done: share.is_done,
+            }),
             Some(error) => Err(error.because(FailureReason::Backend)),
         };
-        Ok(shares.into_iter().zip(faults).map(answer).collect())
+        Ok(shares.into_iter().zip(faults).map(step).collect())
+    }
+
+    /// Whether nobody would miss the request. One that its sequence remembers is not left out, because the next one
+    /// builds on it; but an iterative model has no next one.
+    fn is_forsaken(&self, execution: &Execution) -> bool {
+        let is_built_upon = execution.state.is_some() && self.plan.iteration.is_none();
+        execution.responder.is_cancelled() && !is_built_upon && !is_padding(execution)
     }
 
     /// What belongs to whom: each request with its number of rows.
@@ -95,7 +147,13 @@ impl OnnxInstance {
             let first = execution.request.tensors().first().and_then(|tensor| tensor.shape().first());
             first.copied().unwrap_or_else(|| execution.responder.timeline().rows.into())
         };
-        let share = |execution| Share { execution, rows: rows(execution), outputs: Vec::with_capacity(1) };
+        let share = |execution| Share {
+            execution,
+            rows: rows(execution),
+            outputs: Vec::with_capacity(1),
+            states: Vec::new(),
+            is_done: true,
+        };
         let shares: SmallVec<[Share<'a>; 4]> = executions.iter().map(share).collect();
         let total: i64 = shares.iter().map(|share| share.rows).sum();
         match self.plan.max_rows {
@@ -111,17 +169,21 @@ impl OnnxInstance {
 impl BackendInstance for OnnxInstance {
     fn execute(&mut self, batch: Batch) {
         let Batch { mut executions, marks } = batch;
-        if executions.iter().any(|execution| execution.responder.is_cancelled()) {
-            let (gone, waiting) =
-                executions.into_iter().partition(|execution| execution.responder.is_cancelled());
-            answer_cancelled(gone);
+        let is_forsaken = |execution: &Execution| self.is_forsaken(execution);
+        if executions.iter().any(is_forsaken) {
+            let (gone, waiting): (Vec<_>, _) = executions.into_iter().partition(is_forsaken);
+            gone.into_iter().for_each(answer_cancelled);
             executions = waiting;
         }
         if executions.is_empty() {
             return;
         }
+        executions.iter_mut().for_each(recall);
         if self.plan.max_rows.is_some() || executions.len() == 1 {
-            return self.run(executions, &marks);
+            for group in groups(&self.plan, executions) {
+                self.run(group, &marks);
+            }
+            return;
         }
         // Tensors without a batch dimension cannot be joined.
         for execution in executions {
@@ -130,16 +192,16 @@ impl BackendInstance for OnnxInstance {
     }
 }
 
-/// Outputs that at least one request wants.
-fn wanted<'a>(plan: &'a Plan, executions: &[Execution]) -> SmallVec<[&'a FetchPlan; 8]> {
-    let by_any =
-        |fetch: &&FetchPlan| executions.iter().any(|execution| execution.request.wants(&fetch.spec.name));
-    plan.fetches.iter().filter(by_any).collect()
+/// Whether the row only keeps others in their places: it asks for one output without a name, which no model has.
+fn is_padding(execution: &Execution) -> bool {
+    matches!(&execution.request.outputs[..], [only] if only.is_empty())
 }
 
-fn answer_cancelled(executions: Vec<Execution>) {
-    for execution in executions {
-        let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-        execution.responder.fail(error.because(FailureReason::Cancelled));
-    }
+/// Outputs that at least one request wants or that sequences remember.
+fn wanted<'a>(plan: &'a Plan, executions: &[Execution]) -> SmallVec<[&'a FetchPlan; 8]> {
+    let by_any = |fetch: &FetchPlan| {
+        fetch.answer.is_some() && executions.iter().any(|execution| execution.request.wants(&fetch.name))
+    };
+    let needed = |fetch: &FetchPlan| fetch.state.is_some() || fetch.tells_who_is_done;
+    plan.fetches.iter().filter(|fetch| needed(fetch) || by_any(fetch)).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! The way of a tensor: `gather` hands the bytes of a request to the runtime, a run computes, `scatter` hands the
 //! runtime's memory to the responses. A request that runs alone is not copied on this way, one of several is copied
-//! once, on its way in. What is fed and fetched is decided once per instance (`plan`), from a configuration that was
+//! once, on its way in. What a sequence remembers (`state`) goes out and in again in the same way. What is fed and fetched is decided once per instance (`plan`), from a configuration that was
 //! completed (`complete`) and checked (`validate`) against the graph.
 //!
 //! Not here: how many processors there are for an instance (the engine says), which requests form a batch, and anything
@@ -13,6 +13,7 @@ mod batch_inputs;
 mod complete;
 mod gather;
 mod instance;
+mod iteration;
 mod library;
 mod model;
 #[expect(unsafe_code, reason = "the wrapper of the C interface")]
@@ -20,6 +21,7 @@ mod ort;
 mod plan;
 mod scatter;
 mod settings;
+mod state;
 mod strings;
 mod validate;
 mod yardstick;

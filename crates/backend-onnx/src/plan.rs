@@ -2,11 +2,16 @@
 use std::num::NonZeroU32;
 
 use inference::{
-    DataType, Name, Shape,
-    config::{BatchInputKind, ModelConfig, OutputSpec},
+    DataType, Error, Name, Shape,
+    config::{
+        BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
+    },
 };
 
-use crate::ort::{Signature, Slot, SlotKind};
+use crate::{
+    iteration::Iteration,
+    ort::{Signature, Slot, SlotKind},
+};
 
 /// Feeds and fetches of an instance. Invariant: every slot is a position in the signature it was made from, and
 /// fetches are in the order of their slots.
@@ -19,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) feeds: Vec<FeedPlan>,
     /// What comes out.
     pub(crate) fetches: Vec<FetchPlan>,
+    /// How requests go on after a run, for iterative models.
+    pub(crate) iteration: Option<Iteration>,
 }
 
 /// One input of the graph.
@@ -31,6 +38,8 @@ pub(crate) struct FeedPlan {
     pub(crate) datatype: DataType,
     /// Where its elements come from.
     pub(crate) source: FeedSource,
+    /// Which state of the configuration it receives.
+    pub(crate) state: Option<usize>,
 }
 
 /// Where the elements of an input come from.
@@ -49,64 +58,136 @@ pub(crate) enum FeedSource {
 pub(crate) struct FetchPlan {
     /// Position among the signature's outputs.
     pub(crate) slot: usize,
-    /// As the configuration has it.
-    pub(crate) spec: OutputSpec,
+    /// Its name.
+    pub(crate) name: Name,
+    /// What clients receive of it; `None` if it is only remembered.
+    pub(crate) answer: Option<AnswerPlan>,
+    /// What sequences remember of it.
+    pub(crate) state: Option<StatePlan>,
+    /// After which requests of an iterative model are done.
+    pub(crate) tells_who_is_done: bool,
     /// The graph gives it no dimensions.
     pub(crate) scalar: bool,
+}
+
+/// What clients receive of an output.
+pub(crate) struct AnswerPlan {
+    /// As the configuration has it.
+    pub(crate) spec: OutputSpec,
     /// The input by whose shape it is scattered to the requests.
     pub(crate) scatter: Option<Name>,
 }
 
+/// What sequences remember of an output.
+pub(crate) struct StatePlan {
+    /// Position among the states of the configuration.
+    pub(crate) index: usize,
+    /// As the configuration has them, without the batch dimension.
+    pub(crate) dims: Shape,
+}
+
 impl Plan {
     /// The plan of a configuration that agrees with the signature.
-    pub(crate) fn new(config: &ModelConfig, signature: &Signature) -> Self {
-        let slots: Vec<&Slot> = signature.feeds().collect();
-        let slot_of = |name: &Name| slots.iter().position(|slot| slot.name == *name);
-        let mut feeds = Vec::new();
-        for input in &config.inputs {
-            let Some(slot) = slot_of(&input.name) else { continue };
-            let source = if input.allow_ragged_batch {
-                FeedSource::Ragged
-            } else if rank(slots[slot]) == 0 {
-                FeedSource::Scalar
-            } else {
-                FeedSource::Rows
-            };
-            feeds.push(FeedPlan { slot, name: input.name.clone(), datatype: input.datatype, source });
-        }
-        for input in &config.batch_inputs {
-            for target in &input.target_names {
-                let Some(slot) = slot_of(target) else { continue };
-                let source = FeedSource::Batch(input.kind, input.source_input.clone());
-                feeds.push(FeedPlan { slot, name: target.clone(), datatype: input.datatype, source });
-            }
-        }
-        let mut fetches: Vec<FetchPlan> = config
-            .outputs
-            .iter()
-            .filter_map(|spec| {
-                let slot = signature.outputs.iter().position(|slot| slot.name == spec.name)?;
-                let scattered =
-                    config.batch_outputs.iter().find(|scattered| scattered.target_names.contains(&spec.name));
-                Some(FetchPlan {
-                    slot,
-                    spec: spec.clone(),
-                    scalar: rank(&signature.outputs[slot]) == 0,
-                    scatter: scattered.map(|scattered| scattered.source_input.clone()),
-                })
-            })
-            .collect();
-        fetches.sort_by_key(|fetch| fetch.slot);
-        debug_assert_eq!(fetches.len(), config.outputs.len(), "the configuration has been validated");
-        Self { model: config.name.clone(), max_rows: config.max_batch_size, feeds, fetches }
+    ///
+    /// # Errors
+    /// As [`Iteration::of`].
+    pub(crate) fn new(config: &ModelConfig, signature: &Signature) -> Result<Self, Error> {
+        let iteration = Iteration::of(config, signature)?;
+        let done = iteration.as_ref().and_then(|iteration| iteration.slot);
+        Ok(Self {
+            model: config.name.clone(),
+            max_rows: config.max_batch_size,
+            feeds: feeds(config, signature),
+            fetches: fetches(config, signature, done),
+            iteration,
+        })
+    }
+
+    /// Inputs that come from what sequences remember.
+    pub(crate) fn state_feeds(&self) -> impl Iterator<Item = &FeedPlan> {
+        self.feeds.iter().filter(|feed| feed.state.is_some())
     }
 }
 
-impl FetchPlan {
+impl AnswerPlan {
     /// The configured shape with a leading -1 for the batch dimension if there is one.
     pub(crate) fn full_dims(&self, batched: bool) -> Shape {
         batched.then_some(-1).into_iter().chain(self.spec.dims.iter().copied()).collect()
     }
+}
+
+/// Controls and states of a sequence model; none for others.
+pub(crate) fn sequence_inputs(config: &ModelConfig) -> (&[ControlInput], &[StateSpec]) {
+    match &config.scheduling {
+        Scheduling::Sequence(sequence) => (&sequence.controls, &sequence.states),
+        Scheduling::Unbatched | Scheduling::Dynamic(_) => (&[], &[]),
+    }
+}
+
+/// The element type of a control input.
+pub(crate) fn control_datatype(control: &Control) -> DataType {
+    match control {
+        Control::Start(values) | Control::End(values) | Control::Ready(values) => match values {
+            FalseTrue::Int32(_) => DataType::Int32,
+            FalseTrue::Fp32(_) => DataType::Fp32,
+            FalseTrue::Bool(_) => DataType::Bool,
+        },
+        Control::CorrelationId(datatype) => *datatype,
+    }
+}
+
+fn feeds(config: &ModelConfig, signature: &Signature) -> Vec<FeedPlan> {
+    let slots: Vec<&Slot> = signature.feeds().collect();
+    let mut feeds = Vec::new();
+    let mut feed = |name: &Name, datatype, source: Option<FeedSource>, state| {
+        let Some(slot) = slots.iter().position(|slot| slot.name == *name) else { return };
+        let of_rows = || if rank(slots[slot]) == 0 { FeedSource::Scalar } else { FeedSource::Rows };
+        let source = source.unwrap_or_else(of_rows);
+        feeds.push(FeedPlan { slot, name: name.clone(), datatype, source, state });
+    };
+    for input in &config.inputs {
+        let source = input.allow_ragged_batch.then_some(FeedSource::Ragged);
+        feed(&input.name, input.datatype, source, None);
+    }
+    for input in &config.batch_inputs {
+        for target in &input.target_names {
+            let source = FeedSource::Batch(input.kind, input.source_input.clone());
+            feed(target, input.datatype, Some(source), None);
+        }
+    }
+    let (controls, states) = sequence_inputs(config);
+    for input in controls {
+        feed(&input.name, control_datatype(&input.control), None, None);
+    }
+    for (index, state) in states.iter().enumerate() {
+        feed(&state.input_name, state.datatype, None, Some(index));
+    }
+    feeds
+}
+
+fn fetches(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Vec<FetchPlan> {
+    let (_, states) = sequence_inputs(config);
+    let fetch = |(slot, of): (usize, &Slot)| {
+        let answer = config.output(&of.name).map(|spec| {
+            let scattered =
+                config.batch_outputs.iter().find(|scattered| scattered.target_names.contains(&spec.name));
+            let scatter = scattered.map(|scattered| scattered.source_input.clone());
+            AnswerPlan { spec: spec.clone(), scatter }
+        });
+        let index = states.iter().position(|state| state.output_name == of.name);
+        let state = index.map(|index| StatePlan { index, dims: states[index].dims.clone() });
+        let tells_who_is_done = done == Some(slot);
+        let is_asked_for = answer.is_some() || state.is_some() || tells_who_is_done;
+        let (name, scalar) = (of.name.clone(), rank(of) == 0);
+        is_asked_for.then_some(FetchPlan { slot, name, answer, state, tells_who_is_done, scalar })
+    };
+    let fetches: Vec<FetchPlan> = signature.outputs.iter().enumerate().filter_map(fetch).collect();
+    debug_assert_eq!(
+        fetches.iter().filter(|fetch| fetch.answer.is_some()).count(),
+        config.outputs.len(),
+        "the configuration has been validated"
+    );
+    fetches
 }
 
 fn rank(slot: &Slot) -> usize {

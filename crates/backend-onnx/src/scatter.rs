@@ -1,20 +1,24 @@
-//! From the tensors of a run to the responses of its requests, without a copy.
+//! From the tensors of a run to the responses of its requests and to what their sequences remember, without a copy.
 //!
 //! A response's output is a range of the memory that the runtime allocated; the memory is freed when the last response
-//! that has a part of it is gone. Only strings are copied, into the form the protocols have for them.
-use std::ops::Range;
+//! and the last sequence that has a part of it is gone. Only strings are copied, into the form the protocols have for
+//! them.
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use bytes::Bytes;
-use inference::{DataType, Error, FailureReason, Name, Shape, Tensor, backend::Execution};
+use inference::{Error, FailureReason, Name, Shape, Tensor, backend::Execution};
 use smallvec::SmallVec;
 
 use crate::{
     gather::Copies,
-    ort::Output,
-    plan::{FetchPlan, Plan},
+    ort::{Failure, Output},
+    plan::{AnswerPlan, FetchPlan, Plan, StatePlan},
 };
 
-/// One request of a batch and the outputs it has been given so far.
+/// One request of a batch and what it has been given so far.
 pub(crate) struct Share<'a> {
     /// The request.
     pub(crate) execution: &'a Execution,
@@ -22,83 +26,161 @@ pub(crate) struct Share<'a> {
     pub(crate) rows: i64,
     /// Its outputs.
     pub(crate) outputs: Vec<Tensor>,
+    /// What its sequence shall remember, by the names of the outputs.
+    pub(crate) states: Vec<Tensor>,
+    /// Whether this was its last run.
+    pub(crate) is_done: bool,
 }
 
 /// A request's part of an output.
 struct Part {
     /// Positions of its elements.
     elements: Range<usize>,
-    /// The shape its client sees.
+    /// The shape of the part.
     shape: Shape,
 }
 
-/// Gives every request that wants it its part of an output.
+type Parts = SmallVec<[Part; 4]>;
+
+/// Gives every request its part of an output: what it asked for, and what its sequence remembers. Returns the output if
+/// the sequences of several requests share it; they keep it alive, not the result.
 ///
 /// # Errors
-/// INTERNAL if the output is not as large as the batch needs; nobody has received anything then.
+/// INTERNAL if the output is not as large as the batch needs; the shares are of no use then.
 pub(crate) fn scatter(
     plan: &Plan,
     fetch: &FetchPlan,
     output: Output,
     shares: &mut [Share<'_>],
     copies: &Copies,
-) -> Result<(), Error> {
-    let parts = parts(plan, fetch, &output, shares)?;
+) -> Result<Weak<Output>, Error> {
     let datatype = output.datatype();
-    let wanting =
-        shares.iter_mut().zip(parts).filter(|(share, _)| share.execution.request.wants(&fetch.spec.name));
-    let Some(size) = datatype.byte_size() else {
-        let (total, all) = (output.strings_len()?, count(output.shape()).max(1));
-        for (share, part) in wanting {
-            // Exact for a request that runs alone, a good guess otherwise.
-            let mut bytes = Vec::with_capacity(total / all * part.elements.len() + total % all);
-            output.append_strings(part.elements, &mut bytes)?;
-            copies.add(bytes.len());
-            share.outputs.push(tensor(fetch, datatype, part.shape, bytes.into()));
+    let answers = fetch.answer.as_ref().map(|answer| parts(plan, fetch, answer, &output, shares));
+    let states = fetch.state.as_ref().map(|state| state_parts(plan, fetch, state, &output, shares));
+    let (answers, states) = (answers.transpose()?, states.transpose()?);
+    let is_shared = states.is_some() && shares.len() > 1;
+    let (content, shared) = Content::of(output, is_shared)?;
+    let tensor = |part: &Part, bytes| Tensor::new(fetch.name.clone(), datatype, part.shape.clone(), bytes);
+    for (index, share) in shares.iter_mut().enumerate() {
+        let state = states.as_ref().map(|parts| &parts[index]);
+        let answer = answers.as_ref().map(|parts| &parts[index]);
+        let kept = state.map(|part| content.cut(part, copies)).transpose()?;
+        if let Some(part) = answer.filter(|_| share.execution.request.wants(&fetch.name)) {
+            let bytes = match (&kept, state) {
+                (Some(kept), Some(state)) if state.elements == part.elements => kept.clone(),
+                _ => content.cut(part, copies)?,
+            };
+            share.outputs.push(tensor(part, bytes));
         }
-        return Ok(());
-    };
-    let whole = Bytes::from_owner(output);
-    for (share, part) in wanting {
-        let bytes = whole.slice(part.elements.start * size..part.elements.end * size);
-        share.outputs.push(tensor(fetch, datatype, part.shape, bytes));
+        share.states.extend(state.zip(kept).map(|(part, bytes)| tensor(part, bytes)));
     }
-    Ok(())
+    Ok(shared)
 }
 
-/// Which part of the output belongs to whom, and in which shape.
+/// The elements of an output, from which parts are cut.
+enum Content {
+    /// All of them, and the size of each.
+    Numbers(Bytes, usize),
+    /// Strings, and the size of all of them in the form of the protocols.
+    Strings(Output, usize),
+}
+
+/// Bytes of an output that has another reader.
+struct Shared(Arc<Output>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl Content {
+    fn of(output: Output, is_shared: bool) -> Result<(Self, Weak<Output>), Failure> {
+        let Some(size) = output.datatype().byte_size() else {
+            let total = output.strings_len()?;
+            return Ok((Self::Strings(output, total), Weak::new()));
+        };
+        if !is_shared {
+            return Ok((Self::Numbers(Bytes::from_owner(output), size), Weak::new()));
+        }
+        let output = Arc::new(output);
+        let observer = Arc::downgrade(&output);
+        Ok((Self::Numbers(Bytes::from_owner(Shared(output)), size), observer))
+    }
+
+    fn cut(&self, part: &Part, copies: &Copies) -> Result<Bytes, Failure> {
+        let elements = part.elements.clone();
+        match self {
+            Self::Numbers(whole, size) => Ok(whole.slice(elements.start * size..elements.end * size)),
+            Self::Strings(output, total) => {
+                let all = count(output.shape()).max(1);
+                // Exact for a request that runs alone, a good guess otherwise.
+                let mut bytes = Vec::with_capacity(total / all * elements.len() + total % all);
+                output.append_strings(elements, &mut bytes)?;
+                copies.add(bytes.len());
+                Ok(bytes.into())
+            }
+        }
+    }
+}
+
+/// Which part of the output belongs to whom, and in which shape its client sees it.
 fn parts(
     plan: &Plan,
     fetch: &FetchPlan,
+    answer: &AnswerPlan,
     output: &Output,
     shares: &[Share<'_>],
-) -> Result<SmallVec<[Part; 4]>, Error> {
-    let (name, shape) = (&fetch.spec.name, output.shape());
-    let batched = plan.max_rows.is_some();
-    if let Some(source) = &fetch.scatter {
-        return parts_like(plan, fetch, shape, source, shares);
+) -> Result<Parts, Error> {
+    let (shape, spec) = (output.shape(), &answer.spec);
+    if let Some(source) = &answer.scatter {
+        return parts_like(plan, answer, shape, source, shares);
     }
     if fetch.scalar || shape.is_empty() {
         // One element for the whole batch: everybody's.
-        if fetch.spec.dims.is_empty() {
+        if spec.dims.is_empty() {
+            let name = &spec.name;
             let text =
                 format!("Failed to find the scalar output dimension for {name} in the model configuration.");
             return Err(Error::internal(text).because(FailureReason::Backend));
         }
-        return Ok(shares.iter().map(|_| Part { elements: 0..1, shape: fetch.spec.dims.clone() }).collect());
+        return Ok(shares.iter().map(|_| Part { elements: 0..1, shape: spec.dims.clone() }).collect());
     }
-    if !batched {
-        let elements = 0..count(shape);
-        return Ok(shares
-            .iter()
-            .map(|_| Part { elements: elements.clone(), shape: fetch.spec.outward(shape) })
-            .collect());
+    if plan.max_rows.is_none() {
+        return Ok(wholes(shape, &spec.outward(shape), shares));
     }
-    let (total, item) = (shares.iter().map(|share| share.rows).sum::<i64>(), &shape[1..]);
+    rows(plan, &spec.name, shape, &spec.outward(&shape[1..]), shares)
+}
+
+/// Which part of the output which sequence remembers, in the shape that the graph has given it.
+fn state_parts(
+    plan: &Plan,
+    fetch: &FetchPlan,
+    state: &StatePlan,
+    output: &Output,
+    shares: &[Share<'_>],
+) -> Result<Parts, Error> {
+    let shape = output.shape();
+    match shape.split_first() {
+        Some((_, item)) if plan.max_rows.is_some() => rows(plan, &fetch.name, shape, item, shares),
+        Some(_) => Ok(wholes(shape, shape, shares)),
+        None if plan.max_rows.is_some() => Err(mismatch(plan, &fetch.name, shape, "rows")),
+        None => Ok(wholes(shape, &state.dims, shares)),
+    }
+}
+
+/// All of it, for requests that run alone.
+fn wholes(shape: &[i64], seen: &[i64], shares: &[Share<'_>]) -> Parts {
+    let whole = |_| Part { elements: 0..count(shape), shape: seen.into() };
+    shares.iter().map(whole).collect()
+}
+
+/// Consecutive rows, each of which has the shape `seen`.
+fn rows(plan: &Plan, name: &Name, shape: &[i64], seen: &[i64], shares: &[Share<'_>]) -> Result<Parts, Error> {
+    let (total, inner) = (shares.iter().map(|share| share.rows).sum::<i64>(), count(&shape[1..]));
     if shape[0] != total {
         return Err(mismatch(plan, name, shape, &format!("{total} rows")));
     }
-    let (seen, inner) = (fetch.spec.outward(item), count(item));
     let mut end = 0;
     let part = |share: &Share<'_>| {
         let start = end;
@@ -112,17 +194,17 @@ fn parts(
 /// Parts whose open dimensions are those of an input, and which follow each other without gaps.
 fn parts_like(
     plan: &Plan,
-    fetch: &FetchPlan,
+    answer: &AnswerPlan,
     whole: &[i64],
     source: &Name,
     shares: &[Share<'_>],
-) -> Result<SmallVec<[Part; 4]>, Error> {
-    let (name, batched) = (&fetch.spec.name, plan.max_rows.is_some());
+) -> Result<Parts, Error> {
+    let (name, batched) = (&answer.spec.name, plan.max_rows.is_some());
     let (available, mut end) = (count(whole), 0);
-    let mut parts = SmallVec::new();
+    let mut parts = Parts::new();
     for share in shares {
         let like = share.execution.request.input(source).map_or(&[][..], Tensor::shape);
-        let mut shape = fetch.full_dims(batched);
+        let mut shape = answer.full_dims(batched);
         for (dim, &seen) in shape.iter_mut().zip(like) {
             if *dim == -1 {
                 *dim = seen;
@@ -148,8 +230,4 @@ fn mismatch(plan: &Plan, output: &str, shape: &[i64], needed: &str) -> Error {
 
 fn count(shape: &[i64]) -> usize {
     shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(0)).product()
-}
-
-fn tensor(fetch: &FetchPlan, datatype: DataType, shape: Shape, bytes: Bytes) -> Tensor {
-    Tensor::new(fetch.spec.name.clone(), datatype, shape, bytes)
 }

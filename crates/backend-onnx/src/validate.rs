@@ -5,23 +5,30 @@ use std::fmt::Write;
 
 use inference::{
     Error,
-    config::{BatchInput, InputSpec, ModelConfig, OutputSpec},
+    config::{BatchInput, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec},
 };
 
 use crate::{
     complete::check_kinds,
     ort::{Element, Signature, Slot, SlotKind},
+    plan::{control_datatype, sequence_inputs},
 };
 
-/// Checks all inputs and outputs.
+/// Checks all inputs and outputs, those that only the server sees included.
 ///
 /// # Errors
-/// INVALID_ARGUMENT with the first disagreement, UNSUPPORTED for what is no tensor.
+/// INVALID_ARGUMENT with the first disagreement, UNSUPPORTED for what is no tensor, INTERNAL for a control that the graph
+/// lacks.
 pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
     check_kinds(signature)?;
+    let (controls, states) = sequence_inputs(config);
+    for control in controls {
+        validate_control(config, signature, control)?;
+    }
     let required = config.inputs.iter().filter(|input| !input.optional).count();
     let made: usize = config.batch_inputs.iter().map(|input| input.target_names.len()).sum();
-    let (expected, provided) = (required + made, signature.inputs.len());
+    let expected = required + made + controls.len() + states.len();
+    let provided = signature.inputs.len();
     if expected != provided {
         return Err(unable(
             config,
@@ -36,6 +43,61 @@ pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<()
     }
     for output in &config.outputs {
         validate_output(config, signature, output)?;
+    }
+    for state in states {
+        validate_state(config, signature, state)?;
+    }
+    Ok(())
+}
+
+fn validate_control(
+    config: &ModelConfig,
+    signature: &Signature,
+    control: &ControlInput,
+) -> Result<(), Error> {
+    let name = &control.name;
+    let Some(slot) = signature.inputs.iter().find(|slot| slot.name == *name) else {
+        return Err(Error::internal(format!(
+            "configuration specified sequence control '{name}', but model does not provide that input"
+        )));
+    };
+    let (element, shape) = tensor(slot);
+    let dims = if config.max_batch_size.is_some() { shape.get(1..).unwrap_or(&[]) } else { shape };
+    if dims != [1] {
+        let dims = shape_text(dims);
+        let text = format!("sequence control '{name}' in model has dims {dims} but dims [1] is expected");
+        return Err(unable(config, text));
+    }
+    let datatype = control_datatype(&control.control);
+    if element != Element::of(datatype) {
+        let (model, configured) = (element.runtime_name(), datatype.config_name());
+        let text = format!(
+            "sequence control '{name}', the model expects data-type {model} but the model configuration specifies \
+             data-type {configured}"
+        );
+        return Err(unable(config, text));
+    }
+    check_dims(config, name, shape, dims, Agreement::Covered)
+}
+
+/// A state is an input and an output of the same datatype and dims. Unlike for outputs of clients, the configuration may
+/// tell dims that the graph leaves open, because exporters often lose those of a state that comes out.
+fn validate_state(config: &ModelConfig, signature: &Signature, state: &StateSpec) -> Result<(), Error> {
+    let input = find(signature.inputs.iter(), &state.input_name, "input")?;
+    let output = find(signature.outputs.iter(), &state.output_name, "output")?;
+    for (slot, side) in [(input, "input"), (output, "output")] {
+        let (name, (element, shape)) = (&slot.name, tensor(slot));
+        check_datatype(config, element, Element::of(state.datatype), &format!("{side} '{name}'"))?;
+        if shape.is_empty() {
+            // One value for a whole batch belongs to no sequence, and a tensor without dims to no configuration.
+            if config.max_batch_size.is_some() {
+                return Err(no_batching(config, name, shape));
+            }
+            if state.dims.is_empty() {
+                return Err(no_scalar(config, name, &state.dims));
+            }
+        }
+        check_dims(config, name, shape, &state.dims, Agreement::Covered)?;
     }
     Ok(())
 }
@@ -112,24 +174,13 @@ fn check_dims(
 ) -> Result<(), Error> {
     let name = &config.name;
     if model.is_empty() {
-        return if dims.iter().all(|&dim| dim == 1) {
-            Ok(())
-        } else {
-            let text = format!(
-                "scalar tensor '{tensor}', should only provide 1 in the model configuration when the model doesn't \
-                 support batching. Model configuration provided: {}.",
-                shape_text(dims)
-            );
-            Err(unable(config, text))
-        };
+        let is_one = dims.iter().all(|&dim| dim == 1);
+        return if is_one { Ok(()) } else { Err(no_scalar(config, tensor, dims)) };
     }
     let model_text = shape_text(model);
     let batched = config.max_batch_size.is_some();
     if batched && model[0] != -1 {
-        return Err(Error::invalid(format!(
-            "model '{name}', tensor '{tensor}': for the model to support batching the shape should have at least 1 \
-             dimension and the first dimension must be -1; but shape expected by the model is {model_text}"
-        )));
+        return Err(no_batching(config, tensor, model));
     }
     let full = config.client_dims(dims);
     let agrees =
@@ -150,6 +201,23 @@ fn check_dims(
         "model '{name}', tensor '{tensor}': the model expects {rank} dimensions (shape {model_text}) but the model \
          configuration specifies {count} dimensions ({specified})"
     )))
+}
+
+fn no_batching(config: &ModelConfig, tensor: &str, model: &[i64]) -> Error {
+    let (name, model) = (&config.name, shape_text(model));
+    Error::invalid(format!(
+        "model '{name}', tensor '{tensor}': for the model to support batching the shape should have at least 1 \
+         dimension and the first dimension must be -1; but shape expected by the model is {model}"
+    ))
+}
+
+fn no_scalar(config: &ModelConfig, tensor: &str, dims: &[i64]) -> Error {
+    let text = format!(
+        "scalar tensor '{tensor}', should only provide 1 in the model configuration when the model doesn't support \
+         batching. Model configuration provided: {}.",
+        shape_text(dims)
+    );
+    unable(config, text)
 }
 
 fn check_datatype(

@@ -298,6 +298,8 @@ fn engine_options(options: &Options) -> engine::Options {
             host: metrics.as_ref().is_some_and(|metrics| metrics.cpu),
         },
         hold_until_queued: test_hooks.delay_scheduler,
+        hold_until_backlogged: test_hooks.backlog_delay_scheduler,
+        rate_limit: None,
     }
 }
 

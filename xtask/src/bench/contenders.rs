@@ -130,7 +130,7 @@ impl Bare {
         process::run(&mut cargo(&package))?;
         Ok(Bare {
             binary: workspace::target().join("release/examples/bare_loop"),
-            model: folder.join("ours/mlp/1/model.onnx"),
+            model: folder.join("ours/conv/1/model.onnx"),
             library: library.to_owned(),
         })
     }
@@ -138,7 +138,9 @@ impl Bare {
     pub(crate) fn inferences_per_second(&self, batch: u32, seconds: u32) -> Result<f64> {
         let mut command = Command::new(&self.binary);
         command.arg("--model").arg(&self.model).env(runtime_library::VARIABLE, &self.library);
-        command.args(["--batch", &batch.to_string(), "--seconds", &seconds.to_string()]);
+        // As many threads as the server gives the model's only instance.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+        command.args(["--batch", &batch.to_string(), "--seconds", &seconds.to_string(), "--threads", &threads]);
         let printed = process::output(&mut command)?;
         let figure = printed.split_whitespace().find_map(|word| word.strip_prefix("inferences_per_second="));
         figure.and_then(|text| text.parse().ok()).with_context(|| format!("the bare loop printed: {printed}"))

@@ -45,13 +45,13 @@ pub(crate) fn rows() -> Vec<Row> {
         for &protocol in protocols {
             for &callers in counts {
                 let name = format!("{model} {} x{callers}", protocol.name());
-                rows.push(Row { name, model, protocol, callers, bare: model == "mlp" });
+                rows.push(Row { name, model, protocol, callers, bare: model == "conv" });
             }
         }
         rows
     };
     let mut rows = of("tiny", &[HttpJson, Grpc], &[1, 16, 64]);
-    rows.extend(of("mlp", &[HttpBinary, Grpc], &[16, 32]));
+    rows.extend(of("conv", &[HttpBinary, Grpc], &[16, 32]));
     rows.extend(of("large4", &[HttpBinary, Grpc], &[1, 4]));
     rows.extend(of("large16", &[HttpBinary, Grpc], &[1, 4]));
     rows

@@ -60,6 +60,18 @@ impl Element {
         let known = OTHERS.into_iter().find(|(other, _)| *other as i32 == self.0);
         known.map_or_else(|| format!("ONNX_{}", self.0), |(_, name)| name.to_owned())
     }
+
+    /// The runtime's own name, where it differs from the protocol's.
+    pub(crate) fn runtime_name(self) -> String {
+        match self.datatype() {
+            Some(DataType::Fp16) => "FLOAT16".to_owned(),
+            Some(DataType::Bf16) => "BFLOAT16".to_owned(),
+            Some(DataType::Fp32) => "FLOAT".to_owned(),
+            Some(DataType::Fp64) => "DOUBLE".to_owned(),
+            Some(DataType::Bytes) => "STRING".to_owned(),
+            _ => self.name(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -79,5 +91,7 @@ mod tests {
         assert_eq!(Element(14).datatype(), None);
         assert_eq!(Element(77).name(), "ONNX_77");
         assert_eq!(Element::of(DataType::Bytes).name(), "BYTES");
+        assert_eq!(Element::of(DataType::Bytes).runtime_name(), "STRING");
+        assert_eq!(Element::of(DataType::Int64).runtime_name(), "INT64");
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use libloading::Library;
 use ort_sys as sys;
+use parking_lot::Mutex;
 
 use super::Failure;
 
@@ -15,6 +16,10 @@ use super::Failure;
 const OLDEST: u32 = 17;
 /// Target of the runtime's messages in the log.
 const LOG_TARGET: &str = "onnxruntime";
+
+/// Held while an environment is made or released. The library shares one among all, but takes it down without its own
+/// lock, so a new one may meet the remains of the last and be refused.
+static ENVIRONMENT: Mutex<()> = Mutex::new(());
 
 /// Why a file could not become a [`Runtime`].
 #[derive(Debug, thiserror::Error)]
@@ -84,11 +89,13 @@ impl Runtime {
         std::mem::forget(library);
 
         let allocator = default_allocator(table)?;
+        let one_at_a_time = ENVIRONMENT.lock();
         let environment = create_environment(table, global_threads)?;
         let memory = processor_memory(table).inspect_err(|_| {
             // SAFETY: made above, and nobody has it yet.
             unsafe { ((*table.as_ptr()).ReleaseEnv)(environment.as_ptr()) };
         })?;
+        drop(one_at_a_time);
         let path = path.to_owned();
         Ok(Arc::new(Self { table, environment, memory, allocator, path, version, global_threads }))
     }
@@ -144,6 +151,7 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        let _one_at_a_time = ENVIRONMENT.lock();
         // SAFETY: both are ours, and no session is left: each holds a share of this value.
         unsafe {
             ((*self.api()).ReleaseMemoryInfo)(self.memory.as_ptr());

@@ -7,4 +7,6 @@ mod graph;
 mod loading;
 mod memory;
 mod refusals;
+mod sequences;
+mod states;
 mod support;

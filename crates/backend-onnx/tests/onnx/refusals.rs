@@ -223,3 +223,96 @@ fn a_model_file_outside_the_version_directory() {
     );
     assert!(model.refusal().starts_with("Unsupported: "));
 }
+
+/// The negation with a control and a state, and a configuration of both.
+fn remembering(control: &[i64], state: &[i64], of: &str) -> (Graph, String) {
+    let graph = negation(&[-1, 2])
+        .input("START", DataType::Fp32, control)
+        .input("S", DataType::Fp32, state)
+        .output("NEXT", DataType::Fp32, state)
+        .node("Abs", &["S"], &["NEXT"]);
+    let config = format!(
+        "max_batch_size: 4 {X} {Y} sequence_batching {{
+            control_input {{ name: 'START' control {{ kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] }} }}
+            state {{ {of} }}
+        }}"
+    );
+    (graph, config)
+}
+
+const STATE: &str = "input_name: 'S' output_name: 'NEXT' data_type: TYPE_FP32 dims: 2";
+
+#[test]
+fn controls_that_the_graph_has_otherwise() {
+    let (graph, config) = remembering(&[-1, 1], &[-1, 2], STATE);
+    refused(
+        graph,
+        &config.replace("'START'", "'BEGIN'"),
+        "Internal: configuration specified sequence control 'BEGIN', but model does not provide that input",
+    );
+    let (graph, config) = remembering(&[-1, 3], &[-1, 2], STATE);
+    refused(
+        graph,
+        &config,
+        "Invalid argument: unable to load model 'model', sequence control 'START' in model has dims [3] but dims [1] is \
+         expected",
+    );
+    let (graph, config) = remembering(&[-1, 1], &[-1, 2], STATE);
+    refused(
+        graph,
+        &config.replace("fp32_false_true", "int32_false_true"),
+        "Invalid argument: unable to load model 'model', sequence control 'START', the model expects data-type FLOAT but \
+         the model configuration specifies data-type TYPE_INT32",
+    );
+    let (graph, config) = remembering(&[4, 1], &[-1, 2], STATE);
+    refused(
+        graph,
+        &config,
+        "Invalid argument: model 'model', tensor 'START': for the model to support batching the shape should have at \
+         least 1 dimension and the first dimension must be -1; but shape expected by the model is [4,1]",
+    );
+}
+
+#[test]
+fn controls_and_states_count_as_inputs() {
+    let (graph, config) = remembering(&[-1, 1], &[-1, 2], STATE);
+    let input = "input { name: 'W' data_type: TYPE_FP32 dims: 2 }";
+    refused(
+        graph,
+        &format!("{config} {input}"),
+        "Invalid argument: unable to load model 'model', configuration expects 4 inputs, model provides 3",
+    );
+}
+
+#[test]
+fn states_that_the_graph_has_otherwise() {
+    let cases = [
+        (STATE.replace("'S'", "'T'"), "unexpected inference input 'T', allowed inputs are: S, START, X"),
+        (
+            STATE.replace("'NEXT'", "'LAST'"),
+            "unexpected inference output 'LAST', allowed outputs are: NEXT, Y",
+        ),
+        (
+            STATE.replace("FP32", "FP64"),
+            "unable to load model 'model', configuration expects datatype TYPE_FP64 for input 'S', model provides \
+             TYPE_FP32",
+        ),
+        (
+            STATE.replace("dims: 2", "dims: 3"),
+            "model 'model', tensor 'S': the model expects 2 dimensions (shape [-1,2]) but the model configuration \
+             specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit \
+             tensor shape, making complete shape [-1,3])",
+        ),
+    ];
+    for (of, text) in cases {
+        let (graph, config) = remembering(&[-1, 1], &[-1, 2], &of);
+        refused(graph, &config, &format!("Invalid argument: {text}"));
+    }
+    let (graph, config) = remembering(&[-1, 1], &[], &STATE.replace("dims: 2", "dims: 1"));
+    refused(
+        graph,
+        &config,
+        "Invalid argument: model 'model', tensor 'S': for the model to support batching the shape should have at least 1 \
+         dimension and the first dimension must be -1; but shape expected by the model is []",
+    );
+}

@@ -11,7 +11,8 @@ use inference::{
     DataType, Error, Marks, Moment, Name, Observe, Outcome, Request, RequestInputs, Response, ResponseStream,
     Tensor, TensorData, Timeline,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
+        ModelSource, SequenceState,
     },
     config::{Completion, ConfigSource, Environment, FileEntry, ModelConfig, ModelLayout, declare, finish},
     corridor,
@@ -112,7 +113,7 @@ pub(crate) struct Opened {
 impl Opened {
     pub(crate) fn instance(self) -> Result<Loaded, Error> {
         let threads = NonZeroUsize::MIN;
-        let spec = InstanceSpec { name: "model_0".into(), device: Device::Cpu, threads };
+        let spec = InstanceSpec { name: "model_0".into(), device: Device::Cpu, threads, passive: false };
         let Instance::Mobile(instance) = self.model.instance(&self.config, &spec)? else {
             panic!("an instance may change threads")
         };
@@ -144,25 +145,56 @@ impl Loaded {
         requests: Vec<Request>,
         happening: impl FnOnce(&[ResponseStream]),
     ) -> Vec<Result<Response, Error>> {
-        let rows = |request: &Request| request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
-        let marks = Arc::new(Marks::start(requests.iter().map(rows).sum(), || Moment::from_nanos(1)));
-        let (executions, streams): (Vec<_>, Vec<_>) = requests
+        let rows = requests.into_iter().map(|request| (request, None)).collect();
+        self.step_after(rows, happening)
+    }
+
+    /// Runs requests as one batch, each with what its sequence remembers.
+    pub(crate) fn step(
+        &mut self,
+        rows: Vec<(Request, Option<SequenceState>)>,
+    ) -> Vec<Result<Response, Error>> {
+        self.step_after(rows, |_| {})
+    }
+
+    /// Runs requests as one batch, each with what its sequence remembers, after something has happened to those who
+    /// asked.
+    pub(crate) fn step_after(
+        &mut self,
+        rows: Vec<(Request, Option<SequenceState>)>,
+        happening: impl FnOnce(&[ResponseStream]),
+    ) -> Vec<Result<Response, Error>> {
+        let (executions, streams): (Vec<_>, Vec<_>) = rows
             .into_iter()
-            .map(|request| {
-                let timeline = Timeline::new(Moment::from_nanos(1), rows(&request));
-                let (responder, stream) = corridor(timeline, Arc::new(Unobserved), usize::MAX);
-                (Execution { request, responder }, stream)
+            .map(|(request, state)| {
+                let (execution, stream) = execution(request, Arc::new(Unobserved));
+                (execution.remembering(state), stream)
             })
             .unzip();
         happening(&streams);
-        self.instance.execute(Batch { executions, marks });
+        self.execute(executions);
         streams.into_iter().map(answer).collect()
+    }
+
+    /// Runs one batch; whoever has made the executions reads the answers.
+    pub(crate) fn execute(&mut self, executions: Vec<Execution>) {
+        let total = executions.iter().map(|execution| execution.responder.timeline().rows).sum();
+        let marks = Arc::new(Marks::start(total, || Moment::from_nanos(1)));
+        self.instance.execute(Batch { executions, marks });
     }
 
     /// Runs one request alone.
     pub(crate) fn infer(&mut self, inputs: Vec<Tensor>) -> Result<Response, Error> {
         self.run(vec![request(inputs)]).pop().unwrap()
     }
+}
+
+/// A request that `observer` watches, and where its answer comes out.
+pub(crate) fn execution(request: Request, observer: Arc<dyn Observe>) -> (Execution, ResponseStream) {
+    let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
+    let timeline = Timeline::new(Moment::from_nanos(1), rows);
+    let (responder, stream) = corridor(timeline, observer, usize::MAX);
+    (Execution::new(request, responder), stream)
 }
 
 fn answer(mut stream: ResponseStream) -> Result<Response, Error> {

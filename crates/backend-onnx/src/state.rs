@@ -1,0 +1,50 @@
+//! What sequences remember, on its way into a run and out of it.
+//!
+//! A state is an input like any other once it has joined its request's, and the part of an output is the next state as it
+//! is: for a request that runs alone, no number is copied from step to step.
+use inference::{Error, RequestInputs, Tensor, backend::Execution};
+use smallvec::{SmallVec, smallvec};
+
+use crate::plan::Plan;
+
+/// Adds what its sequence remembers to the inputs of a request.
+pub(crate) fn recall(execution: &mut Execution) {
+    if let (Some(state), RequestInputs::Tensors(inputs)) = (&execution.state, &mut execution.request.inputs) {
+        inputs.extend(state.inputs());
+    }
+}
+
+/// Makes what a run has given the next state of the request's sequence.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the sequence remembers nothing of that name: its memory was made for another configuration.
+pub(crate) fn remember(execution: &Execution, states: &[Tensor]) -> Result<(), Error> {
+    let Some(memory) = &execution.state else { return Ok(()) };
+    states.iter().try_for_each(|state| memory.update(state.name(), state))
+}
+
+/// Splits a batch into requests whose states can be joined, because their shapes are equal but for the rows. Each part
+/// runs by itself; most batches have one.
+pub(crate) fn groups(plan: &Plan, executions: Vec<Execution>) -> SmallVec<[Vec<Execution>; 1]> {
+    let is_uniform = executions.windows(2).all(|pair| are_alike(plan, &pair[0], &pair[1]));
+    if is_uniform {
+        return smallvec![executions];
+    }
+    let mut groups: SmallVec<[Vec<Execution>; 1]> = SmallVec::new();
+    for execution in executions {
+        match groups.iter_mut().find(|group| are_alike(plan, &group[0], &execution)) {
+            Some(group) => group.push(execution),
+            None => groups.push(vec![execution]),
+        }
+    }
+    groups
+}
+
+fn are_alike(plan: &Plan, one: &Execution, other: &Execution) -> bool {
+    plan.state_feeds().all(|feed| item_shape(one, &feed.name) == item_shape(other, &feed.name))
+}
+
+/// The shape of one row of an input.
+fn item_shape<'a>(execution: &'a Execution, input: &str) -> Option<&'a [i64]> {
+    execution.request.input(input).map(|tensor| tensor.shape().get(1..).unwrap_or(&[]))
+}
