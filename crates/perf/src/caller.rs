@@ -1,5 +1,6 @@
 //! One caller: a connection, or a share of one, and the request it repeats.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,32 +30,59 @@ impl Failure {
     }
 }
 
-/// The prepared request, shared by all callers.
-#[derive(Clone)]
+/// The prepared requests, shared by all callers.
 pub(crate) enum Prepared {
-    Http { address: Rc<str>, request: Bytes },
-    Grpc(Rc<GrpcCall>),
+    Http { address: Rc<str>, requests: Turns<Bytes> },
+    Grpc { calls: Turns<GrpcCall>, streaming: bool },
+}
+
+/// Things that whoever asks gets in turn. Clones have the turn in common. Never empty.
+pub(crate) struct Turns<T>(Rc<(Vec<T>, Cell<usize>)>);
+
+impl<T> Turns<T> {
+    /// In that order, again and again.
+    ///
+    /// # Errors
+    /// The first of the things'.
+    pub(crate) fn of(all: impl Iterator<Item = Result<T>>) -> Result<Turns<T>> {
+        let all: Vec<T> = all.collect::<Result<_>>()?;
+        debug_assert!(!all.is_empty(), "there is at least one request");
+        Ok(Turns(Rc::new((all, Cell::new(0)))))
+    }
+
+    fn next(&self) -> &T {
+        let (all, turn) = &*self.0;
+        let index = turn.get();
+        turn.set((index + 1) % all.len());
+        &all[index]
+    }
+}
+
+impl<T> Clone for Turns<T> {
+    fn clone(&self) -> Self {
+        Turns(self.0.clone())
+    }
 }
 
 /// Sends one request after the other. Reopens its connection when needed.
 pub(crate) enum Caller {
-    Http { address: Rc<str>, request: Bytes, connection: Option<HttpConnection> },
-    Grpc { call: Rc<GrpcCall>, connection: Rc<GrpcConnection> },
+    Http { address: Rc<str>, requests: Turns<Bytes>, connection: Option<HttpConnection> },
+    Grpc { calls: Turns<GrpcCall>, streaming: bool, connection: Rc<GrpcConnection> },
 }
 
 impl Caller {
-    /// Sends the request and waits for the whole answer.
+    /// Sends the next request and waits for the whole answer. Tells of each response of a stream when it is there.
     ///
     /// # Errors
     /// The text to count the failure under.
-    pub(crate) async fn call(&mut self) -> Result<(), String> {
+    pub(crate) async fn call(&mut self, on_response: impl FnMut()) -> Result<(), String> {
         match self {
-            Caller::Http { address, request, connection } => {
+            Caller::Http { address, requests, connection } => {
                 let mut open = match connection.take() {
                     Some(open) => open,
                     None => reopened(HttpConnection::open(address).await).await?,
                 };
-                match open.exchange(request).await {
+                match open.exchange(requests.next()).await {
                     Ok(()) => *connection = Some(open),
                     Err(Failure::Closed) => {}
                     Err(Failure::Refused(text)) => {
@@ -65,9 +93,13 @@ impl Caller {
                 }
                 Ok(())
             }
-            Caller::Grpc { call, connection } => {
+            Caller::Grpc { calls, streaming, connection } => {
                 reopened(connection.reopen().await).await?;
-                connection.exchange(call).await.map_err(Failure::into_text)
+                let answer = match streaming {
+                    true => connection.stream(calls.next(), on_response).await,
+                    false => connection.exchange(calls.next()).await,
+                };
+                answer.map_err(Failure::into_text)
             }
         }
     }
@@ -90,19 +122,21 @@ async fn reopened<T>(result: Result<T>) -> Result<T, String> {
 pub(crate) async fn open(count: usize, prepared: &Prepared, options: &Options) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(count);
     match prepared {
-        Prepared::Http { address, request } => {
+        Prepared::Http { address, requests } => {
             for _ in 0..count {
                 let connection = Some(HttpConnection::open(address).await?);
-                callers.push(Caller::Http { address: address.clone(), request: request.clone(), connection });
+                let (address, requests) = (address.clone(), requests.clone());
+                callers.push(Caller::Http { address, requests, connection });
             }
         }
-        Prepared::Grpc(call) => {
+        Prepared::Grpc { calls, streaming } => {
             let mut connections = Vec::new();
             for _ in 0..connection_count(options, count) {
                 connections.push(Rc::new(GrpcConnection::open(&options.address).await?));
             }
             for connection in connections.iter().cycle().take(count) {
-                callers.push(Caller::Grpc { call: call.clone(), connection: connection.clone() });
+                let (calls, connection) = (calls.clone(), connection.clone());
+                callers.push(Caller::Grpc { calls, streaming: *streaming, connection });
             }
         }
     }

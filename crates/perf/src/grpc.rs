@@ -68,6 +68,36 @@ impl GrpcConnection {
         self.receive(call, |_| {}).await
     }
 
+    /// Sends the call as the only one of a stream, and tells of each response with outputs when it is there.
+    ///
+    /// # Errors
+    /// As [`GrpcConnection::exchange`], and when one of the responses is an error.
+    pub(crate) async fn stream(&self, call: &GrpcCall, mut on_response: impl FnMut()) -> Result<(), Failure> {
+        let mut unread = BytesMut::new();
+        let mut refused = None;
+        self.receive(call, |piece| {
+            unread.extend_from_slice(&piece);
+            while let Some(message) = next_message(&mut unread) {
+                match proto::ModelStreamInferResponse::decode(message) {
+                    Ok(answer) if !answer.error_message.is_empty() => refused = Some(answer.error_message),
+                    // The last message may have nothing to say but that it is the last.
+                    Ok(answer)
+                        if answer
+                            .infer_response
+                            .as_ref()
+                            .is_some_and(|response| !response.outputs.is_empty()) =>
+                    {
+                        on_response();
+                    }
+                    Ok(_) => {}
+                    Err(error) => refused = Some(error.to_string()),
+                }
+            }
+        })
+        .await?;
+        refused.map_or(Ok(()), |text| Err(Failure::Refused(text)))
+    }
+
     /// Sends one message and gives the answer.
     ///
     /// # Errors
@@ -112,6 +142,13 @@ impl GrpcConnection {
             _ => Ok(()),
         }
     }
+}
+
+/// Takes a message off the front, once all of it is there.
+fn next_message(unread: &mut BytesMut) -> Option<Bytes> {
+    let (_, rest) = unread.split_first()?;
+    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+    (rest.len() - 4 >= length).then(|| unread.split_to(5 + length).freeze().split_off(5))
 }
 
 async fn connect(address: &str) -> Result<SendRequest<Full<Bytes>>> {
@@ -159,6 +196,18 @@ mod tests {
     fn status(pairs: &[(&'static str, &str)]) -> Result<(), String> {
         let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         check_status(&headers.collect()).map_err(Failure::into_text)
+    }
+
+    #[test]
+    fn a_message_is_taken_when_all_of_it_is_there() {
+        let mut unread = BytesMut::new();
+        let mut taken = Vec::new();
+        for byte in [0, 0, 0, 0, 2, 8, 9, 0, 0, 0, 0, 0, 0] {
+            unread.extend_from_slice(&[byte]);
+            taken.extend(next_message(&mut unread).map(|message| message.to_vec()));
+        }
+        assert_eq!(taken, [vec![8, 9], vec![]]);
+        assert_eq!(unread.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A load generator that knows only the wire protocols: `nereid perf`, and the ruler of the benchmarks.
 //!
-//! It learns the inputs from the model's metadata, prepares one request, and sends it again and again over HTTP or
+//! It learns the inputs from the model's metadata, prepares its requests, and sends them again and again over HTTP or
 //! gRPC, in a closed loop or by a Poisson schedule. It runs on one thread and makes no request twice, because it
 //! often shares the processor with the server that it measures; the `client` column says what it cost itself.
 //!
@@ -24,11 +24,10 @@ mod timer;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::caller::Prepared;
+use crate::caller::{Prepared, Turns};
 use crate::load::{Measured, Plan};
 use crate::options::{Load, Options, Protocol};
 use crate::report::Row;
@@ -75,7 +74,7 @@ async fn measure(options: &Options, out: &mut dyn Write) -> Result<Vec<Row>> {
         let connections = caller::connection_count(options, callers);
         let measured = row(callers, rate, &prepared, options, &plan).await?;
         let row = Row { callers, connections, rate, measured };
-        report::write_row(out, &row, options.batch)?;
+        report::write_row(out, &row, options)?;
         rows.push(row);
     }
     Ok(rows)
@@ -103,15 +102,18 @@ async fn prepare(options: &Options) -> Result<Prepared> {
         Protocol::Grpc => describe_over_grpc(options).await,
     };
     let inputs = model.with_context(asking)?.resolve(options.batch, &options.shapes)?;
-    let tensors = tensors::fill(inputs, &options.content, options.seed)?;
+    let requests = tensors::fill(&inputs, &options.content, options.seed)?;
     Ok(match options.protocol {
         Protocol::HttpJson | Protocol::HttpBinary => Prepared::Http {
             address: options.address.as_str().into(),
-            request: payload::http_infer(options, &tensors)?,
+            requests: Turns::of(requests.iter().map(|tensors| payload::http_infer(options, tensors)))?,
         },
         Protocol::Grpc => {
-            let message = payload::grpc_infer(options, &tensors);
-            Prepared::Grpc(Rc::new(grpc::GrpcCall::new(&options.address, "ModelInfer", message)?))
+            let method = if options.streaming { "ModelStreamInfer" } else { "ModelInfer" };
+            let calls = requests.iter().map(|tensors| {
+                grpc::GrpcCall::new(&options.address, method, payload::grpc_infer(options, tensors))
+            });
+            Prepared::Grpc { calls: Turns::of(calls)?, streaming: options.streaming }
         }
     })
 }

@@ -24,6 +24,10 @@ use crate::timer::Timer;
 pub(crate) struct Measured {
     /// Of good answers only.
     pub(crate) latencies: Histogram,
+    /// Responses of streams, counted as they come.
+    pub(crate) responses: u64,
+    /// Times from request to first response, of streams.
+    pub(crate) first_responses: Histogram,
     /// How often each error text came.
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) elapsed: Duration,
@@ -56,7 +60,7 @@ pub(crate) async fn closed(callers: Vec<Caller>, plan: &Plan) -> Result<Measured
         tasks.spawn_local(async move {
             loop {
                 let sent = Instant::now();
-                let answer = caller.call().await;
+                let answer = caller.call(tally.listener(sent)).await;
                 tally.record(sent.elapsed(), answer);
                 if tally.is_complete() {
                     break;
@@ -90,7 +94,8 @@ pub(crate) async fn open(callers: Vec<Caller>, rate: f64, seed: u64, plan: &Plan
         tasks.spawn_local(async move {
             loop {
                 let Arrival { time, counted } = due.next().await;
-                let answer = caller.call().await;
+                // Of streams whose requests are due by a schedule, too, everything that comes counts.
+                let answer = caller.call(tally.listener(time)).await;
                 if counted {
                     tally.record(time.elapsed(), answer);
                 }
@@ -139,6 +144,8 @@ fn measured(tally: &Tally, start: &Usage, plan: &Plan) -> Result<Measured> {
     let server_time = start.server.zip(end.server).map(|(start, end)| end.saturating_sub(start));
     Ok(Measured {
         latencies: tally.latencies.replace(Histogram::new()),
+        responses: tally.responses.get(),
+        first_responses: tally.first_responses.replace(Histogram::new()),
         errors: tally.errors.take(),
         elapsed: end.at - start.at,
         server_time,
@@ -166,6 +173,8 @@ impl Usage {
 /// What the callers report to. Counts only while open.
 struct Tally {
     latencies: RefCell<Histogram>,
+    responses: Cell<u64>,
+    first_responses: RefCell<Histogram>,
     errors: RefCell<BTreeMap<String, u64>>,
     counting: Cell<bool>,
     /// Answers counted, good and bad.
@@ -179,6 +188,8 @@ impl Tally {
     fn new(wanted: u64) -> Tally {
         Tally {
             latencies: RefCell::new(Histogram::new()),
+            responses: Cell::new(0),
+            first_responses: RefCell::new(Histogram::new()),
             errors: RefCell::default(),
             counting: Cell::new(false),
             seen: Cell::new(0),
@@ -210,6 +221,20 @@ impl Tally {
         self.seen.set(self.seen.get() + 1);
         if self.is_complete() {
             self.done.notify_one();
+        }
+    }
+
+    /// Whoever is told of the responses of a request that was sent, or due, at `since`.
+    fn listener(&self, since: Instant) -> impl FnMut() {
+        let mut is_first = true;
+        move || {
+            if self.counting.get() {
+                self.responses.set(self.responses.get() + 1);
+                if is_first {
+                    self.first_responses.borrow_mut().record(since.elapsed());
+                }
+            }
+            is_first = false;
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Model {
 }
 
 /// One input; -1 in `shape` stands for any size. The batch dimension, where there is one, comes first.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) datatype: String,

@@ -17,12 +17,16 @@ pub(crate) struct Options {
     /// `host:port`.
     pub(crate) address: String,
     pub(crate) protocol: Protocol,
+    /// Each request has a stream of its own with any number of responses.
+    pub(crate) streaming: bool,
     pub(crate) load: Load,
     /// HTTP/2 connections; None: as many as callers, but at most eight.
     pub(crate) connections: Option<usize>,
     pub(crate) warm_up: Duration,
     pub(crate) until: Until,
     pub(crate) batch: u64,
+    /// Every request is a sequence of its own.
+    pub(crate) sequences: bool,
     /// Shapes given by hand, without the batch dimension, by input name.
     pub(crate) shapes: BTreeMap<String, Vec<i64>>,
     pub(crate) content: Content,
@@ -82,7 +86,9 @@ const AFTER: &str = "\
 Connections: over HTTP each caller has one of its own. Over gRPC callers share --connections HTTP/2 connections.
 
 Input file: a JSON object of flat arrays by input name, row-major, either for the whole batch or for one of its
-rows: {\"INPUT0\": [1, 2, 3]}.
+rows: {\"INPUT0\": [1, 2, 3]}. Of a JSON array of such objects each is a request; callers take them in turn.
+
+Streaming: `resp/s` counts responses as they come, `first50` and `first99` are the times to the first one.
 
 Columns: latencies in microseconds. `server` is the processor time of the processes named by --server-pid and
 their descendants per request, `client` that of the generator itself.";
@@ -118,6 +124,12 @@ fn command() -> Command {
                 .value_parser(["json", "binary"])
                 .default_value("binary"),
         )
+        .arg(
+            Arg::new("streaming")
+                .long("streaming")
+                .help("Over gRPC: a stream for each request, for models with many responses or none")
+                .action(ArgAction::SetTrue),
+        )
         .arg(text("concurrency", "LIST", "Callers: 1,16,64 or START:END[:STEP]; one row each [default: 1]"))
         .arg(text("request-rate", "LIST", "Open loop: requests per second, 100,200; one row each"))
         .arg(text("connections", "N", "HTTP/2 connections [default: concurrency, at most 8]"))
@@ -134,6 +146,12 @@ fn command() -> Command {
             .action(ArgAction::Append),
         )
         .arg(text("input-data", "zero|random|FILE", "What the tensors hold").default_value("zero"))
+        .arg(
+            Arg::new("sequences")
+                .long("sequences")
+                .help("Make every request a sequence of its own, for models with a sequence batcher")
+                .action(ArgAction::SetTrue),
+        )
         .arg(text("seed", "N", "For random inputs and the Poisson schedule").default_value("1"))
         .arg(text("csv", "FILE", "Write the rows there too").short('f'))
         .arg(
@@ -154,12 +172,17 @@ fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
     if connections.is_some() && protocol != Protocol::Grpc {
         return Err("--connections is for grpc: over HTTP each caller has a connection of its own".into());
     }
+    let streaming = matches.get_flag("streaming");
+    if streaming && protocol != Protocol::Grpc {
+        return Err("--streaming is for grpc: add --protocol grpc".into());
+    }
     let default_address = if protocol == Protocol::Grpc { "127.0.0.1:8001" } else { "127.0.0.1:8000" };
     Ok(Options {
         model: given("model").expect("the option is required").to_owned(),
         version: given("model-version").map(str::to_owned),
         address: given("url").unwrap_or(default_address).to_owned(),
         protocol,
+        streaming,
         load: load(given("concurrency"), given("request-rate"))?,
         connections,
         warm_up: seconds("--warm-up", or_default("warm-up"))?,
@@ -171,6 +194,7 @@ fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
             },
         },
         batch: count("--batch", or_default("batch"))? as u64,
+        sequences: matches.get_flag("sequences"),
         shapes: many(matches, "shape").map(shape).collect::<Result<_, _>>()?,
         content: match or_default("input-data") {
             "zero" => Content::Zero,
@@ -278,9 +302,9 @@ mod tests {
     #[test]
     fn every_option_has_its_place() {
         let options = parsed(
-            "-m m -x 3 -u host:9 -i grpc --connections 2 --concurrency 4 --request-rate 10,2.5 --warm-up 0.5 \
+            "-m m -x 3 -u host:9 -i grpc --streaming --connections 2 --concurrency 4 --request-rate 10,2.5 --warm-up 0.5 \
              --request-count 100 -b 8 --shape IN:1,16 --shape a:b:0 --input-data random --seed 9 --csv out.csv \
-             --server-pid 12 --server-pid 13",
+             --server-pid 12 --server-pid 13 --sequences",
         )
         .unwrap();
         let expected = Options {
@@ -288,11 +312,13 @@ mod tests {
             version: Some("3".into()),
             address: "host:9".into(),
             protocol: Protocol::Grpc,
+            streaming: true,
             load: Load::Open { rates: vec![10.0, 2.5], callers: 4 },
             connections: Some(2),
             warm_up: Duration::from_millis(500),
             until: Until::Requests(100),
             batch: 8,
+            sequences: true,
             shapes: [("IN".to_owned(), vec![1, 16]), ("a:b".to_owned(), vec![0])].into(),
             content: Content::Random,
             seed: 9,
@@ -319,6 +345,7 @@ mod tests {
     fn contradictions_and_nonsense_are_refused_by_name() {
         for (line, word) in [
             ("-m m --connections 2", "--connections"),
+            ("-m m --streaming", "--streaming"),
             ("-m m --concurrency 0", "--concurrency"),
             ("-m m --concurrency 4:1", "--concurrency"),
             ("-m m --concurrency 1:2:3:4", "--concurrency"),

@@ -4,6 +4,7 @@ use anyhow::Result;
 use bytes::{BufMut, Bytes, BytesMut};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prost::Message;
+use proto::infer_parameter::ParameterChoice;
 
 use crate::options::{Options, Protocol};
 use crate::tensors::Tensor;
@@ -34,7 +35,7 @@ pub(crate) fn http_get(address: &str, path: &str) -> Bytes {
 /// A tensor has no JSON form.
 pub(crate) fn http_infer(options: &Options, tensors: &[Tensor]) -> Result<Bytes> {
     let binary = options.protocol == Protocol::HttpBinary;
-    let header = json_header(tensors, binary)?;
+    let header = json_header(tensors, binary, options.sequences)?;
     let tail: usize = if binary { tensors.iter().map(|tensor| tensor.bytes.len()).sum() } else { 0 };
 
     let mut request = BytesMut::with_capacity(512 + header.len() + tail);
@@ -54,7 +55,7 @@ pub(crate) fn http_infer(options: &Options, tensors: &[Tensor]) -> Result<Bytes>
     Ok(request.freeze())
 }
 
-fn json_header(tensors: &[Tensor], binary: bool) -> Result<String> {
+fn json_header(tensors: &[Tensor], binary: bool, sequences: bool) -> Result<String> {
     let mut inputs = Vec::new();
     for tensor in tensors {
         let input = &tensor.input;
@@ -71,8 +72,11 @@ fn json_header(tensors: &[Tensor], binary: bool) -> Result<String> {
         ));
     }
     // Without the parameter outputs would come back as JSON numbers.
-    let outputs = if binary { r#""parameters":{"binary_data_output":true},"# } else { "" };
-    Ok(format!(r#"{{{outputs}"inputs":[{}]}}"#, inputs.join(",")))
+    let outputs = binary.then_some(r#""binary_data_output":true"#);
+    // A sequence that ends with the request that begins it: the id is free again for the next one at once.
+    let sequence = sequences.then_some(r#""sequence_id":1,"sequence_start":true,"sequence_end":true"#);
+    let parameters = outputs.into_iter().chain(sequence).collect::<Vec<_>>().join(",");
+    Ok(format!(r#"{{"parameters":{{{parameters}}},"inputs":[{}]}}"#, inputs.join(",")))
 }
 
 /// A gRPC inference request: one length-prefixed message with raw tensors.
@@ -83,7 +87,16 @@ pub(crate) fn grpc_infer(options: &Options, tensors: &[Tensor]) -> Bytes {
         shape: input.shape.clone(),
         ..Default::default()
     });
+    let choice = |choice| proto::InferParameter { parameter_choice: Some(choice) };
+    let sequence = [
+        ("sequence_id", choice(ParameterChoice::Int64Param(1))),
+        ("sequence_start", choice(ParameterChoice::BoolParam(true))),
+        ("sequence_end", choice(ParameterChoice::BoolParam(true))),
+    ];
+    let parameters =
+        sequence.into_iter().filter(|_| options.sequences).map(|(key, value)| (key.to_owned(), value));
     grpc_message(&proto::ModelInferRequest {
+        parameters: parameters.collect(),
         model_name: options.model.clone(),
         model_version: options.version.clone().unwrap_or_default(),
         inputs: inputs.collect(),
@@ -146,6 +159,16 @@ mod tests {
         let json: Value = serde_json::from_slice(json).unwrap();
         assert_eq!(json["inputs"][0]["parameters"]["binary_data_size"], 2);
         assert_eq!(json["parameters"]["binary_data_output"], true);
+    }
+
+    #[test]
+    fn a_request_may_be_a_sequence_of_its_own() {
+        let request = http_infer(&options("-m m --payload json --sequences"), &[tensor()]).unwrap();
+        let body: Value = serde_json::from_slice(&head_and_body(&request).1).unwrap();
+        let expected = serde_json::json!({"sequence_id": 1, "sequence_start": true, "sequence_end": true});
+        assert_eq!(body["parameters"], expected);
+        let framed = grpc_infer(&options("-m m -i grpc --sequences"), &[tensor()]);
+        assert_eq!(proto::ModelInferRequest::decode(framed.slice(5..)).unwrap().parameters.len(), 3);
     }
 
     #[test]

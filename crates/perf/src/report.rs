@@ -36,6 +36,14 @@ impl Row {
         [0.5, 0.9, 0.99, 0.999].map(|quantile| microseconds(self.measured.latencies.quantile(quantile)))
     }
 
+    /// Responses per second, and times to the first response in microseconds: p50 and p99.
+    fn streaming(&self) -> [f64; STREAMING.len()] {
+        let Measured { responses, first_responses, elapsed, .. } = &self.measured;
+        let rate = *responses as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        let [p50, p99] = [0.5, 0.99].map(|quantile| microseconds(first_responses.quantile(quantile)));
+        [rate, p50, p99]
+    }
+
     fn server(&self) -> Option<f64> {
         self.measured.server_time.map(|time| self.per_request(time))
     }
@@ -47,23 +55,26 @@ fn microseconds(duration: std::time::Duration) -> f64 {
 
 const HEADINGS: [&str; 11] =
     ["callers", "rate", "req/s", "infer/s", "p50", "p90", "p99", "p99.9", "server", "client", "errors"];
+/// For streams, after the others.
+const STREAMING: [&str; 3] = ["resp/s", "first50", "first99"];
 
 /// Writes the line above the rows.
 pub(crate) fn write_headings(out: &mut dyn Write, options: &Options) -> io::Result<()> {
     let protocol = name(options.protocol);
     let Options { model, address, batch, .. } = options;
     writeln!(out, "model '{model}' at {address}, {protocol}, batch {batch}; times in microseconds")?;
-    write_cells(out, &HEADINGS.map(str::to_owned))
+    let headings = HEADINGS.iter().chain(STREAMING.iter().filter(|_| options.streaming));
+    write_cells(out, headings.map(|heading| (*heading).to_owned()))
 }
 
 /// Writes a row and, below it, what went wrong.
-pub(crate) fn write_row(out: &mut dyn Write, row: &Row, batch: u64) -> io::Result<()> {
+pub(crate) fn write_row(out: &mut dyn Write, row: &Row, options: &Options) -> io::Result<()> {
     let [p50, p90, p99, p999] = row.quantiles().map(short);
     let cells = [
         row.callers.to_string(),
         row.rate.map_or("closed".into(), short),
         short(row.requests_per_second()),
-        short(row.requests_per_second() * batch as f64),
+        short(row.requests_per_second() * options.batch as f64),
         p50,
         p90,
         p99,
@@ -72,15 +83,16 @@ pub(crate) fn write_row(out: &mut dyn Write, row: &Row, batch: u64) -> io::Resul
         short(row.per_request(row.measured.client_time)),
         row.failed().to_string(),
     ];
-    write_cells(out, &cells)?;
+    let streaming = row.streaming().map(short);
+    write_cells(out, cells.into_iter().chain(streaming.into_iter().filter(|_| options.streaming)))?;
     for (text, count) in &row.measured.errors {
         writeln!(out, "    {count} times: {text}")?;
     }
     out.flush()
 }
 
-fn write_cells(out: &mut dyn Write, cells: &[String; HEADINGS.len()]) -> io::Result<()> {
-    let line: String = cells.iter().map(|cell| format!("{cell:>9}")).collect();
+fn write_cells(out: &mut dyn Write, cells: impl Iterator<Item = String>) -> io::Result<()> {
+    let line: String = cells.map(|cell| format!("{cell:>9}")).collect();
     writeln!(out, "{line}")
 }
 
@@ -99,15 +111,17 @@ pub(crate) fn write_csv(out: &mut dyn Write, options: &Options, rows: &[Row]) ->
         out,
         "protocol,model,batch,callers,connections,request_rate,requests,errors,seconds,requests_per_second,\
          inferences_per_second,mean_us,p50_us,p90_us,p99_us,p999_us,max_us,server_us_per_request,\
-         client_us_per_request"
+         client_us_per_request,responses_per_second,first_p50_us,first_p99_us"
     )?;
     for row in rows {
         let Measured { latencies, elapsed, client_time, .. } = &row.measured;
         let [p50, p90, p99, p999] = row.quantiles();
+        let [responses, first50, first99] = row.streaming();
         let optional = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
         writeln!(
             out,
-            "{},{},{},{},{},{},{},{},{:.3},{:.2},{:.2},{:.2},{p50:.2},{p90:.2},{p99:.2},{p999:.2},{:.2},{},{:.2}",
+            "{},{},{},{},{},{},{},{},{:.3},{:.2},{:.2},{:.2},{p50:.2},{p90:.2},{p99:.2},{p999:.2},{:.2},{},{:.2},\
+             {responses:.2},{first50:.2},{first99:.2}",
             name(options.protocol),
             quoted(&options.model),
             options.batch,
@@ -159,6 +173,8 @@ mod tests {
         }
         let measured = Measured {
             latencies,
+            responses: 3000,
+            first_responses: Histogram::new(),
             errors: [("400 bad, \"really\"".to_owned(), 3)].into(),
             elapsed: Duration::from_secs(2),
             server_time: Some(Duration::from_micros(20_060)),
@@ -189,13 +205,14 @@ mod tests {
         assert_eq!(fields["server_us_per_request"], "20.00");
         assert_eq!(fields["client_us_per_request"], "5.00");
         assert_eq!(fields["request_rate"], "");
+        assert_eq!(fields["responses_per_second"], "1500.00");
     }
 
     #[test]
     fn the_table_shows_the_errors_below_their_row() {
         let mut table = Vec::new();
         write_headings(&mut table, &options()).unwrap();
-        write_row(&mut table, &row(), 8).unwrap();
+        write_row(&mut table, &row(), &options()).unwrap();
         let table = String::from_utf8(table).unwrap();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[1].len(), lines[2].len());

@@ -1,7 +1,7 @@
 //! The bytes of the input tensors, and their JSON form.
 //!
 //! A tensor is held as it travels in binary: row-major, little endian, BYTES elements with a four-byte length in
-//! front. One request is made before the run and sent again and again, so none of this has to be fast.
+//! front. Requests are made before the run and sent again and again, so none of this has to be fast.
 
 use std::fmt::Write;
 
@@ -20,12 +20,11 @@ pub(crate) struct Tensor {
     pub(crate) bytes: Bytes,
 }
 
-/// Fills every input.
+/// Fills every input of each request; there is more than one only where a file has an array of them.
 ///
 /// # Errors
 /// The file cannot be read or does not fit, or a datatype is unknown.
-pub(crate) fn fill(inputs: Vec<Input>, content: &Content, seed: u64) -> Result<Vec<Tensor>> {
-    let mut random = StdRng::seed_from_u64(seed);
+pub(crate) fn fill(inputs: &[Input], content: &Content, seed: u64) -> Result<Vec<Vec<Tensor>>> {
     let file = match content {
         Content::File(path) => {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -33,7 +32,18 @@ pub(crate) fn fill(inputs: Vec<Input>, content: &Content, seed: u64) -> Result<V
         }
         Content::Zero | Content::Random => Value::Null,
     };
-    let filled = inputs.into_iter().map(|input| {
+    match &file {
+        Value::Array(requests) => {
+            ensure!(!requests.is_empty(), "the file of --input-data has no request");
+            requests.iter().map(|request| fill_one(inputs, content, request, seed)).collect()
+        }
+        request => Ok(vec![fill_one(inputs, content, request, seed)?]),
+    }
+}
+
+fn fill_one(inputs: &[Input], content: &Content, file: &Value, seed: u64) -> Result<Vec<Tensor>> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let filled = inputs.iter().map(|input| {
         let kind = Kind::of(&input.datatype)?;
         let elements = input.shape.iter().map(|&dimension| dimension as usize).product();
         let bytes = match content {
@@ -42,7 +52,7 @@ pub(crate) fn fill(inputs: Vec<Input>, content: &Content, seed: u64) -> Result<V
             Content::File(_) => from_json(&kind, elements, &file[&input.name])
                 .with_context(|| format!("input '{}' in the file of --input-data", input.name))?,
         };
-        Ok(Tensor { input, bytes: bytes.into() })
+        Ok(Tensor { input: input.clone(), bytes: bytes.into() })
     });
     filled.collect()
 }
@@ -222,7 +232,7 @@ mod tests {
     }
 
     fn filled(datatype: &str, shape: &[i64], content: &Content) -> Result<Tensor> {
-        Ok(fill(vec![input(datatype, shape)], content, 1)?.remove(0))
+        Ok(fill(&[input(datatype, shape)], content, 1)?.remove(0).remove(0))
     }
 
     fn from_file(datatype: &str, shape: &[i64], json: &str) -> Result<Tensor> {
@@ -277,6 +287,15 @@ mod tests {
     }
 
     #[test]
+    fn each_object_of_a_file_is_a_request() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(br#"[{"IN":[1]},{"IN":[2]}]"#).unwrap();
+        let requests = fill(&[input("UINT8", &[1])], &Content::File(file.path().into()), 1).unwrap();
+        let sent: Vec<&[u8]> = requests.iter().map(|tensors| &tensors[0].bytes[..]).collect();
+        assert_eq!(sent, [[1], [2]]);
+    }
+
+    #[test]
     fn a_file_that_does_not_fit_is_refused() {
         for (datatype, json, word) in [
             ("FP32", "{}", "flat array"),
@@ -286,6 +305,7 @@ mod tests {
             ("INT8", r#"{"IN":[128]}"#, "does not fit"),
             ("INT8", r#"{"IN":["x"]}"#, "not an integer"),
             ("FP32", "[", "not JSON"),
+            ("FP32", "[]", "no request"),
             ("COMPLEX", r#"{"IN":[1]}"#, "unknown datatype"),
         ] {
             let Err(error) = from_file(datatype, &[4], json) else { panic!("{json} was taken") };

@@ -125,6 +125,10 @@ async fn answer_grpc(
             let config = Some(proto::ModelConfig { max_batch_size: 8, ..Default::default() });
             proto::ModelConfigResponse { config }.encode_to_vec()
         }
+        "ModelStreamInfer" => {
+            let request = proto::ModelInferRequest::decode(body).unwrap();
+            return Ok(grpc_stream(request.raw_input_contents[0][0]));
+        }
         method => {
             assert_eq!(method, "ModelInfer");
             let request = proto::ModelInferRequest::decode(body).unwrap();
@@ -145,14 +149,40 @@ fn grpc_response(message: &[u8], failure: Option<(&'static str, &'static str)>) 
         let response = response.header("grpc-status", status).header("grpc-message", text);
         return response.body(Full::default().boxed_unsync()).unwrap();
     }
+    let trailers: HeaderMap =
+        [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))].into_iter().collect();
+    let frames = [Frame::data(framed(message)), Frame::trailers(trailers)].map(Ok);
+    response.body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()).unwrap()
+}
+
+/// As many responses with an output as the first byte of the input says, and one without; for 0 an error.
+fn grpc_stream(count: u8) -> Response<Body> {
+    let output = proto::model_infer_response::InferOutputTensor::default();
+    let good = |outputs| proto::ModelStreamInferResponse {
+        infer_response: Some(proto::ModelInferResponse { outputs, ..Default::default() }),
+        ..Default::default()
+    };
+    let mut messages: Vec<_> = (0..count).map(|_| good(vec![output.clone()])).collect();
+    messages.push(match count {
+        0 => proto::ModelStreamInferResponse { error_message: "no answer".into(), ..Default::default() },
+        _ => good(Vec::new()),
+    });
+    let trailers: HeaderMap =
+        [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))].into_iter().collect();
+    // All in one piece but for the last byte: messages need not come one by one.
+    let mut bytes: Vec<u8> = messages.iter().flat_map(|message| framed(&message.encode_to_vec())).collect();
+    let end = bytes.split_off(bytes.len() - 1);
+    let frames = [Frame::data(bytes.into()), Frame::data(end.into()), Frame::trailers(trailers)].map(Ok);
+    let response = Response::builder().header("content-type", "application/grpc");
+    response.body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()).unwrap()
+}
+
+fn framed(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::new();
     framed.put_u8(0);
     framed.put_u32(message.len() as u32);
     framed.put_slice(message);
-    let trailers: HeaderMap =
-        [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))].into_iter().collect();
-    let frames = [Frame::data(framed.freeze()), Frame::trailers(trailers)].map(Ok);
-    response.body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()).unwrap()
+    framed.freeze()
 }
 
 /// Exit status, table, errors.
@@ -191,6 +221,25 @@ fn a_closed_loop_counts_every_request_once() {
         assert!((200..200 + in_flight).contains(&served), "{options}: the server saw {served}");
         assert!(rows[0]["p50_us"].parse::<f64>().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn responses_of_streams_are_counted_and_requests_taken_in_turn() {
+    let echo = Echo::start();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    // The first byte of each request: 2, 5, 0. The third is answered with an error.
+    let requests = [2, 5, 0].map(|count| serde_json::json!({ "IN": [f32::from_bits(count)] }));
+    serde_json::to_writer(&mut file, &requests).unwrap();
+    let rows = rows(&format!(
+        "-m echo -i grpc -u {} --streaming --input-data {} --concurrency 1 --warm-up 0 --request-count 300",
+        echo.grpc,
+        file.path().display()
+    ));
+    let number = |name: &str| rows[0][name].parse::<f64>().unwrap();
+    assert_eq!((number("requests"), number("errors")), (200.0, 100.0));
+    let responses = number("responses_per_second") / number("requests_per_second") * 200.0;
+    assert!((responses - 700.0).abs() < 1.0, "{responses} responses");
+    assert!(number("first_p99_us") > 0.0);
 }
 
 #[test]

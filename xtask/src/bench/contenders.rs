@@ -86,6 +86,9 @@ impl Contender {
                 let csv = workspace::target().join("bench/row.csv");
                 let mut command = Command::new(perf);
                 command.args(["perf", "--warm-up=1", "--input-data=random", "--model", row.model]);
+                if row.model == "tiny_sequence" {
+                    command.arg("--sequences");
+                }
                 command.args(row.protocol.options()).arg(format!("--url=127.0.0.1:{port}"));
                 command.arg(format!("--concurrency={}", row.callers)).arg(format!("--duration={seconds}"));
                 command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
