@@ -71,6 +71,7 @@ async fn start() -> Engine {
         hold_until_queued: 0,
         hold_until_backlogged: 0,
         rate_limit: None,
+        host_policies: Default::default(),
     };
     Engine::start(options, vec![Arc::new(Empty)]).await.expect("the repository is good")
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
         Arc,
@@ -16,6 +17,7 @@ use std::{
 use inference::{Error, backend::Backend};
 
 mod clock;
+mod host_policy;
 mod limiter;
 mod model;
 mod observe;
@@ -23,10 +25,11 @@ mod processors;
 mod repository;
 
 use clock::AlarmClock;
+pub use host_policy::HostPolicy;
 pub use model::Model;
 use observe::metrics::Exposition;
 pub use observe::{BatchStatistic, DurationStatistic, ModelStatistics, metrics::MetricsOptions};
-pub use processors::usable as usable_processors;
+pub use processors::{ProcessorSet, usable as usable_processors};
 pub use repository::{IndexEntry, ModelState};
 use repository::{Loader, Repository};
 
@@ -60,6 +63,9 @@ pub struct Options {
     /// Instances share resources (`--rate-limit=execution_count`), of which there are these; without entries as many as
     /// the neediest instance asks for. `None`: they do not.
     pub rate_limit: Option<Vec<RateLimitResource>>,
+    /// Where the instances of groups run that name one of these (`--host-policy`), by name. `cpu` and `model` are the
+    /// names of groups that give none.
+    pub host_policies: BTreeMap<String, HostPolicy>,
 }
 
 /// One `--rate-limit-resource`.

@@ -1,5 +1,46 @@
-//! How many processors the process may use: what its affinity mask and its cgroups leave it.
-use std::{fs, num::NonZeroUsize, path::Path};
+//! Processors: how many the process may use (what its affinity mask and its cgroups leave it), and sets of them as
+//! operators and the kernel write them.
+use std::{collections::BTreeSet, fs, num::NonZeroUsize, path::Path};
+
+use rustix::thread::CpuSet;
+
+/// Processors by their numbers. At least one, and none beyond what an affinity mask holds (1024).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessorSet(BTreeSet<usize>);
+
+impl ProcessorSet {
+    /// Reads numbers and ranges as in `0-3,8`, the form of the kernel's lists. `None` for anything else, for a range
+    /// that ends before it begins, and for numbers beyond a mask.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut processors = BTreeSet::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            if first > last || last >= CpuSet::MAX_CPU {
+                return None;
+            }
+            processors.extend(first..=last);
+        }
+        Some(Self(processors))
+    }
+
+    /// The numbers, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.0.len()).expect("a set has at least one processor")
+    }
+
+    /// As an affinity mask.
+    pub(crate) fn mask(&self) -> CpuSet {
+        let mut mask = CpuSet::new();
+        self.iter().for_each(|processor| mask.set(processor));
+        mask
+    }
+}
 
 /// Processors this process may keep busy, at least one.
 ///
@@ -39,6 +80,23 @@ fn parse_cpu_max(text: &str) -> Option<NonZeroUsize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_is_a_list_of_numbers_and_ranges() {
+        let numbers = |text| ProcessorSet::parse(text).map(|set| set.iter().collect::<Vec<_>>());
+        assert_eq!(numbers("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(numbers("5,2-3,3\n"), Some(vec![2, 3, 5]));
+        assert_eq!(numbers("1023"), Some(vec![1023]));
+        for text in ["", "\n", "x", "3-1", "1-", "-1", "1,,2", "1024", "0-99999999999", "0x1", "0-1-2"] {
+            assert_eq!(numbers(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_mask_has_the_processors_of_its_set() {
+        let mask = ProcessorSet::parse("0,2-3").unwrap().mask();
+        assert_eq!((mask.count(), mask.is_set(0), mask.is_set(1), mask.is_set(3)), (3, true, false, true));
+    }
 
     #[test]
     fn a_quota_is_rounded_up_to_whole_processors() {

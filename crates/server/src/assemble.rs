@@ -299,7 +299,8 @@ fn engine_options(options: &Options) -> engine::Options {
         },
         hold_until_queued: test_hooks.delay_scheduler,
         hold_until_backlogged: test_hooks.backlog_delay_scheduler,
-        rate_limit: None,
+        rate_limit: options.rate_limit.clone(),
+        host_policies: options.host_policies.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the log shows once the models are loaded: backends, models with their states, options.
 use std::sync::Arc;
 
-use engine::Engine;
+use engine::{Engine, RateLimitResource};
 use inference::backend::Backend;
 
 use crate::{
@@ -56,7 +56,10 @@ fn option_table(engine: &Engine, options: &Options) -> Table<2> {
     row("model_control_mode", "MODE_NONE".to_owned());
     row("strict_model_config", u8::from(!options.repository.auto_complete).to_string());
     row("model_config_name", options.repository.config_name.clone().unwrap_or_default());
-    row("rate_limit", "OFF".to_owned());
+    row("rate_limit", if options.rate_limit.is_some() { "EXEC_COUNT" } else { "OFF" }.to_owned());
+    for (index, resource) in options.rate_limit.iter().flatten().enumerate() {
+        row(&format!("rate_limit_resource[{index}]"), resource_cell(resource));
+    }
     row("pinned_memory_pool_byte_size", options.memory.pinned_pool_byte_size.to_string());
     for (device, size) in &options.memory.cuda_pool_byte_sizes {
         row(&format!("cuda_memory_pool_byte_size{{{device}}}"), size.to_string());
@@ -67,4 +70,23 @@ fn option_table(engine: &Engine, options: &Options) -> Table<2> {
     row("exit_timeout", options.server.exit_timeout.as_secs().to_string());
     row("cache_enabled", "0".to_owned());
     table
+}
+
+/// As JSON, the name first.
+fn resource_cell(RateLimitResource { name, count, device }: &RateLimitResource) -> String {
+    let name = serde_json::Value::from(name.as_str());
+    let device = device.map_or_else(String::new, |device| format!(r#","device":{device}"#));
+    format!(r#"{{"name":{name},"count":{count}{device}}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_is_shown_with_its_device_if_it_has_one() {
+        let resource = |device| RateLimitResource { name: "R\"1".to_owned(), count: 3, device };
+        assert_eq!(resource_cell(&resource(None)), r#"{"name":"R\"1","count":3}"#);
+        assert_eq!(resource_cell(&resource(Some(0))), r#"{"name":"R\"1","count":3,"device":0}"#);
+    }
 }

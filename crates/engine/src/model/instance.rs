@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use scheduling::InstanceId;
 
 use super::{Model, driver::Assignment, warmup::WarmUp};
+use crate::host_policy::Placed;
 
 /// An instance that any one thread at a time may run.
 pub(super) type Mobile = Box<dyn BackendInstance + Send>;
@@ -78,8 +79,18 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// Builds an instance on the thread that asks, and warms it up if it will have work.
-    fn build(&self, spec: &InstanceSpec) -> Result<Instance, Error> {
+    /// Builds an instance on the thread that asks, where the instance's host policy wants it, and warms it up if it will
+    /// have work.
+    fn build(&self, placed: &Placed) -> Result<Instance, Error> {
+        let instance = self.build_here(&placed.bind_this_thread()?)?;
+        Ok(match instance {
+            // Other threads do not run where the policy says.
+            Instance::Mobile(mobile) if placed.is_bound() => Instance::Pinned(mobile),
+            instance => instance,
+        })
+    }
+
+    fn build_here(&self, spec: &InstanceSpec) -> Result<Instance, Error> {
         let mut instance = self.backend.instance(&self.config, spec)?;
         if !spec.passive {
             match &mut instance {
@@ -95,12 +106,13 @@ impl Recipe {
 ///
 /// # Errors
 /// The first error of an instance, once all have been tried; those that were built are dropped on their threads.
-pub(super) fn build_all(recipe: &Recipe, specs: &[InstanceSpec]) -> Result<Vec<Built>, Error> {
-    let starting: Vec<_> = specs.iter().enumerate().map(|(id, spec)| start(id, recipe, spec)).collect();
+pub(super) fn build_all(recipe: &Recipe, instances: &[Placed]) -> Result<Vec<Built>, Error> {
+    let starting: Vec<_> =
+        instances.iter().enumerate().map(|(id, placed)| start(id, recipe, placed)).collect();
     let built: Vec<_> = starting
         .into_iter()
-        .zip(specs)
-        .map(|(starting, spec)| {
+        .zip(instances)
+        .map(|(starting, Placed { spec, .. })| {
             let starting = starting.map_err(|error| {
                 Error::internal(format!("failed to start the thread of instance '{}': {error}", spec.name))
             })?;
@@ -119,31 +131,31 @@ struct Starting {
     thread: thread::JoinHandle<()>,
 }
 
-fn start(id: InstanceId, recipe: &Recipe, spec: &InstanceSpec) -> io::Result<Starting> {
+fn start(id: InstanceId, recipe: &Recipe, placed: &Placed) -> io::Result<Starting> {
     let (report, ready) = mpsc::channel();
     let (employ, employer) = mpsc::channel::<Arc<Model>>();
-    let (recipe, spec) = (recipe.clone(), spec.clone());
-    let thread =
-        thread::Builder::new().name(spec.name.to_string()).stack_size(STACK_BYTES).spawn(move || {
-            let pinned = match recipe.build(&spec) {
-                Ok(Instance::Mobile(mobile)) => {
-                    let _ = report.send(Ok(Some(mobile)));
-                    None
-                }
-                Ok(Instance::Pinned(pinned)) => {
-                    let _ = report.send(Ok(None));
-                    Some(pinned)
-                }
-                Err(error) => {
-                    let _ = report.send(Err(error));
-                    return;
-                }
-            };
-            // Nobody employs the instance if a sibling could not be built.
-            if let Ok(model) = employer.recv() {
-                work(&model, id, pinned);
+    let (recipe, placed) = (recipe.clone(), placed.clone());
+    let name = placed.spec.name.to_string();
+    let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
+        let pinned = match recipe.build(&placed) {
+            Ok(Instance::Mobile(mobile)) => {
+                let _ = report.send(Ok(Some(mobile)));
+                None
             }
-        })?;
+            Ok(Instance::Pinned(pinned)) => {
+                let _ = report.send(Ok(None));
+                Some(pinned)
+            }
+            Err(error) => {
+                let _ = report.send(Err(error));
+                return;
+            }
+        };
+        // Nobody employs the instance if a sibling could not be built.
+        if let Ok(model) = employer.recv() {
+            work(&model, id, pinned);
+        }
+    })?;
     Ok(Starting { ready, employ, thread })
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use inference::{
     Error, FailureReason, Moment, Name, Observe, Outcome, Request, ResponseStream, Timeline,
-    backend::{BackendInstance, BackendModel, Execution, InstanceSpec, Lease, Lender, Lent},
+    backend::{BackendInstance, BackendModel, Execution, Lease, Lender, Lent},
     config::{ModelConfig, ResolvedConfig, Scheduling},
     corridor,
 };
@@ -27,6 +27,7 @@ use scheduling::{
 
 use crate::{
     clock::{AlarmClock, Sleeper, now},
+    host_policy::Placed,
     limiter::{Claims, Limiter},
     observe::{ModelStatistics, Record},
 };
@@ -85,7 +86,7 @@ pub(crate) struct Parts {
     /// The model's directory.
     pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
-    pub(crate) instances: Vec<InstanceSpec>,
+    pub(crate) instances: Vec<Placed>,
     pub(crate) clock: AlarmClock,
     /// What models share resources by, if they do; each instance needs what its place in `limits` says.
     pub(crate) limiter: Option<Arc<Limiter>>,
@@ -104,8 +105,8 @@ impl Model {
         let config = Arc::new(typed);
         let rules = Rules::new(&config);
         let warm_up = Arc::new(WarmUp::prepare(&config, &rules, &directory)?);
-        instances.sort_by_key(|spec| spec.passive);
-        let active = instances.iter().filter(|spec| !spec.passive).count();
+        instances.sort_by_key(|placed| placed.spec.passive);
+        let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let tenancy = Tenancy::register(limiter, &config)?;
         let recipe = Recipe { backend: Arc::from(backend), config: config.clone(), warm_up };
         let mut built = build_all(&recipe, &instances)?;

@@ -6,7 +6,7 @@ use std::{
 
 use inference::{
     CorrelationId, DataType, Delivery, Response, SequenceStep, Tensor,
-    backend::{Batch, Device, Instance},
+    backend::{Batch, Device, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, ResolvedConfig, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, Strategy};
@@ -110,7 +110,7 @@ fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: u
         config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: PathBuf::new(),
         backend: Box::new(backend),
-        instances: (0..instances).map(spec).collect(),
+        instances: (0..instances).map(spec).map(Into::into).collect(),
         clock: AlarmClock::start().unwrap(),
         limiter: None,
         since: now(),

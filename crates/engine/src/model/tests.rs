@@ -8,7 +8,7 @@ use std::{
 
 use inference::{
     DataType, Delivery, ErrorCode, RequestInputs, Response, Tensor,
-    backend::{Batch, Device, Instance},
+    backend::{Batch, Device, Instance, InstanceSpec},
     config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, VersionPolicy},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
@@ -146,7 +146,7 @@ fn start(
             warnings: vec![],
         },
         backend: Box::new(backend),
-        instances: instances.iter().map(spec).collect(),
+        instances: instances.iter().map(spec).map(Into::into).collect(),
         clock: AlarmClock::start().unwrap(),
         limiter: None,
         since: now(),

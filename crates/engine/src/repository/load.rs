@@ -14,8 +14,8 @@ use inference::{
     Error, Name,
     backend::{Backend, Device, InstanceSpec, ModelSource},
     config::{
-        Completion, ConfigSource, Declared, Environment, FileEntry, InstanceKind, ModelConfig, ModelLayout,
-        Scheduling, VersionDirectory, absent_versions, declare, finish, no_version_available,
+        Completion, ConfigSource, Declared, Environment, FileEntry, InstanceGroup, InstanceKind, ModelConfig,
+        ModelLayout, Scheduling, VersionDirectory, absent_versions, declare, finish, no_version_available,
         select_versions, version_directory,
     },
 };
@@ -24,8 +24,9 @@ use scheduling::Capacity;
 
 use super::{files, scan};
 use crate::{
-    BackendSetting, Options, RateLimitResource,
+    BackendSetting, HostPolicy, Options, RateLimitResource,
     clock::{AlarmClock, now},
+    host_policy::{Binding, Placed},
     limiter::Limiter,
     model::{Model, Parts},
     processors,
@@ -43,6 +44,7 @@ pub(crate) struct Loader {
     clock: AlarmClock,
     /// What models share resources by, if the operator wants them to.
     limiter: Option<Arc<Limiter>>,
+    host_policies: BTreeMap<String, HostPolicy>,
 }
 
 /// What one model is going to be.
@@ -78,6 +80,7 @@ impl Loader {
             hold_until_backlogged: options.hold_until_backlogged,
             clock,
             limiter: rate_limit.map(limiter),
+            host_policies: options.host_policies,
         }
     }
 
@@ -170,7 +173,7 @@ impl Loader {
             Scheduling::Unbatched => {}
         }
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-        let (instances, directory) = (instances(&config.typed), plan.directory.clone());
+        let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(Parts {
             version,
             config,
@@ -189,6 +192,29 @@ impl Loader {
                 "unable to find backend library for backend '{name}', try specifying runtime on the model configuration."
             ))
         })
+    }
+
+    /// One instance per count of each group. Each computes on its share of the processors.
+    fn instances(&self, config: &ModelConfig) -> Vec<Placed> {
+        let working = config.instance_groups.iter().filter(|group| !group.passive);
+        let all: usize = working.map(|group| group.count.get()).sum();
+        let share = NonZeroUsize::new(processors::usable().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
+        let of_group = |group: &InstanceGroup| {
+            let device = match group.kind {
+                InstanceKind::Cpu => Device::Cpu,
+                InstanceKind::Model => Device::Model,
+            };
+            let spec = |index| InstanceSpec {
+                name: format!("{}_{index}", group.name).into(),
+                device,
+                threads: share,
+                passive: group.passive,
+            };
+            let policy = Binding::of(&group.host_policy, &self.host_policies);
+            let placed = |index| Placed { spec: spec(index), policy: policy.clone() };
+            (0..group.count.get()).map(placed).collect::<Vec<_>>()
+        };
+        config.instance_groups.iter().flat_map(of_group).collect()
     }
 
     /// Settings for all backends, overlaid by those for this one.
@@ -219,25 +245,4 @@ fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error>
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
     Error::internal(format!("failed to open {}: {error}", path.display()))
-}
-
-/// One instance per count of each group. Each computes on its share of the processors.
-fn instances(config: &ModelConfig) -> Vec<InstanceSpec> {
-    let working = config.instance_groups.iter().filter(|group| !group.passive);
-    let all: usize = working.map(|group| group.count.get()).sum();
-    let share = NonZeroUsize::new(processors::usable().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
-    let of_group = |group: &inference::config::InstanceGroup| {
-        let device = match group.kind {
-            InstanceKind::Cpu => Device::Cpu,
-            InstanceKind::Model => Device::Model,
-        };
-        let named = |index| InstanceSpec {
-            name: format!("{}_{index}", group.name).into(),
-            device,
-            threads: share,
-            passive: group.passive,
-        };
-        (0..group.count.get()).map(named).collect::<Vec<_>>()
-    };
-    config.instance_groups.iter().flat_map(of_group).collect()
 }

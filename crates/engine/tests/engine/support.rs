@@ -77,6 +77,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
         hold_until_queued: 0,
         hold_until_backlogged: 0,
         rate_limit: None,
+        host_policies: Default::default(),
     }
 }
 

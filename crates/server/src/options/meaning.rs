@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use engine::{HostPolicy, RateLimitResource};
 use frontend::grpc::{CompressionLevel, TlsOptions};
 use frontend::restrict::Category;
 
@@ -30,6 +31,10 @@ pub struct Options {
     pub metrics: Option<Metrics>,
     /// Backends and what they are told.
     pub backends: Backends,
+    /// The resources that executions wait for, entries as given; `None` if they wait for none (`--rate-limit=off`).
+    pub rate_limit: Option<Vec<RateLimitResource>>,
+    /// Where instances run, by the policy's name.
+    pub host_policies: BTreeMap<String, HostPolicy>,
     /// Sizes that are accepted and shown, but reserve nothing in this version.
     pub memory: Memory,
     /// Delays that tests ask for through the environment.

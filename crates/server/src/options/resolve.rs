@@ -49,6 +49,8 @@ pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Opt
         http: typed.http.allow.then(|| http(typed.http)),
         grpc: if typed.grpc.allow { Some(grpc(typed.grpc)?) } else { None },
         backends: backends(typed.backends, environment),
+        rate_limit: typed.rate_limit_on.then_some(typed.rate_limit_resources),
+        host_policies: typed.devices.host_policies,
         memory: Memory {
             pinned_pool_byte_size: unsigned(typed.devices.pinned_pool_byte_size),
             cuda_pool_byte_sizes: typed.devices.cuda_pool_byte_sizes,
@@ -69,6 +71,11 @@ fn check_between(typed: &mut Typed) -> Result<(), BadOption> {
         typed.warnings.push(format!(
             "Warning: '--metrics-config' does not know the setting '{setting}', it has no effect."
         ));
+    }
+    if typed.was_given("rate-limit-resource") && !typed.rate_limit_on {
+        typed.warnings.push(
+            "Warning: '--rate-limit-resource' has no effect without '--rate-limit=execution_count'.".into(),
+        );
     }
     if typed.repository.disable_auto_complete && typed.repository.strict_model_config == Some(false) {
         typed.warnings.push(
@@ -106,15 +113,13 @@ fn check_build(typed: &Typed) -> Result<(), BadOption> {
             "error: setting model load GPU limit: Invalid argument - {fault}"
         )));
     }
-    for key in &typed.devices.host_policy_keys {
-        if !["numa-node", "cpu-cores"].contains(&key.as_str()) {
-            return Err(BadOption::build(format!(
-                "error: setting host policy: Unsupported - Unsupported host policy setting '{key}' is \
+    match typed.devices.unknown_host_settings.first() {
+        None => Ok(()),
+        Some(key) => Err(BadOption::build(format!(
+            "error: setting host policy: Unsupported - Unsupported host policy setting '{key}' is \
              specified, supported settings are 'numa-node', 'cpu-cores'"
-            )));
-        }
+        ))),
     }
-    Ok(())
 }
 
 fn logging(typed: typed::Logging, environment: &Environment) -> LogConfig {

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::{HostPolicy, RateLimitResource};
+
 use super::meaning::{BackendSetting, Restrictions};
 use super::table::{self, Spec};
 use super::trace;
@@ -21,6 +23,7 @@ pub(super) struct Typed {
     pub(super) trace: trace::Typed,
     pub(super) backends: Backends,
     pub(super) rate_limit_on: bool,
+    pub(super) rate_limit_resources: Vec<RateLimitResource>,
     pub(super) devices: Devices,
     /// Names of the options on the command line.
     pub(super) given: BTreeSet<&'static str>,
@@ -149,7 +152,9 @@ pub(super) struct Devices {
     pub(super) min_supported_compute_capability: f64,
     pub(super) buffer_manager_thread_count: i64,
     pub(super) load_gpu_limits: Vec<(i64, f64)>,
-    pub(super) host_policy_keys: Vec<String>,
+    pub(super) host_policies: BTreeMap<String, HostPolicy>,
+    /// Keys of `--host-policy` that nobody knows.
+    pub(super) unknown_host_settings: Vec<String>,
     pub(super) allow_client_shm: bool,
 }
 

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use engine::{ProcessorSet, RateLimitResource};
 use frontend::restrict::Category;
 
 use super::meaning::{RequiredHeader, Restrictions};
@@ -125,18 +126,35 @@ pub(super) fn restrict(
     Ok(())
 }
 
-/// Checks `<resource>:<count>[:<device>]`.
-pub(super) fn rate_limit_resource(text: &str) -> Result<(), String> {
-    let parts: Vec<_> = text.split(':').collect();
-    if !(2..=3).contains(&parts.len()) {
-        return Err(format!(
-            "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or \
-             '<resource_name>:<count>'. Got {text}"
-        ));
-    }
-    parts[1..]
-        .iter()
-        .try_for_each(|number| integer(number, i64::from(i32::MIN), i64::from(i32::MAX)).map(drop))
+/// Reads `<resource>:<count>[:<device>]`.
+pub(super) fn rate_limit_resource(text: &str) -> Result<RateLimitResource, String> {
+    let (name, count, device) = match text.split(':').collect::<Vec<_>>()[..] {
+        [name, count] => (name, count, None),
+        [name, count, device] => (name, count, Some(device)),
+        _ => {
+            return Err(format!(
+                "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or \
+                 '<resource_name>:<count>'. Got {text}"
+            ));
+        }
+    };
+    let (count, device) = (unsigned_int(count)?, device.map(unsigned_int).transpose()?);
+    Ok(RateLimitResource { name: name.to_owned(), count, device })
+}
+
+/// The integer at the beginning of `text`, from 0 to C's largest.
+pub(super) fn unsigned_int(text: &str) -> Result<u32, String> {
+    let value = integer(text, 0, i64::from(i32::MAX))?;
+    Ok(u32::try_from(value).expect("lies in the range that was asked for"))
+}
+
+/// Reads a list of processors such as `0-3,8`.
+pub(super) fn processors(text: &str) -> Result<ProcessorSet, String> {
+    ProcessorSet::parse(text).ok_or_else(|| {
+        format!(
+            "host policy setting 'cpu-cores' format is '<lower_cpu_core_id>-<upper_cpu_core_id>'. Got {text}"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -210,9 +228,11 @@ mod tests {
 
     #[test]
     fn a_resource_has_a_count_and_perhaps_a_device() {
-        assert_eq!(rate_limit_resource("R:1"), Ok(()));
-        assert_eq!(rate_limit_resource("R:1:0"), Ok(()));
+        let resource = |count, device| RateLimitResource { name: "R".into(), count, device };
+        assert_eq!(rate_limit_resource("R:1"), Ok(resource(1, None)));
+        assert_eq!(rate_limit_resource("R:2:0"), Ok(resource(2, Some(0))));
         assert_eq!(rate_limit_resource("R:x"), Err("Invalid option value. Got x".into()));
+        assert_eq!(rate_limit_resource("R:-1"), Err("Provided option value is out of bound. Got -1".into()));
         assert!(rate_limit_resource("R:1:0:2").is_err());
     }
 }

@@ -57,7 +57,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: PathBuf::new(),
         backend: Box::new(backend),
-        instances: vec![spec],
+        instances: vec![spec.into()],
         clock: AlarmClock::start().unwrap(),
         limiter: Some(limiter.clone()),
         since: now(),

@@ -64,7 +64,7 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
         config: ResolvedConfig { typed, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: directory.path().into(),
         backend: Box::new(Tells(sender)),
-        instances: vec![spec],
+        instances: vec![spec.into()],
         clock: AlarmClock::start().unwrap(),
         limiter: None,
         since: now(),

@@ -58,6 +58,7 @@ impl Server {
             hold_until_queued: 0,
             hold_until_backlogged: 0,
             rate_limit: None,
+            host_policies: Default::default(),
         };
         let engine = Engine::start(engine_options, backends).await.unwrap();
         let drain = Drain::new();

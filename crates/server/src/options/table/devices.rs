@@ -50,14 +50,19 @@ pub(super) const DEVICES: &[Spec] = &[
         "host-policy",
         "<policy>,<setting>=<value>",
         |typed, value| {
-            let (_, key, _) = values::named_setting(value, "host-policy", "policy name", ',')?;
-            typed.devices.host_policy_keys.push(key.to_owned());
+            let (name, key, value) = values::named_setting(value, "host-policy", "policy name", ',')?;
+            let policy = typed.devices.host_policies.entry(name.to_owned()).or_default();
+            match key {
+                "numa-node" => policy.numa_node = Some(values::unsigned_int(value)?),
+                "cpu-cores" => policy.cpu_cores = Some(values::processors(value)?),
+                _ => typed.devices.unknown_host_settings.push(key.to_owned()),
+            }
             Ok(())
         },
-        "Where the instances of a policy run and put their memory: numa-node, cpu-cores. May be \
-             given several times.",
-    )
-    .unsupported("binding instances to processors and memory"),
+        "Where the instances of groups with this policy run: 'numa-node', on the processors of a node, or \
+             'cpu-cores', on those named (0-3,8). Groups that name no policy have that of their kind, 'cpu' \
+             or 'model'. May be given several times.",
+    ),
     checked(
         "model-load-gpu-limit",
         "<device>:<fraction>",

@@ -74,15 +74,19 @@ pub(super) const RATE_LIMITER: &[Spec] = &[
         },
         "Whether executions wait for the resources that models declare: 'off' or 'execution_count'.",
     )
-    .default("off")
-    .unsupported_if(|typed| typed.rate_limit_on, "executions that wait for resources ('execution_count')"),
+    .default("off"),
     checked(
         "rate-limit-resource",
         "<resource>:<count>[:<device>]",
-        |_, value| values::rate_limit_resource(value),
-        "How much there is of a resource. May be given several times.",
+        |typed, value| {
+            typed.rate_limit_resources.push(values::rate_limit_resource(value)?);
+            Ok(())
+        },
+        "How much there is of a resource, on a device or on each. The least of several entries for the \
+             same counts; as soon as there is an entry, there is nothing of resources without one. May be \
+             given several times.",
     )
-    .unsupported("executions that wait for resources"),
+    .default_note("as much of each resource as the neediest instance asks for"),
 ];
 
 pub(super) const NEREID: &[Spec] = &[text(

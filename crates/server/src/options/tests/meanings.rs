@@ -3,6 +3,7 @@
 use super::super::*;
 use super::{options, options_in};
 use crate::logging::Format;
+use engine::{HostPolicy, ProcessorSet, RateLimitResource};
 use frontend::{
     grpc::{CompressionLevel, TlsOptions},
     restrict::Category,
@@ -60,6 +61,7 @@ fn an_empty_command_line_means_tritons_defaults() {
         (options.memory.pinned_pool_byte_size, options.memory.min_supported_compute_capability),
         (256 << 20, 0.0)
     );
+    assert!(options.rate_limit.is_none() && options.host_policies.is_empty());
     assert_eq!((options.test_hooks, options.warnings), (TestHooks::default(), vec![]));
 }
 
@@ -236,4 +238,38 @@ fn rules_about_pings_warn_that_nobody_enforces_them() {
     let warned = options(&["--grpc-http2-max-ping-strikes=5"]).warnings;
     assert_eq!(warned, ["Warning: '--grpc-http2-max-ping-strikes' has no effect: pings are not policed."]);
     assert!(options(&["--grpc-keepalive-time=5"]).warnings.is_empty());
+}
+
+#[test]
+fn the_rate_limiter_gets_its_resources_in_their_order() {
+    let resource = |name: &str, count, device| RateLimitResource { name: name.to_owned(), count, device };
+    let line = ["--rate-limit-resource=R2:4", "--rate-limit-resource=R1:3:1", "--rate-limit-resource=R2:5"];
+    let on = options(&[&["--rate-limit=EXECUTION_COUNT"], &line[..]].concat());
+    let expected = vec![resource("R2", 4, None), resource("R1", 3, Some(1)), resource("R2", 5, None)];
+    assert_eq!((on.rate_limit, on.warnings), (Some(expected), vec![]));
+    assert_eq!(options(&["--rate-limit=execution_count"]).rate_limit, Some(vec![]));
+}
+
+#[test]
+fn resources_without_a_rate_limiter_warn() {
+    let off = options(&["--rate-limit=OFF", "--rate-limit-resource=R:1", "--rate-limit-resource=S:1"]);
+    assert_eq!(off.rate_limit, None);
+    assert_eq!(
+        off.warnings,
+        ["Warning: '--rate-limit-resource' has no effect without '--rate-limit=execution_count'."]
+    );
+}
+
+#[test]
+fn the_settings_of_a_host_policy_come_together_and_the_later_counts() {
+    let policies = options(&[
+        "--host-policy=cpu,numa-node=1",
+        "--host-policy=p,cpu-cores=5",
+        "--host-policy=cpu,cpu-cores=0-2,4",
+        "--host-policy=p,cpu-cores=6-7",
+    ])
+    .host_policies;
+    let policy = |numa_node, cores| HostPolicy { numa_node, cpu_cores: ProcessorSet::parse(cores) };
+    let expected = [("cpu".to_owned(), policy(Some(1), "0-2,4")), ("p".to_owned(), policy(None, "6-7"))];
+    assert_eq!(policies, expected.into());
 }

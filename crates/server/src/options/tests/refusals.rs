@@ -16,8 +16,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--cache-config=local,size=5"], "cache-config"),
     (&["--cache-directory=/c"], "cache-directory"),
     (&["--response-cache-byte-size=5"], "response-cache-byte-size"),
-    (&["--rate-limit=execution_count"], "rate-limit"),
-    (&["--rate-limit-resource=R:1:0"], "rate-limit-resource"),
     (&["--trace-config=level=TIMESTAMPS", "--trace-config=triton,file=x"], "trace-config"),
     (&["--trace-config=level=TENSORS", "--trace-config=mode=opentelemetry"], "trace-config"),
     (&["--trace-level=min", "--trace-file=x"], "trace-level"),
@@ -25,7 +23,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--allow-vertex-ai=true"], "allow-vertex-ai"),
     (&["--allow-client-shm=true"], "allow-client-shm"),
     (&["--repoagent-directory=/r"], "repoagent-directory"),
-    (&["--host-policy=p,numa-node=0"], "host-policy"),
     (&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count"),
     (&["--metrics-config=summary_latencies=true"], "metrics-config"),
     (&["--metrics-config=histogram_latencies=on"], "metrics-config"),
@@ -128,6 +125,13 @@ fn every_rule_of_numbers_and_words_has_its_text() {
         ("metrics-config", "summary_latencies=maybe", "invalid value for bool option: maybe"),
         ("rate-limit", "on", "invalid argument for --rate-limit"),
         ("rate-limit-resource", "R:x", "Invalid option value. Got x"),
+        ("rate-limit-resource", "R:-1", "Provided option value is out of bound. Got -1"),
+        ("host-policy", "p,numa-node=x", "Invalid option value. Got x"),
+        (
+            "host-policy",
+            "p,cpu-cores=0-3,x",
+            "host policy setting 'cpu-cores' format is '<lower_cpu_core_id>-<upper_cpu_core_id>'. Got 0-3,x",
+        ),
         ("trace-level", "loud", "invalid value for trace level option: loud"),
     ] {
         check_framed(&[&format!("--{option}={value}")], option, text);
@@ -254,7 +258,6 @@ fn values_that_leave_a_missing_feature_off_are_accepted() {
     options(&[
         "--model-control-mode=None",
         "--model-namespacing=false",
-        "--rate-limit=OFF",
         "--allow-sagemaker=0",
         "--allow-vertex-ai=0",
     ]);

@@ -1,0 +1,177 @@
+//! Host policies: on which processors the threads of instances run.
+//!
+//! A policy is applied to an instance's thread before the instance is built, so that the threads and the memory that
+//! the backend then asks for follow it: threads inherit the mask, and the kernel takes memory from the node of the
+//! processor that touches it first. An instance with a policy runs on its own thread only, never on a caller's.
+//!
+//! `numa-node` binds processors, not memory. Binding memory takes a system call (`set_mempolicy`) for which there is no
+//! safe binding, and where the node has memory left, first touch puts it there all the same.
+use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path};
+
+use inference::{Error, Name, backend::InstanceSpec};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+use crate::processors::ProcessorSet;
+
+/// The settings of one policy (`--host-policy`). Without any it changes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostPolicy {
+    /// Instances run on the processors of this node, unless `cpu_cores` names some; the node must exist even then.
+    pub numa_node: Option<u32>,
+    /// Instances run on these.
+    pub cpu_cores: Option<ProcessorSet>,
+}
+
+impl HostPolicy {
+    /// The processors the policy asks for; `None` if it has no settings.
+    fn processors(&self, nodes: &Path) -> Result<Option<ProcessorSet>, String> {
+        let of_node = self.numa_node.map(|node| processors_of(node, nodes)).transpose()?;
+        Ok(self.cpu_cores.clone().or(of_node))
+    }
+}
+
+fn processors_of(node: u32, nodes: &Path) -> Result<ProcessorSet, String> {
+    let list = nodes.join(format!("node{node}/cpulist"));
+    let text = match fs::read_to_string(&list) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(format!("this host has no NUMA node {node}"));
+        }
+        Err(error) => return Err(format!("failed to read {}: {error}", list.display())),
+    };
+    if text.trim().is_empty() {
+        return Err(format!("NUMA node {node} has no processors"));
+    }
+    ProcessorSet::parse(&text)
+        .ok_or_else(|| format!("{} is no list of usable processors: {}", list.display(), text.trim()))
+}
+
+/// Where the kernel describes NUMA nodes.
+const NODES: &str = "/sys/devices/system/node";
+
+/// A policy that has settings, and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Binding {
+    name: Name,
+    policy: HostPolicy,
+}
+
+impl Binding {
+    /// What instances of a group get whose policy is called so. Unknown names mean no settings.
+    pub(crate) fn of(name: &Name, policies: &BTreeMap<String, HostPolicy>) -> Option<Self> {
+        let policy = policies.get(name.as_str()).filter(|policy| **policy != HostPolicy::default())?;
+        Some(Self { name: name.clone(), policy: policy.clone() })
+    }
+}
+
+/// An instance to be built, and what binds it.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) spec: InstanceSpec,
+    pub(crate) policy: Option<Binding>,
+}
+
+/// Where nothing binds it.
+#[cfg(test)]
+impl From<InstanceSpec> for Placed {
+    fn from(spec: InstanceSpec) -> Self {
+        Self { spec, policy: None }
+    }
+}
+
+impl Placed {
+    /// Whether the instance must stay on its own thread.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.policy.is_some()
+    }
+
+    /// Binds the calling thread, which is the instance's own. Gives back what to build: no more threads than the thread
+    /// has got processors.
+    ///
+    /// # Errors
+    /// INVALID_ARG: a node that this host does not have, or processors none of which may be used.
+    pub(crate) fn bind_this_thread(&self) -> Result<InstanceSpec, Error> {
+        let mut spec = self.spec.clone();
+        if let Some(Binding { name, policy }) = &self.policy {
+            let bound = policy.processors(Path::new(NODES)).and_then(|wanted| match wanted {
+                Some(wanted) => bind(&wanted, &spec.name, name),
+                None => Ok(spec.threads),
+            });
+            let refusal = |reason| {
+                Error::invalid(format!(
+                    "failed to apply host policy '{name}' to instance '{}': {reason}",
+                    spec.name
+                ))
+            };
+            spec.threads = spec.threads.min(bound.map_err(refusal)?);
+        }
+        Ok(spec)
+    }
+}
+
+/// Binds the calling thread. Gives back how many processors it may run on.
+fn bind(wanted: &ProcessorSet, instance: &str, policy: &str) -> Result<NonZeroUsize, String> {
+    let refused = |error: rustix::io::Errno| format!("the processors it names cannot be used: {error}");
+    sched_setaffinity(None, &wanted.mask()).map_err(refused)?;
+    // The kernel leaves out, in silence, what does not exist or is not for this process.
+    let got = sched_getaffinity(None).map_err(refused)?.count() as usize;
+    if got < wanted.count().get() {
+        let named = wanted.count();
+        log::warn!(
+            "host policy '{policy}' names {named} processors, of which instance '{instance}' gets {got}"
+        );
+    }
+    Ok(NonZeroUsize::new(got).unwrap_or(NonZeroUsize::MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Node 0 has processors 0 to 2 and 5, node 1 only memory.
+    fn nodes() -> tempfile::TempDir {
+        let nodes = tempfile::tempdir().unwrap();
+        for (node, processors) in [("node0", "0-2,5\n"), ("node1", "\n"), ("node2", "?\n")] {
+            fs::create_dir(nodes.path().join(node)).unwrap();
+            fs::write(nodes.path().join(node).join("cpulist"), processors).unwrap();
+        }
+        nodes
+    }
+
+    fn policy(numa_node: Option<u32>, cpu_cores: Option<&str>) -> HostPolicy {
+        HostPolicy { numa_node, cpu_cores: cpu_cores.map(|text| ProcessorSet::parse(text).unwrap()) }
+    }
+
+    #[test]
+    fn a_node_stands_for_its_processors() {
+        let processors = policy(Some(0), None).processors(nodes().path());
+        assert_eq!(processors, Ok(ProcessorSet::parse("0-2,5")));
+    }
+
+    #[test]
+    fn processors_that_are_named_come_before_those_of_the_node() {
+        let nodes = nodes();
+        assert_eq!(policy(Some(0), Some("7")).processors(nodes.path()), Ok(ProcessorSet::parse("7")));
+        assert!(policy(Some(3), Some("7")).processors(nodes.path()).is_err());
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_used_is_named() {
+        let nodes = nodes();
+        let refusal = |node| policy(Some(node), None).processors(nodes.path()).unwrap_err();
+        assert_eq!(refusal(1), "NUMA node 1 has no processors");
+        assert!(refusal(2).ends_with("node2/cpulist is no list of usable processors: ?"));
+        assert_eq!(refusal(3), "this host has no NUMA node 3");
+    }
+
+    #[test]
+    fn only_a_known_policy_with_settings_binds() {
+        let policies = BTreeMap::from([
+            ("settled".to_owned(), policy(None, Some("0"))),
+            ("empty".to_owned(), HostPolicy::default()),
+        ]);
+        let bound = |name: &str| Binding::of(&name.into(), &policies).map(|binding| binding.policy);
+        assert_eq!(bound("settled"), Some(policy(None, Some("0"))));
+        assert_eq!((bound("empty"), bound("unknown")), (None, None));
+    }
+}
