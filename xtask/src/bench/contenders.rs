@@ -143,7 +143,14 @@ impl Bare {
         command.arg("--model").arg(&self.model).env(runtime_library::VARIABLE, &self.library);
         // As many threads as the server gives the model's only instance.
         let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
-        command.args(["--batch", &batch.to_string(), "--seconds", &seconds.to_string(), "--threads", &threads]);
+        command.args([
+            "--batch",
+            &batch.to_string(),
+            "--seconds",
+            &seconds.to_string(),
+            "--threads",
+            &threads,
+        ]);
         let printed = process::output(&mut command)?;
         let figure = printed.split_whitespace().find_map(|word| word.strip_prefix("inferences_per_second="));
         figure.and_then(|text| text.parse().ok()).with_context(|| format!("the bare loop printed: {printed}"))
