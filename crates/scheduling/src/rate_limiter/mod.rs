@@ -8,7 +8,8 @@
 //! sum of a claimant's executions times its priority, so under contention one of priority 2 runs half as often
 //! as one of priority 1. Who did not compete gets no credit for that: each resource has a clock, the score of
 //! the last claim that was granted in its turn, and a claim counts from there at least. So neither a newcomer nor
-//! one that slept shuts out the others until it has caught up.
+//! one that slept shuts out the others until it has caught up. Where one claimant links resources whose users run
+//! at different pace, the latest clock counts for it; with the slower ones it then waits until it is overdue.
 //!
 //! **No blocking.** Every claim that fits is granted, even if others with a lower score must wait because they
 //! need more. A claim puts up with that for a time: once its competitors (claimants with which it shares a resource)

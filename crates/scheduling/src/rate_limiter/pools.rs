@@ -71,7 +71,7 @@ impl Pools {
     }
 
     fn share(&mut self, name: &str, scope: Scope, count: u32) -> Share {
-        let known = |pool: &Pool| pool.is_used() && pool.scope == scope && pool.name == name;
+        let known = |pool: &Pool| pool.scope == scope && pool.name == name;
         let found = self.pools.iter().position(known);
         let pool = found.unwrap_or_else(|| self.open(Pool::new(name, scope)));
         let limit = self.capacities.limit(name, scope);

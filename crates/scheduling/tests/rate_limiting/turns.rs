@@ -92,23 +92,28 @@ fn numbers_of_claimants_do_not_come_again() {
     assert!(later != a && later != b);
 }
 
-/// Two small claimants take turns so that six units are never free at once: how many grants they get until
-/// the large one is overdue and the last of them must make room.
+/// Lets the first, which holds something, and the second run in turns, overlapping, until one of them must wait.
+/// Answers how often they did, and who holds something still.
+fn take_turns(limiter: &mut RateLimiter, [first, second]: [Claimant; 2]) -> (u64, Claimant) {
+    let (mut holding, mut other) = (first, second);
+    for turns in 0..1000 {
+        if limiter.claim(other) == Claim::Queued {
+            return (turns, holding);
+        }
+        assert!(limiter.release(holding).is_empty());
+        (holding, other) = (other, holding);
+    }
+    panic!("nobody becomes overdue");
+}
+
 fn grants_until_overdue(large_priority: u32) -> u64 {
     let (mut limiter, [a, b]) = crowd([3, 3]);
     let (large, _) =
         limiter.register(&needs(&[("r", 6)]), priority(large_priority)).expect("there is enough");
-    assert_eq!(limiter.claim(a), Claim::Granted);
-    assert_eq!(limiter.claim(large), Claim::Queued);
-    let mut passed = 0;
-    let (mut holding, mut other) = (a, b);
-    while limiter.claim(other) == Claim::Granted {
-        passed += 1;
-        assert!(limiter.release(holding).is_empty());
-        (holding, other) = (other, holding);
-    }
+    assert_eq!([limiter.claim(a), limiter.claim(large)], [Claim::Granted, Claim::Queued]);
+    let (turns, holding) = take_turns(&mut limiter, [a, b]);
     assert!(limiter.release(holding).into_iter().eq([large]), "the other waits behind it");
-    passed
+    turns
 }
 
 #[test]
@@ -142,24 +147,35 @@ fn what_is_left_beside_an_overdue_claim_is_granted_to_others() {
     let [modest, greedy] = [2, 3].map(|count| register(&mut limiter, &needs(&[("s", count)])));
     let overdue = register(&mut limiter, &needs(&[("r", 6), ("s", 1)]));
     assert_eq!([limiter.claim(a), limiter.claim(overdue)], [Claim::Granted, Claim::Queued]);
-    let (mut holding, mut other) = (a, b);
-    while limiter.claim(other) == Claim::Granted {
-        assert!(limiter.release(holding).is_empty());
-        (holding, other) = (other, holding);
-    }
+    let (_, holding) = take_turns(&mut limiter, [a, b]);
     assert_eq!(limiter.claim(greedy), Claim::Queued);
     assert_eq!(limiter.claim(modest), Claim::Granted, "one of three is promised");
     assert!(limiter.release(holding).into_iter().eq([overdue]));
 }
 
 #[test]
+fn whoever_is_overdue_for_longer_goes_first() {
+    let mut limiter = limiter(&[("r", 6, None), ("s", 2, None)]);
+    let [a, b] = [3, 3].map(|count| register(&mut limiter, &needs(&[("r", count)])));
+    let side = register(&mut limiter, &needs(&[("s", 1)]));
+    let (patient, _) = limiter.register(&needs(&[("r", 6), ("s", 1)]), priority(2)).expect("there is enough");
+    let large = register(&mut limiter, &needs(&[("r", 6)]));
+    assert_eq!(limiter.claim(a), Claim::Granted);
+    assert_eq!([limiter.claim(patient), limiter.claim(large)], [Claim::Queued; 2]);
+    let (_, holding) = take_turns(&mut limiter, [a, b]);
+    for _ in 0..100 {
+        assert_eq!(limiter.claim(side), Claim::Granted, "there is one more of these");
+        assert!(limiter.release(side).is_empty());
+    }
+    assert!(limiter.release(holding).into_iter().eq([large]), "though it came later");
+    assert!(limiter.release(large).into_iter().eq([patient]));
+}
+
+#[test]
 fn cancelling_an_overdue_claim_frees_what_was_promised_to_it() {
     let (mut limiter, [a, b, large]) = crowd([3, 3, 6]);
     assert_eq!([limiter.claim(a), limiter.claim(large)], [Claim::Granted, Claim::Queued]);
-    let (mut holding, mut other) = (a, b);
-    while limiter.claim(other) == Claim::Granted {
-        assert!(limiter.release(holding).is_empty());
-        (holding, other) = (other, holding);
-    }
+    let (_, holding) = take_turns(&mut limiter, [a, b]);
+    let other = if holding == a { b } else { a };
     assert!(limiter.cancel(large).into_iter().eq([other]));
 }
