@@ -10,14 +10,26 @@ conv      a small convolutional net, a few milliseconds for a batch of 8; one in
           running and one waiting
 large4    identity of 4 MiB
 large16   identity of 16 MiB
+
+Ours has one more, and FOLDER/generation.json the requests for it: seven of eight want 10 tokens, the eighth 200.
+
+generation  a network that generates a text, of random numbers: what it says is nonsense, what it costs is not. Its
+            weights are what a step costs, nearly whatever the number of requests that share it
 """
 
+import json
 import pathlib
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "demo"))
+
+import generator
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+GENERATION_CONTEXT, GENERATION_WIDTH, GENERATION_HIDDEN, GENERATION_LAYERS = 16, 64, 1024, 4
+GENERATION_BATCH, GENERATION_LENGTHS = 32, (10, 200)
 
 CONV_IMAGE, CONV_CHANNELS, CONV_LAYERS, CONV_CLASSES = [3, 32, 32], 32, 6, 10
 
@@ -102,6 +114,30 @@ def identity(elements):
     return model([helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"])], [elements], [elements])
 
 
+def generation():
+    """A generator without an end but that of the tokens asked for."""
+    random, alphabet = np.random.default_rng(3), [chr(code) for code in range(32, 127)]
+
+    def of(rows, columns):
+        return random.normal(0, (2 / rows) ** 0.5, (rows, columns)).astype(np.float32)
+
+    sizes = [GENERATION_CONTEXT * GENERATION_WIDTH, *[GENERATION_HIDDEN] * GENERATION_LAYERS, len(alphabet)]
+    layers = [(of(*shape), np.zeros(shape[1], np.float32)) for shape in zip(sizes, sizes[1:])]
+    return generator.Weights(alphabet, of(len(alphabet), GENERATION_WIDTH), layers)
+
+
+def generation_requests():
+    """The long ones come at random places, the same in every run."""
+    random = np.random.default_rng(4)
+    short, long = GENERATION_LENGTHS
+    # Two hundred times one of eight, shuffled, so that the mix is exact.
+    lengths = random.permutation([long, *[short] * 7] * 200)
+    return [
+        {"text_input": [chr(65 + seed % 26)], "max_tokens": [int(length)], "seed": [seed]}
+        for seed, length in enumerate(lengths)
+    ]
+
+
 def write(repository, name, text, onnx_model=None, python=None):
     version = repository / name / "1"
     version.mkdir(parents=True, exist_ok=True)
@@ -130,6 +166,9 @@ def main():
     for name, elements in [("large4", 1 << 20), ("large16", 1 << 22)]:
         write(ours, name, config(name, "onnxruntime", 0, elements, elements), identity(elements))
         write(reference, name, config(name, "identity", 0, elements, elements))
+
+    generator.write(ours, "generation", generation(), GENERATION_CONTEXT, GENERATION_BATCH, temperature=1.0)
+    (folder / "generation.json").write_text(json.dumps(generation_requests()))
 
 
 main()

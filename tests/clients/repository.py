@@ -12,6 +12,7 @@
 | completed | has no configuration |
 | accumulate_direct, accumulate_oldest | SUM = what the sequence has had so far, by implicit state |
 | carried_direct, carried_oldest | SUM = CARRY + X, CARRY counting as 0 at START; clients carry the sum themselves |
+| countdown, countdown_last | iterative: OUT counts from FROM down to 1, with each step an answer, or with the last |
 | slow, slow_bounded, slow_impatient, slow_ranked | Y = X after ROUNDS rounds of work: see `slow` |
 """
 
@@ -227,6 +228,46 @@ def carried(repository, strategy):
     write(repository, f"carried_{strategy}", model, sequence_batching(strategy) + inputs + tensor("output", "SUM", "INT32", 1))
 
 
+def countdown(repository, name, decoupled):
+    """A step per number, each after ROUNDS rounds of work as in `slow`; 8 requests share a step."""
+    model = graph(
+        """
+        countdown (int64[batch, 1] FROM, int64[batch, 1] ROUNDS, bool[batch, 1] START, int64[batch, 1] COUNT)
+            => (int64[batch, 1] OUT, int64[batch, 1] NEXT, bool[batch, 1] DONE)
+        <int64 one = {1}, float nothing = {0.0}, bool yes = {1}>
+        {
+            rounds = ReduceMax <keepdims = 0> (ROUNDS)
+            last = Loop <body = round (int64 i, bool go, float[64, 64] state) => (bool again, float[64, 64] next) {
+                again = Identity(go)
+                next = MatMul(state, turn)
+            }> (rounds, yes, turn)
+            worn = ReduceMax <keepdims = 0> (last)
+            zero_float = Mul(worn, nothing)
+            zero = Cast <to = 7> (zero_float)
+            now = Where(START, FROM, COUNT)
+            OUT = Add(now, zero)
+            NEXT = Sub(OUT, one)
+            DONE = LessOrEqual(OUT, one)
+        }""",
+        turn=np.roll(np.eye(64, dtype=np.float32), 1, axis=0),
+    )
+    config = "max_batch_size: 8\n" + tensor("input", "FROM", "INT64", 1) + tensor("input", "ROUNDS", "INT64", 1)
+    config += tensor("output", "OUT", "INT64", 1)
+    config += f"model_transaction_policy {{ decoupled: {str(decoupled).lower()} }}\n"
+    config += """
+        sequence_batching {
+          iterative_sequence: true
+          oldest { max_candidate_sequences: 8 }
+          control_input { name: "START" control { kind: CONTROL_SEQUENCE_START bool_false_true: [false, true] } }
+          state { input_name: "COUNT" output_name: "NEXT" data_type: TYPE_INT64 dims: 1 }
+        }
+        instance_group { count: 1 kind: KIND_CPU }
+        parameters { key: "intra_op_thread_count" value: { string_value: "1" } }
+        parameters { key: "ITERATION_DONE_OUTPUT" value: { string_value: "DONE" } }
+    """
+    write(repository, name, model, config)
+
+
 def broken(repository, name="broken"):
     """A model whose configuration asks for an output that its graph does not have."""
     text = "broken (float[length] X) => (float[length] Y) { Y = Identity(X) }"
@@ -246,6 +287,8 @@ def write_all(repository):
     for strategy in STRATEGIES:
         accumulate(repository, strategy)
         carried(repository, strategy)
+    countdown(repository, "countdown", decoupled=True)
+    countdown(repository, "countdown_last", decoupled=False)
     picky(repository)
     completed(repository)
     slow(repository, "slow", "max_batch_size: 8\ndynamic_batching {}\n")

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: from a fresh clone to a served model, and a look at what it answers.
+//! `cargo xtask demo`: from a fresh clone to served models, one that classifies and one that writes, and a look at what
+//! they answer.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -56,6 +57,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     step("training a classifier of handwritten digits", || {
         process::run(python::command().arg("demo/train.py").arg(&folder))
     })?;
+    step("training a network that writes like this repository's documents", || {
+        process::run(python::command().arg("demo/train_text.py").arg(&folder))
+    })?;
     let server = step("starting the server", || {
         let mut command = Command::new(&server);
         command
@@ -70,6 +74,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let mut classify = python::command();
         classify.arg("demo/classify.py").arg(&folder).args([ports[0].to_string(), ports[1].to_string()]);
         process::run(&mut classify)
+    })?;
+    step("letting it write: a token per step, new requests joining at each", || {
+        let mut generate = python::command();
+        generate.arg("demo/generate.py").args([ports[0].to_string(), ports[1].to_string()]);
+        process::run(&mut generate)
     })?;
     show_places(ports, &folder)?;
     if !options.once {

@@ -119,7 +119,12 @@ fn instance(
     let mut completed = declared.config.clone();
     model.complete_config(&mut completed)?;
     let config = Arc::new(finish(&declared, completed, &Environment::default())?.typed);
-    let spec = InstanceSpec { name: "addition_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN };
+    let spec = InstanceSpec {
+        name: "addition_0".into(),
+        device: Device::Cpu,
+        threads: NonZeroUsize::MIN,
+        passive: false,
+    };
     match model.instance(&config, &spec)? {
         Instance::Mobile(instance) => Ok(instance),
         Instance::Pinned(_) => Err(Error::internal("an instance may change threads")),
@@ -143,7 +148,7 @@ impl Asked {
             let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
             let (responder, stream) =
                 corridor(Timeline::new(clock(), rows), Arc::new(Unobserved), usize::MAX);
-            (Execution { request, responder }, stream)
+            (Execution::new(request, responder), stream)
         };
         let (executions, streams): (Vec<_>, Vec<_>) = (0..requests).map(ask).unzip();
         let total = rows * u32::try_from(requests).unwrap_or(u32::MAX);

@@ -63,7 +63,7 @@ impl Iteration {
         }
         if let Err((error, execution)) = execution.reschedule() {
             // Answered before its slot is given back.
-            execution.responder.clone().fail(error);
+            execution.responder.fail(error);
         }
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn mark_done(plan: &Plan, output: &Output, shares: &mut [Share<'_>]) 
 /// The last word to a request that nobody waits for.
 pub(crate) fn answer_cancelled(execution: Execution) {
     let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-    execution.responder.clone().fail(error.because(FailureReason::Cancelled));
+    execution.responder.fail(error.because(FailureReason::Cancelled));
 }
 
 fn done_slot(config: &ModelConfig, signature: &Signature, name: &str) -> Result<usize, Error> {
@@ -106,7 +106,10 @@ fn done_slot(config: &ModelConfig, signature: &Signature, name: &str) -> Result<
         SlotKind::Other(kind) => return refuse(format!("names '{name}', which is no tensor but {kind}")),
     };
     if element != Element::of(DataType::Bool) {
-        return refuse(format!("names '{name}' of datatype TYPE_{}, but must name a TYPE_BOOL", element.name()));
+        return refuse(format!(
+            "names '{name}' of datatype TYPE_{}, but must name a TYPE_BOOL",
+            element.name()
+        ));
     }
     let of_row = match (config.max_batch_size, shape.split_first()) {
         (None, _) => &shape[..],

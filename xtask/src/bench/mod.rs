@@ -3,6 +3,7 @@
 //! All contenders of a row take turns within each round, so that whatever else the machine does hits them alike.
 
 mod contenders;
+mod generation;
 mod plan;
 mod table;
 
@@ -97,11 +98,18 @@ fn load(options: &Options) -> Result<bool> {
         contenders.extend(bare.as_ref().filter(|_| row.bare));
         table.extend(&row.name, measure(row, &contenders, options)?);
     }
+    let mut good = true;
+    if generation::NAME.contains(&options.filter) {
+        good = generation::run(options, &ours, &folder, &library)?;
+    }
+    if rows.is_empty() {
+        return Ok(good);
+    }
     heading("results");
     print!("{}", table.markdown());
     write(&folder, "results.md", &table.markdown())?;
     write(&folder, "results.csv", &table.csv())?;
-    Ok(table.errors() == 0.0)
+    Ok(good && table.errors() == 0.0)
 }
 
 /// The medians of each contender, which take turns.

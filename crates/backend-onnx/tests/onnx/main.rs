@@ -4,6 +4,7 @@
 mod batching;
 mod datatypes;
 mod graph;
+mod iteration;
 mod loading;
 mod memory;
 mod refusals;

@@ -1,0 +1,190 @@
+//! Tokens per second of a model that generates: our server, where requests join running batches at each step, beside the
+//! same model in whole batches, which run until the longest of their requests is done.
+//!
+//! Of eight requests seven want 10 tokens and one wants 200. Both sides are asked for the same requests in the same order,
+//! by as many callers, and compute with as many threads. The server answers over gRPC streams; a whole batch has no
+//! server around it, so what the server costs counts against it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::contenders::Contender;
+use super::{Options, write};
+use crate::steps::heading;
+use crate::workspace::{self, cargo};
+use crate::{process, python, runtime_library};
+
+/// What `--filter` is compared with.
+pub(super) const NAME: &str = "generation grpc-stream x64";
+const CALLERS: &str = "64";
+/// So many texts are compared.
+const TEXTS: &str = "64";
+
+/// What a row of the table shows.
+#[derive(Clone, Copy)]
+struct Figures {
+    tokens_per_second: f64,
+    first_p50_us: f64,
+    first_p99_us: f64,
+}
+
+/// Whole batches of the model of the server, outside of it.
+struct Whole<'a> {
+    binary: PathBuf,
+    folder: &'a Path,
+    library: &'a Path,
+}
+
+/// Measures, prints and writes the table; true when every request was answered, and with the same texts on both sides.
+pub(super) fn run(options: &Options, ours: &Contender, folder: &Path, library: &Path) -> Result<bool> {
+    let package = ["build", "--release", "--package", "nereid-backend-onnx", "--example", "whole_batch"];
+    process::run(&mut cargo(&package))?;
+    let binary = workspace::target().join("release/examples/whole_batch");
+    let whole = Whole { binary, folder, library };
+
+    heading(NAME);
+    let mut rounds = Vec::new();
+    let mut errors = 0.0;
+    for round in 0..options.rounds {
+        let measure = |turn: usize| match turn {
+            0 => in_flight(ours, folder, options.seconds),
+            1 => whole.measure(options.seconds, false).map(|figures| (figures, 0.0)),
+            _ => whole.measure(options.seconds, true).map(|figures| (figures, 0.0)),
+        };
+        let mut taken = [None; KINDS.len()];
+        // As for the other rows: each round begins with another one.
+        for turn in 0..KINDS.len() {
+            let turn = (round + turn) % KINDS.len();
+            let (figures, failed) = measure(turn)?;
+            println!("{:<28} {}", KINDS[turn], figures.line());
+            taken[turn] = Some(figures);
+            errors += failed;
+        }
+        if let [Some(first), Some(second), Some(third)] = taken {
+            rounds.push([first, second, third]);
+        }
+    }
+    let same = same_texts(ours, &whole)?;
+    let table = table(&rounds);
+    heading("results");
+    print!("{table}");
+    write(folder, "generation.md", &table)?;
+    Ok(same && errors == 0.0)
+}
+
+const KINDS: [&str; 3] = ["in flight", "whole batches", "whole batches that shrink"];
+
+type Round = [Figures; KINDS.len()];
+
+fn in_flight(ours: &Contender, folder: &Path, seconds: u32) -> Result<(Figures, f64)> {
+    let Contender::Server { server, grpc_port, perf, .. } = ours else { bail!("no server to measure") };
+    let csv = folder.join("row.csv");
+    let mut command = Command::new(perf);
+    command.args(["perf", "--model=generation", "--protocol=grpc", "--streaming", "--warm-up=1"]);
+    command.arg("--input-data").arg(folder.join("generation.json"));
+    command.arg(format!("--url=127.0.0.1:{grpc_port}")).arg(format!("--concurrency={CALLERS}"));
+    command.arg(format!("--duration={seconds}")).arg(format!("--server-pid={}", server.pid()));
+    process::output(command.arg("--csv").arg(&csv))?;
+    let text = fs::read_to_string(&csv)?;
+    let (headings, row) = text.trim_end().split_once('\n').context("the load generator wrote no row")?;
+    let number = |name: &str| {
+        let mut fields = headings.split(',').zip(row.split(','));
+        let field = fields.find(|(heading, _)| *heading == name).map(|(_, field)| field);
+        field.and_then(|field| field.parse().ok()).with_context(|| format!("there is no figure {name}"))
+    };
+    let figures = Figures {
+        tokens_per_second: number("responses_per_second")?,
+        first_p50_us: number("first_p50_us")?,
+        first_p99_us: number("first_p99_us")?,
+    };
+    Ok((figures, number("errors")?))
+}
+
+impl Whole<'_> {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.env(runtime_library::VARIABLE, self.library);
+        command.arg("--model").arg(self.folder.join("ours/generation"));
+        command.arg("--requests").arg(self.folder.join("generation.json"));
+        // As many threads as the server gives the model's only instance.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        command.args(["--threads", &threads.to_string()]);
+        command
+    }
+
+    fn measure(&self, seconds: u32, shrink: bool) -> Result<Figures> {
+        let mut command = self.command();
+        command.args(["--callers", CALLERS, "--seconds", &seconds.to_string()]);
+        let printed = process::output(command.args(["--shrink", if shrink { "1" } else { "0" }]))?;
+        let number = |name: &str| {
+            let figure =
+                printed.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            figure
+                .and_then(|text| text.parse().ok())
+                .with_context(|| format!("whole_batch printed: {printed}"))
+        };
+        Ok(Figures {
+            tokens_per_second: number("tokens_per_second")?,
+            first_p50_us: number("first_p50_us")?,
+            first_p99_us: number("first_p99_us")?,
+        })
+    }
+}
+
+/// Whether a request has the same text whoever it is run with.
+fn same_texts(ours: &Contender, whole: &Whole<'_>) -> Result<bool> {
+    let Contender::Server { http_port, .. } = ours else { bail!("no server to ask") };
+    let texts = whole.folder.join("texts.json");
+    fs::write(&texts, process::output(whole.command().args(["--texts", TEXTS]))?)?;
+    let mut compare = python::command();
+    compare.arg("bench/same_texts.py").arg(http_port.to_string());
+    compare.arg(whole.folder.join("generation.json")).arg(&texts);
+    Ok(compare.status().context("cannot start Python")?.success())
+}
+
+impl Figures {
+    fn line(&self) -> String {
+        let Figures { tokens_per_second, first_p50_us, first_p99_us } = self;
+        let (p50, p99) = (first_p50_us / 1e3, first_p99_us / 1e3);
+        format!("tokens/s {tokens_per_second:.0}, first token p50 {p50:.1} ms, p99 {p99:.1} ms")
+    }
+}
+
+/// The medians, and how often as many tokens the server gives as the others: the median of the rounds' ratios.
+fn table(rounds: &[Round]) -> String {
+    let median = |value: &dyn Fn(&Round) -> f64| {
+        let mut values: Vec<f64> = rounds.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or_default()
+    };
+    let mut text = String::from(
+        "| generation | tokens/s | first token p50 ms | first token p99 ms | in flight gives |\n|---|---:|---:|---:|---:|\n",
+    );
+    for (kind, name) in KINDS.iter().enumerate() {
+        let rate = median(&|round| round[kind].tokens_per_second);
+        let p50 = median(&|round| round[kind].first_p50_us) / 1e3;
+        let p99 = median(&|round| round[kind].first_p99_us) / 1e3;
+        let ratio = median(&|round| round[0].tokens_per_second / round[kind].tokens_per_second);
+        text.push_str(&format!("| {name} | {rate:.0} | {p50:.1} | {p99:.1} | {ratio:.2} times |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_within_rounds() {
+        let of =
+            |tokens_per_second| Figures { tokens_per_second, first_p50_us: 2000.0, first_p99_us: 9000.0 };
+        // The machine was half as fast in the second round, and busy in the third.
+        let rounds = [[800.0, 200.0, 400.0], [400.0, 100.0, 200.0], [100.0, 100.0, 200.0]];
+        let table = table(&rounds.map(|round| round.map(of)));
+        assert!(table.contains("| in flight | 400 | 2.0 | 9.0 | 1.00 times |"), "{table}");
+        assert!(table.contains("| whole batches | 100 | 2.0 | 9.0 | 4.00 times |"), "{table}");
+    }
+}
