@@ -7,7 +7,7 @@ there by the C identity backend of reference_backend.c, what computes by ONNX Ru
 tiny      16 floats plus one: all cost is the server's
 tiny_sequence  the same behind a sequence batcher: what a sequence costs
 conv      a small convolutional net, a few milliseconds for a batch of 8; one instance, so that 16 callers keep one batch
-          running and one waiting
+          running and one waiting; one thread, so that the load has a processor of its own
 large4    identity of 4 MiB
 large16   identity of 16 MiB
 
@@ -44,7 +44,11 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         folder = os.path.join(args["model_repository"], args["model_version"])
-        self.session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(
+            os.path.join(folder, "model.onnx"), options, providers=["CPUExecutionProvider"]
+        )
 
     def execute(self, requests):
         inputs = [pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy() for request in requests]
@@ -160,7 +164,8 @@ def main():
 
     image = ", ".join(map(str, CONV_IMAGE))
     batched = "dynamic_batching { } instance_group [ { count: 1 kind: KIND_CPU } ]"
-    write(ours, "conv", config("conv", "onnxruntime", 8, image, CONV_CLASSES, batched), conv())
+    one_thread = batched + ' parameters { key: "intra_op_thread_count" value { string_value: "1" } }'
+    write(ours, "conv", config("conv", "onnxruntime", 8, image, CONV_CLASSES, one_thread), conv())
     write(reference, "conv", config("conv", "python", 8, image, CONV_CLASSES, batched), conv(), PYTHON_CONV)
 
     for name, elements in [("large4", 1 << 20), ("large16", 1 << 22)]:

@@ -141,16 +141,8 @@ impl Bare {
     pub(crate) fn inferences_per_second(&self, batch: u32, seconds: u32) -> Result<f64> {
         let mut command = Command::new(&self.binary);
         command.arg("--model").arg(&self.model).env(runtime_library::VARIABLE, &self.library);
-        // As many threads as the server gives the model's only instance.
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
-        command.args([
-            "--batch",
-            &batch.to_string(),
-            "--seconds",
-            &seconds.to_string(),
-            "--threads",
-            &threads,
-        ]);
+        // One thread, as the server's only instance has.
+        command.args(["--batch", &batch.to_string(), "--seconds", &seconds.to_string(), "--threads", "1"]);
         let printed = process::output(&mut command)?;
         let figure = printed.split_whitespace().find_map(|word| word.strip_prefix("inferences_per_second="));
         figure.and_then(|text| text.parse().ok()).with_context(|| format!("the bare loop printed: {printed}"))
