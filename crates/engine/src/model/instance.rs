@@ -11,6 +11,7 @@ use inference::{
     config::ModelConfig,
 };
 use parking_lot::{Condvar, Mutex};
+use rustix::process::setpriority_process;
 use scheduling::InstanceId;
 
 use super::{Model, driver::Assignment, warmup::WarmUp};
@@ -82,10 +83,16 @@ impl Recipe {
     /// Builds an instance on the thread that asks, where the instance's host policy wants it, and warms it up if it will
     /// have work.
     fn build(&self, placed: &Placed) -> Result<Instance, Error> {
-        let instance = self.build_here(&placed.bind_this_thread()?)?;
+        let spec = placed.bind_this_thread()?;
+        if self.config.low_priority {
+            give_way(&spec)?;
+        }
+        let instance = self.build_here(&spec)?;
         Ok(match instance {
-            // Other threads do not run where the policy says.
-            Instance::Mobile(mobile) if placed.is_bound() => Instance::Pinned(mobile),
+            // Other threads do not run where the policy says, or as the priority says.
+            Instance::Mobile(mobile) if placed.is_bound() || self.config.low_priority => {
+                Instance::Pinned(mobile)
+            }
             instance => instance,
         })
     }
@@ -101,6 +108,17 @@ impl Recipe {
         Ok(instance)
     }
 }
+
+/// Lets the calling thread, and those it starts, have only the processor time that others leave.
+fn give_way(spec: &InstanceSpec) -> Result<(), Error> {
+    // On Linux the priority of "this process" is the calling thread's.
+    setpriority_process(None, LOWEST_PRIORITY).map_err(|error| {
+        Error::internal(format!("failed to lower the priority of instance '{}': {error}", spec.name))
+    })
+}
+
+/// As a nice level.
+const LOWEST_PRIORITY: i32 = 19;
 
 /// Builds all instances of a model, each on its own thread, side by side.
 ///

@@ -114,6 +114,7 @@ pub(in crate::model) fn config(scheduling: Scheduling) -> ModelConfig {
         parameters: BTreeMap::new(),
         metric_tags: BTreeMap::new(),
         graph_level: None,
+        low_priority: false,
         cpu_accelerators: vec![],
         op_library_filenames: vec![],
         decoupled: false,

@@ -6,13 +6,17 @@ use std::{
 };
 
 use nereid_engine::{HostPolicy, Options, ProcessorSet};
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::{
+    process::getpriority_process,
+    thread::{CpuSet, sched_getaffinity},
+};
 
 use crate::support::{ECHO, Native, Repository, answer, echo, index, serves, start};
 
 /// What a test learns of a moment on an instance's thread.
 struct Seen {
     affinity: CpuSet,
+    nice: i32,
     thread: Option<String>,
     /// What the instance was told, when it was built.
     budget: Option<NonZeroUsize>,
@@ -20,7 +24,8 @@ struct Seen {
 
 fn seen(budget: Option<NonZeroUsize>) -> Seen {
     let thread = thread::current().name().map(str::to_owned);
-    Seen { affinity: sched_getaffinity(None).unwrap(), thread, budget }
+    let nice = getpriority_process(None).unwrap();
+    Seen { affinity: sched_getaffinity(None).unwrap(), nice, thread, budget }
 }
 
 /// A backend whose instances may change threads, and tell where they were built and ran.
@@ -121,4 +126,22 @@ async fn what_a_policy_asks_for_in_vain_fails_the_model_and_is_named() {
         ),
         "{b}"
     );
+}
+
+#[tokio::test]
+async fn models_of_least_priority_give_way_and_nobody_else_does() {
+    for (priority, nice) in [("PRIORITY_MIN", 19), ("PRIORITY_MAX", 0), ("PRIORITY_DEFAULT", 0)] {
+        let config = format!("{ECHO} optimization {{ priority: {priority} }}");
+        let repository = Repository::new().model("m", &config, &["1"]);
+        let (backend, told) = telling();
+        let engine = start(repository.options(), backend).await;
+        // Short enough for callers' threads, which keep their own priority.
+        for _ in 0..200 {
+            assert!(serves(&engine, "m").await);
+        }
+        let told: Vec<_> = told.try_iter().map(|seen| seen.nice).collect();
+        assert!(told.len() > 200);
+        let own = getpriority_process(None).unwrap();
+        assert!(told.iter().all(|&seen| seen == nice.max(own)), "{priority}: {told:?}");
+    }
 }

@@ -64,6 +64,8 @@ pub struct ModelConfig {
     pub metric_tags: BTreeMap<String, String>,
     /// Graph optimisation level, as the backend understands it.
     pub graph_level: Option<i32>,
+    /// `PRIORITY_MIN`: gives way to other models where processors are short.
+    pub low_priority: bool,
     /// Accelerators asked for on the CPU, with their parameters.
     pub cpu_accelerators: Vec<Accelerator>,
     /// Libraries of custom operations.

@@ -7,7 +7,7 @@ mod warmup;
 
 use std::num::NonZeroU32;
 
-use proto::model_config::SchedulingChoice;
+use proto::{model_config::SchedulingChoice, model_optimization_policy::ModelPriority};
 
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy};
 use crate::{DataType, Name, Shape, element_count};
@@ -57,6 +57,7 @@ impl Conversion<'_> {
             parameters: parameters.map(|(key, value)| (key.clone(), value.string_value.clone())).collect(),
             metric_tags: config.metric_tags.clone(),
             graph_level: policy.and_then(|policy| policy.graph.as_ref()).map(|graph| graph.level),
+            low_priority: policy.is_some_and(|policy| policy.priority() == ModelPriority::PriorityMin),
             cpu_accelerators: accelerators
                 .iter()
                 .flat_map(|accelerators| &accelerators.cpu_execution_accelerator)
