@@ -234,18 +234,23 @@ async fn a_sequence_that_falls_silent_is_over() {
     assert!(ask(&model, 1, step(1, false, false)).is_err());
 }
 
-/// Answers `IN`, `IN - 1`, ... 1, one in each execution; counts how many requests shared one.
-struct Countdown(mpsc::Sender<usize>);
+/// Answers `IN`, `IN - 1`, ... 1, one in each execution; tells how many requests shared one. Starts when nobody holds
+/// the other end of `hold`.
+struct Countdown {
+    sizes: mpsc::Sender<usize>,
+    hold: Arc<Mutex<mpsc::Receiver<()>>>,
+}
 
 impl BackendModel for Countdown {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Pinned(Box::new(Self(self.0.clone()))))
+        Ok(Instance::Pinned(Box::new(Self { sizes: self.sizes.clone(), hold: self.hold.clone() })))
     }
 }
 
 impl BackendInstance for Countdown {
     fn execute(&mut self, batch: Batch) {
-        let _ = self.0.send(batch.executions.len());
+        let _ = self.hold.lock().recv();
+        let _ = self.sizes.send(batch.executions.len());
         for execution in batch.executions {
             let state = execution.state.clone().expect("the model has a state");
             let left = match seen_start(&execution.request) {
@@ -269,9 +274,12 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
     let (executions, sizes) = mpsc::channel();
     let mut config = sequences(batching);
     config.decoupled = true;
-    let model = start(config, Countdown(executions), 1);
+    let (hold, held) = mpsc::channel();
+    let model = start(config, Countdown { sizes: executions, hold: Arc::new(Mutex::new(held)) }, 1);
     let streams: Vec<_> =
         [5, 1, 3].map(|from| (from, ask(&model, from, SequenceStep::default()).unwrap())).into();
+    // All have come before the first execution ends.
+    drop(hold);
     for (from, mut stream) in streams {
         let mut answers = Vec::new();
         while let Some(Delivery { result, .. }) = stream.next().await {
