@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, backend::Backend};
+use inference::{
+    Error,
+    backend::{Backend, BackendFinder},
+};
 
 mod clock;
 mod host_policy;
@@ -101,6 +104,21 @@ pub struct ServerMetadata {
     pub extensions: Vec<String>,
 }
 
+/// What is plugged into the engine.
+#[derive(Clone, Default)]
+pub struct Plugins {
+    /// Backends that are built in.
+    pub backends: Vec<Arc<dyn Backend>>,
+    /// Finds those that are not.
+    pub finder: Option<Arc<dyn BackendFinder>>,
+}
+
+impl From<Vec<Arc<dyn Backend>>> for Plugins {
+    fn from(backends: Vec<Arc<dyn Backend>>) -> Self {
+        Self { backends, ..Self::default() }
+    }
+}
+
 /// A running inference server without its protocols. Clones are handles on the same one.
 #[derive(Clone)]
 pub struct Engine {
@@ -116,22 +134,38 @@ struct Shared {
 }
 
 impl Engine {
-    /// Loads every model of the repositories and returns when each is ready or has failed. Must be called in a tokio
-    /// runtime.
+    /// [`Engine::new`] and [`Engine::load_models`] in one.
     ///
     /// # Errors
-    /// A repository that cannot be read, or a system that gives no thread.
-    pub async fn start(options: Options, backends: Vec<Arc<dyn Backend>>) -> Result<Self, Error> {
+    /// Of either.
+    pub async fn start(options: Options, plugins: impl Into<Plugins>) -> Result<Self, Error> {
+        let engine = Self::new(options, plugins)?;
+        engine.load_models().await?;
+        Ok(engine)
+    }
+
+    /// An engine without a model. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// INTERNAL if the system gives no thread.
+    pub fn new(options: Options, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let clock = AlarmClock::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let exposition = Exposition::new(options.metrics);
         let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
         let (repositories, threads) = (options.repositories.clone(), options.load_threads.max(1));
-        let loader = Loader::new(options, backends, clock);
+        let loader = Loader::new(options, plugins.into(), clock);
         let repository = Repository::start(loader, repositories, threads);
-        repository.load_all().await?;
         let exiting = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { server, strict_readiness, repository, exposition, exiting }) })
+    }
+
+    /// Loads every model of the repositories and returns when each is ready or has failed.
+    ///
+    /// # Errors
+    /// A repository that cannot be read.
+    pub async fn load_models(&self) -> Result<(), Error> {
+        self.shared.repository.load_all().await
     }
 
     /// A model version that is ready: the one asked for, or the largest.

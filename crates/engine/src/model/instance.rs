@@ -120,27 +120,31 @@ fn give_way(spec: &InstanceSpec) -> Result<(), Error> {
 /// As a nice level.
 const LOWEST_PRIORITY: i32 = 19;
 
-/// Builds all instances of a model, each on its own thread, side by side.
+/// Builds all instances of a model, each on its own thread, side by side if the backend can.
 ///
 /// # Errors
 /// The first error of an instance, once all have been tried; those that were built are dropped on their threads.
 pub(super) fn build_all(recipe: &Recipe, instances: &[Placed]) -> Result<Vec<Built>, Error> {
-    let starting: Vec<_> =
-        instances.iter().enumerate().map(|(id, placed)| start(id, recipe, placed)).collect();
-    let built: Vec<_> = starting
-        .into_iter()
-        .zip(instances)
-        .map(|(starting, Placed { spec, .. })| {
-            let starting = starting.map_err(|error| {
-                Error::internal(format!("failed to start the thread of instance '{}': {error}", spec.name))
-            })?;
-            let mobile = starting.ready.recv().unwrap_or_else(|_| {
-                Err(Error::internal(format!("the backend panicked while building instance '{}'", spec.name)))
-            })?;
-            Ok(Built { mobile, employ: starting.employ, thread: starting.thread })
-        })
-        .collect();
+    let starting = instances.iter().enumerate().map(|(id, placed)| (placed, start(id, recipe, placed)));
+    let built: Vec<_> = if recipe.backend.builds_in_parallel() {
+        let starting: Vec<_> = starting.collect();
+        starting.into_iter().map(await_built).collect()
+    } else {
+        starting.map(await_built).collect()
+    };
     built.into_iter().collect()
+}
+
+/// Waits until an instance has been built.
+fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<Built, Error> {
+    let name = &placed.spec.name;
+    let starting = starting.map_err(|error| {
+        Error::internal(format!("failed to start the thread of instance '{name}': {error}"))
+    })?;
+    let mobile = starting.ready.recv().unwrap_or_else(|_| {
+        Err(Error::internal(format!("the backend panicked while building instance '{name}'")))
+    })?;
+    Ok(Built { mobile, employ: starting.employ, thread: starting.thread })
 }
 
 struct Starting {

@@ -24,7 +24,7 @@ use scheduling::Capacity;
 
 use super::{files, scan};
 use crate::{
-    BackendSetting, HostPolicy, Options, RateLimitResource,
+    BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
     clock::{AlarmClock, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
@@ -34,7 +34,7 @@ use crate::{
 
 /// Knows how to load, and what to load with.
 pub(crate) struct Loader {
-    backends: Vec<Arc<dyn Backend>>,
+    plugins: Plugins,
     settings: Vec<BackendSetting>,
     completion: Completion,
     config_name: Option<String>,
@@ -63,7 +63,7 @@ impl Plan {
 }
 
 impl Loader {
-    pub(crate) fn new(options: Options, backends: Vec<Arc<dyn Backend>>, clock: AlarmClock) -> Self {
+    pub(crate) fn new(options: Options, plugins: Plugins, clock: AlarmClock) -> Self {
         let Options { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } = options;
         let capacity =
             |RateLimitResource { name, count, device }: RateLimitResource| Capacity { name, count, device };
@@ -71,7 +71,7 @@ impl Loader {
             Arc::new(Limiter::new(resources.into_iter().map(capacity).collect()))
         };
         Self {
-            backends,
+            plugins,
             settings: backend_settings,
             completion: if auto_complete { Completion::Auto } else { Completion::Strict },
             config_name,
@@ -148,15 +148,16 @@ impl Loader {
     fn load_once(&self, plan: &Plan, version: i64) -> Result<Arc<Model>, Error> {
         let since = now();
         let declared = &plan.declared.config;
-        let backend = self.backend(&declared.backend)?;
-        let source = ModelSource {
+        let mut source = ModelSource {
             name: plan.name.clone(),
             version,
             model_directory: plan.directory.clone(),
             version_directory: plan.directory.join(version.to_string()),
             declared: Arc::new(declared.clone()),
-            settings: self.settings_of(backend.name()),
+            settings: BTreeMap::new(),
         };
+        let backend = self.backend(&source)?;
+        source.settings = self.settings_of(backend.settings_name());
         let opened = backend.open(&source)?;
         let mut completed = declared.clone();
         if self.completion == Completion::Auto {
@@ -172,6 +173,7 @@ impl Loader {
             }
             Scheduling::Unbatched => {}
         }
+        opened.configured(&config.shown);
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(Parts {
@@ -186,12 +188,24 @@ impl Loader {
         })
     }
 
-    fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, Error> {
-        self.backends.iter().find(|backend| backend.name() == name).ok_or_else(|| {
-            Error::invalid(format!(
+    /// The backend of a model: from a library that the model brings along, built in, or from a library of its name.
+    fn backend(&self, source: &ModelSource) -> Result<Arc<dyn Backend>, Error> {
+        let name = &source.declared.backend;
+        let settings = |backend: &str| self.settings_of(backend);
+        let finder = self.plugins.finder.as_ref();
+        if let Some(finder) = finder
+            && let Some(brought) = finder.brought_by(source, &settings)?
+        {
+            return Ok(brought);
+        }
+        let built_in = self.plugins.backends.iter().find(|backend| backend.name() == name);
+        match (built_in, finder) {
+            (Some(backend), _) => Ok(backend.clone()),
+            (None, Some(finder)) => finder.find(source, &settings),
+            (None, None) => Err(Error::invalid(format!(
                 "unable to find backend library for backend '{name}', try specifying runtime on the model configuration."
-            ))
-        })
+            ))),
+        }
     }
 
     /// One instance per count of each group. Each computes on its share of the processors.

@@ -21,12 +21,43 @@ pub trait Backend: Send + Sync {
         String::new()
     }
 
+    /// Whose `--backend-config` settings are in force for it.
+    fn settings_name(&self) -> &str {
+        self.name()
+    }
+
     /// Opens one version of a model. May block: it runs on a thread that loads models.
     ///
     /// # Errors
     /// Why the version cannot be served; becomes the reason of its UNAVAILABLE state.
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error>;
 }
+
+/// Finds backends that are not built into the server.
+pub trait BackendFinder: Send + Sync {
+    /// The backend whose library the model brings along in its own directories, if it brings one. May block.
+    ///
+    /// # Errors
+    /// The library that is there cannot be used.
+    fn brought_by(
+        &self,
+        source: &ModelSource,
+        settings: &BackendSettings<'_>,
+    ) -> Result<Option<Arc<dyn Backend>>, Error>;
+
+    /// The backend that the configuration of a model names. May block.
+    ///
+    /// # Errors
+    /// INVALID_ARG if there is none by that name; whatever the backend says if it does not start.
+    fn find(
+        &self,
+        source: &ModelSource,
+        settings: &BackendSettings<'_>,
+    ) -> Result<Arc<dyn Backend>, Error>;
+}
+
+/// The `--backend-config` settings in force for the backend of a name.
+pub type BackendSettings<'a> = dyn Fn(&str) -> BTreeMap<String, String> + 'a;
 
 /// Where a model version lies and what is known of it before it is opened.
 #[derive(Debug, Clone)]
@@ -56,6 +87,16 @@ pub trait BackendModel: Send + Sync {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
         let _ = config;
         Ok(())
+    }
+
+    /// Tells the configuration that the server has settled on, before the first instance is built.
+    fn configured(&self, config: &proto::ModelConfig) {
+        let _ = config;
+    }
+
+    /// Whether several instances may be built at the same time.
+    fn builds_in_parallel(&self) -> bool {
+        true
     }
 
     /// Builds one instance for the completed, validated configuration. Called on the thread that will run it.
