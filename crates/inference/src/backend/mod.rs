@@ -49,11 +49,7 @@ pub trait BackendFinder: Send + Sync {
     ///
     /// # Errors
     /// INVALID_ARG if there is none by that name; whatever the backend says if it does not start.
-    fn find(
-        &self,
-        source: &ModelSource,
-        settings: &BackendSettings<'_>,
-    ) -> Result<Arc<dyn Backend>, Error>;
+    fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error>;
 }
 
 /// The `--backend-config` settings in force for the backend of a name.
