@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask test | gates | setup | demo | bench`.
+//! Chores of the workspace: `cargo xtask test | gates | header | setup | demo | bench`.
 //!
 //! Everything that needs more than cargo itself lives here: what to run before a change is good, the Python
 //! environment, the fetched ONNX Runtime, the demo, the benchmarks. All of it is written below `target`, is made
@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "chores talk to the person who started them")]
 
+mod abi;
 mod arguments;
 mod bench;
 mod demo;
@@ -32,7 +33,10 @@ cargo xtask test [--quick]
     and the demo. Makes what is missing first (see setup). --quick leaves out documentation, Python and the demo.
 
 cargo xtask gates
-    Only the rules of our own: which crate may use which, and the shape of files.
+    Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
+
+cargo xtask header
+    Writes include/nereid.h from the tables of the C interfaces and the sources of the functions.
 
 cargo xtask setup
     Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime.
@@ -74,6 +78,11 @@ fn run() -> Result<bool> {
         "gates" => {
             arguments.finish()?;
             gates::run()
+        }
+        "header" => {
+            arguments.finish()?;
+            abi::write_header(&workspace::root())?;
+            Ok(true)
         }
         "setup" => {
             arguments.finish()?;

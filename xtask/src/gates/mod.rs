@@ -5,21 +5,23 @@ mod sources;
 
 use anyhow::Result;
 
-use crate::workspace;
+use crate::{abi, workspace};
 
 /// Checks all rules and prints what breaks them; whether nothing does.
 pub(crate) fn run() -> Result<bool> {
     let layers = layers::broken(&workspace::packages()?);
     let sources = sources::check(&workspace::root())?;
+    let abi = abi::broken(&workspace::root())?;
     println!("layers: {}", verdict(&layers));
+    println!("C interfaces: {}", verdict(&abi));
     println!("sources: {} files, {}", sources.files, verdict(&sources.broken));
     for path in &sources.long_but_excepted {
         println!("  long, but tests and generated code may be: {path}");
     }
-    for line in layers.iter().chain(&sources.broken) {
+    for line in layers.iter().chain(&abi).chain(&sources.broken) {
         println!("  {line}");
     }
-    Ok(layers.is_empty() && sources.broken.is_empty())
+    Ok(layers.is_empty() && abi.is_empty() && sources.broken.is_empty())
 }
 
 fn verdict(broken: &[String]) -> String {

@@ -1,0 +1,192 @@
+//! Whether the exported Rust functions take and give what C believes.
+
+use std::collections::BTreeMap;
+
+use super::exports::Export;
+use super::table::{Interface, Prototype, Side};
+
+/// What a value is to the machine, and what a pointer points to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Class {
+    Nothing,
+    Bool,
+    /// Letters, and bytes read as such.
+    Char,
+    Signed32,
+    Signed64,
+    Unsigned32,
+    Unsigned64,
+    Size,
+    Double,
+    /// A C enumeration: 32 bits.
+    Enum,
+    Function,
+    /// Behind a pointer: a handle by its name, or anything (`void`).
+    Opaque(String),
+    Pointer(Box<Class>),
+}
+
+/// What of the exports is not as the tables say, one line each.
+pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String> {
+    let functions = interfaces.iter().flat_map(|interface| &interface.functions);
+    let functions: BTreeMap<_, _> =
+        functions.map(|function| (function.prototype.name.as_str(), function)).collect();
+    let types = Types::of(interfaces);
+    let mut broken = Vec::new();
+    for export in exports {
+        match functions.get(export.name.as_str()) {
+            None => broken.push(format!("{} is in no table of the C interfaces", export.name)),
+            Some(function) if function.side == Side::Plugin => {
+                broken.push(format!("{} is for plug-ins to define, not for us", export.name));
+            }
+            Some(function) => {
+                let differences = types.differences(&function.prototype, export).into_iter();
+                broken.extend(differences.map(|difference| format!("{}: {difference}", export.name)));
+            }
+        }
+    }
+    broken
+}
+
+/// The names of types that C knows.
+struct Types {
+    enums: Vec<String>,
+    callbacks: Vec<String>,
+}
+
+impl Types {
+    fn of(interfaces: &[Interface]) -> Types {
+        let enums = interfaces.iter().flat_map(|interface| &interface.enums).map(|known| known.name.clone());
+        let callbacks = interfaces.iter().flat_map(|interface| &interface.callbacks);
+        Types { enums: enums.collect(), callbacks: callbacks.map(|known| known.name.clone()).collect() }
+    }
+
+    fn differences(&self, function: &Prototype, export: &Export) -> Vec<String> {
+        let (expected, found) = (function.parameters.len(), export.parameters.len());
+        if expected != found {
+            return vec![format!("takes {found} parameters instead of {expected}")];
+        }
+        let pairs = function.parameters.iter().zip(&export.parameters);
+        let mut pairs: Vec<_> =
+            pairs.map(|(expected, found)| (expected.name.as_str(), &expected.kind, found)).collect();
+        pairs.push(("what it gives", &function.returns, &export.returns));
+        let wrong = pairs.into_iter().filter(|(_, expected, found)| {
+            !of_rust(found).is_some_and(|found| agree(&self.of_c(expected), &found))
+        });
+        wrong.map(|(name, expected, found)| format!("{name} is `{found}`, in C `{expected}`")).collect()
+    }
+
+    fn of_c(&self, kind: &str) -> Class {
+        let kind = kind.trim();
+        if let Some(pointee) = kind.strip_suffix('*') {
+            return Class::Pointer(Box::new(self.of_c(pointee)));
+        }
+        let name = kind.strip_prefix("const ").unwrap_or(kind);
+        match name {
+            "void" => Class::Nothing,
+            "bool" => Class::Bool,
+            "char" => Class::Char,
+            "int" | "int32_t" => Class::Signed32,
+            "int64_t" => Class::Signed64,
+            "unsigned int" | "uint32_t" => Class::Unsigned32,
+            "uint64_t" => Class::Unsigned64,
+            "size_t" => Class::Size,
+            "double" => Class::Double,
+            _ if self.enums.iter().any(|known| known == name) => Class::Enum,
+            _ if self.callbacks.iter().any(|known| known == name) => Class::Function,
+            handle => Class::Opaque(handle.to_owned()),
+        }
+    }
+}
+
+/// `None` for a type that must not cross the wall by value.
+fn of_rust(kind: &str) -> Option<Class> {
+    if let Some(pointee) = kind.strip_prefix("*mut ").or_else(|| kind.strip_prefix("*const ")) {
+        let opaque = || Class::Opaque(pointee.to_owned());
+        return Some(Class::Pointer(Box::new(of_rust(pointee).unwrap_or_else(opaque))));
+    }
+    match kind {
+        "" => Some(Class::Nothing),
+        "bool" => Some(Class::Bool),
+        "c_char" | "u8" | "i8" => Some(Class::Char),
+        "c_int" | "i32" => Some(Class::Signed32),
+        "i64" => Some(Class::Signed64),
+        "c_uint" | "u32" => Some(Class::Unsigned32),
+        "u64" => Some(Class::Unsigned64),
+        "usize" => Some(Class::Size),
+        "f64" | "c_double" => Some(Class::Double),
+        function if function.contains("extern \"C") && function.contains("fn(") => Some(Class::Function),
+        _ => None,
+    }
+}
+
+fn agree(expected: &Class, found: &Class) -> bool {
+    match (expected, found) {
+        (Class::Enum, Class::Unsigned32 | Class::Signed32) => true,
+        (Class::Pointer(expected), Class::Pointer(found)) => match (&**expected, &**found) {
+            // `void*` may be read as anything but a pointer, and a handle is called otherwise in Rust.
+            (Class::Nothing | Class::Opaque(_), found) => !matches!(found, Class::Pointer(_)),
+            (expected, found) => agree(expected, found),
+        },
+        (expected, found) => expected == found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table;
+    use super::*;
+
+    const TABLE: &str = "[a.h]
+        enum a_kind A_Kind { A_X = 0 };
+        callback void A_Call(void* userp);
+        server A_Error* A_Do(A_Thing** thing, A_Kind* kind, const void* bytes, size_t n, A_Call call);
+        plugin A_Error* A_Entry(A_Thing* thing);";
+
+    fn export(name: &str, parameters: &[&str]) -> Export {
+        Export {
+            name: name.to_owned(),
+            docs: String::new(),
+            parameters: parameters.iter().copied().map(str::to_owned).collect(),
+            returns: "*mut CError".to_owned(),
+        }
+    }
+
+    fn broken_by(export: Export) -> Vec<String> {
+        let mut interfaces = Vec::new();
+        table::read(TABLE, &mut interfaces).unwrap();
+        broken(&interfaces, &[export])
+    }
+
+    const CALL: &str = "Option<unsafe extern \"C-unwind\" fn(*mut c_void)>";
+
+    #[test]
+    fn a_function_that_takes_what_c_passes_is_fine() {
+        let good = ["*mut *mut Thing", "*mut u32", "*const u8", "usize", CALL];
+        assert_eq!(broken_by(export("A_Do", &good)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_difference_is_named() {
+        let bad = ["*mut Thing", "*mut u64", "*const u8", "u32", "usize"];
+        assert_eq!(
+            broken_by(export("A_Do", &bad)),
+            [
+                "A_Do: thing is `*mut Thing`, in C `A_Thing**`",
+                "A_Do: kind is `*mut u64`, in C `A_Kind*`",
+                "A_Do: n is `u32`, in C `size_t`",
+                "A_Do: call is `usize`, in C `A_Call`",
+            ]
+        );
+        assert_eq!(broken_by(export("A_Do", &[])), ["A_Do: takes 0 parameters instead of 5"]);
+    }
+
+    #[test]
+    fn what_plug_ins_define_and_what_nobody_knows_is_named() {
+        assert_eq!(
+            broken_by(export("A_Entry", &["*mut Thing"])),
+            ["A_Entry is for plug-ins to define, not for us"]
+        );
+        assert_eq!(broken_by(export("A_New", &[])), ["A_New is in no table of the C interfaces"]);
+    }
+}
