@@ -1,16 +1,18 @@
 //! Test doubles and clients: native backends with known behaviour, model repositories on disk, the recorded exchanges,
-//! and HTTP and gRPC clients that see every byte.
+//! HTTP and gRPC clients that see every byte, and C plug-ins.
 //!
 //! Nothing here is part of a server. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod elf;
 pub mod fixtures;
 mod gate;
 pub mod golden;
 pub mod grpc;
 pub mod http;
 mod identity;
+pub mod plugins;
 mod repository;
 pub mod schema;
 
