@@ -12,6 +12,7 @@
 #![deny(missing_docs)]
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
+pub mod backend;
 pub mod handle;
 pub mod plugin;
 pub mod words;

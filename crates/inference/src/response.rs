@@ -17,9 +17,9 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use scheduling::Ticket;
+use scheduling::{Moment, Ticket};
 
-use crate::{Error, ErrorCode, FailureReason, Parameters, Tensor, Timeline};
+use crate::{Error, ErrorCode, FailureReason, Marks, Parameters, ReportedTimes, Tensor, Timeline};
 
 /// One answer to a request. A decoupled model may give none or many.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +68,61 @@ pub trait Observe: Send + Sync {
     /// Nobody waits for the request any more. Called at most once; it may come while [`Observe::ended`] runs on another
     /// thread, or just after. Must not block.
     fn cancelled(&self);
+
+    /// The backend has told when a request passed its doors, after the request was counted (`counted`) without knowing.
+    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        let _ = (timeline, counted, times);
+    }
+
+    /// The same for an execution as a whole.
+    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        let _ = (marks, counted, times);
+    }
+
+    /// The backend has told how it made the response of that index of a decoupled request.
+    fn response_reported(&self, index: u64, report: &ResponseReport) {
+        let _ = (index, report);
+    }
+}
+
+/// How one response of a decoupled request was made (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
+#[derive(Debug, Clone)]
+pub struct ResponseReport {
+    /// Work on it began.
+    pub start: Moment,
+    /// Its outputs were computed; absent for one without outputs.
+    pub compute_output_start: Option<Moment>,
+    /// It was sent.
+    pub end: Moment,
+    /// Why it failed, if it did.
+    pub error: Option<ErrorCode>,
+}
+
+/// Tells the times of one execution to whoever counts.
+#[derive(Clone)]
+pub struct BatchReporter {
+    marks: Arc<Marks>,
+    observer: Arc<dyn Observe>,
+}
+
+impl fmt::Debug for BatchReporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchReporter").field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+impl BatchReporter {
+    /// The execution has passed its doors at these times. Only the first report counts.
+    pub fn report(&self, times: ReportedTimes) {
+        if let Some(counted) = self.marks.report(times) {
+            self.observer.batch_reported(&self.marks, counted, times);
+        }
+    }
+
+    /// A response of one of its requests was made so.
+    pub fn report_response(&self, index: u64, report: &ResponseReport) {
+        self.observer.response_reported(index, report);
+    }
 }
 
 /// Holds responses back, for models that must answer in the order of their requests.
@@ -286,6 +341,19 @@ impl Responder {
     /// When the request passed its doors.
     pub fn timeline(&self) -> &Timeline {
         &self.corridor.timeline
+    }
+
+    /// Tells the backend's own times of this request. Only the first report counts.
+    pub fn report(&self, times: ReportedTimes) {
+        if let Some(counted) = self.timeline().report(times) {
+            self.corridor.observer.reported(self.timeline(), counted, times);
+        }
+    }
+
+    /// Through which the backend tells the times of the execution this request is part of, if it is part of one.
+    pub fn batch_reporter(&self) -> Option<BatchReporter> {
+        let marks = self.timeline().execution()?.clone();
+        Some(BatchReporter { marks, observer: self.corridor.observer.clone() })
     }
 
     /// Whether responses leave through an outlet.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, MetricsOptions, ServerMetadata};
+use engine::{Engine, MetricsOptions, Plugins, ServerMetadata};
 use frontend::{
     drain::Drain,
     forward::HeaderForward,
@@ -15,7 +15,7 @@ use frontend::{
     listen,
     metrics::MetricsService,
 };
-use inference::{Error, backend::Backend};
+use inference::Error;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -74,13 +74,15 @@ impl Server {
     ///
     /// # Errors
     /// What the options name cannot be had, or, unless `--exit-on-error=false`, a model failed to load.
-    pub async fn start(options: &Options, backends: Vec<Arc<dyn Backend>>) -> Result<Self, StartError> {
+    pub async fn start(options: &Options, plugins: impl Into<Plugins>) -> Result<Self, StartError> {
         let sockets = Sockets::bind(options)?;
         let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
-        let engine = Engine::start(engine_options(options), backends.clone()).await.map_err(creating)?;
+        let plugins = plugins.into();
+        let backends = plugins.backends.clone();
+        let engine = Engine::start(engine_options(options), plugins).await.map_err(creating)?;
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
             if let Err(error) = engine.stop(options.server.exit_timeout).await {

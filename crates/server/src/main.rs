@@ -7,6 +7,8 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
+use c_api::backend::{Libraries, ServerHandle};
+use engine::Plugins;
 use inference::backend::Backend;
 use server::{
     Server, logging,
@@ -58,7 +60,7 @@ fn serve(options: &Options) -> anyhow::Result<ExitCode> {
 async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let server = tokio::select! {
-        server = Server::start(options, backends(options)) => server?,
+        server = Server::start(options, plugins(options)) => server?,
         _ = signals.first() => return Ok(ExitCode::SUCCESS),
     };
     signals.first().await;
@@ -71,12 +73,14 @@ async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The backends that are built in.
-fn backends(options: &Options) -> Vec<Arc<dyn Backend>> {
+/// The backends that are built in, and where others come from.
+fn plugins(options: &Options) -> Plugins {
     let program = std::env::current_exe().ok();
-    vec![Arc::new(OnnxBackend::new(LibrarySearch {
+    let onnx: Arc<dyn Backend> = Arc::new(OnnxBackend::new(LibrarySearch {
         named: options.backends.onnxruntime_library.clone(),
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
-    }))]
+    }));
+    let libraries = Libraries::new(ServerHandle(std::ptr::null_mut()));
+    Plugins { backends: vec![onnx], finder: Some(Arc::new(libraries)) }
 }

@@ -15,7 +15,8 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Moment, Name, Observe, Outcome, Request, ResponseStream, Timeline,
+    Error, FailureReason, Marks, Moment, Name, Observe, Outcome, ReportedTimes, Request, ResponseStream,
+    Timeline,
     backend::{BackendInstance, BackendModel, Execution, Lease, Lender, Lent},
     config::{ModelConfig, ResolvedConfig, Scheduling},
     corridor,
@@ -475,6 +476,14 @@ impl Observe for Model {
 
     fn cancelled(&self) {
         self.visit(Driver::sweep);
+    }
+
+    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        self.record.revise_request(timeline, counted, times);
+    }
+
+    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        self.record.revise_batch(marks, counted, times);
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{FailureReason, Marks, Moment, Name, Outcome, Timeline};
+use inference::{FailureReason, Marks, Moment, Name, Outcome, ReportedTimes, Timeline};
 use parking_lot::Mutex;
 
 /// How often something happened, and how long it took in all.
@@ -21,6 +21,11 @@ impl DurationStatistic {
     fn add(&mut self, duration: Duration) {
         self.count += 1;
         self.ns += nanos(duration);
+    }
+
+    /// Puts one duration in the place of another that was added.
+    fn revise(&mut self, before: Duration, after: Duration) {
+        self.ns = self.ns.wrapping_add(nanos(after)).wrapping_sub(nanos(before));
     }
 }
 
@@ -82,6 +87,11 @@ impl Counter {
         self.ns.fetch_add(nanos(duration), Relaxed);
     }
 
+    /// Puts one duration in the place of another that was added.
+    fn revise(&self, before: Duration, after: Duration) {
+        self.ns.fetch_add(nanos(after).wrapping_sub(nanos(before)), Relaxed);
+    }
+
     fn read(&self) -> DurationStatistic {
         DurationStatistic { count: self.count.load(Relaxed), ns: self.ns.load(Relaxed) }
     }
@@ -120,28 +130,55 @@ impl Record {
             }
         }
         let Some(marks) = timeline.execution() else { return };
-        let (start, compute, computed) = (marks.exec_start, marks.compute_start(), marks.compute_end(now));
         if matches!(outcome, Outcome::Success) {
-            self.queue.add(start - timeline.queue_start());
-            self.compute_input.add(compute - start);
-            self.compute_infer.add(computed - compute);
-            self.compute_output.add(now - computed);
+            let times = timeline.counted(now).unwrap_or_else(|| observed(marks, now));
+            self.queue.add(times.exec_start - timeline.queue_start());
+            self.compute_input.add(times.compute_start - times.exec_start);
+            self.compute_infer.add(times.compute_end - times.compute_start);
+            self.compute_output.add(times.exec_end - times.compute_end);
             self.inferences.fetch_add(timeline.rows.into(), Relaxed);
         }
         self.executed(marks, now);
     }
 
+    /// Puts the times that a backend reports in the place of those a request was counted with.
+    pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        let Some(marks) = timeline.execution() else { return };
+        let before = observed(marks, counted);
+        let queued = timeline.queue_start();
+        self.queue.revise(before.exec_start - queued, times.exec_start - queued);
+        self.compute_input
+            .revise(before.compute_start - before.exec_start, times.compute_start - times.exec_start);
+        self.compute_infer
+            .revise(before.compute_end - before.compute_start, times.compute_end - times.compute_start);
+        self.compute_output.revise(before.exec_end - before.compute_end, times.exec_end - times.compute_end);
+    }
+
+    /// The same for an execution.
+    pub(crate) fn revise_batch(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        let before = observed(marks, counted);
+        let mut batches = self.batches.lock();
+        let batch = batches.entry(marks.rows).or_default();
+        batch
+            .compute_input
+            .revise(before.compute_start - before.exec_start, times.compute_start - times.exec_start);
+        batch
+            .compute_infer
+            .revise(before.compute_end - before.compute_start, times.compute_end - times.compute_start);
+        batch.compute_output.revise(before.exec_end - before.compute_end, times.exec_end - times.compute_end);
+    }
+
     /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
     pub(crate) fn executed(&self, marks: &Marks, now: Moment) {
-        let (start, compute, computed) = (marks.exec_start, marks.compute_start(), marks.compute_end(now));
         if marks.count_once() {
+            let times = marks.counted(now).unwrap_or_else(|| observed(marks, now));
             self.executions.fetch_add(1, Relaxed);
             self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
             let mut batches = self.batches.lock();
             let batch = batches.entry(marks.rows).or_default();
-            batch.compute_input.add(compute - start);
-            batch.compute_infer.add(computed - compute);
-            batch.compute_output.add(now - computed);
+            batch.compute_input.add(times.compute_start - times.exec_start);
+            batch.compute_infer.add(times.compute_end - times.compute_start);
+            batch.compute_output.add(times.exec_end - times.compute_end);
         }
     }
 
@@ -172,6 +209,16 @@ impl Record {
                 .map(|(&rows, batch)| BatchStatistic { batch_size: rows.into(), ..*batch })
                 .collect(),
         }
+    }
+}
+
+/// The times of an execution as the runtime has seen them, up to `now`.
+fn observed(marks: &Marks, now: Moment) -> ReportedTimes {
+    ReportedTimes {
+        exec_start: marks.exec_start,
+        compute_start: marks.compute_start(),
+        compute_end: marks.compute_end(now),
+        exec_end: now,
     }
 }
 

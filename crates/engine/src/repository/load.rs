@@ -45,6 +45,8 @@ pub(crate) struct Loader {
     /// What models share resources by, if the operator wants them to.
     limiter: Option<Arc<Limiter>>,
     host_policies: BTreeMap<String, HostPolicy>,
+    /// The same, as backends are told.
+    host_policy_settings: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 /// What one model is going to be.
@@ -80,6 +82,13 @@ impl Loader {
             hold_until_backlogged: options.hold_until_backlogged,
             clock,
             limiter: rate_limit.map(limiter),
+            host_policy_settings: Arc::new(
+                options
+                    .host_policies
+                    .iter()
+                    .map(|(name, policy)| (name.clone(), policy.settings()))
+                    .collect(),
+            ),
             host_policies: options.host_policies,
         }
     }
@@ -155,6 +164,7 @@ impl Loader {
             version_directory: plan.directory.join(version.to_string()),
             declared: Arc::new(declared.clone()),
             settings: BTreeMap::new(),
+            host_policies: self.host_policy_settings.clone(),
         };
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
@@ -163,7 +173,8 @@ impl Loader {
         if self.completion == Completion::Auto {
             opened.complete_config(&mut completed)?;
         }
-        let mut config = finish(&plan.declared, completed, &Environment::default())?;
+        let environment = Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
+        let mut config = finish(&plan.declared, completed, &environment)?;
         files::read(&mut config.typed, &plan.directory)?;
         match &mut config.typed.scheduling {
             Scheduling::Dynamic(dynamic) => dynamic.hold_until_queued = self.hold_until_queued,

@@ -26,6 +26,11 @@ pub trait Backend: Send + Sync {
         self.name()
     }
 
+    /// The instance groups it would have for a model whose configuration names none, the best first.
+    fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
+        Vec::new()
+    }
+
     /// Opens one version of a model. May block: it runs on a thread that loads models.
     ///
     /// # Errors
@@ -70,6 +75,8 @@ pub struct ModelSource {
     pub declared: Arc<proto::ModelConfig>,
     /// `--backend-config` settings in force for this backend: global ones overlaid by its own.
     pub settings: BTreeMap<String, String>,
+    /// `--host-policy` settings, by the policy's name.
+    pub host_policies: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 /// One opened model version, shared by its instances.
