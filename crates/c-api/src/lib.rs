@@ -13,6 +13,8 @@
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
 pub mod backend;
+pub mod batching;
+pub mod cache;
 pub mod handle;
 pub mod plugin;
 pub mod words;

@@ -1,16 +1,19 @@
 //! An instance of a library's model as the runtime runs it.
+use std::sync::Arc;
+
 use inference::{
     Error, FailureReason,
     backend::{BackendInstance, Batch},
 };
 use smallvec::SmallVec;
 
-use super::{ModelInstance, Request};
+use super::{Backend, ModelInstance, Request};
 
 /// An initialized instance; finalized when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     instance: Box<ModelInstance>,
+    backend: Arc<Backend>,
 }
 
 impl Running {
@@ -18,10 +21,9 @@ impl Running {
     ///
     /// # Errors
     /// The library's.
-    pub(super) fn start(instance: Box<ModelInstance>) -> Result<Self, Error> {
-        let running = Self { instance };
-        let instance = &running.instance;
-        instance.model().backend().entries().instance_initialize(instance)?;
+    pub(super) fn start(instance: Box<ModelInstance>, backend: Arc<Backend>) -> Result<Self, Error> {
+        let running = Self { instance, backend };
+        running.backend.entries().instance_initialize(&running.instance)?;
         Ok(running)
     }
 }
@@ -40,7 +42,7 @@ impl BackendInstance for Running {
             .collect();
         // The array is the library's to scribble on.
         let mut lent = requests.clone();
-        if let Err(error) = model.backend().entries().execute(instance, &mut lent) {
+        if let Err(error) = self.backend.entries().execute(instance, &mut lent) {
             let error = error.because(FailureReason::Backend);
             for request in requests {
                 // SAFETY: made above; with an error the library has kept none of them.
@@ -52,9 +54,8 @@ impl BackendInstance for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let model = self.instance.model();
-        model.wait_for_returns();
-        if let Err(error) = model.backend().entries().instance_finalize(&self.instance) {
+        self.instance.model().wait_for_returns();
+        if let Err(error) = self.backend.entries().instance_finalize(&self.instance) {
             log::error!("failed finalizing model instance: {error}");
         }
     }

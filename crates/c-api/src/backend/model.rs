@@ -1,6 +1,7 @@
 //! `TRITONBACKEND_Model`: one version of a model in a backend's hands.
 use std::{
     ffi::{CString, c_char, c_void},
+    ptr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicPtr, Ordering::Relaxed},
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use proto::{ModelParameter, model_config::SchedulingChoice};
 
 use super::{
-    Backend,
+    Backend, ServerHandle,
     execute::Running,
     hold::{Held, Hold},
     instance::ModelInstance,
@@ -35,7 +36,9 @@ use crate::{
 pub struct Model {
     source: ModelSource,
     directory: CString,
-    backend: Arc<Backend>,
+    /// `None` for a model that is only looked at (custom batching).
+    backend: Option<Arc<Backend>>,
+    server: ServerHandle,
     /// As far as it is settled.
     config: Mutex<proto::ModelConfig>,
     /// What the library made of it in order to complete it.
@@ -52,11 +55,26 @@ impl Handle for Model {
 }
 
 impl Model {
-    fn new(backend: &Arc<Backend>, source: &ModelSource) -> Self {
+    fn opened(backend: &Arc<Backend>, source: &ModelSource) -> Self {
+        Self::new(source, &source.declared, backend.server(), Some(backend.clone()))
+    }
+
+    /// A model to be looked at, whoever executes it.
+    pub(crate) fn shown(source: &ModelSource, config: &proto::ModelConfig, server: ServerHandle) -> Self {
+        Self::new(source, config, server, None)
+    }
+
+    fn new(
+        source: &ModelSource,
+        config: &proto::ModelConfig,
+        server: ServerHandle,
+        backend: Option<Arc<Backend>>,
+    ) -> Self {
         Self {
             directory: c_text(&source.model_directory.to_string_lossy()),
-            backend: backend.clone(),
-            config: Mutex::new((*source.declared).clone()),
+            backend,
+            server,
+            config: Mutex::new(config.clone()),
             completed: Mutex::default(),
             typed: OnceLock::new(),
             outputs: OnceLock::new(),
@@ -66,12 +84,8 @@ impl Model {
         }
     }
 
-    pub(super) fn name(&self) -> &Name {
+    pub(crate) fn name(&self) -> &Name {
         &self.source.name
-    }
-
-    pub(super) fn backend(&self) -> &Arc<Backend> {
-        &self.backend
     }
 
     /// Settings of the host policy of that name.
@@ -128,10 +142,10 @@ impl Model {
     }
 
     /// What a model of a backend in Python is told besides its own configuration.
-    fn run_by_python(&self) {
+    fn run_by_python(&self, backend: &Backend) {
         let mut config = self.config.lock();
         "model.py".clone_into(&mut config.runtime);
-        let environment = self.backend.directory().join("pb_exec_env_model.py.tar.gz");
+        let environment = backend.directory().join("pb_exec_env_model.py.tar.gz");
         if environment.exists() {
             let string_value = environment.display().to_string();
             let parameter = ModelParameter { string_value };
@@ -152,7 +166,8 @@ fn choice(config: &proto::ModelConfig) -> u32 {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        if let Err(error) = self.backend.entries().model_finalize(self) {
+        let Some(backend) = &self.backend else { return };
+        if let Err(error) = backend.entries().model_finalize(self) {
             log::error!("failed finalizing model: {error}");
         }
     }
@@ -160,7 +175,10 @@ impl Drop for Model {
 
 /// A model as the runtime knows it.
 #[derive(Debug)]
-pub(super) struct OpenedModel(Arc<Model>);
+pub(super) struct OpenedModel {
+    model: Arc<Model>,
+    backend: Arc<Backend>,
+}
 
 impl OpenedModel {
     /// Lets the library initialize the model.
@@ -168,45 +186,45 @@ impl OpenedModel {
     /// # Errors
     /// The library's.
     pub(super) fn open(backend: &Arc<Backend>, source: &ModelSource) -> Result<Self, Error> {
-        let model = Arc::new(Model::new(backend, source));
+        let opened = Self { model: Arc::new(Model::opened(backend, source)), backend: backend.clone() };
         if backend.is_run_by_python() {
-            model.run_by_python();
+            opened.model.run_by_python(backend);
         }
-        backend.entries().model_initialize(&model)?;
-        Ok(Self(model))
+        backend.entries().model_initialize(&opened.model)?;
+        Ok(opened)
     }
 }
 
 impl BackendModel for OpenedModel {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
-        if let Some(completed) = self.0.completed.lock().take() {
+        if let Some(completed) = self.model.completed.lock().take() {
             *config = completed;
         }
         Ok(())
     }
 
     fn configured(&self, config: &proto::ModelConfig) {
-        *self.0.config.lock() = config.clone();
-        if self.0.backend.is_run_by_python() {
-            self.0.run_by_python();
+        *self.model.config.lock() = config.clone();
+        if self.backend.is_run_by_python() {
+            self.model.run_by_python(&self.backend);
         }
     }
 
     fn builds_in_parallel(&self) -> bool {
-        self.0.backend.builds_in_parallel()
+        self.backend.builds_in_parallel()
     }
 
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
-        self.0.typed.get_or_init(|| config.clone());
-        self.0.outputs.get_or_init(|| {
+        self.model.typed.get_or_init(|| config.clone());
+        self.model.outputs.get_or_init(|| {
             let mut names: Vec<Name> = config.outputs.iter().map(|output| output.name.clone()).collect();
             names.sort();
             names.into()
         });
-        let instance = Box::new(ModelInstance::new(&self.0, config, spec));
-        let running = Running::start(instance)?;
+        let instance = Box::new(ModelInstance::new(&self.model, config, spec));
+        let running = Running::start(instance, self.backend.clone())?;
         // The interface promises that an instance is not executed twice at a time, not on which thread it is.
-        let own_thread = self.0.source.settings.get("own-thread").is_some_and(|value| value == "true");
+        let own_thread = self.model.source.settings.get("own-thread").is_some_and(|value| value == "true");
         Ok(if own_thread { Instance::Pinned(Box::new(running)) } else { Instance::Mobile(Box::new(running)) })
     }
 }
@@ -299,17 +317,20 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelServer(
     server: *mut *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
-    guard(|| unsafe { put(server, borrow(model)?.backend.server().0) })
+    guard(|| unsafe { put(server, borrow(model)?.server.0) })
 }
 
-/// The model's backend.
+/// The model's backend; null if that is no shared library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelBackend(
     model: *mut Model,
     backend: *mut *mut Backend,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
-    guard(|| unsafe { put(backend, Arc::as_ptr(&borrow(model)?.backend).cast_mut()) })
+    guard(|| unsafe {
+        let its = borrow(model)?.backend.as_ref();
+        put(backend, its.map_or(ptr::null_mut(), |its| Arc::as_ptr(its).cast_mut()))
+    })
 }
 
 /// What the library has stored with the model; null at first.
