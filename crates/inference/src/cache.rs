@@ -17,6 +17,7 @@ pub trait ResponseCache: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be told, or the error of `take`.
+    #[expect(clippy::type_complexity, reason = "a name for the closure's type would hide what it is shown")]
     fn lookup(&self, key: &str, take: &mut dyn FnMut(&[&[u8]]) -> Result<(), Error>) -> Result<bool, Error>;
 
     /// Stores as many buffers as there are `sizes`, of those sizes, which `fill` writes into the cache's own memory. It
