@@ -17,6 +17,7 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendFinder},
+    cache::ResponseCache,
 };
 
 mod clock;
@@ -111,6 +112,8 @@ pub struct Plugins {
     pub backends: Vec<Arc<dyn Backend>>,
     /// Finds those that are not.
     pub finder: Option<Arc<dyn BackendFinder>>,
+    /// Keeps responses of the models that want it.
+    pub cache: Option<Arc<dyn ResponseCache>>,
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

@@ -17,7 +17,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use scheduling::{Moment, Ticket};
+use scheduling::Moment;
 
 use crate::{Error, ErrorCode, FailureReason, Marks, Parameters, ReportedTimes, Tensor, Timeline};
 
@@ -125,10 +125,10 @@ impl BatchReporter {
     }
 }
 
-/// Holds responses back, for models that must answer in the order of their requests.
+/// What the responses of one request pass on their way: whoever has a look at them, or holds them back for a while.
 pub trait Outlet: Send + Sync {
-    /// Takes a parcel of the request that holds `ticket`; opens it and those it held up when their turn comes.
-    fn pass(&self, ticket: Ticket, parcel: Parcel);
+    /// Takes a parcel, which sooner or later must be opened. A last one comes after [`Observe::ended`].
+    fn pass(&self, parcel: Parcel);
 }
 
 /// A response on its way to its corridor, or the end of a request that answers nothing more.
@@ -141,6 +141,11 @@ impl Parcel {
     /// Whether the request of this parcel sends nothing after it.
     pub fn is_last(&self) -> bool {
         self.delivery.as_ref().is_none_or(|delivery| delivery.last)
+    }
+
+    /// The response, or the error in its place; `None` for an end without a word.
+    pub fn result(&self) -> Option<&Result<Response, Error>> {
+        self.delivery.as_ref().map(|delivery| &delivery.result)
     }
 
     /// Makes the content visible to the asking side.
@@ -161,7 +166,7 @@ struct Corridor {
     responders: AtomicUsize,
     timeline: Timeline,
     observer: Arc<dyn Observe>,
-    outlet: OnceLock<(Arc<dyn Outlet>, Ticket)>,
+    outlet: OnceLock<Arc<dyn Outlet>>,
 }
 
 #[derive(Default)]
@@ -202,7 +207,7 @@ pub fn corridor(
 impl Corridor {
     fn deliver(self: &Arc<Self>, delivery: Option<Delivery>) {
         match self.outlet.get() {
-            Some((outlet, ticket)) => outlet.pass(*ticket, Parcel { corridor: self.clone(), delivery }),
+            Some(outlet) => outlet.pass(Parcel { corridor: self.clone(), delivery }),
             None => self.push(delivery),
         }
     }
@@ -361,9 +366,9 @@ impl Responder {
         self.corridor.outlet.get().is_some()
     }
 
-    /// From now on responses leave through `outlet`, as those of `ticket`. Said once, before the first response.
-    pub fn leave_through(&self, outlet: Arc<dyn Outlet>, ticket: Ticket) {
-        let said = self.corridor.outlet.set((outlet, ticket));
+    /// From now on responses leave through `outlet`. Said once, before the first response.
+    pub fn leave_through(&self, outlet: Arc<dyn Outlet>) {
+        let said = self.corridor.outlet.set(outlet);
         debug_assert!(said.is_ok(), "a request has one outlet");
     }
 }
@@ -537,6 +542,36 @@ mod tests {
         assert_eq!(counter.seen(), [1, 0, 0]);
         let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the response is there") };
         assert!(delivery.last && delivery.result.is_ok());
+        assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+    }
+
+    /// Keeps what passes.
+    #[derive(Default)]
+    struct Detained(Mutex<Vec<Parcel>>);
+
+    impl Outlet for Detained {
+        fn pass(&self, parcel: Parcel) {
+            self.0.lock().push(parcel);
+        }
+    }
+
+    #[test]
+    fn an_outlet_sees_everything_before_it_is_visible_and_the_end_after_it_is_counted() {
+        let (responder, mut stream, counter) = open();
+        let outlet = Arc::new(Detained::default());
+        responder.leave_through(outlet.clone());
+        responder.send(Response::default());
+        responder.send_error(Error::internal("not the last word"));
+        responder.finish();
+        assert!(poll(&mut stream).is_pending());
+        assert_eq!(counter.seen(), [1, 0, 0]);
+        let parcels = std::mem::take(&mut *outlet.0.lock());
+        let words: Vec<_> =
+            parcels.iter().map(|parcel| (parcel.result().map(Result::is_ok), parcel.is_last())).collect();
+        assert_eq!(words, [(Some(true), false), (Some(false), false), (None, true)]);
+        parcels.into_iter().for_each(Parcel::open);
+        assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { result: Ok(_), last: false }))));
+        assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { result: Err(_), last: false }))));
         assert!(matches!(poll(&mut stream), Poll::Ready(None)));
     }
 

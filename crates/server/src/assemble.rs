@@ -19,6 +19,7 @@ use inference::Error;
 use tokio::task::JoinHandle;
 
 use crate::{
+    Extensions,
     options::{Grpc, Http, Listen, Options, RequiredHeader, Restrictions, TRITON_VERSION},
     startup_tables,
 };
@@ -74,13 +75,14 @@ impl Server {
     ///
     /// # Errors
     /// What the options name cannot be had, or, unless `--exit-on-error=false`, a model failed to load.
-    pub async fn start(options: &Options, plugins: impl Into<Plugins>) -> Result<Self, StartError> {
+    pub async fn start(options: &Options, extensions: Extensions) -> Result<Self, StartError> {
         let sockets = Sockets::bind(options)?;
         let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
-        let plugins = plugins.into();
+        let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
+        let plugins = Plugins { cache, ..extensions.plugins };
         let backends = plugins.backends.clone();
         let engine = Engine::start(engine_options(options), plugins).await.map_err(creating)?;
         startup_tables::log(&engine, options, &backends);

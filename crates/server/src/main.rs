@@ -7,11 +7,14 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
-use c_api::backend::{Libraries, ServerHandle};
+use c_api::{
+    backend::{Libraries, ServerHandle},
+    cache::Caches,
+};
 use engine::Plugins;
 use inference::backend::Backend;
 use server::{
-    Server, logging,
+    Extensions, Server, logging,
     options::{self, Environment, Invocation, Options},
     signals::Signals,
 };
@@ -60,7 +63,7 @@ fn serve(options: &Options) -> anyhow::Result<ExitCode> {
 async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let server = tokio::select! {
-        server = Server::start(options, plugins(options)) => server?,
+        server = Server::start(options, extensions(options)) => server?,
         _ = signals.first() => return Ok(ExitCode::SUCCESS),
     };
     signals.first().await;
@@ -73,14 +76,19 @@ async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The backends that are built in, and where others come from.
-fn plugins(options: &Options) -> Plugins {
+/// What is built in, and where the rest comes from.
+fn extensions(options: &Options) -> Extensions {
     let program = std::env::current_exe().ok();
     let onnx: Arc<dyn Backend> = Arc::new(OnnxBackend::new(LibrarySearch {
         named: options.backends.onnxruntime_library.clone(),
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
     }));
-    let libraries = Libraries::new(ServerHandle(std::ptr::null_mut()));
-    Plugins { backends: vec![onnx], finder: Some(Arc::new(libraries)) }
+    let server = ServerHandle(std::ptr::null_mut());
+    let plugins = Plugins {
+        backends: vec![onnx],
+        finder: Some(Arc::new(Libraries::new(server))),
+        ..Plugins::default()
+    };
+    Extensions { plugins, cache_finder: Some(Arc::new(Caches)) }
 }

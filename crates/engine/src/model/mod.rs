@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod assemble;
+mod cache;
 mod check;
 mod claims;
 mod driver;
@@ -43,6 +44,8 @@ mod refusal;
 mod warmup;
 
 use assemble::{Sequences, assemble};
+pub(crate) use cache::Cached;
+use cache::Found;
 use check::Rules;
 use claims::Tenancy;
 use driver::{Assignment, Driver, Duties};
@@ -75,6 +78,8 @@ pub struct Model {
     refusals: Refusals,
     /// What requests of sequences get with them, for models that have sequences.
     sequences: Option<Sequences>,
+    /// The server's response cache, if it has one and the model may use it.
+    cached: Option<Cached>,
     clock: AlarmClock,
     load_duration: Duration,
     me: Weak<Self>,
@@ -91,6 +96,7 @@ pub(crate) struct Parts {
     pub(crate) clock: AlarmClock,
     /// What models share resources by, if they do; each instance needs what its place in `limits` says.
     pub(crate) limiter: Option<Arc<Limiter>>,
+    pub(crate) cached: Option<Cached>,
     /// When loading began.
     pub(crate) since: Moment,
 }
@@ -101,7 +107,8 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: Parts) -> Result<Arc<Self>, Error> {
-        let Parts { version, config, directory, backend, mut instances, clock, limiter, since } = parts;
+        let Parts { version, config, directory, backend, mut instances, clock, limiter, cached, since } =
+            parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let rules = Rules::new(&config);
@@ -130,6 +137,7 @@ impl Model {
             orders: Orders::of(&config.scheduling, active),
             refusals: Refusals { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
+            cached,
             clock,
             load_duration: now() - since,
             me: me.clone(),
@@ -162,7 +170,8 @@ impl Model {
     }
 
     /// Accepts a request; the answer, good or bad, comes on the stream. At most `capacity` responses wait there for a
-    /// slow client. Does not block. A brief execution may happen before this returns.
+    /// slow client. A brief execution may happen before this returns. Does not block, except in the response cache of a
+    /// model that has one.
     ///
     /// # Errors
     /// The request contradicts the configuration (INVALID_ARG), its queue is full, the server is stopping or the model
@@ -173,8 +182,16 @@ impl Model {
         }
         let arrived = now();
         let meta = self.rules.check(&self.config, &mut request)?;
-        let (responder, stream) =
-            corridor(Timeline::new(arrived, meta.batch_size.max(1)), self.clone(), capacity);
+        let timeline = Timeline::new(arrived, meta.batch_size.max(1));
+        let miss = match self.look_up(&request) {
+            Some(Found::Hit(response, lookup)) => {
+                return Ok(self.answer_from_cache(response, &lookup, timeline, capacity));
+            }
+            Some(Found::Miss(miss)) => Some(miss),
+            None => None,
+        };
+        let (responder, stream) = corridor(timeline, self.clone(), capacity);
+        let came = miss.map(|miss| self.keep_answer(miss, &responder));
         self.in_flight.fetch_add(1, Ordering::AcqRel);
 
         let mut driver = self.driver.lock();
@@ -187,7 +204,7 @@ impl Model {
             payload.responder.fail(error.clone());
             return Err(error);
         }
-        stream.timeline().queued(at);
+        stream.timeline().queued(came.unwrap_or(at));
         let duties = driver.settle(at, &self.orders);
         drop(driver);
         if let Some(here) = self.fulfil(duties, |assignment, brief| brief && self.may_run_here(assignment)) {
@@ -385,8 +402,13 @@ impl Model {
         &self.mailboxes[instance]
     }
 
+    /// Whether no new requests are taken.
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
     fn tell_if_draining(&self) {
-        if self.draining.load(Ordering::SeqCst) {
+        if self.is_draining() {
             drop(self.driver.lock());
             self.ended.notify_all();
         }

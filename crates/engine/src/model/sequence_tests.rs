@@ -113,6 +113,7 @@ fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: u
         instances: (0..instances).map(spec).map(Into::into).collect(),
         clock: AlarmClock::start().unwrap(),
         limiter: None,
+        cached: None,
         since: now(),
     })
     .unwrap()

@@ -150,6 +150,7 @@ fn start(
         instances: instances.iter().map(spec).map(Into::into).collect(),
         clock: AlarmClock::start().unwrap(),
         limiter: None,
+        cached: None,
         since: now(),
     })
 }

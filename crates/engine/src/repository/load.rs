@@ -13,6 +13,7 @@ use std::{
 use inference::{
     Error, Name,
     backend::{Backend, Device, InstanceSpec, ModelSource},
+    cache::ResponseCache,
     config::{
         Completion, ConfigSource, Declared, Environment, FileEntry, InstanceGroup, InstanceKind, ModelConfig,
         ModelLayout, Scheduling, VersionDirectory, absent_versions, declare, finish, no_version_available,
@@ -22,13 +23,13 @@ use inference::{
 
 use scheduling::Capacity;
 
-use super::{files, scan};
+use super::{files, fingerprint, scan};
 use crate::{
     BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
     clock::{AlarmClock, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
-    model::{Model, Parts},
+    model::{Cached, Model, Parts},
     processors,
 };
 
@@ -166,6 +167,8 @@ impl Loader {
             settings: BTreeMap::new(),
             host_policies: self.host_policy_settings.clone(),
         };
+        let cache = self.cache_for(declared);
+        let files = cache.map(|_| fingerprint::Files::read(&plan.directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
         let opened = backend.open(&source)?;
@@ -186,6 +189,9 @@ impl Loader {
         }
         opened.configured(&config.shown);
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
+        let cached = cache.zip(fingerprint);
+        let cached = cached.map(|(cache, print)| Cached::new(cache.clone(), &plan.name, version, &print));
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(Parts {
             version,
@@ -195,8 +201,23 @@ impl Loader {
             instances,
             clock: self.clock.clone(),
             limiter: self.limiter.clone(),
+            cached,
             since,
         })
+    }
+
+    /// The server's response cache, for a model that wants it.
+    fn cache_for(&self, config: &proto::ModelConfig) -> Option<&Arc<dyn ResponseCache>> {
+        if !config.response_cache.as_ref().is_some_and(|cache| cache.enable) {
+            return None;
+        }
+        if self.plugins.cache.is_none() {
+            log::warn!(
+                "model '{}' enables the response cache, which has no effect: the server has none (--cache-config)",
+                config.name
+            );
+        }
+        self.plugins.cache.as_ref()
     }
 
     /// The backend of a model: from a library that the model brings along, built in, or from a library of its name.

@@ -60,6 +60,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         instances: vec![spec.into()],
         clock: AlarmClock::start().unwrap(),
         limiter: Some(limiter.clone()),
+        cached: None,
         since: now(),
     })
 }
