@@ -17,6 +17,7 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendFinder},
+    batching::StrategyOpener,
 };
 
 mod clock;
@@ -111,6 +112,8 @@ pub struct Plugins {
     pub backends: Vec<Arc<dyn Backend>>,
     /// Finds those that are not.
     pub finder: Option<Arc<dyn BackendFinder>>,
+    /// Opens libraries of custom batching strategies.
+    pub strategies: Option<Arc<dyn StrategyOpener>>,
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

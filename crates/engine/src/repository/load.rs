@@ -22,7 +22,7 @@ use inference::{
 
 use scheduling::Capacity;
 
-use super::{files, scan};
+use super::{files, scan, strategy};
 use crate::{
     BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
     clock::{AlarmClock, now},
@@ -175,6 +175,7 @@ impl Loader {
         }
         opened.configured(&config.shown);
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(Parts {
             version,
@@ -182,6 +183,7 @@ impl Loader {
             directory,
             backend: opened,
             instances,
+            strategy,
             clock: self.clock.clone(),
             limiter: self.limiter.clone(),
             since,

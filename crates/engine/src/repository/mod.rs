@@ -16,6 +16,7 @@ use crate::model::Model;
 mod files;
 mod load;
 mod scan;
+mod strategy;
 mod table;
 
 pub(crate) use load::Loader;

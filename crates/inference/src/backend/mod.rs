@@ -21,6 +21,11 @@ pub trait Backend: Send + Sync {
         String::new()
     }
 
+    /// Where it lies: searched for files that models may share, the first place first. Empty for one that is built in.
+    fn directories(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Whose `--backend-config` settings are in force for it.
     fn settings_name(&self) -> &str {
         self.name()
@@ -49,11 +54,7 @@ pub trait BackendFinder: Send + Sync {
     ///
     /// # Errors
     /// INVALID_ARG if there is none by that name; whatever the backend says if it does not start.
-    fn find(
-        &self,
-        source: &ModelSource,
-        settings: &BackendSettings<'_>,
-    ) -> Result<Arc<dyn Backend>, Error>;
+    fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error>;
 }
 
 /// The `--backend-config` settings in force for the backend of a name.
