@@ -73,7 +73,8 @@ async fn start() -> Engine {
         rate_limit: None,
         host_policies: Default::default(),
     };
-    Engine::start(options, vec![Arc::new(Empty)]).await.expect("the repository is good")
+    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Empty)];
+    Engine::start(options, backends).await.expect("the repository is good")
 }
 
 async fn ask(model: &Arc<Model>, times: u64) {

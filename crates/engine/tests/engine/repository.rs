@@ -1,6 +1,6 @@
 //! Which models and versions are found, and what is said of those that cannot be served.
 use inference::ErrorCode;
-use nereid_engine::Engine;
+use nereid_engine::{Engine, Plugins};
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};
 
@@ -203,7 +203,7 @@ async fn a_repository_that_cannot_be_read_ends_the_start() {
         (&file, ErrorCode::InvalidArgument, "repository path is not a valid directory".to_owned()),
         (&missing, ErrorCode::Internal, format!("failed to stat file {}", missing.display())),
     ] {
-        let error = Engine::start(options(vec![path.clone()]), Vec::new()).await.err().unwrap();
+        let error = Engine::start(options(vec![path.clone()]), Plugins::default()).await.err().unwrap();
         assert_eq!((error.code, error.message.into_owned()), (code, text));
     }
 }

@@ -82,7 +82,8 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
 }
 
 pub(crate) async fn start(options: Options, backend: Native) -> Engine {
-    Engine::start(options, vec![Arc::new(backend)]).await.unwrap()
+    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(backend)];
+    Engine::start(options, backends).await.unwrap()
 }
 
 type Open = dyn Fn(&ModelSource) -> Result<(), Error> + Send + Sync;

@@ -1,0 +1,159 @@
+//! `TRITONSERVER_BufferAttributes`: where a buffer lies and how large it is.
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed},
+};
+
+use super::{
+    enums::{MEMORY_CPU, MemoryType},
+    error::CError,
+};
+use crate::handle::{Handle, borrow, delete, give, guard, put};
+
+/// `TRITONSERVER_BufferAttributes`. The default is nothing, in host memory.
+#[derive(Debug, Default)]
+pub struct BufferAttributes {
+    byte_size: AtomicUsize,
+    memory_type: AtomicU32,
+    memory_type_id: AtomicI64,
+    cuda_ipc_handle: AtomicPtr<c_void>,
+}
+
+impl Handle for BufferAttributes {
+    const NAME: &'static str = "TRITONSERVER_BufferAttributes";
+}
+
+impl BufferAttributes {
+    /// So many bytes of host memory.
+    pub fn host(byte_size: usize) -> Self {
+        Self { byte_size: AtomicUsize::new(byte_size), ..Self::default() }
+    }
+
+    /// How many bytes.
+    pub fn byte_size(&self) -> usize {
+        self.byte_size.load(Relaxed)
+    }
+
+    /// Says anew how many bytes.
+    pub fn set_byte_size(&self, byte_size: usize) {
+        self.byte_size.store(byte_size, Relaxed);
+    }
+
+    /// Whether the buffer is ordinary host memory.
+    pub fn is_host(&self) -> bool {
+        self.memory_type.load(Relaxed) == MEMORY_CPU
+    }
+
+    /// Kind of memory, and its number.
+    pub fn memory(&self) -> (MemoryType, i64) {
+        (self.memory_type.load(Relaxed), self.memory_type_id.load(Relaxed))
+    }
+
+    /// Becomes a copy of another.
+    pub fn copy_from(&self, other: &Self) {
+        self.byte_size.store(other.byte_size.load(Relaxed), Relaxed);
+        self.memory_type.store(other.memory_type.load(Relaxed), Relaxed);
+        self.memory_type_id.store(other.memory_type_id.load(Relaxed), Relaxed);
+        self.cuda_ipc_handle.store(other.cuda_ipc_handle.load(Relaxed), Relaxed);
+    }
+}
+
+/// Attributes of an empty buffer in host memory. The caller owns them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesNew(
+    attributes: *mut *mut BufferAttributes,
+) -> *mut CError {
+    // SAFETY: null or writable.
+    guard(|| unsafe { give(attributes, BufferAttributes::default()) })
+}
+
+/// Deletes attributes; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesDelete(
+    attributes: *mut BufferAttributes,
+) -> *mut CError {
+    // SAFETY: null or attributes nobody uses after this.
+    unsafe { delete(attributes) };
+    ptr::null_mut()
+}
+
+/// Says which of several memories of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetMemoryTypeId(
+    attributes: *mut BufferAttributes,
+    memory_type_id: i64,
+) -> *mut CError {
+    // SAFETY: null or live attributes.
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.memory_type_id.store(memory_type_id, Relaxed)))
+}
+
+/// Says which kind of memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetMemoryType(
+    attributes: *mut BufferAttributes,
+    memory_type: MemoryType,
+) -> *mut CError {
+    // SAFETY: null or live attributes.
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.memory_type.store(memory_type, Relaxed)))
+}
+
+/// Says by which handle other processes reach the memory. The handle is not copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetCudaIpcHandle(
+    attributes: *mut BufferAttributes,
+    cuda_ipc_handle: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or live attributes.
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.cuda_ipc_handle.store(cuda_ipc_handle, Relaxed)))
+}
+
+/// Says how many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetByteSize(
+    attributes: *mut BufferAttributes,
+    byte_size: usize,
+) -> *mut CError {
+    // SAFETY: null or live attributes.
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.set_byte_size(byte_size)))
+}
+
+/// Which of several memories of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesMemoryTypeId(
+    attributes: *mut BufferAttributes,
+    memory_type_id: *mut i64,
+) -> *mut CError {
+    // SAFETY: null or live attributes; null or writable.
+    guard(|| unsafe { put(memory_type_id, borrow(attributes)?.memory_type_id.load(Relaxed)) })
+}
+
+/// Which kind of memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesMemoryType(
+    attributes: *mut BufferAttributes,
+    memory_type: *mut MemoryType,
+) -> *mut CError {
+    // SAFETY: null or live attributes; null or writable.
+    guard(|| unsafe { put(memory_type, borrow(attributes)?.memory_type.load(Relaxed)) })
+}
+
+/// By which handle other processes reach the memory; null if they cannot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesCudaIpcHandle(
+    attributes: *mut BufferAttributes,
+    cuda_ipc_handle: *mut *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or live attributes; null or writable.
+    guard(|| unsafe { put(cuda_ipc_handle, borrow(attributes)?.cuda_ipc_handle.load(Relaxed)) })
+}
+
+/// How many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_BufferAttributesByteSize(
+    attributes: *mut BufferAttributes,
+    byte_size: *mut usize,
+) -> *mut CError {
+    // SAFETY: null or live attributes; null or writable.
+    guard(|| unsafe { put(byte_size, borrow(attributes)?.byte_size()) })
+}

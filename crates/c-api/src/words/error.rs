@@ -1,0 +1,137 @@
+//! `TRITONSERVER_Error`: null is success; whoever gets one must delete it.
+use std::ffi::{CString, c_char};
+
+use inference::{Error, ErrorCode};
+
+use crate::handle;
+
+/// `TRITONSERVER_Error`: what went wrong, as C holds it.
+pub struct CError {
+    code: ErrorCode,
+    message: CString,
+    /// `TRITONSERVER_ErrorCodeString`.
+    words: CString,
+}
+
+/// In the order of the numbers.
+const CODES: [ErrorCode; 8] = [
+    ErrorCode::Unknown,
+    ErrorCode::Internal,
+    ErrorCode::NotFound,
+    ErrorCode::InvalidArgument,
+    ErrorCode::Unavailable,
+    ErrorCode::Unsupported,
+    ErrorCode::AlreadyExists,
+    ErrorCode::Cancelled,
+];
+
+impl CError {
+    fn new(code: ErrorCode, message: &str) -> Self {
+        Self { code, message: c_text(message), words: c_text(code.words()) }
+    }
+
+    /// The same as Rust code sees it.
+    pub fn to_error(&self) -> Error {
+        Error::new(self.code, self.message.to_string_lossy().into_owned())
+    }
+}
+
+/// A text for C readers, cut at its first NUL.
+pub(crate) fn c_text(text: &str) -> CString {
+    let text = text.split('\0').next().unwrap_or_default();
+    CString::new(text).unwrap_or_default()
+}
+
+/// An error object for whoever called; they must delete it.
+pub fn into_c(error: &Error) -> *mut CError {
+    Box::into_raw(Box::new(CError::new(error.code, &error.message)))
+}
+
+/// What a function of a plug-in has returned, taken over.
+///
+/// # Errors
+/// The plug-in's.
+///
+/// # Safety
+/// `error` is null or an error object that nobody else deletes.
+pub unsafe fn consume(error: *mut CError) -> Result<(), Error> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: not null, and ours as the caller promises.
+    Err(unsafe { Box::from_raw(error) }.to_error())
+}
+
+/// Makes an error. A code out of range is taken as unknown, a null message as empty. The caller owns it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char) -> *mut CError {
+    let code = usize::try_from(code).ok().and_then(|code| CODES.get(code)).copied();
+    let message = if message.is_null() {
+        Default::default()
+    } else {
+        // SAFETY: a text.
+        unsafe { std::ffi::CStr::from_ptr(message) }.to_string_lossy()
+    };
+    Box::into_raw(Box::new(CError::new(code.unwrap_or(ErrorCode::Unknown), &message)))
+}
+
+/// Deletes an error; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ErrorDelete(error: *mut CError) {
+    // SAFETY: null or an error nobody uses after this.
+    unsafe { handle::delete(error) };
+}
+
+/// The code of an error; 0 (unknown) for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ErrorCode(error: *mut CError) -> u32 {
+    // SAFETY: null or a live error.
+    let code = unsafe { error.as_ref() }.map_or(ErrorCode::Unknown, |error| error.code);
+    CODES.iter().position(|known| *known == code).and_then(|index| u32::try_from(index).ok()).unwrap_or(0)
+}
+
+/// The code of an error in words; belongs to the error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ErrorCodeString(error: *mut CError) -> *const c_char {
+    // SAFETY: null or a live error.
+    unsafe { error.as_ref() }.map_or(c"<invalid>".as_ptr(), |error| error.words.as_ptr())
+}
+
+/// The message of an error; belongs to the error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ErrorMessage(error: *mut CError) -> *const c_char {
+    // SAFETY: null or a live error.
+    unsafe { error.as_ref() }.map_or(c"".as_ptr(), |error| error.message.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    #[test]
+    fn an_error_goes_to_c_and_comes_back() {
+        for (number, code) in (0..).zip(CODES) {
+            let error = into_c(&Error::new(code, "why\0not"));
+            // SAFETY: made just now, consumed once.
+            unsafe {
+                assert_eq!(TRITONSERVER_ErrorCode(error), number);
+                assert_eq!(CStr::from_ptr(TRITONSERVER_ErrorMessage(error)), c"why");
+                assert_eq!(
+                    CStr::from_ptr(TRITONSERVER_ErrorCodeString(error)).to_str().unwrap(),
+                    code.words()
+                );
+                assert_eq!(consume(error).unwrap_err(), Error::new(code, "why"));
+            }
+        }
+    }
+
+    #[test]
+    fn strange_arguments_make_an_unknown_error() {
+        // SAFETY: null is allowed.
+        let error = unsafe { TRITONSERVER_ErrorNew(99, std::ptr::null()) };
+        // SAFETY: made just now, consumed once.
+        assert_eq!(unsafe { consume(error) }.unwrap_err(), Error::new(ErrorCode::Unknown, ""));
+    }
+}

@@ -1,0 +1,7 @@
+//! The vocabulary that all four interfaces share: enumerations, errors, messages, parameters, buffers, the log.
+pub mod buffer_attributes;
+pub mod enums;
+pub mod error;
+pub mod log;
+pub mod message;
+pub mod parameter;
