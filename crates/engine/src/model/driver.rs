@@ -29,7 +29,8 @@ pub(super) struct Driver {
 /// Who decides.
 pub(super) struct Policy {
     pub(super) scheduler: Box<dyn Scheduler<Execution>>,
-    /// What the scheduler asks, if it asks. It lasts as long as the scheduler even if that never does.
+    /// What the scheduler asks, if it asks.
+    #[expect(dead_code, reason = "held, so that it lasts as long as a scheduler that never asks")]
     pub(super) strategy: Option<Arc<dyn BatchingStrategy>>,
 }
 
