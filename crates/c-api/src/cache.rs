@@ -31,6 +31,9 @@ type Finalize = unsafe extern "C-unwind" fn(*mut c_void) -> *mut CError;
 type Pass =
     unsafe extern "C-unwind" fn(*mut c_void, *const c_char, *mut CacheEntry, *mut Allocator) -> *mut CError;
 
+/// What is done with the buffers of an entry when the cache says copy.
+type Copy<'a> = dyn FnMut(&[Buffer]) -> Result<(), Error> + 'a;
+
 /// Caches in shared libraries.
 #[derive(Debug, Default)]
 pub struct Caches;
@@ -94,20 +97,20 @@ impl Cache {
     }
 
     /// Lets the library look up or insert; `copy` is what happens when it calls [`TRITONCACHE_Copy`].
-    fn pass(
-        &self,
-        function: Pass,
-        key: &str,
-        entry: &CacheEntry,
-        copy: &mut dyn FnMut(&[Buffer]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn pass(&self, function: Pass, key: &str, entry: &CacheEntry, copy: &mut Copy) -> Result<(), Error> {
         let key: CString = c_text(key);
-        let allocator = Allocator { copy: Mutex::new(Copying { copy: ptr::from_mut(copy).cast_static(), done: false }) };
+        let mut copy = copy;
+        let copying = Copying { copy: (&raw mut copy).cast(), done: false };
+        let allocator = Allocator { copy: Mutex::new(copying) };
         let (entry, shown) = (ptr::from_ref(entry).cast_mut(), ptr::from_ref(&allocator).cast_mut());
         // SAFETY: everything lives during the call, after which the library keeps nothing of it.
         unsafe { consume(function(self.cache, key.as_ptr(), entry, shown))? };
         let copied = allocator.copy.lock().done;
-        if copied { Ok(()) } else { Err(Error::internal(format!("cache '{}' has not copied the entry", self.name))) }
+        if copied {
+            Ok(())
+        } else {
+            Err(Error::internal(format!("cache '{}' has not copied the entry", self.name)))
+        }
     }
 }
 
@@ -141,7 +144,10 @@ impl ResponseCache for Cache {
         let mut copy = |buffers: &[Buffer]| {
             let as_asked = buffers.iter().map(|buffer| buffer.size).eq(sizes.iter().copied());
             if !as_asked || buffers.iter().any(|buffer| buffer.base.is_null() && buffer.size > 0) {
-                return Err(Error::internal(format!("cache '{}' has no room for what it was given", self.name)));
+                return Err(Error::internal(format!(
+                    "cache '{}' has no room for what it was given",
+                    self.name
+                )));
             }
             // SAFETY: the library has set them aside for us, and they stay while it is in its call.
             let mut places: Vec<&mut [u8]> = buffers.iter().map(|buffer| unsafe { buffer.place() }).collect();
@@ -162,7 +168,7 @@ impl Drop for Cache {
 }
 
 /// One buffer of an entry, in the cache's memory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Buffer {
     base: *mut u8,
     size: usize,
@@ -210,7 +216,8 @@ pub struct Allocator {
 
 #[derive(Debug)]
 struct Copying {
-    copy: *mut dyn FnMut(&[Buffer]) -> Result<(), Error>,
+    /// A `&mut Copy`, without its lifetime: the call that the cache is in.
+    copy: *mut c_void,
     done: bool,
 }
 
@@ -293,7 +300,7 @@ pub unsafe extern "C" fn TRITONCACHE_CacheEntryGetBuffer(
     guard(|| {
         // SAFETY: null or live.
         let (entry, attributes) = unsafe { (borrow(entry)?, borrow(attributes)?) };
-        let buffer = entry.buffers.lock().get(index).copied().ok_or_else(no_such_buffer)?;
+        let buffer = entry.buffers.lock().get(index).cloned().ok_or_else(no_such_buffer)?;
         attributes.copy_from(&BufferAttributes::host(buffer.size));
         // SAFETY: null or writable.
         unsafe { put(base, buffer.base.cast()) }
@@ -329,7 +336,7 @@ pub unsafe extern "C" fn TRITONCACHE_Copy(allocator: *mut Allocator, entry: *mut
         let buffers = entry.buffers.lock().clone();
         let mut copying = allocator.copy.lock();
         // SAFETY: the closure lives while the cache is in its call; the lock makes us the only ones.
-        unsafe { (*copying.copy)(&buffers)? };
+        unsafe { (*copying.copy.cast::<&mut Copy>())(&buffers)? };
         copying.done = true;
         Ok(())
     })

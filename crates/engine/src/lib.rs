@@ -17,6 +17,7 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendFinder},
+    batching::StrategyOpener,
     cache::ResponseCache,
 };
 
@@ -114,6 +115,8 @@ pub struct Plugins {
     pub finder: Option<Arc<dyn BackendFinder>>,
     /// Keeps responses of the models that want it.
     pub cache: Option<Arc<dyn ResponseCache>>,
+    /// Opens libraries of custom batching strategies.
+    pub strategies: Option<Arc<dyn StrategyOpener>>,
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

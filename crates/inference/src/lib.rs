@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod backend;
+pub mod batching;
 pub mod cache;
 pub mod config;
 mod error;

@@ -9,6 +9,7 @@ use std::{
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use c_api::{
     backend::{Libraries, ServerHandle},
+    batching::Strategies,
     cache::Caches,
 };
 use engine::Plugins;
@@ -88,6 +89,7 @@ fn extensions(options: &Options) -> Extensions {
     let plugins = Plugins {
         backends: vec![onnx],
         finder: Some(Arc::new(Libraries::new(server))),
+        strategies: Some(Arc::new(Strategies::new(server))),
         ..Plugins::default()
     };
     Extensions { plugins, cache_finder: Some(Arc::new(Caches)) }

@@ -27,7 +27,8 @@ fn served(arguments: &[&str], caches: Option<Arc<MemoryCaches>>) -> Result<Serve
     match caches {
         None => Served::start(&repository, &arguments, vec![Arc::new(Python)]),
         Some(caches) => {
-            let extensions = Extensions { backends: vec![Arc::new(Python)], cache_finder: Some(caches) };
+            let backends: Vec<Arc<dyn inference::backend::Backend>> = vec![Arc::new(Python)];
+            let extensions = Extensions { plugins: backends.into(), cache_finder: Some(caches) };
             Served::with(&repository, &arguments, extensions)
         }
     }

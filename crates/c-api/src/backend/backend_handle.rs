@@ -256,7 +256,10 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendState(
 
 /// Stores something with the backend; the library goes on owning it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_BackendSetState(backend: *mut Backend, state: *mut c_void) -> *mut CError {
+pub unsafe extern "C" fn TRITONBACKEND_BackendSetState(
+    backend: *mut Backend,
+    state: *mut c_void,
+) -> *mut CError {
     // SAFETY: null or a live backend.
     guard(|| unsafe { borrow(backend) }.map(|own| own.state.store(state, Relaxed)))
 }

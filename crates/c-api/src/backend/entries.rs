@@ -82,7 +82,11 @@ impl Entries {
     }
 
     /// Hands requests to the library. If it succeeds they are the library's; on an error they are still ours.
-    pub(super) fn execute(&self, instance: &ModelInstance, requests: &mut [*mut Request]) -> Result<(), Error> {
+    pub(super) fn execute(
+        &self,
+        instance: &ModelInstance,
+        requests: &mut [*mut Request],
+    ) -> Result<(), Error> {
         // A batch has at most as many requests as rows, which are counted in 32 bits.
         let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
         // SAFETY: the instance lives during the call, the requests until they are released; the array is ours.

@@ -9,11 +9,7 @@ use std::{
 
 use inference::Responder;
 
-use super::{
-    Model, Request, Response,
-    hold::Hold,
-    response::FINAL,
-};
+use super::{Model, Request, Response, hold::Hold, response::FINAL};
 use crate::{
     handle::{Handle, borrow, delete, give, guard, put},
     words::error::CError,

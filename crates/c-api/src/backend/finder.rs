@@ -49,7 +49,12 @@ impl Libraries {
         Self { server, opened: Mutex::default() }
     }
 
-    fn open(&self, name: &str, found: &Found, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error> {
+    fn open(
+        &self,
+        name: &str,
+        found: &Found,
+        settings: &BackendSettings<'_>,
+    ) -> Result<Arc<dyn Backend>, Error> {
         let Found { library: path, directory, settings_name } = found;
         // The same file under two names is one library.
         let file = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -98,11 +103,7 @@ impl BackendFinder for Libraries {
         self.open(name, &found, settings).map(Some)
     }
 
-    fn find(
-        &self,
-        source: &ModelSource,
-        settings: &BackendSettings<'_>,
-    ) -> Result<Arc<dyn Backend>, Error> {
+    fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error> {
         let name = &source.declared.backend;
         let backends = settings(name).remove("backend-directory").unwrap_or_default();
         let found = find(source, Path::new(&backends))?;

@@ -129,9 +129,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InputBufferForHostPolicy(
     memory_type_id: *mut i64,
 ) -> *mut CError {
     // SAFETY: as the other function wants them.
-    unsafe {
-        TRITONBACKEND_InputBuffer(input, index, buffer, buffer_byte_size, memory_type, memory_type_id)
-    }
+    unsafe { TRITONBACKEND_InputBuffer(input, index, buffer, buffer_byte_size, memory_type, memory_type_id) }
 }
 
 /// A piece of an input and what is known of it; null beyond the last. Both belong to the request.

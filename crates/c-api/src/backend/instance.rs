@@ -15,10 +15,7 @@ use inference::{
 };
 use parking_lot::Mutex;
 
-use super::{
-    Model,
-    model::usages,
-};
+use super::{Model, model::usages};
 use crate::{
     handle::{Handle, borrow, guard, put, readable},
     words::{
@@ -68,7 +65,10 @@ impl ModelInstance {
             is_passive: spec.passive,
             host_policy: Message::new(&model.host_policy(policy).to_string()),
             profiles: profiles.iter().map(|profile| c_text(profile)).collect(),
-            secondary_devices: secondary.iter().map(|device| (device.kind.clone(), device.device_id)).collect(),
+            secondary_devices: secondary
+                .iter()
+                .map(|device| (device.kind.clone(), device.device_id))
+                .collect(),
             model: model.clone(),
             state: AtomicPtr::default(),
             reporter: Mutex::default(),
@@ -205,7 +205,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
         // SAFETY: null or a live instance.
         let devices = unsafe { &borrow(instance)?.secondary_devices };
         let device = usize::try_from(index).ok().and_then(|index| devices.get(index));
-        let (name, number) = device.ok_or_else(|| out_of_bounds(index, devices.len(), "secondary devices"))?;
+        let (name, number) =
+            device.ok_or_else(|| out_of_bounds(index, devices.len(), "secondary devices"))?;
         // SAFETY: null or writable.
         unsafe { put(kind, readable(name)).and_then(|()| put(id, *number)) }
     })

@@ -54,7 +54,8 @@ impl Output {
                 format!("allocated buffer for output '{}' already exists", self.name),
             ));
         }
-        let no_room = || Error::unavailable(format!("failed to allocate {byte_size} bytes for output '{}'", self.name));
+        let no_room =
+            || Error::unavailable(format!("failed to allocate {byte_size} bytes for output '{}'", self.name));
         let len = usize::try_from(byte_size).map_err(|_| no_room())?;
         let mut memory: Vec<u8> = Vec::new();
         memory.try_reserve_exact(len).map_err(|_| no_room())?;
@@ -101,7 +102,5 @@ pub unsafe extern "C" fn TRITONBACKEND_OutputBufferAttributes(
     buffer_attributes: *mut *mut BufferAttributes,
 ) -> *mut CError {
     // SAFETY: null or a live output; null or writable.
-    guard(|| unsafe {
-        put(buffer_attributes, std::ptr::from_ref(&borrow(output)?.attributes).cast_mut())
-    })
+    guard(|| unsafe { put(buffer_attributes, std::ptr::from_ref(&borrow(output)?.attributes).cast_mut()) })
 }

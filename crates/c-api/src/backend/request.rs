@@ -2,10 +2,7 @@
 use std::{
     ffi::{c_char, c_void},
     ptr,
-    sync::{
-        Arc, OnceLock,
-        atomic::AtomicU64,
-    },
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use inference::{
@@ -129,7 +126,11 @@ impl Request {
     }
 
     /// The state that an output of that name replaces, about to be written.
-    pub(super) fn new_state(&self, name: &str, state: impl FnOnce(SequenceState) -> State) -> Result<*mut State, Error> {
+    pub(super) fn new_state(
+        &self,
+        name: &str,
+        state: impl FnOnce(SequenceState) -> State,
+    ) -> Result<*mut State, Error> {
         let memory = self.execution.as_ref().and_then(|execution| execution.state.clone());
         let memory = memory.ok_or_else(|| {
             Error::invalid(format!(
@@ -184,7 +185,10 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestId(
 
 /// The correlation id, 0 outside of sequences. A text is INVALID_ARG.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationId(request: *mut Request, id: *mut u64) -> *mut CError {
+pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationId(
+    request: *mut Request,
+    id: *mut u64,
+) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live request.
         let request = unsafe { borrow(request)? };
@@ -281,13 +285,18 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestParameter(
         })?;
         let (its_kind, its_value) = show(parameter);
         // SAFETY: null or writable.
-        unsafe { put(key, readable(name)).and_then(|()| put(kind, its_kind)).and_then(|()| put(value, its_value)) }
+        unsafe {
+            put(key, readable(name)).and_then(|()| put(kind, its_kind)).and_then(|()| put(value, its_value))
+        }
     })
 }
 
 /// How many inputs the request has, control and state inputs included.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_RequestInputCount(request: *mut Request, count: *mut u32) -> *mut CError {
+pub unsafe extern "C" fn TRITONBACKEND_RequestInputCount(
+    request: *mut Request,
+    count: *mut u32,
+) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
     guard(|| unsafe { put(count, u32::try_from(borrow(request)?.inputs.len()).unwrap_or(u32::MAX)) })
 }
@@ -336,7 +345,10 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInputByIndex(
 
 /// How many outputs are wanted: those the client named, or all.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_RequestOutputCount(request: *mut Request, count: *mut u32) -> *mut CError {
+pub unsafe extern "C" fn TRITONBACKEND_RequestOutputCount(
+    request: *mut Request,
+    count: *mut u32,
+) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
     guard(|| unsafe { put(count, u32::try_from(borrow(request)?.outputs().len()).unwrap_or(u32::MAX)) })
 }
@@ -383,7 +395,10 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestOutputBufferProperties(
 /// Gives the request back for good (1) or to be executed again with others (2). It is the library's no more, unless an
 /// error is returned: then it stays the library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_RequestRelease(request: *mut Request, release_flags: u32) -> *mut CError {
+pub unsafe extern "C" fn TRITONBACKEND_RequestRelease(
+    request: *mut Request,
+    release_flags: u32,
+) -> *mut CError {
     guard(|| {
         // SAFETY: null, or a request that the library does not use after this.
         let owned = unsafe { take(request)? };

@@ -1,9 +1,5 @@
 //! `TRITONBACKEND_Response`: an answer while the backend makes it.
-use std::{
-    ffi::c_char,
-    ptr,
-    sync::Arc,
-};
+use std::{ffi::c_char, ptr, sync::Arc};
 
 use inference::{Error, FailureReason, Name, Parameter, Parameters, Responder, Shape};
 use parking_lot::Mutex;

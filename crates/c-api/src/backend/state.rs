@@ -1,5 +1,8 @@
 //! `TRITONBACKEND_State`: what a model wants its sequence to remember.
-use std::{ffi::{c_char, c_void}, ptr};
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+};
 
 use inference::{DataType, Error, Name, Shape, Tensor, backend::SequenceState};
 use parking_lot::Mutex;
@@ -32,7 +35,9 @@ impl Handle for State {
 impl State {
     /// Memory of that size; the same as before if the size is.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
-        let no_room = || Error::unavailable(format!("failed to allocate {byte_size} bytes for state '{}'", self.output));
+        let no_room = || {
+            Error::unavailable(format!("failed to allocate {byte_size} bytes for state '{}'", self.output))
+        };
         let len = usize::try_from(byte_size).map_err(|_| no_room())?;
         let mut buffer = self.buffer.lock();
         if buffer.len() != len {
@@ -69,8 +74,8 @@ pub unsafe extern "C" fn TRITONBACKEND_StateNew(
         let (request, name, shape) = unsafe {
             (borrow(request)?, text(name)?, array(shape, usize::try_from(dims_count).unwrap_or_default()))
         };
-        let datatype =
-            datatype(kind).ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
+        let datatype = datatype(kind)
+            .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
         let made = request.new_state(name, |memory_of_sequence| State {
             memory_of_sequence,
             output: name.into(),

@@ -191,11 +191,14 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
         let (instance, factory) = unsafe { (borrow(said.instance)?, borrow(said.factory)?) };
         let report = ResponseReport {
             start: Moment::from_nanos(said.start),
-            compute_output_start: Some(said.compute_output_start).filter(|at| *at > 0).map(Moment::from_nanos),
+            compute_output_start: Some(said.compute_output_start)
+                .filter(|at| *at > 0)
+                .map(Moment::from_nanos),
             end: Moment::from_nanos(said.end),
             error: said.error,
         };
-        let reporter = instance.reporter().ok_or_else(|| Error::unavailable("the instance has not been executed"))?;
+        let reporter =
+            instance.reporter().ok_or_else(|| Error::unavailable("the instance has not been executed"))?;
         reporter.report_response(factory.next_index(), &report);
         Ok(())
     })

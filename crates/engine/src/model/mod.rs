@@ -18,6 +18,7 @@ use inference::{
     Error, FailureReason, Marks, Moment, Name, Observe, Outcome, ReportedTimes, Request, ResponseStream,
     Timeline,
     backend::{BackendInstance, BackendModel, Execution, Lease, Lender, Lent},
+    batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig, Scheduling},
     corridor,
 };
@@ -41,6 +42,7 @@ mod driver;
 mod instance;
 mod order;
 mod refusal;
+mod strategy;
 mod warmup;
 
 use assemble::{Sequences, assemble};
@@ -48,10 +50,11 @@ pub(crate) use cache::Cached;
 use cache::Found;
 use check::Rules;
 use claims::Tenancy;
-use driver::{Assignment, Driver, Duties};
+use driver::{Assignment, Driver, Duties, Policy};
 use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
 use order::Orders;
 use refusal::{Refusals, cancelled, id_prefix};
+use strategy::Consulted;
 use warmup::WarmUp;
 
 /// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
@@ -93,6 +96,8 @@ pub(crate) struct Parts {
     pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
+    /// Who may share a batch, if the model has its own ideas of that.
+    pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: AlarmClock,
     /// What models share resources by, if they do; each instance needs what its place in `limits` says.
     pub(crate) limiter: Option<Arc<Limiter>>,
@@ -107,8 +112,18 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: Parts) -> Result<Arc<Self>, Error> {
-        let Parts { version, config, directory, backend, mut instances, clock, limiter, cached, since } =
-            parts;
+        let Parts {
+            version,
+            config,
+            directory,
+            backend,
+            mut instances,
+            strategy,
+            clock,
+            limiter,
+            cached,
+            since,
+        } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let rules = Rules::new(&config);
@@ -117,6 +132,8 @@ impl Model {
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let tenancy = Tenancy::register(limiter, &config)?;
         let recipe = Recipe { backend: Arc::from(backend), config: config.clone(), warm_up };
+        // Before the instances, after which it would be dropped if one of them failed.
+        let policy = policy(&config, active, strategy.map(Arc::from));
         let mut built = build_all(&recipe, &instances)?;
         let mut resting: Vec<_> = built.iter_mut().map(|built| built.mobile.take()).collect();
         let passive = resting.split_off(active);
@@ -126,7 +143,7 @@ impl Model {
             shown,
             rules,
             record: Record::default(),
-            driver: Mutex::new(Driver::new(scheduler(&config.scheduling, active), resting, tenancy)),
+            driver: Mutex::new(Driver::new(policy, resting, tenancy)),
             ended: Condvar::new(),
             draining: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
@@ -385,9 +402,9 @@ impl Model {
             self.ended.wait(&mut driver);
         }
         let mut resting = driver.release_resting();
-        let tenancy = driver.release_tenancy();
+        let released = (driver.release_policy(), driver.release_tenancy());
         drop(driver);
-        drop(tenancy);
+        drop(released);
         resting.append(&mut self.passive.lock());
         for (mailbox, mobile) in self.mailboxes.iter().zip(resting) {
             mailbox.put(Mail::Leave(mobile));
@@ -415,15 +432,24 @@ impl Model {
     }
 }
 
-/// The policy that a configuration asks for.
-fn scheduler(scheduling: &Scheduling, instances: usize) -> Box<dyn Scheduler<Execution>> {
-    match scheduling {
+/// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
+fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn BatchingStrategy>>) -> Policy {
+    let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
         Scheduling::Unbatched => Box::new(Unbatched::new()),
-        Scheduling::Dynamic(dynamic) => Box::new(DynamicBatcher::new(dynamic.clone())),
+        Scheduling::Dynamic(dynamic) => {
+            let batcher = DynamicBatcher::new(dynamic.clone());
+            Box::new(match strategy.clone() {
+                Some(strategy) => {
+                    batcher.with_join_rule(Box::new(Consulted { strategy, model: config.name.clone() }))
+                }
+                None => batcher,
+            })
+        }
         Scheduling::Sequence(sequence) => {
             Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
         }
-    }
+    };
+    Policy { scheduler, strategy }
 }
 
 /// Inputs up to this size are run where their request arrives.

@@ -111,6 +111,7 @@ fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: u
         directory: PathBuf::new(),
         backend: Box::new(backend),
         instances: (0..instances).map(spec).map(Into::into).collect(),
+        strategy: None,
         clock: AlarmClock::start().unwrap(),
         limiter: None,
         cached: None,

@@ -23,7 +23,7 @@ use inference::{
 
 use scheduling::Capacity;
 
-use super::{files, fingerprint, scan};
+use super::{files, fingerprint, scan, strategy};
 use crate::{
     BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
     clock::{AlarmClock, now},
@@ -176,7 +176,8 @@ impl Loader {
         if self.completion == Completion::Auto {
             opened.complete_config(&mut completed)?;
         }
-        let environment = Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
+        let environment =
+            Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
         let mut config = finish(&plan.declared, completed, &environment)?;
         files::read(&mut config.typed, &plan.directory)?;
         match &mut config.typed.scheduling {
@@ -192,6 +193,7 @@ impl Loader {
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = cache.zip(fingerprint);
         let cached = cached.map(|(cache, print)| Cached::new(cache.clone(), &plan.name, version, &print));
+        let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(Parts {
             version,
@@ -199,6 +201,7 @@ impl Loader {
             directory,
             backend: opened,
             instances,
+            strategy,
             clock: self.clock.clone(),
             limiter: self.limiter.clone(),
             cached,

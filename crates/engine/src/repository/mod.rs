@@ -17,6 +17,7 @@ mod files;
 mod fingerprint;
 mod load;
 mod scan;
+mod strategy;
 mod table;
 
 pub(crate) use fingerprint::Fingerprint;

@@ -6,4 +6,5 @@ mod loading;
 mod observing;
 mod repository;
 mod stopping;
+mod strategies;
 mod support;

@@ -21,6 +21,11 @@ pub trait Backend: Send + Sync {
         String::new()
     }
 
+    /// Where it lies: searched for files that models may share, the first place first. Empty for one that is built in.
+    fn directories(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Whose `--backend-config` settings are in force for it.
     fn settings_name(&self) -> &str {
         self.name()
