@@ -121,6 +121,7 @@ mod tests {
             strategy: Some(Box::new(Witness("strategy", ends.clone()))),
             clock: AlarmClock::start().unwrap(),
             limiter: None,
+            cached: None,
             since: Moment::default(),
         });
         (model, ends)
