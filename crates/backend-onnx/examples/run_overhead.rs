@@ -115,6 +115,7 @@ fn instance(
         version_directory: directory.to_owned(),
         declared: Arc::new(declared.config.clone()),
         settings: std::collections::BTreeMap::new(),
+        host_policies: Default::default(),
     })?;
     let mut completed = declared.config.clone();
     model.complete_config(&mut completed)?;

@@ -361,5 +361,6 @@ fn source_of(name: &str, directory: &Path, declared: &proto::ModelConfig) -> Mod
         version_directory: directory.join("1"),
         declared: Arc::new(declared.clone()),
         settings: Default::default(),
+        host_policies: Default::default(),
     }
 }

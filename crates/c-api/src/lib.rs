@@ -12,6 +12,9 @@
 #![deny(missing_docs)]
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
+pub mod backend;
+pub mod batching;
+pub mod cache;
 pub mod handle;
 pub mod plugin;
 pub mod words;

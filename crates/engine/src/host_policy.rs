@@ -23,6 +23,13 @@ pub struct HostPolicy {
 }
 
 impl HostPolicy {
+    /// As on the command line.
+    pub(crate) fn settings(&self) -> BTreeMap<String, String> {
+        let node = self.numa_node.map(|node| ("numa-node".to_owned(), node.to_string()));
+        let cores = self.cpu_cores.as_ref().map(|cores| ("cpu-cores".to_owned(), cores.to_string()));
+        node.into_iter().chain(cores).collect()
+    }
+
     /// The processors the policy asks for; `None` if it has no settings.
     fn processors(&self, nodes: &Path) -> Result<Option<ProcessorSet>, String> {
         let of_node = self.numa_node.map(|node| processors_of(node, nodes)).transpose()?;

@@ -17,6 +17,8 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendFinder},
+    batching::StrategyOpener,
+    cache::ResponseCache,
 };
 
 mod clock;
@@ -111,6 +113,10 @@ pub struct Plugins {
     pub backends: Vec<Arc<dyn Backend>>,
     /// Finds those that are not.
     pub finder: Option<Arc<dyn BackendFinder>>,
+    /// Keeps responses of the models that want it.
+    pub cache: Option<Arc<dyn ResponseCache>>,
+    /// Opens libraries of custom batching strategies.
+    pub strategies: Option<Arc<dyn StrategyOpener>>,
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

@@ -1,6 +1,6 @@
 //! Processors: how many the process may use (what its affinity mask and its cgroups leave it), and sets of them as
 //! operators and the kernel write them.
-use std::{collections::BTreeSet, fs, num::NonZeroUsize, path::Path};
+use std::{collections::BTreeSet, fmt, fs, num::NonZeroUsize, path::Path};
 
 use rustix::thread::CpuSet;
 
@@ -39,6 +39,27 @@ impl ProcessorSet {
         let mut mask = CpuSet::new();
         self.iter().for_each(|processor| mask.set(processor));
         mask
+    }
+}
+
+/// Numbers and ranges, as they are read.
+impl fmt::Display for ProcessorSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut numbers = self.iter().peekable();
+        let mut separator = "";
+        while let Some(first) = numbers.next() {
+            let mut last = first;
+            while let Some(next) = numbers.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            if first == last {
+                write!(f, "{separator}{first}")?;
+            } else {
+                write!(f, "{separator}{first}-{last}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
     }
 }
 

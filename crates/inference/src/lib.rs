@@ -6,6 +6,8 @@
 #![deny(missing_docs)]
 
 pub mod backend;
+pub mod batching;
+pub mod cache;
 pub mod config;
 mod error;
 mod name;
@@ -18,8 +20,9 @@ pub use error::{Error, ErrorCode, FailureReason};
 pub use name::Name;
 pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
 pub use response::{
-    Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response, ResponseStream, corridor,
+    BatchReporter, Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response, ResponseReport,
+    ResponseStream, corridor,
 };
 pub use scheduling::Moment;
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
-pub use timeline::{Marks, Timeline};
+pub use timeline::{Marks, ReportedTimes, Timeline};

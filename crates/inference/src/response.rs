@@ -17,9 +17,9 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use scheduling::Ticket;
+use scheduling::Moment;
 
-use crate::{Error, ErrorCode, FailureReason, Parameters, Tensor, Timeline};
+use crate::{Error, ErrorCode, FailureReason, Marks, Parameters, ReportedTimes, Tensor, Timeline};
 
 /// One answer to a request. A decoupled model may give none or many.
 #[derive(Debug, Clone, Default)]
@@ -68,12 +68,67 @@ pub trait Observe: Send + Sync {
     /// Nobody waits for the request any more. Called at most once; it may come while [`Observe::ended`] runs on another
     /// thread, or just after. Must not block.
     fn cancelled(&self);
+
+    /// The backend has told when a request passed its doors, after the request was counted (`counted`) without knowing.
+    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        let _ = (timeline, counted, times);
+    }
+
+    /// The same for an execution as a whole.
+    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        let _ = (marks, counted, times);
+    }
+
+    /// The backend has told how it made the response of that index of a decoupled request.
+    fn response_reported(&self, index: u64, report: &ResponseReport) {
+        let _ = (index, report);
+    }
 }
 
-/// Holds responses back, for models that must answer in the order of their requests.
+/// How one response of a decoupled request was made (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
+#[derive(Debug, Clone)]
+pub struct ResponseReport {
+    /// Work on it began.
+    pub start: Moment,
+    /// Its outputs were computed; absent for one without outputs.
+    pub compute_output_start: Option<Moment>,
+    /// It was sent.
+    pub end: Moment,
+    /// Why it failed, if it did.
+    pub error: Option<ErrorCode>,
+}
+
+/// Tells the times of one execution to whoever counts.
+#[derive(Clone)]
+pub struct BatchReporter {
+    marks: Arc<Marks>,
+    observer: Arc<dyn Observe>,
+}
+
+impl fmt::Debug for BatchReporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchReporter").field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+impl BatchReporter {
+    /// The execution has passed its doors at these times. Only the first report counts.
+    pub fn report(&self, times: ReportedTimes) {
+        if let Some(counted) = self.marks.report(times) {
+            self.observer.batch_reported(&self.marks, counted, times);
+        }
+    }
+
+    /// A response of one of its requests was made so.
+    pub fn report_response(&self, index: u64, report: &ResponseReport) {
+        self.observer.response_reported(index, report);
+    }
+}
+
+/// What the responses of one request pass on their way: whoever has a look at them, or holds them back for a while.
 pub trait Outlet: Send + Sync {
-    /// Takes a parcel of the request that holds `ticket`; opens it and those it held up when their turn comes.
-    fn pass(&self, ticket: Ticket, parcel: Parcel);
+    /// Takes a parcel, which sooner or later must be opened. A last one comes after [`Observe::ended`].
+    fn pass(&self, parcel: Parcel);
 }
 
 /// A response on its way to its corridor, or the end of a request that answers nothing more.
@@ -86,6 +141,11 @@ impl Parcel {
     /// Whether the request of this parcel sends nothing after it.
     pub fn is_last(&self) -> bool {
         self.delivery.as_ref().is_none_or(|delivery| delivery.last)
+    }
+
+    /// The response, or the error in its place; `None` for an end without a word.
+    pub fn result(&self) -> Option<&Result<Response, Error>> {
+        self.delivery.as_ref().map(|delivery| &delivery.result)
     }
 
     /// Makes the content visible to the asking side.
@@ -106,7 +166,7 @@ struct Corridor {
     responders: AtomicUsize,
     timeline: Timeline,
     observer: Arc<dyn Observe>,
-    outlet: OnceLock<(Arc<dyn Outlet>, Ticket)>,
+    outlet: OnceLock<Arc<dyn Outlet>>,
 }
 
 #[derive(Default)]
@@ -147,7 +207,7 @@ pub fn corridor(
 impl Corridor {
     fn deliver(self: &Arc<Self>, delivery: Option<Delivery>) {
         match self.outlet.get() {
-            Some((outlet, ticket)) => outlet.pass(*ticket, Parcel { corridor: self.clone(), delivery }),
+            Some(outlet) => outlet.pass(Parcel { corridor: self.clone(), delivery }),
             None => self.push(delivery),
         }
     }
@@ -288,14 +348,27 @@ impl Responder {
         &self.corridor.timeline
     }
 
+    /// Tells the backend's own times of this request. Only the first report counts.
+    pub fn report(&self, times: ReportedTimes) {
+        if let Some(counted) = self.timeline().report(times) {
+            self.corridor.observer.reported(self.timeline(), counted, times);
+        }
+    }
+
+    /// Through which the backend tells the times of the execution this request is part of, if it is part of one.
+    pub fn batch_reporter(&self) -> Option<BatchReporter> {
+        let marks = self.timeline().execution()?.clone();
+        Some(BatchReporter { marks, observer: self.corridor.observer.clone() })
+    }
+
     /// Whether responses leave through an outlet.
     pub fn has_outlet(&self) -> bool {
         self.corridor.outlet.get().is_some()
     }
 
-    /// From now on responses leave through `outlet`, as those of `ticket`. Said once, before the first response.
-    pub fn leave_through(&self, outlet: Arc<dyn Outlet>, ticket: Ticket) {
-        let said = self.corridor.outlet.set((outlet, ticket));
+    /// From now on responses leave through `outlet`. Said once, before the first response.
+    pub fn leave_through(&self, outlet: Arc<dyn Outlet>) {
+        let said = self.corridor.outlet.set(outlet);
         debug_assert!(said.is_ok(), "a request has one outlet");
     }
 }
@@ -410,179 +483,4 @@ impl fmt::Debug for ResponseStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        sync::atomic::{AtomicUsize, Ordering::Relaxed},
-        task::{Wake, Waker},
-    };
-
-    use scheduling::Moment;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Counter {
-        successes: AtomicUsize,
-        failures: AtomicUsize,
-        cancels: AtomicUsize,
-    }
-
-    impl Observe for Counter {
-        fn ended(&self, _: &Timeline, outcome: Outcome<'_>) {
-            match outcome {
-                Outcome::Success => self.successes.fetch_add(1, Relaxed),
-                Outcome::Failure(_) => self.failures.fetch_add(1, Relaxed),
-            };
-        }
-        fn cancelled(&self) {
-            self.cancels.fetch_add(1, Relaxed);
-        }
-    }
-
-    impl Counter {
-        fn seen(&self) -> [usize; 3] {
-            [self.successes.load(Relaxed), self.failures.load(Relaxed), self.cancels.load(Relaxed)]
-        }
-    }
-
-    struct Idle;
-    impl Wake for Idle {
-        fn wake(self: Arc<Self>) {}
-    }
-
-    fn open() -> (Responder, ResponseStream, Arc<Counter>) {
-        let counter = Arc::new(Counter::default());
-        let (responder, stream) =
-            corridor(Timeline::new(Moment::from_nanos(1), 1), counter.clone(), usize::MAX);
-        (responder, stream, counter)
-    }
-
-    fn poll(stream: &mut ResponseStream) -> Poll<Option<Delivery>> {
-        stream.poll_delivery(&mut Context::from_waker(&Waker::from(Arc::new(Idle))))
-    }
-
-    #[test]
-    fn a_single_response_is_counted_before_it_is_seen() {
-        let (responder, mut stream, counter) = open();
-        assert!(poll(&mut stream).is_pending());
-        responder.complete(Response::default());
-        assert_eq!(counter.seen(), [1, 0, 0]);
-        let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the response is there") };
-        assert!(delivery.last && delivery.result.is_ok());
-        assert!(matches!(poll(&mut stream), Poll::Ready(None)));
-    }
-
-    #[test]
-    fn a_forgotten_request_is_answered_with_an_error() {
-        let (responder, mut stream, counter) = open();
-        let kept = responder.clone();
-        drop(responder);
-        assert!(poll(&mut stream).is_pending());
-        drop(kept);
-        let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the error is there") };
-        assert_eq!(
-            delivery.result.unwrap_err().to_string(),
-            "the backend dropped the request without an answer"
-        );
-        assert_eq!(counter.seen(), [0, 1, 0]);
-    }
-
-    #[test]
-    fn what_comes_after_the_end_is_ignored() {
-        let (responder, mut stream, counter) = open();
-        let late = responder.clone();
-        responder.send(Response::default());
-        responder.finish();
-        late.send(Response::default());
-        late.fail(Error::internal("too late"));
-        assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
-        assert!(matches!(poll(&mut stream), Poll::Ready(None)));
-        assert_eq!(counter.seen(), [1, 0, 0]);
-    }
-
-    #[test]
-    fn a_client_that_goes_cancels_once_and_only_while_the_request_runs() {
-        let (responder, stream, counter) = open();
-        stream.cancel();
-        drop(stream);
-        assert!(responder.is_cancelled());
-        responder.finish();
-        assert_eq!(counter.seen(), [1, 0, 1]);
-
-        let (responder, stream, counter) = open();
-        responder.finish();
-        drop(stream);
-        assert_eq!(counter.seen(), [1, 0, 0]);
-    }
-
-    fn narrow(capacity: usize) -> (Responder, ResponseStream) {
-        corridor(Timeline::new(Moment::from_nanos(1), 1), Arc::new(Counter::default()), capacity)
-    }
-
-    /// Sends on another thread. Returns once that thread waits for room.
-    fn sending(responder: &Responder) -> std::thread::JoinHandle<()> {
-        let (corridor, sender) = (responder.corridor.clone(), responder.clone());
-        let sending = std::thread::spawn(move || sender.send(Response::default()));
-        while corridor.queue.lock().senders_waiting == 0 {
-            std::thread::yield_now();
-        }
-        sending
-    }
-
-    #[test]
-    fn a_sender_that_waits_for_room_is_freed_when_the_client_goes_after_the_end() {
-        let (responder, stream) = narrow(1);
-        responder.send(Response::default());
-        let sender = sending(&responder);
-        responder.finish();
-        drop(stream);
-        sender.join().unwrap();
-    }
-
-    #[test]
-    fn a_sender_that_waited_past_the_end_adds_nothing() {
-        let (responder, mut stream) = narrow(1);
-        responder.send(Response::default());
-        let sender = sending(&responder);
-        responder.complete(Response::default());
-        sender.join().unwrap();
-        let taken = [(); 3].map(|()| match poll(&mut stream) {
-            Poll::Ready(delivery) => delivery.map(|delivery| delivery.last),
-            Poll::Pending => panic!("the request has ended"),
-        });
-        assert_eq!(taken, [Some(false), Some(true), None]);
-    }
-
-    #[test]
-    fn a_corridor_without_room_still_lets_one_response_through() {
-        let (responder, mut stream) = narrow(0);
-        responder.send(Response::default());
-        assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
-    }
-
-    #[test]
-    fn what_nobody_takes_is_not_kept() {
-        let (responder, stream, _) = open();
-        let shared = bytes::Bytes::from(vec![0; 8]);
-        let response = || {
-            let shape = [8].as_slice().into();
-            Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, shape, shared.clone())])
-        };
-        responder.send(response());
-        stream.cancel();
-        responder.send(response());
-        assert!(!shared.is_unique());
-        drop(stream);
-        responder.send(response());
-        assert!(shared.is_unique());
-    }
-
-    #[test]
-    fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
-        let (responder, stream) = narrow(1);
-        responder.send(Response::default());
-        let sender = std::thread::spawn(move || responder.send(Response::default()));
-        drop(stream);
-        sender.join().unwrap();
-    }
-}
+mod tests;

@@ -3,11 +3,52 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{AcqRel, Relaxed},
+        },
     },
 };
 
 use scheduling::Moment;
+
+/// When an execution passed its doors, by the backend's own account (`TRITONBACKEND_ModelInstanceReportStatistics`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReportedTimes {
+    /// The backend got the requests.
+    pub exec_start: Moment,
+    /// Inputs were in place.
+    pub compute_start: Moment,
+    /// Outputs were computed.
+    pub compute_end: Moment,
+    /// Outputs were handed out.
+    pub exec_end: Moment,
+}
+
+/// Two may come in any order, on any threads: whoever counts something, and the backend that reports when it happened.
+/// The second one learns what the first one left.
+#[derive(Debug, Default)]
+struct Meeting {
+    counted: AtomicU64,
+    reported: OnceLock<ReportedTimes>,
+    second_comes: AtomicBool,
+}
+
+impl Meeting {
+    /// Called once. Gives what has been reported before.
+    fn count(&self, at: Moment) -> Option<ReportedTimes> {
+        self.counted.store(at.as_nanos(), Relaxed);
+        let is_second = self.second_comes.swap(true, AcqRel);
+        if is_second { self.reported.get().copied() } else { None }
+    }
+
+    /// Gives when it was counted, if it was before. Only the first report counts.
+    fn report(&self, times: ReportedTimes) -> Option<Moment> {
+        self.reported.set(times).ok()?;
+        let is_second = self.second_comes.swap(true, AcqRel);
+        is_second.then(|| Moment::from_nanos(self.counted.load(Relaxed)))
+    }
+}
 
 /// The doors of one request: arrival, queue, and the execution it became part of.
 #[derive(Debug)]
@@ -18,12 +59,14 @@ pub struct Timeline {
     pub rows: u32,
     queue_start: AtomicU64,
     execution: OnceLock<Arc<Marks>>,
+    end: Meeting,
 }
 
 impl Timeline {
     /// A request of `rows` rows that was accepted at `request_start`.
     pub fn new(request_start: Moment, rows: u32) -> Self {
-        Self { request_start, rows, queue_start: AtomicU64::new(0), execution: OnceLock::new() }
+        let queue_start = AtomicU64::new(0);
+        Self { request_start, rows, queue_start, execution: OnceLock::new(), end: Meeting::default() }
     }
 
     /// Notes that the request entered its queue.
@@ -53,6 +96,17 @@ impl Timeline {
     pub fn execution(&self) -> Option<&Arc<Marks>> {
         self.execution.get()
     }
+
+    /// Notes that the request has ended and is being counted; to be said once. Gives the backend's times, if it has
+    /// reported them.
+    pub fn counted(&self, at: Moment) -> Option<ReportedTimes> {
+        self.end.count(at)
+    }
+
+    /// Notes the backend's times. Gives when the request was counted, if it was: without them, then.
+    pub(crate) fn report(&self, times: ReportedTimes) -> Option<Moment> {
+        self.end.report(times)
+    }
 }
 
 /// The doors of one execution, shared by the requests of its batch.
@@ -67,7 +121,8 @@ pub struct Marks {
     clock: fn() -> Moment,
     compute_start: AtomicU64,
     compute_end: AtomicU64,
-    counted: AtomicBool,
+    taken: AtomicBool,
+    count: Meeting,
 }
 
 impl Marks {
@@ -79,7 +134,8 @@ impl Marks {
             clock,
             compute_start: AtomicU64::new(0),
             compute_end: AtomicU64::new(0),
-            counted: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
+            count: Meeting::default(),
         }
     }
 
@@ -111,7 +167,18 @@ impl Marks {
 
     /// True for the first caller only: the execution as such is counted once, by its first finished request.
     pub fn count_once(&self) -> bool {
-        !self.counted.swap(true, Relaxed)
+        !self.taken.swap(true, Relaxed)
+    }
+
+    /// Notes that the execution is being counted; to be said by whom [`Marks::count_once`] has told so. Gives the
+    /// backend's times, if it has reported them.
+    pub fn counted(&self, at: Moment) -> Option<ReportedTimes> {
+        self.count.count(at)
+    }
+
+    /// Notes the backend's times. Gives when the execution was counted, if it was: without them, then.
+    pub(crate) fn report(&self, times: ReportedTimes) -> Option<Moment> {
+        self.count.report(times)
     }
 }
 
@@ -121,5 +188,35 @@ impl fmt::Debug for Marks {
             .field("rows", &self.rows)
             .field("exec_start", &self.exec_start)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: ReportedTimes = ReportedTimes {
+        exec_start: Moment::from_nanos(1),
+        compute_start: Moment::from_nanos(2),
+        compute_end: Moment::from_nanos(3),
+        exec_end: Moment::from_nanos(4),
+    };
+
+    #[test]
+    fn whoever_comes_second_learns_what_the_first_left() {
+        let report_first = Meeting::default();
+        assert_eq!(report_first.report(TIMES), None);
+        assert_eq!(report_first.count(Moment::from_nanos(9)), Some(TIMES));
+        let count_first = Meeting::default();
+        assert_eq!(count_first.count(Moment::from_nanos(9)), None);
+        assert_eq!(count_first.report(TIMES), Some(Moment::from_nanos(9)));
+    }
+
+    #[test]
+    fn a_second_report_is_not_heard() {
+        let meeting = Meeting::default();
+        assert_eq!(meeting.count(Moment::from_nanos(9)), None);
+        assert_eq!(meeting.report(TIMES), Some(Moment::from_nanos(9)));
+        assert_eq!(meeting.report(TIMES), None);
     }
 }

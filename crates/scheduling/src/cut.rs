@@ -63,21 +63,28 @@ impl CutRule {
     }
 
     /// `front` together with the next request of the queue, if that may join. Once one may not, none
-    /// after it may.
-    pub(crate) fn extended(&self, mut front: Front, meta: &Meta, arrived: Moment) -> Front {
+    /// after it may. `may_join` is asked last, about what nothing else keeps out.
+    pub(crate) fn extended(
+        &self,
+        mut front: Front,
+        meta: &Meta,
+        arrived: Moment,
+        may_join: impl FnOnce() -> bool,
+    ) -> Front {
         if front.closed {
             return front;
         }
         let rows = front.rows.saturating_add(meta.rows());
         if front.requests == 0 {
-            // Alone, a request of any size may run: one that is too large must not block the queue.
+            // Alone, any request may run: one that is too large, or refused (S-W14), must not block the queue.
             front.oldest = arrived;
             front.shape_key = meta.shape_key;
+            front.closed = !may_join();
         } else {
             if rows > self.largest_preferred && front.best_cut == 0 {
                 front.best_cut = front.requests;
             }
-            if rows > self.max_batch_size || meta.shape_key != front.shape_key {
+            if rows > self.max_batch_size || meta.shape_key != front.shape_key || !may_join() {
                 front.closed = true;
                 return front;
             }
@@ -124,7 +131,7 @@ mod tests {
     /// The verdict on requests of these sizes and shapes that all came at `NOW`.
     fn decide(rule: &CutRule, queue: &[(u32, u64)], now: Moment) -> Cut {
         let join = |front, &(batch_size, shape_key): &(u32, u64)| {
-            rule.extended(front, &Meta { batch_size, shape_key, ..Meta::default() }, NOW)
+            rule.extended(front, &Meta { batch_size, shape_key, ..Meta::default() }, NOW, || true)
         };
         rule.decide(&queue.iter().fold(Front::default(), join), now)
     }
@@ -170,6 +177,34 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_may_not_join_sends_off_those_before_it_and_nobody_is_asked_after_it() {
+        let rule = rule(8, &[8], DELAY);
+        let add = |front, may_join: fn() -> bool| rule.extended(front, &Meta::default(), NOW, may_join);
+        let two = add(add(Front::default(), || true), || true);
+        assert_eq!(rule.decide(&two, NOW), Cut::Hold(NOW + DELAY));
+        let ended = add(two, || false);
+        assert_eq!(rule.decide(&ended, NOW), Cut::Release(2));
+        assert_eq!(add(ended, || panic!("it is over")), ended);
+    }
+
+    #[test]
+    fn who_may_not_even_be_the_first_runs_alone() {
+        let rule = rule(8, &[8], DELAY);
+        let alone = rule.extended(Front::default(), &Meta::default(), NOW, || false);
+        assert!(alone.is_closed());
+        assert_eq!(rule.decide(&alone, NOW), Cut::Release(1));
+    }
+
+    #[test]
+    fn who_is_too_large_or_of_another_shape_is_not_asked_about() {
+        let rule = rule(2, &[2], DELAY);
+        let first = rule.extended(Front::default(), &Meta::default(), NOW, || true);
+        for meta in [Meta { batch_size: 2, ..Meta::default() }, Meta { shape_key: 1, ..Meta::default() }] {
+            assert!(rule.extended(first, &meta, NOW, || panic!("it does not fit")).is_closed());
+        }
+    }
+
+    #[test]
     fn without_batching_every_request_is_a_batch() {
         for max_batch_size in [0, 1] {
             let rule = rule(max_batch_size, &[], Duration::ZERO);
@@ -188,8 +223,8 @@ mod tests {
     #[test]
     fn the_oldest_request_is_not_always_the_first() {
         let rule = rule(8, &[8], DELAY);
-        let urgent = rule.extended(Front::default(), &Meta::default(), NOW + DELAY / 2);
-        let both = rule.extended(urgent, &Meta::default(), NOW);
+        let urgent = rule.extended(Front::default(), &Meta::default(), NOW + DELAY / 2, || true);
+        let both = rule.extended(urgent, &Meta::default(), NOW, || true);
         assert_eq!(rule.decide(&both, NOW + DELAY / 2), Cut::Hold(NOW + DELAY));
     }
 

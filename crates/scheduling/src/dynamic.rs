@@ -1,12 +1,13 @@
 //! The dynamic batcher: requests of one model, any instance, the largest sensible batch.
 use std::{
-    cell::Cell,
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use crate::{
-    Batch, Due, InstanceId, Meta, Moment, QueuePolicy, Rejected, Rejection, Scheduler,
+    Batch, Due, Entry, InstanceId, JoinRule, Joining, Meta, Moment, QueuePolicy, Rejected, Rejection,
+    Scheduler,
     cut::{Cut, CutRule, Front},
     queue::RequestQueue,
 };
@@ -45,16 +46,25 @@ pub struct DynamicBatching {
 /// The policy of a model with [`DynamicBatching`].
 ///
 /// Requests are never reordered to fit: a batch is always the head of the queue.
-#[derive(Debug)]
 pub struct DynamicBatcher<T> {
     queue: RequestQueue<T>,
     rule: CutRule,
-    /// The front of `queue`, if known: forgotten at any change but growth behind it.
-    front: Cell<Option<Front>>,
+    /// The front of `queue`, if known: forgotten at any change but growth behind it. It is found out by whoever asks
+    /// first, and so behind a shared reference.
+    forming: RefCell<Option<Forming<T>>>,
+    /// Outlives what it has begun, above.
+    join_rule: Option<Box<dyn JoinRule<T>>>,
     latest_arrival: Moment,
     /// How many more requests `hold_until_queued` waits for.
     missing: usize,
     draining: bool,
+}
+
+/// The front of a queue, and the join rule's own view of it.
+struct Forming<T> {
+    front: Front,
+    /// Absent without a rule, and before the first request.
+    joining: Option<Box<dyn Joining<T>>>,
 }
 
 impl<T> DynamicBatcher<T> {
@@ -64,11 +74,18 @@ impl<T> DynamicBatcher<T> {
         Self {
             queue: RequestQueue::new(&config),
             rule: CutRule::new(config.max_batch_size, config.preferred_batch_sizes, config.max_queue_delay),
-            front: Cell::new(None),
+            forming: RefCell::new(None),
+            join_rule: None,
             latest_arrival: Moment::default(),
             missing: config.hold_until_queued,
             draining: false,
         }
+    }
+
+    /// The same, with one more rule about who may share a batch.
+    #[must_use]
+    pub fn with_join_rule(self, rule: Box<dyn JoinRule<T>>) -> Self {
+        Self { forming: RefCell::new(None), join_rule: Some(rule), ..self }
     }
 
     fn cut(&self, now: Moment) -> Cut {
@@ -84,18 +101,32 @@ impl<T> DynamicBatcher<T> {
     }
 
     fn front(&self) -> Front {
-        if let Some(front) = self.front.get() {
-            return front;
+        let mut known = self.forming.borrow_mut();
+        if let Some(forming) = &*known {
+            return forming.front;
         }
-        let mut front = Front::default();
+        let mut forming = Forming { front: Front::default(), joining: None };
         for entry in self.queue.iter() {
-            front = self.rule.extended(front, &entry.meta, entry.arrived);
-            if front.is_closed() {
+            self.extend(&mut forming, entry);
+            if forming.front.is_closed() {
                 break;
             }
         }
-        self.front.set(Some(front));
-        front
+        known.insert(forming).front
+    }
+
+    /// Adds the next request of the queue to its front, if it may join.
+    fn extend(&self, forming: &mut Forming<T>, next: &Entry<T>) {
+        let Forming { front, joining } = forming;
+        *front = self.rule.extended(*front, &next.meta, next.arrived, || match &self.join_rule {
+            Some(rule) => joining.get_or_insert_with(|| rule.begin()).join(&next.payload),
+            None => true,
+        });
+    }
+
+    /// Says that the head of the queue may not be what it was.
+    fn forget_front(&mut self) {
+        *self.forming.get_mut() = None;
     }
 }
 
@@ -105,15 +136,17 @@ impl<T: Send> Scheduler<T> for DynamicBatcher<T> {
             return Err(Rejected { payload, reason: Rejection::Draining });
         }
         let arrived = now.max(self.latest_arrival);
-        let known = self.front.get();
-        let extended = known.map(|front| self.rule.extended(front, &meta, arrived));
         let before = self.queue.push(arrived, meta, payload)?;
-        self.front.set(match known {
-            _ if before + 1 == self.queue.len() => extended,
-            // It comes after one that could not join: no difference.
-            Some(front) if before > front.requests() => known,
-            _ => None,
-        });
+        let mut known = self.forming.take();
+        if before + 1 == self.queue.len() {
+            if let (Some(forming), Some(last)) = (&mut known, self.queue.last()) {
+                self.extend(forming, last);
+            }
+        } else {
+            // If it comes after one that could not join, it makes no difference.
+            known = known.filter(|forming| before > forming.front.requests());
+        }
+        self.forming.replace(known);
         self.latest_arrival = arrived;
         self.missing = self.missing.saturating_sub(1);
         Ok(())
@@ -123,12 +156,12 @@ impl<T: Send> Scheduler<T> for DynamicBatcher<T> {
         if !self.queue.may_expire(now) {
             return Vec::new();
         }
-        self.front.set(None);
+        self.forget_front();
         self.queue.expire(now)
     }
 
     fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
-        self.front.set(None);
+        self.forget_front();
         self.queue.sweep(gone)
     }
 
@@ -141,7 +174,7 @@ impl<T: Send> Scheduler<T> for DynamicBatcher<T> {
     }
 
     fn take(&mut self, due: Due) -> Batch<T> {
-        self.front.set(None);
+        self.forget_front();
         Batch { instance: due.instance, rows: self.queue.take_front(due.requests) }
     }
 
@@ -167,6 +200,11 @@ impl<T: Send> Scheduler<T> for DynamicBatcher<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
     use super::*;
 
     const NOW: Moment = Moment::from_nanos(1_000);
@@ -186,7 +224,7 @@ mod tests {
     }
 
     fn knows_its_front(batcher: &DynamicBatcher<u32>) -> bool {
-        batcher.front.get().is_some()
+        batcher.forming.borrow().is_some()
     }
 
     #[test]
@@ -251,5 +289,40 @@ mod tests {
         enqueue(&mut batcher, 2);
         assert_eq!(batcher.next_wakeup(NOW), Some(Moment::from_nanos(1_011)));
         assert_eq!(batcher.next_wakeup(Moment::from_nanos(1_011)), None, "it is high time to expire");
+    }
+
+    /// Lets everybody join, and counts the questions.
+    struct Questions(Arc<AtomicUsize>);
+
+    impl JoinRule<u32> for Questions {
+        fn begin(&self) -> Box<dyn Joining<u32>> {
+            Box::new(Self(self.0.clone()))
+        }
+    }
+
+    impl Joining<u32> for Questions {
+        fn join(&mut self, _: &u32) -> bool {
+            self.0.fetch_add(1, Relaxed);
+            true
+        }
+    }
+
+    #[test]
+    fn a_long_queue_is_not_asked_about_at_each_visit() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let rule = Box::new(Questions(asked.clone()));
+        let mut batcher = batcher(DynamicBatching::default()).with_join_rule(rule);
+        for _ in 0..1_000 {
+            enqueue(&mut batcher, 2);
+            assert!(batcher.due(NOW, &[]).is_none());
+            assert!(batcher.next_wakeup(NOW).is_none());
+        }
+        assert_eq!(asked.load(Relaxed), 4, "what is behind a full batch");
+        for _ in 0..250 {
+            let due = batcher.due(NOW, &[0]).expect("there is enough for a batch");
+            assert_eq!(batcher.take(due).rows.len(), 4);
+            batcher.next_wakeup(NOW);
+        }
+        assert_eq!(asked.load(Relaxed), 1_000, "each request once");
     }
 }

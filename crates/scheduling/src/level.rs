@@ -97,6 +97,11 @@ impl<T> Level<T> {
         waiting.into_iter().map(|waiting| waiting.entry).chain(delayed)
     }
 
+    /// The request that is served last.
+    pub(crate) fn last(&self) -> Option<&Entry<T>> {
+        self.delayed.back().or_else(|| Some(&self.waiting.back()?.entry))
+    }
+
     /// Requests in order of service.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
         self.waiting.iter().map(|waiting| &waiting.entry).chain(&self.delayed)

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 mod cut;
 mod dynamic;
+mod joining;
 mod level;
 mod queue;
 mod rate_limiter;
@@ -27,6 +28,7 @@ mod time;
 mod unbatched;
 
 pub use dynamic::{DynamicBatcher, DynamicBatching};
+pub use joining::{JoinRule, Joining};
 pub use queue::{QueuePolicy, TimeoutAction};
 pub use rate_limiter::{
     Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, Resources, Shortage,

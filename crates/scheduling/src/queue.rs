@@ -149,6 +149,11 @@ impl<T> RequestQueue<T> {
         self.levels.values().flat_map(Level::iter)
     }
 
+    /// The request that is served last.
+    pub(crate) fn last(&self) -> Option<&Entry<T>> {
+        self.levels.values().rev().find_map(Level::last)
+    }
+
     /// Removes the first `count` requests in order of service.
     pub(crate) fn take_front(&mut self, count: usize) -> Vec<Row<T>> {
         debug_assert!(count <= self.len, "the receipt is older than the queue");

@@ -10,6 +10,8 @@ use nereid_scheduling::{
 };
 use proptest::prelude::*;
 
+#[path = "support/company.rs"]
+mod company;
 #[path = "support/driver.rs"]
 mod driver;
 #[path = "support/reference.rs"]
@@ -17,6 +19,7 @@ mod reference;
 #[path = "support/simulation.rs"]
 mod simulation;
 
+use company::{Company, Limit};
 use driver::RequestId;
 use reference::Reference;
 use simulation::{Arrival, History, Load, MAX_CLOCK_LAG, requests};
@@ -98,9 +101,11 @@ prop_compose! {
         shape_key in prop_oneof![6 => Just(0), 1 => 0..3u64],
         cancelled_after in prop::option::weighted(0.15, 0..500u64),
         runs_for in prop_oneof![1 => Just(0), 4 => 1..300u64],
+        volume in 0..8u32,
     ) -> Arrival {
         let timeout = timeout.map(Duration::from_micros);
-        Arrival { gap, clock_lag, meta: Meta { batch_size, priority, timeout, shape_key, sequence: None }, cancelled_after, runs_for }
+        let meta = Meta { batch_size, priority, timeout, shape_key, sequence: None };
+        Arrival { gap, clock_lag, meta, cancelled_after, runs_for, volume }
     }
 }
 
@@ -156,27 +161,42 @@ prop_compose! {
     }
 }
 
+/// A limit that some requests break already alone.
+fn limit() -> impl proptest::strategy::Strategy<Value = Limit> {
+    prop_oneof![1 => Just(Limit::Alone), 4 => (0..20u32).prop_map(Limit::Volume)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
     fn the_dynamic_batcher_keeps_its_promises(config in settings(), load in load()) {
         let scheduler = Box::new(DynamicBatcher::new(config.clone()));
-        History::play(scheduler, config, &load);
+        History::play(scheduler, config, Company::default(), &load);
     }
 
     #[test]
     fn the_dynamic_batcher_decides_as_described(config in settings(), load in load()) {
         let real = DynamicBatcher::new(config.clone());
-        let plain = Reference::new(config.clone());
+        let plain = Reference::new(config.clone(), Company::default());
         let scheduler = Box::new(Both { real, plain, expected: RefCell::default() });
-        History::play(scheduler, config, &load);
+        History::play(scheduler, config, Company::default(), &load);
+    }
+
+    #[test]
+    fn the_dynamic_batcher_keeps_to_a_join_rule(config in settings(), limit in limit(), load in load()) {
+        let company = Company::new(limit);
+        let rule = company.rule().expect("there is a limit");
+        let real = DynamicBatcher::new(config.clone()).with_join_rule(rule);
+        let plain = Reference::new(config.clone(), company.clone());
+        let scheduler = Box::new(Both { real, plain, expected: RefCell::default() });
+        History::play(scheduler, config, company, &load);
     }
 
     #[test]
     fn unbatched_scheduling_keeps_its_promises(load in load()) {
         let config = DynamicBatching { max_batch_size: 1, ..DynamicBatching::default() };
-        let history = History::play(Box::new(Unbatched::new()), config, &load);
+        let history = History::play(Box::new(Unbatched::new()), config, Company::default(), &load);
         let may = [None, Some(Rejection::Cancelled), Some(Rejection::Draining)];
         prop_assert!(history.gone.values().all(|reason| may.contains(reason)));
     }

@@ -4,6 +4,8 @@
 //! difference before you commit it.
 use std::{env, fs, path::Path};
 
+#[path = "support/company.rs"]
+mod company;
 #[path = "support/driver.rs"]
 mod driver;
 #[path = "support/script.rs"]
@@ -52,6 +54,7 @@ scripts! {
     batches_form_as_configured => "batches.txt",
     busy_instances_make_larger_batches => "busy.txt",
     shapes_do_not_mix => "shapes.txt",
+    a_rule_may_keep_requests_apart => "company.txt",
     queue_policies_hold => "queue_policies.txt",
     priorities_hold => "priorities.txt",
     cancelled_requests_leave_at_once => "cancellation.txt",

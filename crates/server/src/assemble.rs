@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, MetricsOptions, ServerMetadata};
+use engine::{Engine, MetricsOptions, Plugins, ServerMetadata};
 use frontend::{
     drain::Drain,
     forward::HeaderForward,
@@ -15,10 +15,11 @@ use frontend::{
     listen,
     metrics::MetricsService,
 };
-use inference::{Error, backend::Backend};
+use inference::Error;
 use tokio::task::JoinHandle;
 
 use crate::{
+    Extensions,
     options::{Grpc, Http, Listen, Options, RequiredHeader, Restrictions, TRITON_VERSION},
     startup_tables,
 };
@@ -74,13 +75,16 @@ impl Server {
     ///
     /// # Errors
     /// What the options name cannot be had, or, unless `--exit-on-error=false`, a model failed to load.
-    pub async fn start(options: &Options, backends: Vec<Arc<dyn Backend>>) -> Result<Self, StartError> {
+    pub async fn start(options: &Options, extensions: Extensions) -> Result<Self, StartError> {
         let sockets = Sockets::bind(options)?;
         let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
-        let engine = Engine::start(engine_options(options), backends.clone()).await.map_err(creating)?;
+        let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
+        let plugins = Plugins { cache, ..extensions.plugins };
+        let backends = plugins.backends.clone();
+        let engine = Engine::start(engine_options(options), plugins).await.map_err(creating)?;
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
             if let Err(error) = engine.stop(options.server.exit_timeout).await {

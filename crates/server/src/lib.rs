@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod extensions;
 pub mod logging;
 pub mod options;
 pub mod signals;
@@ -11,3 +12,4 @@ mod startup_tables;
 pub mod table;
 
 pub use assemble::{Server, StartError};
+pub use extensions::Extensions;

@@ -7,9 +7,15 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
+use c_api::{
+    backend::{Libraries, ServerHandle},
+    batching::Strategies,
+    cache::Caches,
+};
+use engine::Plugins;
 use inference::backend::Backend;
 use server::{
-    Server, logging,
+    Extensions, Server, logging,
     options::{self, Environment, Invocation, Options},
     signals::Signals,
 };
@@ -58,7 +64,7 @@ fn serve(options: &Options) -> anyhow::Result<ExitCode> {
 async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let server = tokio::select! {
-        server = Server::start(options, backends(options)) => server?,
+        server = Server::start(options, extensions(options)) => server?,
         _ = signals.first() => return Ok(ExitCode::SUCCESS),
     };
     signals.first().await;
@@ -71,12 +77,20 @@ async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The backends that are built in.
-fn backends(options: &Options) -> Vec<Arc<dyn Backend>> {
+/// What is built in, and where the rest comes from.
+fn extensions(options: &Options) -> Extensions {
     let program = std::env::current_exe().ok();
-    vec![Arc::new(OnnxBackend::new(LibrarySearch {
+    let onnx: Arc<dyn Backend> = Arc::new(OnnxBackend::new(LibrarySearch {
         named: options.backends.onnxruntime_library.clone(),
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
-    }))]
+    }));
+    let server = ServerHandle(std::ptr::null_mut());
+    let plugins = Plugins {
+        backends: vec![onnx],
+        finder: Some(Arc::new(Libraries::new(server))),
+        strategies: Some(Arc::new(Strategies::new(server))),
+        ..Plugins::default()
+    };
+    Extensions { plugins, cache_finder: Some(Arc::new(Caches)) }
 }

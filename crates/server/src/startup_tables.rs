@@ -68,7 +68,7 @@ fn option_table(engine: &Engine, options: &Options) -> Table<2> {
     row("min_supported_compute_capability", capability);
     row("strict_readiness", u8::from(options.server.strict_readiness).to_string());
     row("exit_timeout", options.server.exit_timeout.as_secs().to_string());
-    row("cache_enabled", "0".to_owned());
+    row("cache_enabled", u8::from(options.cache.is_some()).to_string());
     table
 }
 

@@ -87,6 +87,7 @@ impl Model {
             version_directory: self.version_directory(),
             declared: Arc::new(declared.config.clone()),
             settings: self.settings.iter().cloned().collect(),
+            host_policies: Default::default(),
         })?;
         let mut completed = declared.config.clone();
         model.complete_config(&mut completed)?;

@@ -46,15 +46,6 @@ unsafe impl Send for Library {}
 // SAFETY: the same.
 unsafe impl Sync for Library {}
 
-/// A function type that a library may define.
-///
-/// # Safety
-/// The type is a function pointer of the signature that every library gives the function `NAME`.
-pub unsafe trait Entry: Copy {
-    /// The function's name.
-    const NAME: &'static CStr;
-}
-
 impl Library {
     /// Opens a library that is closed when dropped (caches, agents, batching strategies).
     ///
@@ -95,16 +86,16 @@ impl Library {
         Ok(Self { handle: handle.map_err(failed)?, on_drop, _copy: copy })
     }
 
-    /// The library's function of that type, if it defines one.
-    pub fn entry<E: Entry>(&self) -> Option<E> {
+    /// The function of that name, if the library defines it.
+    ///
+    /// # Safety
+    /// `F` is a function pointer of the type that every library gives the function of that name.
+    pub unsafe fn function<F: Copy>(&self, name: &CStr) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>(), "a function pointer") };
         // SAFETY: the handle is open; the name is a text.
-        let symbol = unsafe { libc::dlsym(self.handle.as_ptr(), E::NAME.as_ptr()) };
-        if symbol.is_null() {
-            return None;
-        }
-        assert_eq!(size_of::<E>(), size_of::<*mut c_void>(), "an entry is a function pointer");
-        // SAFETY: `Entry` promises that what libraries define under this name is such a function.
-        Some(unsafe { std::mem::transmute_copy(&symbol) })
+        let symbol = unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) };
+        // SAFETY: as the caller promises.
+        (!symbol.is_null()).then(|| unsafe { std::mem::transmute_copy(&symbol) })
     }
 }
 
@@ -209,13 +200,6 @@ fn dlopen(path: &CStr, flags: c_int) -> Result<NonNull<c_void>, String> {
 mod tests {
     use super::*;
 
-    #[derive(Clone, Copy)]
-    struct Nothing(#[expect(dead_code, reason = "looked for, never called")] unsafe extern "C" fn());
-    // SAFETY: never called.
-    unsafe impl Entry for Nothing {
-        const NAME: &'static CStr = c"no_such_function";
-    }
-
     #[test]
     fn a_file_that_is_no_library_is_refused_with_the_loaders_words() {
         let directory = tempfile::tempdir().unwrap();
@@ -232,7 +216,8 @@ mod tests {
         let path = directory.path().join("libempty.so");
         fs::write(&path, placeholder::shared_object("libempty.so", None)).unwrap();
         let library = Library::open(&path).unwrap();
-        assert!(library.entry::<Nothing>().is_none());
+        // SAFETY: never called.
+        assert!(unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") }.is_none());
         open_placeholder("libtritonserver-of-a-test.so").unwrap();
         assert!(dlopen(c"libtritonserver-of-a-test.so", libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok());
     }

@@ -3,4 +3,4 @@ mod elf;
 mod library;
 mod placeholder;
 
-pub use library::{Entry, Library};
+pub use library::Library;

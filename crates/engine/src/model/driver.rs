@@ -3,17 +3,17 @@
 //! The driver is a place, not a task: it lies behind one lock, and whoever has news visits it: the caller who brings a
 //! request, the thread that has finished a batch, the alarm clock. A visit changes the policy's state and returns what
 //! is to be done; rejecting, running and waking happen outside the lock.
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use inference::{Moment, backend::Execution};
-use scheduling::{Batch, Due, Entry, InstanceId, Note, Rejected, Scheduler};
+use inference::{Moment, backend::Execution, batching::BatchingStrategy};
+use scheduling::{Batch, Due, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
 
 use super::{claims::Tenancy, instance::Mobile, order::Orders};
 use crate::limiter::{Claims, News};
 
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
-    scheduler: Box<dyn Scheduler<Execution>>,
+    policy: Policy,
     /// Instances without work, the one that has rested least first, as its memory is warm.
     idle: Vec<InstanceId>,
     instances: usize,
@@ -24,6 +24,23 @@ pub(super) struct Driver {
     /// How long an execution is expected to take, in nanoseconds; unknown until some were measured.
     cost: Cost,
     tenancy: Tenancy,
+}
+
+/// Who decides.
+pub(super) struct Policy {
+    pub(super) scheduler: Box<dyn Scheduler<Execution>>,
+    /// What the scheduler asks, if it asks.
+    #[expect(dead_code, reason = "held, so that it lasts as long as a scheduler that never asks")]
+    pub(super) strategy: Option<Arc<dyn BatchingStrategy>>,
+}
+
+impl Policy {
+    /// Takes nothing.
+    fn retired() -> Self {
+        let mut scheduler = Box::new(Unbatched::new());
+        scheduler.drain();
+        Self { scheduler, strategy: None }
+    }
 }
 
 /// A batch and the instance it goes to.
@@ -50,14 +67,10 @@ pub(super) struct Duties {
 
 impl Driver {
     /// All instances idle, nothing waiting. `resting` holds one place per instance.
-    pub(super) fn new(
-        scheduler: Box<dyn Scheduler<Execution>>,
-        resting: Vec<Option<Mobile>>,
-        tenancy: Tenancy,
-    ) -> Self {
+    pub(super) fn new(policy: Policy, resting: Vec<Option<Mobile>>, tenancy: Tenancy) -> Self {
         let instances = resting.len();
         Self {
-            scheduler,
+            policy,
             idle: (0..instances).collect(),
             instances,
             resting,
@@ -75,7 +88,7 @@ impl Driver {
         meta: scheduling::Meta,
         execution: Execution,
     ) -> Result<(), Rejected<Execution>> {
-        self.scheduler.enqueue(at, meta, execution)
+        self.policy.scheduler.enqueue(at, meta, execution)
     }
 
     /// An instance has finished a batch that took so many nanoseconds, or that there was nobody left to run for.
@@ -90,7 +103,7 @@ impl Driver {
 
     /// Somebody's client has gone.
     pub(super) fn sweep(&mut self) -> Vec<Rejected<Execution>> {
-        self.scheduler.sweep(&|execution| execution.responder.is_cancelled())
+        self.policy.scheduler.sweep(&|execution| execution.responder.is_cancelled())
     }
 
     /// An instance has died in the middle of a batch.
@@ -101,7 +114,7 @@ impl Driver {
 
     /// A backend has given back the request of a slot. True if its instance waits for work.
     pub(super) fn returned(&mut self, at: Moment, instance: InstanceId, slot: u32) -> bool {
-        self.scheduler.released(at, instance, slot);
+        self.policy.scheduler.released(at, instance, slot);
         self.idle.contains(&instance)
     }
 
@@ -113,13 +126,13 @@ impl Driver {
         slot: u32,
         entry: Entry<Execution>,
     ) -> Result<(), Rejected<Execution>> {
-        self.scheduler.again(entry.arrived, instance, slot, entry)
+        self.policy.scheduler.again(entry.arrived, instance, slot, entry)
     }
 
     /// Everything that waits, because nothing will run any more.
     pub(super) fn give_up(&mut self) -> Vec<Rejected<Execution>> {
-        self.scheduler.drain();
-        self.scheduler.sweep(&|_| true)
+        self.policy.scheduler.drain();
+        self.policy.scheduler.sweep(&|_| true)
     }
 
     /// The wake-up call that was asked for has come.
@@ -129,12 +142,12 @@ impl Driver {
 
     /// No new requests from now on.
     pub(super) fn drain(&mut self) {
-        self.scheduler.drain();
+        self.policy.scheduler.drain();
     }
 
     /// Requests that wait.
     pub(super) fn pending(&self) -> usize {
-        self.scheduler.in_flight()
+        self.policy.scheduler.in_flight()
     }
 
     /// Whether no instance runs anything.
@@ -157,6 +170,11 @@ impl Driver {
         self.tenancy.granted(instance);
     }
 
+    /// Nothing is decided here any more, and nothing taken. To be dropped without the lock.
+    pub(super) fn release_policy(&mut self) -> Policy {
+        std::mem::replace(&mut self.policy, Policy::retired())
+    }
+
     /// The instances claim nothing any more. To be dropped without the lock.
     pub(super) fn release_tenancy(&mut self) -> Tenancy {
         std::mem::take(&mut self.tenancy)
@@ -165,20 +183,20 @@ impl Driver {
     /// The batch that should leave now, for an instance that does not wait for a grant.
     fn due(&self, at: Moment) -> Option<Due> {
         if self.idle.iter().all(|&instance| self.tenancy.may_be_offered(instance)) {
-            return self.scheduler.due(at, &self.idle);
+            return self.policy.scheduler.due(at, &self.idle);
         }
         let offered = self.idle.iter().copied().filter(|&instance| self.tenancy.may_be_offered(instance));
-        self.scheduler.due(at, &offered.collect::<Vec<_>>())
+        self.policy.scheduler.due(at, &offered.collect::<Vec<_>>())
     }
 
     /// After every piece of news: what has waited too long, which batches leave, when to look again.
     pub(super) fn settle(&mut self, at: Moment, orders: &Orders) -> Duties {
-        let mut duties = Duties { rejected: self.scheduler.expire(at), ..Duties::default() };
+        let mut duties = Duties { rejected: self.policy.scheduler.expire(at), ..Duties::default() };
         while let Some(due) = self.due(at) {
             if !self.tenancy.may_run(due.instance(), &mut duties.news) {
                 continue;
             }
-            let batch = self.scheduler.take(due);
+            let batch = self.policy.scheduler.take(due);
             let place = self.idle.iter().position(|&instance| instance == batch.instance);
             debug_assert!(place.is_some(), "a batch goes to an idle instance");
             if let Some(place) = place {
@@ -190,11 +208,11 @@ impl Driver {
             duties.assignments.push(Assignment { batch, mobile });
         }
         self.tenancy.give_back(&self.idle, &mut duties.news);
-        if self.scheduler.in_flight() == 0 {
+        if self.policy.scheduler.in_flight() == 0 {
             self.tenancy.withdraw(&mut duties.news);
         }
-        duties.notes = self.scheduler.notes();
-        let wakeup = self.scheduler.next_wakeup(at);
+        duties.notes = self.policy.scheduler.notes();
+        let wakeup = self.policy.scheduler.next_wakeup(at);
         if wakeup.is_some_and(|wakeup| self.alarm.is_none_or(|alarm| wakeup < alarm)) {
             self.alarm = wakeup;
             duties.alarm = wakeup;

@@ -15,8 +15,10 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Moment, Name, Observe, Outcome, Request, ResponseStream, Timeline,
+    Error, FailureReason, Marks, Moment, Name, Observe, Outcome, ReportedTimes, Request, ResponseStream,
+    Timeline,
     backend::{BackendInstance, BackendModel, Execution, Lease, Lender, Lent},
+    batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig, Scheduling},
     corridor,
 };
@@ -33,21 +35,26 @@ use crate::{
 };
 
 mod assemble;
+mod cache;
 mod check;
 mod claims;
 mod driver;
 mod instance;
 mod order;
 mod refusal;
+mod strategy;
 mod warmup;
 
 use assemble::{Sequences, assemble};
+pub(crate) use cache::Cached;
+use cache::Found;
 use check::Rules;
 use claims::Tenancy;
-use driver::{Assignment, Driver, Duties};
+use driver::{Assignment, Driver, Duties, Policy};
 use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
 use order::Orders;
 use refusal::{Refusals, cancelled, id_prefix};
+use strategy::Consulted;
 use warmup::WarmUp;
 
 /// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
@@ -74,6 +81,8 @@ pub struct Model {
     refusals: Refusals,
     /// What requests of sequences get with them, for models that have sequences.
     sequences: Option<Sequences>,
+    /// The server's response cache, if it has one and the model may use it.
+    cached: Option<Cached>,
     clock: AlarmClock,
     load_duration: Duration,
     me: Weak<Self>,
@@ -87,9 +96,12 @@ pub(crate) struct Parts {
     pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
+    /// Who may share a batch, if the model has its own ideas of that.
+    pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: AlarmClock,
     /// What models share resources by, if they do; each instance needs what its place in `limits` says.
     pub(crate) limiter: Option<Arc<Limiter>>,
+    pub(crate) cached: Option<Cached>,
     /// When loading began.
     pub(crate) since: Moment,
 }
@@ -100,7 +112,18 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: Parts) -> Result<Arc<Self>, Error> {
-        let Parts { version, config, directory, backend, mut instances, clock, limiter, since } = parts;
+        let Parts {
+            version,
+            config,
+            directory,
+            backend,
+            mut instances,
+            strategy,
+            clock,
+            limiter,
+            cached,
+            since,
+        } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let rules = Rules::new(&config);
@@ -109,6 +132,8 @@ impl Model {
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let tenancy = Tenancy::register(limiter, &config)?;
         let recipe = Recipe { backend: Arc::from(backend), config: config.clone(), warm_up };
+        // Before the instances, after which it would be dropped if one of them failed.
+        let policy = policy(&config, active, strategy.map(Arc::from));
         let mut built = build_all(&recipe, &instances)?;
         let mut resting: Vec<_> = built.iter_mut().map(|built| built.mobile.take()).collect();
         let passive = resting.split_off(active);
@@ -118,7 +143,7 @@ impl Model {
             shown,
             rules,
             record: Record::default(),
-            driver: Mutex::new(Driver::new(scheduler(&config.scheduling, active), resting, tenancy)),
+            driver: Mutex::new(Driver::new(policy, resting, tenancy)),
             ended: Condvar::new(),
             draining: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
@@ -129,6 +154,7 @@ impl Model {
             orders: Orders::of(&config.scheduling, active),
             refusals: Refusals { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
+            cached,
             clock,
             load_duration: now() - since,
             me: me.clone(),
@@ -161,7 +187,8 @@ impl Model {
     }
 
     /// Accepts a request; the answer, good or bad, comes on the stream. At most `capacity` responses wait there for a
-    /// slow client. Does not block. A brief execution may happen before this returns.
+    /// slow client. A brief execution may happen before this returns. Does not block, except in the response cache of a
+    /// model that has one.
     ///
     /// # Errors
     /// The request contradicts the configuration (INVALID_ARG), its queue is full, the server is stopping or the model
@@ -172,8 +199,16 @@ impl Model {
         }
         let arrived = now();
         let meta = self.rules.check(&self.config, &mut request)?;
-        let (responder, stream) =
-            corridor(Timeline::new(arrived, meta.batch_size.max(1)), self.clone(), capacity);
+        let timeline = Timeline::new(arrived, meta.batch_size.max(1));
+        let miss = match self.look_up(&request) {
+            Some(Found::Hit(response, lookup)) => {
+                return Ok(self.answer_from_cache(response, &lookup, timeline, capacity));
+            }
+            Some(Found::Miss(miss)) => Some(miss),
+            None => None,
+        };
+        let (responder, stream) = corridor(timeline, self.clone(), capacity);
+        let came = miss.map(|miss| self.keep_answer(miss, &responder));
         self.in_flight.fetch_add(1, Ordering::AcqRel);
 
         let mut driver = self.driver.lock();
@@ -186,7 +221,7 @@ impl Model {
             payload.responder.fail(error.clone());
             return Err(error);
         }
-        stream.timeline().queued(at);
+        stream.timeline().queued(came.unwrap_or(at));
         let duties = driver.settle(at, &self.orders);
         drop(driver);
         if let Some(here) = self.fulfil(duties, |assignment, brief| brief && self.may_run_here(assignment)) {
@@ -367,9 +402,9 @@ impl Model {
             self.ended.wait(&mut driver);
         }
         let mut resting = driver.release_resting();
-        let tenancy = driver.release_tenancy();
+        let released = (driver.release_policy(), driver.release_tenancy());
         drop(driver);
-        drop(tenancy);
+        drop(released);
         resting.append(&mut self.passive.lock());
         for (mailbox, mobile) in self.mailboxes.iter().zip(resting) {
             mailbox.put(Mail::Leave(mobile));
@@ -384,23 +419,37 @@ impl Model {
         &self.mailboxes[instance]
     }
 
+    /// Whether no new requests are taken.
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
     fn tell_if_draining(&self) {
-        if self.draining.load(Ordering::SeqCst) {
+        if self.is_draining() {
             drop(self.driver.lock());
             self.ended.notify_all();
         }
     }
 }
 
-/// The policy that a configuration asks for.
-fn scheduler(scheduling: &Scheduling, instances: usize) -> Box<dyn Scheduler<Execution>> {
-    match scheduling {
+/// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
+fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn BatchingStrategy>>) -> Policy {
+    let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
         Scheduling::Unbatched => Box::new(Unbatched::new()),
-        Scheduling::Dynamic(dynamic) => Box::new(DynamicBatcher::new(dynamic.clone())),
+        Scheduling::Dynamic(dynamic) => {
+            let batcher = DynamicBatcher::new(dynamic.clone());
+            Box::new(match strategy.clone() {
+                Some(strategy) => {
+                    batcher.with_join_rule(Box::new(Consulted { strategy, model: config.name.clone() }))
+                }
+                None => batcher,
+            })
+        }
         Scheduling::Sequence(sequence) => {
             Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
         }
-    }
+    };
+    Policy { scheduler, strategy }
 }
 
 /// Inputs up to this size are run where their request arrives.
@@ -475,6 +524,14 @@ impl Observe for Model {
 
     fn cancelled(&self) {
         self.visit(Driver::sweep);
+    }
+
+    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        self.record.revise_request(timeline, counted, times);
+    }
+
+    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        self.record.revise_batch(marks, counted, times);
     }
 }
 

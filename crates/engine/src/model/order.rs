@@ -34,6 +34,15 @@ impl Orders {
         }
     }
 
+    /// The next place, for a request of a model whose answers may be there before their requests are dequeued.
+    pub(super) fn next(&self) -> Option<Place> {
+        match self {
+            Self::Together(order) => Some(order.next()),
+            // Instances have orders of their own for sequences only, which no cache answers.
+            Self::None | Self::PerInstance(_) => None,
+        }
+    }
+
     /// Gives the requests of a batch their places. Called in the order of dequeuing, under the driver's lock: this is the
     /// one place where a lock is taken under another, and it is a leaf.
     pub(super) fn line_up(&self, batch: &Batch<Execution>) {
@@ -43,11 +52,11 @@ impl Orders {
             Self::PerInstance(orders) => &orders[batch.instance],
         };
         for row in &batch.rows {
-            // A request that runs once more keeps the place it has.
+            // A request that has got its place on arrival, or that runs once more, keeps it.
             if let Row::Request { entry, .. } = row
                 && !entry.payload.responder.has_outlet()
             {
-                entry.payload.responder.leave_through(order.clone(), order.ticket());
+                entry.payload.responder.leave_through(Arc::new(order.next()));
             }
         }
     }
@@ -68,19 +77,24 @@ struct State {
     opening: bool,
 }
 
+/// Where in the order the answers of one request leave.
+pub(super) struct Place {
+    order: Arc<Order>,
+    ticket: Ticket,
+}
+
 impl Order {
-    /// The next place in the order.
-    fn ticket(&self) -> Ticket {
-        self.state.lock().buffer.ticket()
+    fn next(self: &Arc<Self>) -> Place {
+        Place { order: self.clone(), ticket: self.state.lock().buffer.ticket() }
     }
 }
 
-impl Outlet for Order {
-    fn pass(&self, ticket: Ticket, parcel: Parcel) {
-        let mut state = self.state.lock();
+impl Outlet for Place {
+    fn pass(&self, parcel: Parcel) {
+        let mut state = self.order.state.lock();
         let last = parcel.is_last();
         let State { buffer, ready, .. } = &mut *state;
-        buffer.push(ticket, parcel, last, |parcel| ready.push_back(parcel));
+        buffer.push(self.ticket, parcel, last, |parcel| ready.push_back(parcel));
         // One thread at a time opens, without the lock: parcels become visible in order, and no lock is taken
         // under another.
         if std::mem::replace(&mut state.opening, true) {

@@ -111,8 +111,10 @@ fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: u
         directory: PathBuf::new(),
         backend: Box::new(backend),
         instances: (0..instances).map(spec).map(Into::into).collect(),
+        strategy: None,
         clock: AlarmClock::start().unwrap(),
         limiter: None,
+        cached: None,
         since: now(),
     })
     .unwrap()

@@ -148,8 +148,10 @@ fn start(
         },
         backend: Box::new(backend),
         instances: instances.iter().map(spec).map(Into::into).collect(),
+        strategy: None,
         clock: AlarmClock::start().unwrap(),
         limiter: None,
+        cached: None,
         since: now(),
     })
 }

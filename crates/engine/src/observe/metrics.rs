@@ -12,7 +12,7 @@ use crate::model::Model;
 /// Which families are shown.
 #[derive(Debug, Clone, Copy)]
 pub struct MetricsOptions {
-    /// `counter_latencies`: the cumulative duration counters.
+    /// `counter_latencies`: the cumulative duration counters, the cache's among them.
     pub counter_latencies: bool,
     /// `--allow-cpu-metrics`: processors and memory of the host.
     pub host: bool,
@@ -29,6 +29,8 @@ struct Series {
     labels: BTreeMap<String, String>,
     statistics: ModelStatistics,
     failures: [(&'static str, u64); 4],
+    /// Whether the model wants the response cache; others have no series about it.
+    cached: bool,
     pending: usize,
     load_secs: f64,
 }
@@ -51,6 +53,7 @@ impl Exposition {
         if self.options.counter_latencies {
             duration_counters(&mut text, &series);
         }
+        cache_counters(&mut text, &series, self.options.counter_latencies);
         family(
             &mut text,
             "nv_inference_pending_request_count",
@@ -91,6 +94,7 @@ impl Series {
             labels,
             statistics: model.statistics(),
             failures: failures.map(|(label, reason)| (label, record.failures(reason))),
+            cached: model.config().response_cache,
             pending: model.pending(),
             load_secs: model.load_duration().as_secs_f64(),
         }
@@ -165,6 +169,31 @@ fn duration_counters(text: &mut String, series: &[Series]) {
             &format!("Cumulative {help}"),
             series.iter().map(|one| (labels(&one.labels), (ns(&one.statistics) / MICROSECONDS) as f64)),
         );
+    }
+}
+
+fn cache_counters(text: &mut String, series: &[Series], durations: bool) {
+    let of = |pick: Pick| {
+        let cached = series.iter().filter(|one| one.cached);
+        cached.map(move |one| (labels(&one.labels), pick(&one.statistics) as f64))
+    };
+    let families: [(bool, &str, &str, Pick); 4] = [
+        (true, "num_hits", "Number of cache hits per model", |s| s.cache_hit.count),
+        (durations, "hit_duration", "Total cache hit duration per model, in microseconds", |s| {
+            s.cache_hit.ns / MICROSECONDS
+        }),
+        (true, "num_misses", "Number of cache misses per model", |s| s.cache_miss.count),
+        (
+            durations,
+            "miss_duration",
+            "Total cache miss (insert+lookup) duration per model, in microseconds",
+            |s| s.cache_miss.ns / MICROSECONDS,
+        ),
+    ];
+    for (shown, name, help, pick) in families {
+        if shown {
+            family(text, &format!("nv_cache_{name}_per_model"), "counter", help, of(pick));
+        }
     }
 }
 

@@ -3,10 +3,10 @@ mod host;
 pub(crate) mod metrics;
 mod record;
 
-pub(crate) use record::Record;
 pub use record::{BatchStatistic, DurationStatistic, ModelStatistics};
+pub(crate) use record::{Lookup, Record};
 
-/// Watches requests that are no traffic: padding rows and warm-up.
+/// Watches requests that are no traffic, such as padding rows and warm-up, or that have been counted otherwise.
 pub(crate) struct Uncounted;
 
 impl inference::Observe for Uncounted {

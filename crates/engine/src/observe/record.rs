@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{FailureReason, Marks, Moment, Name, Outcome, Timeline};
+use inference::{FailureReason, Marks, Moment, Name, Outcome, ReportedTimes, Timeline};
 use parking_lot::Mutex;
 
 /// How often something happened, and how long it took in all.
@@ -22,6 +22,11 @@ impl DurationStatistic {
         self.count += 1;
         self.ns += nanos(duration);
     }
+
+    /// Puts one duration in the place of another that was added.
+    fn revise(&mut self, before: Duration, after: Duration) {
+        self.ns = self.ns.wrapping_add(nanos(after)).wrapping_sub(nanos(before));
+    }
 }
 
 /// Counters of one model version since it was loaded (protocol extension "statistics").
@@ -37,7 +42,7 @@ pub struct ModelStatistics {
     pub inference_count: u64,
     /// Executed batches.
     pub execution_count: u64,
-    /// Successful requests, from arrival to last word.
+    /// Successful requests, from arrival to last word; of those the cache did not know, also what the cache took.
     pub success: DurationStatistic,
     /// Failed requests, from arrival to last word.
     pub fail: DurationStatistic,
@@ -49,9 +54,9 @@ pub struct ModelStatistics {
     pub compute_infer: DurationStatistic,
     /// Successful requests, from compute to last word.
     pub compute_output: DurationStatistic,
-    /// Requests answered from the cache.
+    /// Requests answered from the cache; looking up.
     pub cache_hit: DurationStatistic,
-    /// Requests looked up in vain.
+    /// Successful requests looked up in vain, unless a twin was stored meanwhile; looking up and storing.
     pub cache_miss: DurationStatistic,
     /// Per executed batch size, ascending.
     pub batches: Vec<BatchStatistic>,
@@ -82,9 +87,30 @@ impl Counter {
         self.ns.fetch_add(nanos(duration), Relaxed);
     }
 
+    /// Puts one duration in the place of another that was added.
+    fn revise(&self, before: Duration, after: Duration) {
+        self.ns.fetch_add(nanos(after).wrapping_sub(nanos(before)), Relaxed);
+    }
+
+    /// Time that belongs to what was counted before.
+    fn prolong(&self, duration: Duration) {
+        self.ns.fetch_add(nanos(duration), Relaxed);
+    }
+
     fn read(&self) -> DurationStatistic {
         DurationStatistic { count: self.count.load(Relaxed), ns: self.ns.load(Relaxed) }
     }
+}
+
+/// When a request passed the doors of the response cache.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lookup {
+    /// Came to the scheduler.
+    pub(crate) queued: Moment,
+    /// The cache was asked.
+    pub(crate) began: Moment,
+    /// The cache had said what it knows.
+    pub(crate) ended: Moment,
 }
 
 /// See the module documentation.
@@ -96,6 +122,8 @@ pub(crate) struct Record {
     compute_input: Counter,
     compute_infer: Counter,
     compute_output: Counter,
+    cache_hit: Counter,
+    cache_miss: Counter,
     inferences: AtomicU64,
     executions: AtomicU64,
     last_inference_ms: AtomicU64,
@@ -120,29 +148,71 @@ impl Record {
             }
         }
         let Some(marks) = timeline.execution() else { return };
-        let (start, compute, computed) = (marks.exec_start, marks.compute_start(), marks.compute_end(now));
         if matches!(outcome, Outcome::Success) {
-            self.queue.add(start - timeline.queue_start());
-            self.compute_input.add(compute - start);
-            self.compute_infer.add(computed - compute);
-            self.compute_output.add(now - computed);
+            let times = timeline.counted(now).unwrap_or_else(|| observed(marks, now));
+            self.queue.add(times.exec_start - timeline.queue_start());
+            self.compute_input.add(times.compute_start - times.exec_start);
+            self.compute_infer.add(times.compute_end - times.compute_start);
+            self.compute_output.add(times.exec_end - times.compute_end);
             self.inferences.fetch_add(timeline.rows.into(), Relaxed);
         }
         self.executed(marks, now);
     }
 
+    /// Puts the times that a backend reports in the place of those a request was counted with.
+    pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        let Some(marks) = timeline.execution() else { return };
+        let before = observed(marks, counted);
+        let queued = timeline.queue_start();
+        self.queue.revise(before.exec_start - queued, times.exec_start - queued);
+        self.compute_input
+            .revise(before.compute_start - before.exec_start, times.compute_start - times.exec_start);
+        self.compute_infer
+            .revise(before.compute_end - before.compute_start, times.compute_end - times.compute_start);
+        self.compute_output.revise(before.exec_end - before.compute_end, times.exec_end - times.compute_end);
+    }
+
+    /// The same for an execution.
+    pub(crate) fn revise_batch(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        let before = observed(marks, counted);
+        let mut batches = self.batches.lock();
+        let batch = batches.entry(marks.rows).or_default();
+        batch
+            .compute_input
+            .revise(before.compute_start - before.exec_start, times.compute_start - times.exec_start);
+        batch
+            .compute_infer
+            .revise(before.compute_end - before.compute_start, times.compute_end - times.compute_start);
+        batch.compute_output.revise(before.exec_end - before.compute_end, times.exec_end - times.compute_end);
+    }
+
     /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
     pub(crate) fn executed(&self, marks: &Marks, now: Moment) {
-        let (start, compute, computed) = (marks.exec_start, marks.compute_start(), marks.compute_end(now));
         if marks.count_once() {
+            let times = marks.counted(now).unwrap_or_else(|| observed(marks, now));
             self.executions.fetch_add(1, Relaxed);
             self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
             let mut batches = self.batches.lock();
             let batch = batches.entry(marks.rows).or_default();
-            batch.compute_input.add(compute - start);
-            batch.compute_infer.add(computed - compute);
-            batch.compute_output.add(now - computed);
+            batch.compute_input.add(times.compute_start - times.exec_start);
+            batch.compute_infer.add(times.compute_end - times.compute_start);
+            batch.compute_output.add(times.exec_end - times.compute_end);
         }
+    }
+
+    /// Counts a request that is answered from the cache.
+    pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Moment) {
+        self.success.add(now - timeline.request_start);
+        self.queue.add(lookup.began - lookup.queued);
+        self.cache_hit.add(lookup.ended - lookup.began);
+    }
+
+    /// Counts a request that the cache did not know, and that has ended well. The cache `took` so long to look it up and
+    /// to store the answer, which comes on top of the request's own time. As Triton: infer_stats.cc,
+    /// UpdateSuccessCacheMiss.
+    pub(crate) fn cache_miss(&self, took: Duration) {
+        self.success.prolong(took);
+        self.cache_miss.add(took);
     }
 
     /// Failures for one reason so far.
@@ -165,13 +235,23 @@ impl Record {
             compute_input: self.compute_input.read(),
             compute_infer: self.compute_infer.read(),
             compute_output: self.compute_output.read(),
-            cache_hit: DurationStatistic::default(),
-            cache_miss: DurationStatistic::default(),
+            cache_hit: self.cache_hit.read(),
+            cache_miss: self.cache_miss.read(),
             batches: batches
                 .iter()
                 .map(|(&rows, batch)| BatchStatistic { batch_size: rows.into(), ..*batch })
                 .collect(),
         }
+    }
+}
+
+/// The times of an execution as the runtime has seen them, up to `now`.
+fn observed(marks: &Marks, now: Moment) -> ReportedTimes {
+    ReportedTimes {
+        exec_start: marks.exec_start,
+        compute_start: marks.compute_start(),
+        compute_end: marks.compute_end(now),
+        exec_end: now,
     }
 }
 
@@ -230,6 +310,33 @@ mod tests {
             (0, 1, 1, 0)
         );
         assert_eq!(record.failures(FailureReason::Backend), 1);
+    }
+
+    #[test]
+    fn a_request_that_was_answered_from_the_cache_was_not_executed() {
+        let record = Record::default();
+        let lookup = Lookup { queued: at(11), began: at(14), ended: at(20) };
+        record.cache_hit(&Timeline::new(at(10), 2), &lookup, at(22));
+        let read = record.read(&"m".into(), 1);
+        assert_eq!(read.success, DurationStatistic { count: 1, ns: 12_000 });
+        assert_eq!(read.queue, DurationStatistic { count: 1, ns: 3_000 });
+        assert_eq!(read.cache_hit, DurationStatistic { count: 1, ns: 6_000 });
+        assert_eq!((read.inference_count, read.execution_count, read.last_inference_ms), (0, 0, 0));
+        assert_eq!(
+            (read.compute_input.count, read.compute_infer.count, read.compute_output.count),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn what_a_miss_took_comes_on_top_of_its_request() {
+        let record = Record::default();
+        record.cache_miss(Duration::from_micros(7));
+        executed(&record, 1, &Arc::new(Marks::start(1, || at(20))), Outcome::Success);
+        let read = record.read(&"m".into(), 1);
+        assert_eq!(read.cache_miss, DurationStatistic { count: 1, ns: 7_000 });
+        assert_eq!(read.success, DurationStatistic { count: 1, ns: 47_000 });
+        assert_eq!((read.cache_hit.count, read.inference_count), (0, 1));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::{
 use inference::{
     Error, Name,
     backend::{Backend, Device, InstanceSpec, ModelSource},
+    cache::ResponseCache,
     config::{
         Completion, ConfigSource, Declared, Environment, FileEntry, InstanceGroup, InstanceKind, ModelConfig,
         ModelLayout, Scheduling, VersionDirectory, absent_versions, declare, finish, no_version_available,
@@ -22,13 +23,13 @@ use inference::{
 
 use scheduling::Capacity;
 
-use super::{files, scan};
+use super::{files, fingerprint, scan, strategy};
 use crate::{
     BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
     clock::{AlarmClock, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
-    model::{Model, Parts},
+    model::{Cached, Model, Parts},
     processors,
 };
 
@@ -45,6 +46,8 @@ pub(crate) struct Loader {
     /// What models share resources by, if the operator wants them to.
     limiter: Option<Arc<Limiter>>,
     host_policies: BTreeMap<String, HostPolicy>,
+    /// The same, as backends are told.
+    host_policy_settings: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 /// What one model is going to be.
@@ -80,6 +83,13 @@ impl Loader {
             hold_until_backlogged: options.hold_until_backlogged,
             clock,
             limiter: rate_limit.map(limiter),
+            host_policy_settings: Arc::new(
+                options
+                    .host_policies
+                    .iter()
+                    .map(|(name, policy)| (name.clone(), policy.settings()))
+                    .collect(),
+            ),
             host_policies: options.host_policies,
         }
     }
@@ -155,7 +165,10 @@ impl Loader {
             version_directory: plan.directory.join(version.to_string()),
             declared: Arc::new(declared.clone()),
             settings: BTreeMap::new(),
+            host_policies: self.host_policy_settings.clone(),
         };
+        let cache = self.cache_for(declared);
+        let files = cache.map(|_| fingerprint::Files::read(&plan.directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
         let opened = backend.open(&source)?;
@@ -163,7 +176,9 @@ impl Loader {
         if self.completion == Completion::Auto {
             opened.complete_config(&mut completed)?;
         }
-        let mut config = finish(&plan.declared, completed, &Environment::default())?;
+        let environment =
+            Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
+        let mut config = finish(&plan.declared, completed, &environment)?;
         files::read(&mut config.typed, &plan.directory)?;
         match &mut config.typed.scheduling {
             Scheduling::Dynamic(dynamic) => dynamic.hold_until_queued = self.hold_until_queued,
@@ -175,6 +190,10 @@ impl Loader {
         }
         opened.configured(&config.shown);
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
+        let cached = cache.zip(fingerprint);
+        let cached = cached.map(|(cache, print)| Cached::new(cache.clone(), &plan.name, version, &print));
+        let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(Parts {
             version,
@@ -182,10 +201,26 @@ impl Loader {
             directory,
             backend: opened,
             instances,
+            strategy,
             clock: self.clock.clone(),
             limiter: self.limiter.clone(),
+            cached,
             since,
         })
+    }
+
+    /// The server's response cache, for a model that wants it.
+    fn cache_for(&self, config: &proto::ModelConfig) -> Option<&Arc<dyn ResponseCache>> {
+        if !config.response_cache.as_ref().is_some_and(|cache| cache.enable) {
+            return None;
+        }
+        if self.plugins.cache.is_none() {
+            log::warn!(
+                "model '{}' enables the response cache, which has no effect: the server has none (--cache-config)",
+                config.name
+            );
+        }
+        self.plugins.cache.as_ref()
     }
 
     /// The backend of a model: from a library that the model brings along, built in, or from a library of its name.

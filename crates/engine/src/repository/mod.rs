@@ -14,10 +14,13 @@ use tokio::{
 use crate::model::Model;
 
 mod files;
+mod fingerprint;
 mod load;
 mod scan;
+mod strategy;
 mod table;
 
+pub(crate) use fingerprint::Fingerprint;
 pub(crate) use load::Loader;
 pub(crate) use table::Table;
 pub use table::{IndexEntry, ModelState};

@@ -95,6 +95,7 @@ type Execute = dyn Fn(&str, Batch) + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Native {
     name: &'static str,
+    directories: Vec<PathBuf>,
     mobile: bool,
     open: Arc<Open>,
     complete: Arc<Complete>,
@@ -111,12 +112,18 @@ impl Native {
     pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
+            directories: Vec::new(),
             mobile: false,
             open: Arc::new(|_| Ok(())),
             complete: Arc::new(|_| Ok(())),
             build: Arc::new(|_, _| Ok(())),
             execute: Arc::new(|_, batch| batch.executions.into_iter().for_each(answer)),
         }
+    }
+
+    /// It lies in these directories.
+    pub(crate) fn in_directories(self, directories: Vec<PathBuf>) -> Self {
+        Self { directories, ..self }
     }
 
     /// Its instances may change threads.
@@ -157,6 +164,10 @@ impl Native {
 impl Backend for Native {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn directories(&self) -> Vec<PathBuf> {
+        self.directories.clone()
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {

@@ -21,9 +21,19 @@ pub trait Backend: Send + Sync {
         String::new()
     }
 
+    /// Where it lies: searched for files that models may share, the first place first. Empty for one that is built in.
+    fn directories(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Whose `--backend-config` settings are in force for it.
     fn settings_name(&self) -> &str {
         self.name()
+    }
+
+    /// The instance groups it would have for a model whose configuration names none, the best first.
+    fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
+        Vec::new()
     }
 
     /// Opens one version of a model. May block: it runs on a thread that loads models.
@@ -70,6 +80,8 @@ pub struct ModelSource {
     pub declared: Arc<proto::ModelConfig>,
     /// `--backend-config` settings in force for this backend: global ones overlaid by its own.
     pub settings: BTreeMap<String, String>,
+    /// `--host-policy` settings, by the policy's name.
+    pub host_policies: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 /// One opened model version, shared by its instances.

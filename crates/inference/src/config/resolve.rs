@@ -1,7 +1,8 @@
 //! The way of a configuration: parse, override, complete, validate.
 //!
-//! In two steps, because between them the backend opens the model and adds what its file tells. Both are pure: what is
-//! on disk, and what the machine has, are arguments.
+//! In steps, because of what happens between them: once it is read, repository agents may replace the model's files; once
+//! it is declared, the backend opens the model and adds what its file tells. All are pure: what is on disk, and what the
+//! machine has, are arguments.
 use std::path::{Path, PathBuf};
 
 use proto::{Fields, Parsed, model_config::SchedulingChoice};
@@ -67,52 +68,80 @@ impl Declared {
     }
 }
 
-/// Reads a configuration, fills in what the model's files and the defaults tell, and checks every rule that needs no
-/// backend.
+/// A configuration as its source holds it: read, and nothing else.
+#[derive(Debug, Clone)]
+pub struct GivenConfig {
+    /// Every field that the source sets; empty for a missing file.
+    pub config: proto::ModelConfig,
+    fields: Fields,
+    file: Option<PathBuf>,
+    is_given: bool,
+}
+
+/// Reads a configuration.
 ///
 /// # Errors
-/// INTERNAL for a source that cannot be read, INVALID_ARG for broken rules, UNSUPPORTED for features that are not there.
+/// INTERNAL for a source that cannot be read or must not be missing, INVALID_ARG for an override that cannot be read.
+pub fn read(source: ConfigSource<'_>, completion: Completion) -> Result<GivenConfig, ConfigErrors> {
+    let internal = |text: String| ConfigErrors::one(ErrorCode::Internal, text);
+    let (Parsed { config, fields }, file) = match source {
+        ConfigSource::Missing(path) if completion == Completion::Strict => {
+            let path = path.display();
+            return Err(internal(format!(
+                "failed to open text file for read {path}: No such file or directory"
+            )));
+        }
+        ConfigSource::Missing(_) => (Parsed::default(), None),
+        ConfigSource::Text { path, content } => match proto::text::parse(content) {
+            Ok(parsed) => (parsed, Some(path.to_owned())),
+            Err(error) => {
+                return Err(internal(format!("failed to read text proto from {}", error.in_file(path))));
+            }
+        },
+        ConfigSource::Override(json) => match proto::json::parse(json) {
+            Ok(parsed) => (parsed, None),
+            Err(error) => {
+                let text = format!("Invalid config override: {error}");
+                return Err(ConfigErrors::one(ErrorCode::InvalidArgument, text));
+            }
+        },
+    };
+    Ok(GivenConfig { config, fields, file, is_given: !matches!(source, ConfigSource::Missing(_)) })
+}
+
+/// [`read`] and [`GivenConfig::declare`] in one.
+///
+/// # Errors
+/// Of either.
 pub fn declare(
     source: ConfigSource<'_>,
     layout: &ModelLayout,
     completion: Completion,
 ) -> Result<Declared, ConfigErrors> {
-    let (Parsed { mut config, fields }, file) = read(source, completion)?;
-    let mut errors = ConfigErrors::default();
-    complete_backend_fields(&mut config, layout).map_err(|errors| errors.located(file, &fields))?;
-    normalise(&mut config);
-    check_structure(&config, &mut errors);
-    if completion == Completion::Strict {
-        check_tensors(&config, &mut errors);
-    }
-    directory_has_the_name(&config, &layout.name, &mut errors);
-    if errors.is_empty() {
-        refuse_unsupported(&config, &mut errors);
-    }
-    errors.located(file, &fields).into_result()?;
-    let is_given = !matches!(source, ConfigSource::Missing(_));
-    Ok(Declared { config, fields, file: file.map(Path::to_owned), is_given })
+    read(source, completion)?.declare(layout, completion)
 }
 
-fn read(source: ConfigSource<'_>, completion: Completion) -> Result<(Parsed, Option<&Path>), ConfigErrors> {
-    let internal = |text: String| ConfigErrors::one(ErrorCode::Internal, text);
-    match source {
-        ConfigSource::Missing(path) if completion == Completion::Strict => {
-            let path = path.display();
-            Err(internal(format!("failed to open text file for read {path}: No such file or directory")))
+impl GivenConfig {
+    /// Fills in what the model's files and the defaults tell, and checks every rule that needs no backend.
+    ///
+    /// # Errors
+    /// INVALID_ARG for broken rules, UNSUPPORTED for features that are not there.
+    pub fn declare(self, layout: &ModelLayout, completion: Completion) -> Result<Declared, ConfigErrors> {
+        let Self { mut config, fields, file, is_given } = self;
+        let mut errors = ConfigErrors::default();
+        complete_backend_fields(&mut config, layout)
+            .map_err(|errors| errors.located(file.as_deref(), &fields))?;
+        normalise(&mut config);
+        check_structure(&config, &mut errors);
+        if completion == Completion::Strict {
+            check_tensors(&config, &mut errors);
         }
-        ConfigSource::Missing(_) => Ok((Parsed::default(), None)),
-        ConfigSource::Text { path, content } => match proto::text::parse(content) {
-            Ok(parsed) => Ok((parsed, Some(path))),
-            Err(error) => Err(internal(format!("failed to read text proto from {}", error.in_file(path)))),
-        },
-        ConfigSource::Override(json) => match proto::json::parse(json) {
-            Ok(parsed) => Ok((parsed, None)),
-            Err(error) => {
-                let text = format!("Invalid config override: {error}");
-                Err(ConfigErrors::one(ErrorCode::InvalidArgument, text))
-            }
-        },
+        directory_has_the_name(&config, &layout.name, &mut errors);
+        if errors.is_empty() {
+            refuse_unsupported(&config, &mut errors);
+        }
+        errors.located(file.as_deref(), &fields).into_result()?;
+        Ok(Declared { config, fields, file, is_given })
     }
 }
 

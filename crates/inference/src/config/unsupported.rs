@@ -20,9 +20,6 @@ pub(super) fn refuse_unsupported(config: &ModelConfig, errors: &mut ConfigErrors
     if config.model_repository_agents.as_ref().is_some_and(|agents| !agents.agents.is_empty()) {
         refuse("model_repository_agents");
     }
-    if config.parameters.contains_key("TRITON_BATCH_STRATEGY_PATH") {
-        refuse("parameters.TRITON_BATCH_STRATEGY_PATH");
-    }
     let usual = format!("libtriton_{}.so", config.backend);
     if !config.runtime.is_empty() && config.runtime != usual {
         refuse("runtime");

@@ -24,7 +24,7 @@ impl Oldest {
     /// requests of a sequence that come all together would never wait for those of others.
     pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Moment) {
         let meta = &instance.next_request(slot).meta;
-        let front = instance.front.get().map(|front| self.rule.extended(front, meta, now));
+        let front = instance.front.get().map(|front| self.rule.extended(front, meta, now, || true));
         instance.ready.push_back(Ready { slot, since: now });
         instance.front.set(front);
     }
@@ -41,7 +41,8 @@ impl Oldest {
         }
         let mut front = Front::default();
         for ready in &instance.ready {
-            front = self.rule.extended(front, &instance.next_request(ready.slot).meta, ready.since);
+            let meta = &instance.next_request(ready.slot).meta;
+            front = self.rule.extended(front, meta, ready.since, || true);
             if front.is_closed() {
                 break;
             }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use nereid_scheduling::{DynamicBatching, Meta, Moment, QueuePolicy, Rejection, TimeoutAction};
 
-use crate::driver::RequestId;
+use crate::{company::Company, driver::RequestId};
 
 #[derive(Debug)]
 pub(crate) struct Reference {
     config: DynamicBatching,
+    company: Company,
     waiting: Vec<Waiting>,
     accepted: usize,
     latest: Moment,
@@ -36,8 +37,9 @@ enum Walk {
 }
 
 impl Reference {
-    pub(crate) fn new(config: DynamicBatching) -> Self {
-        Self { config, waiting: Vec::new(), accepted: 0, latest: Moment::default(), draining: false }
+    pub(crate) fn new(config: DynamicBatching, company: Company) -> Self {
+        let latest = Moment::default();
+        Self { config, company, waiting: Vec::new(), accepted: 0, latest, draining: false }
     }
 
     pub(crate) fn enqueue(&mut self, now: Moment, meta: Meta, id: RequestId) -> Result<(), Rejection> {
@@ -138,11 +140,13 @@ impl Reference {
         for next in self.in_order() {
             let so_far = size(&pending);
             let grown = so_far + next.meta.batch_size.max(1);
+            let ids: Vec<_> = pending.iter().map(|waiting| waiting.id).collect();
+            let admitted = self.company.admits(&ids, next.id);
             if let Some(first) = pending.first() {
                 if grown > largest_preferred && cut == 0 {
                     cut = pending.len();
                 }
-                if grown > max || next.meta.shape_key != first.meta.shape_key {
+                if grown > max || next.meta.shape_key != first.meta.shape_key || !admitted {
                     blocked = true;
                     break;
                 }
@@ -150,6 +154,11 @@ impl Reference {
             pending.push(next);
             if self.config.preferred_batch_sizes.contains(&grown) {
                 cut = pending.len();
+            }
+            if !admitted {
+                // Even the first one is refused: it runs, but nobody joins it.
+                blocked = true;
+                break;
             }
         }
         let Some(oldest) = pending.iter().map(|waiting| waiting.arrived).min() else { return Walk::Nothing };

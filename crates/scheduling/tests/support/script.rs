@@ -7,7 +7,8 @@
 //!
 //! - `model dynamic max=8 preferred=2,6 delay=10s instances=1 runs=0s`, or `model unbatched ...`. Without
 //!   `runs`, an instance is busy until `idle` says otherwise. Without `preferred` it is the maximum, as in a configuration.
-//! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16)`: in brackets rows and wishes.
+//!   `company=alone` and `company=10` are rules beyond sizes and shapes: one request, and volumes up to 10 together.
+//! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16, volume 5)`: in brackets rows and wishes.
 //! - `cancel a`, `idle 0`, `drain`, each with `at 50us` in front or at the time of the line before.
 //! - `at 50us` alone looks at what happens then. `just after 50us` is one tick of the clock later.
 use std::{
@@ -22,7 +23,10 @@ use nereid_scheduling::{
     Unbatched,
 };
 
-use crate::driver::{Driver, Outcome, RequestId};
+use crate::{
+    company::{Company, Limit},
+    driver::{Driver, Outcome, RequestId},
+};
 
 /// Plays one paragraph and returns it with the picture it really gives.
 pub(crate) fn play(scene: &str) -> String {
@@ -38,7 +42,8 @@ pub(crate) fn play(scene: &str) -> String {
         }
     }
     let settings: Vec<_> = heads.iter().copied().filter(|line| !line.starts_with('#')).collect();
-    let mut stage = Stage::new(model(&settings));
+    let (model, company) = model(&settings);
+    let mut stage = Stage::new(model, company);
     for event in events {
         stage.perform(event);
     }
@@ -49,6 +54,7 @@ pub(crate) fn play(scene: &str) -> String {
 /// A model in the middle of a scene.
 struct Stage {
     model: Driver,
+    company: Company,
     names: Vec<String>,
     waiting: Vec<RequestId>,
     /// What was said, and what it led to.
@@ -56,8 +62,8 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(model: Driver) -> Self {
-        Self { model, names: Vec::new(), waiting: Vec::new(), lines: Vec::new() }
+    fn new(model: Driver, company: Company) -> Self {
+        Self { model, company, names: Vec::new(), waiting: Vec::new(), lines: Vec::new() }
     }
 
     fn perform(&mut self, said: &str) {
@@ -105,11 +111,12 @@ impl Stage {
     }
 
     fn arrive(&mut self, request: &str) -> Vec<Outcome> {
-        let (name, meta) = read_request(request);
+        let (name, meta, volume) = read_request(request);
         assert!(!self.names.iter().any(|known| known == name), "two requests are called '{name}'");
         let id = self.names.len() as RequestId;
         self.names.push(name.to_owned());
         self.waiting.push(id);
+        self.company.weigh(id, volume);
         let mut outcomes = self.model.arrive(id, meta, self.model.now);
         while let Some(more) = self.model.step(self.model.now) {
             outcomes.extend(more);
@@ -208,11 +215,16 @@ impl Stage {
     }
 }
 
-fn model(settings: &[&str]) -> Driver {
+fn model(settings: &[&str]) -> (Driver, Company) {
     let [first, levels @ ..] = settings else { panic!("a scene needs a 'model' line") };
     let mut options = options(first.strip_prefix("model ").expect("'model' comes first"));
     let instances = options.remove("instances").map_or(1, number);
     let runs_for = options.remove("runs").map(duration);
+    let company = Company::new(match options.remove("company") {
+        None => Limit::None,
+        Some("alone") => Limit::Alone,
+        Some(most) => Limit::Volume(number(most)),
+    });
     let scheduler: Box<dyn Scheduler<RequestId>> = if options.remove("unbatched").is_some() {
         Box::new(Unbatched::new())
     } else {
@@ -222,7 +234,7 @@ fn model(settings: &[&str]) -> Driver {
             "none" => BTreeSet::new(),
             sizes => sizes.split(',').map(number).collect(),
         });
-        Box::new(DynamicBatcher::new(DynamicBatching {
+        let batcher = DynamicBatcher::new(DynamicBatching {
             max_batch_size,
             preferred_batch_sizes: preferred.unwrap_or_else(|| [max_batch_size].into()),
             max_queue_delay: options.remove("delay").map_or(Duration::ZERO, duration),
@@ -232,10 +244,14 @@ fn model(settings: &[&str]) -> Driver {
             default_queue_policy: policy(&mut options),
             priority_queue_policies: levels.iter().map(|line| level(line)).collect(),
             preserve_ordering: false,
-        }))
+        });
+        match company.rule() {
+            Some(rule) => Box::new(batcher.with_join_rule(rule)),
+            None => Box::new(batcher),
+        }
     };
     assert!(options.is_empty(), "'{first}': unknown {options:?}");
-    Driver::new(scheduler, instances, Box::new(move |_| runs_for))
+    (Driver::new(scheduler, instances, Box::new(move |_| runs_for)), company)
 }
 
 fn level(line: &str) -> (u64, QueuePolicy) {
@@ -274,19 +290,20 @@ pub(crate) fn split_requests(line: &str) -> Vec<&str> {
     .collect()
 }
 
-fn read_request(said: &str) -> (&str, Meta) {
+fn read_request(said: &str) -> (&str, Meta, u32) {
     let (name, wishes) = said.split_once('(').unwrap_or((said, ""));
-    let mut meta = Meta::default();
+    let (mut meta, mut volume) = (Meta::default(), 1);
     for wish in wishes.trim_end_matches(')').split(", ").filter(|wish| !wish.is_empty()) {
         match wish.split_once(' ') {
             None => meta.batch_size = number(wish),
             Some(("level", level)) => meta.priority = number(level),
             Some(("timeout", timeout)) => meta.timeout = Some(duration(timeout)),
             Some(("shape", shape)) => meta.shape_key = number(shape),
+            Some(("volume", given)) => volume = number(given),
             Some(_) => panic!("'{said}': what is '{wish}'?"),
         }
     }
-    (name, meta)
+    (name, meta, volume)
 }
 
 pub(crate) fn split_time(said: &str) -> (Option<Moment>, &str) {

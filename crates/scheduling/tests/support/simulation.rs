@@ -9,6 +9,7 @@ use nereid_scheduling::{
 };
 
 use crate::{
+    company::Company,
     driver::{Driver, Outcome, RequestId},
     reference::Reference,
 };
@@ -27,6 +28,8 @@ pub(crate) struct Arrival {
     /// After its own arrival.
     pub(crate) cancelled_after: Option<u64>,
     pub(crate) runs_for: u64,
+    /// What a limit on the volume of a batch counts.
+    pub(crate) volume: u32,
 }
 
 /// What happens to a model from outside.
@@ -42,6 +45,7 @@ pub(crate) struct Load {
 pub(crate) struct History {
     driver: Driver,
     config: DynamicBatching,
+    company: Company,
     /// Asked for levels only.
     levels: Reference,
     cancellations: BTreeSet<(Moment, RequestId)>,
@@ -64,6 +68,7 @@ impl History {
     pub(crate) fn play(
         scheduler: Box<dyn Scheduler<RequestId>>,
         config: DynamicBatching,
+        company: Company,
         load: &Load,
     ) -> Self {
         let runs_for: Vec<_> = load.arrivals.iter().map(|arrival| arrival.runs_for).collect();
@@ -72,8 +77,9 @@ impl History {
         };
         let mut history = Self {
             driver: Driver::new(scheduler, load.instances, Box::new(longest)),
-            levels: Reference::new(config.clone()),
+            levels: Reference::new(config.clone(), Company::default()),
             config,
+            company,
             cancellations: BTreeSet::new(),
             cancelled: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -99,6 +105,7 @@ impl History {
             self.cancellations.insert((now + Duration::from_micros(after), id));
         }
         let meta = arrival.meta.clone();
+        self.company.weigh(id, arrival.volume);
         let level = self.levels.level(&meta);
         let full = self.policy(level).max_queue_size.is_some_and(|max| self.in_level(level) >= max.get());
         self.waiting.insert(id, Waiting { meta: meta.clone(), level, arrived: now });
@@ -188,6 +195,11 @@ impl History {
             batch.iter().all(|(_, request)| request.meta.shape_key == batch[0].1.meta.shape_key),
             "shapes are mixed"
         );
+        let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
+        for after_first in 1..ids.len() {
+            let (before, next) = (&ids[..after_first], ids[after_first]);
+            assert!(self.company.admits(before, next), "{next} may not join {before:?}");
+        }
         for pair in batch.windows(2) {
             assert!(pair[0].1.level <= pair[1].1.level, "urgent requests come first");
             self.check_order(&pair[0], &pair[1]);

@@ -31,6 +31,8 @@ pub struct Options {
     pub metrics: Option<Metrics>,
     /// Backends and what they are told.
     pub backends: Backends,
+    /// The response cache, if there is to be one.
+    pub cache: Option<Cache>,
     /// The resources that executions wait for, entries as given; `None` if they wait for none (`--rate-limit=off`).
     pub rate_limit: Option<Vec<RateLimitResource>>,
     /// Where instances run, by the policy's name.
@@ -191,6 +193,17 @@ pub struct BackendSetting {
     pub key: String,
     /// Its value, never empty.
     pub value: String,
+}
+
+/// The response cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// Which one.
+    pub name: String,
+    /// What it is told; only the cache knows what that means.
+    pub settings: BTreeMap<String, String>,
+    /// Where it is looked for.
+    pub directory: PathBuf,
 }
 
 /// Sizes that are accepted and shown, but reserve nothing in this version.

@@ -30,7 +30,7 @@ use std::ffi::OsString;
 pub use environment::Environment;
 pub use help::usage;
 pub use meaning::{
-    BackendSetting, Backends, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository,
+    BackendSetting, Backends, Cache, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository,
     RequiredHeader, Restrictions, Server, TestHooks,
 };
 pub use refusal::BadOption;

@@ -9,7 +9,7 @@ use super::environment::Environment;
 use frontend::grpc::{CompressionLevel, TlsOptions};
 
 use super::meaning::{
-    Backends, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository, Server, TestHooks,
+    Backends, Cache, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository, Server, TestHooks,
 };
 use super::refusal::BadOption;
 use super::typed::{self, ControlMode, Typed};
@@ -49,6 +49,7 @@ pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Opt
         http: typed.http.allow.then(|| http(typed.http)),
         grpc: if typed.grpc.allow { Some(grpc(typed.grpc)?) } else { None },
         backends: backends(typed.backends, environment),
+        cache: cache(typed.cache)?,
         rate_limit: typed.rate_limit_on.then_some(typed.rate_limit_resources),
         host_policies: typed.devices.host_policies,
         memory: Memory {
@@ -244,6 +245,19 @@ fn backends(typed: typed::Backends, environment: &Environment) -> Backends {
         onnxruntime_library: path(typed.onnxruntime_library)
             .or_else(|| environment.onnxruntime_library.clone()),
         python_prefixes: environment.python_prefixes(),
+    }
+}
+
+fn cache(typed: typed::Cache) -> Result<Option<Cache>, BadOption> {
+    let directory = path(typed.directory)
+        .ok_or_else(|| BadOption::framed("cache-directory", "cache directory can not be empty"))?;
+    let mut configs = typed.configs.into_iter();
+    let Some((name, settings)) = configs.next() else { return Ok(None) };
+    match configs.next() {
+        None => Ok(Some(Cache { name, settings, directory })),
+        Some(_) => Err(BadOption::plain(
+            "found multiple cache configurations, but only a single cache is currently supported",
+        )),
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) struct Typed {
     pub(super) metrics: Metrics,
     pub(super) trace: trace::Typed,
     pub(super) backends: Backends,
+    pub(super) cache: Cache,
     pub(super) rate_limit_on: bool,
     pub(super) rate_limit_resources: Vec<RateLimitResource>,
     pub(super) devices: Devices,
@@ -143,6 +144,13 @@ pub(super) struct Backends {
     pub(super) directory: String,
     pub(super) settings: Vec<BackendSetting>,
     pub(super) onnxruntime_library: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    pub(super) directory: String,
+    /// Settings by the cache's name.
+    pub(super) configs: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default)]

@@ -75,6 +75,19 @@ pub(super) fn setting(text: &str, empty_name: &str, malformed: &str) -> Result<S
     }
 }
 
+/// Reads `<cache>,<key>=<value>`. Without a comma there is no cache, whatever else is wrong.
+pub(super) fn cache_setting(text: &str) -> Result<(&str, &str, &str), String> {
+    let no_cache = "No cache specified. --cache-config option format is <cache name>,<setting>=<value>";
+    let malformed = "--cache-config option format is '<cache name>,<setting>=<value>'";
+    match text.split_once(',') {
+        None | Some(("", _)) => Err(format!("{no_cache}. Got {text}")),
+        Some((cache, rest)) => match rest.split_once('=') {
+            Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((cache, key, value)),
+            _ => Err(format!("{malformed}. Got {text}")),
+        },
+    }
+}
+
 /// Reads `<key>=<value>` without a name: a comma before the equals sign is refused.
 pub(super) fn metrics_setting(text: &str) -> Result<(&str, &str), String> {
     match text.split_once('=') {

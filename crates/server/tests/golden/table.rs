@@ -70,7 +70,7 @@ pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[
             "gr_load_ens",
         ],
     ),
-    ("the response cache, metrics of models, pinned memory", &["metrics_full_text"]),
+    ("metrics of models and of caches, pinned memory", &["metrics_full_text"]),
     // Without regions the answers are those of a server that does not allow them (D1).
     (
         "client shared memory",

@@ -3,7 +3,7 @@ use std::{ffi::OsString, net::SocketAddr, sync::Arc};
 
 use inference::backend::Backend;
 use server::{
-    Server,
+    Extensions, Server,
     options::{self, Environment, Invocation, Options},
 };
 use testing::Repository;
@@ -26,10 +26,19 @@ impl Served {
         arguments: &[&str],
         backends: Vec<Arc<dyn Backend>>,
     ) -> Result<Self, String> {
+        Self::with(repository, arguments, Extensions { plugins: backends.into(), ..Extensions::default() })
+    }
+
+    /// The same with more than backends.
+    pub(crate) fn with(
+        repository: &Arc<Repository>,
+        arguments: &[&str],
+        extensions: Extensions,
+    ) -> Result<Self, String> {
         let options = options(repository, arguments)?;
         let runtime = Runtime::new().map_err(|error| error.to_string())?;
         let server =
-            runtime.block_on(Server::start(&options, backends)).map_err(|error| error.to_string())?;
+            runtime.block_on(Server::start(&options, extensions)).map_err(|error| error.to_string())?;
         let known = |address: Option<SocketAddr>| address.ok_or("an endpoint without an address");
         Ok(Self {
             http: known(server.http_address())?,

@@ -58,8 +58,10 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         directory: PathBuf::new(),
         backend: Box::new(backend),
         instances: vec![spec.into()],
+        strategy: None,
         clock: AlarmClock::start().unwrap(),
         limiter: Some(limiter.clone()),
+        cached: None,
         since: now(),
     })
 }

@@ -65,8 +65,10 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
         directory: directory.path().into(),
         backend: Box::new(Tells(sender)),
         instances: vec![spec.into()],
+        strategy: None,
         clock: AlarmClock::start().unwrap(),
         limiter: None,
+        cached: None,
         since: now(),
     })
     .map_err(|error| error.to_string())?;

@@ -254,7 +254,6 @@ fn what_a_backend_adds_is_checked() {
 fn features_that_are_not_there_are_refused_by_name() {
     for (field, text) in [
         ("model_repository_agents", "model_repository_agents { agents { name: 'a' } }"),
-        ("parameters.TRITON_BATCH_STRATEGY_PATH", "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' }"),
         ("runtime", "runtime: 'libother.so'"),
         (
             "ensemble_scheduling",

@@ -15,14 +15,16 @@ pub(super) const DEPRECATED: &[Spec] = &[
     ),
     Spec::new(
         "response-cache-byte-size",
-        Value::Integer(i64::MIN, i64::MAX, |_, _| ()),
+        Value::Integer(i64::MIN, i64::MAX, |typed, value| {
+            let settings = typed.cache.configs.entry("local".to_owned()).or_default();
+            settings.insert("size".to_owned(), value.to_string());
+        }),
         "Use --cache-config=local,size=<bytes>.",
     )
     .deprecated(
         "Warning: '--response-cache-byte-size' has been deprecated! It stands for the 'local' \
              cache; please use '--cache-config=local,size={value}' instead.",
-    )
-    .unsupported("caching responses"),
+    ),
     text(
         "trace-file",
         |typed, value| typed.trace.file = value.to_owned(),

@@ -33,31 +33,25 @@ pub(super) const REPOSITORY_AGENT: &[Spec] =
         .default_note("/opt/tritonserver/repoagents")
         .unsupported("repository agents from shared libraries")];
 
-const RESPONSE_CACHE_MISSING: &str = "caching responses";
-
 pub(super) const RESPONSE_CACHE: &[Spec] = &[
     checked(
         "cache-config",
         "<cache>,<setting>=<value>",
-        |_, value| {
-            let no_cache =
-                "No cache specified. --cache-config option format is <cache name>,<setting>=<value>";
-            match values::setting(
-                value,
-                no_cache,
-                "--cache-config option format is '<cache name>,<setting>=<value>'",
-            ) {
-                // Without a comma there is no cache name, whatever else is wrong.
-                _ if !value.contains(',') => Err(format!("{no_cache}. Got {value}")),
-                setting => setting.map(drop),
-            }
+        |typed, value| {
+            let (cache, key, value) = values::cache_setting(value)?;
+            let settings = typed.cache.configs.entry(cache.to_owned()).or_default();
+            settings.insert(key.to_owned(), value.to_owned());
+            Ok(())
         },
-        "Cache responses, with these settings of the cache. May be given several times.",
+        "Keep responses of models with 'response_cache { enable: true }' in the cache of that name, which gets \
+             these settings. May be given several times for one cache; of two values of a setting the later counts.",
+    ),
+    text(
+        "cache-directory",
+        |typed, value| typed.cache.directory = value.to_owned(),
+        "Where to look for caches: <directory>/<cache>/libtritoncache_<cache>.so.",
     )
-    .unsupported(RESPONSE_CACHE_MISSING),
-    text("cache-directory", |_, _| (), "Where to look for caches.")
-        .default_note("/opt/tritonserver/caches")
-        .unsupported("response caches from shared libraries"),
+    .default("/opt/tritonserver/caches"),
 ];
 
 pub(super) const RATE_LIMITER: &[Spec] = &[

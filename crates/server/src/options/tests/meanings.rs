@@ -61,7 +61,7 @@ fn an_empty_command_line_means_tritons_defaults() {
         (options.memory.pinned_pool_byte_size, options.memory.min_supported_compute_capability),
         (256 << 20, 0.0)
     );
-    assert!(options.rate_limit.is_none() && options.host_policies.is_empty());
+    assert!(options.rate_limit.is_none() && options.host_policies.is_empty() && options.cache.is_none());
     assert_eq!((options.test_hooks, options.warnings), (TestHooks::default(), vec![]));
 }
 
@@ -257,6 +257,35 @@ fn resources_without_a_rate_limiter_warn() {
     assert_eq!(
         off.warnings,
         ["Warning: '--rate-limit-resource' has no effect without '--rate-limit=execution_count'."]
+    );
+}
+
+#[test]
+fn the_settings_of_the_cache_come_together_and_the_later_counts() {
+    let line =
+        ["--cache-config=redis,host=h", "--cache-config=redis,port=1", "--cache-config=redis,port=2,3"];
+    let cache = |name: &str, settings: &[(&str, &str)], directory: &str| Cache {
+        name: name.to_owned(),
+        settings: settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        directory: directory.into(),
+    };
+    let expected = cache("redis", &[("host", "h"), ("port", "2,3")], "/opt/tritonserver/caches");
+    assert_eq!(options(&line).cache, Some(expected));
+    let elsewhere = options(&["--cache-directory=/c", "--cache-config=local,size=5"]).cache;
+    assert_eq!(elsewhere, Some(cache("local", &[("size", "5")], "/c")));
+    assert_eq!(options(&["--cache-directory=/c"]).cache, None);
+}
+
+#[test]
+fn the_deprecated_size_of_the_cache_is_that_of_the_local_one() {
+    let old = options(&["--response-cache-byte-size=1048576"]);
+    assert_eq!(old.cache, options(&["--cache-config=local,size=1048576"]).cache);
+    assert_eq!(
+        old.warnings,
+        [
+            "Warning: '--response-cache-byte-size' has been deprecated! It stands for the 'local' cache; please use \
+             '--cache-config=local,size=1048576' instead."
+        ]
     );
 }
 

@@ -13,9 +13,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--model-repository=gs://b"], "model-repository"),
     (&["--model-repository=as://b"], "model-repository"),
     (&["--model-load-gpu-limit=0:0.5"], "model-load-gpu-limit"),
-    (&["--cache-config=local,size=5"], "cache-config"),
-    (&["--cache-directory=/c"], "cache-directory"),
-    (&["--response-cache-byte-size=5"], "response-cache-byte-size"),
     (&["--trace-config=level=TIMESTAMPS", "--trace-config=triton,file=x"], "trace-config"),
     (&["--trace-config=level=TENSORS", "--trace-config=mode=opentelemetry"], "trace-config"),
     (&["--trace-level=min", "--trace-file=x"], "trace-level"),
@@ -124,6 +121,8 @@ fn every_rule_of_numbers_and_words_has_its_text() {
         ("grpc-restricted-protocol", "x:k=v", "unknown restricted protocol 'x' "),
         ("metrics-config", "summary_latencies=maybe", "invalid value for bool option: maybe"),
         ("rate-limit", "on", "invalid argument for --rate-limit"),
+        ("cache-directory", "", "cache directory can not be empty"),
+        ("response-cache-byte-size", "x", "Invalid option value. Got x"),
         ("rate-limit-resource", "R:x", "Invalid option value. Got x"),
         ("rate-limit-resource", "R:-1", "Provided option value is out of bound. Got -1"),
         ("host-policy", "p,numa-node=x", "Invalid option value. Got x"),
@@ -165,6 +164,8 @@ fn every_form_of_a_compound_value_has_its_text() {
         ("cache-config", "k=v", no_cache),
         ("cache-config", ",k=v", no_cache),
         ("cache-config", "local,size", cache),
+        ("cache-config", "local,=5", cache),
+        ("cache-config", "local,size=", cache),
         ("trace-config", ",k=v", no_mode),
         ("trace-config", "triton,file", trace),
         ("host-policy", "p", "--host-policy option format is '<policy name>,<setting>=<value>'. Got "),
@@ -195,6 +196,10 @@ fn faults_between_options_have_no_frame() {
         &["--response-cache-byte-size=5", "--cache-config=local,size=5"],
         "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. \
              Please provide one or the other.",
+    );
+    check_plain(
+        &["--cache-config=local,size=5", "--cache-config=redis,host=h"],
+        "found multiple cache configurations, but only a single cache is currently supported",
     );
     let build = "Failed to build Triton option:\nerror: setting model load GPU limit: Invalid argument - ";
     check_plain(&["--model-load-gpu-limit=-1:0.5"], &format!("{build}expects device ID >= 0, got -1"));

@@ -1,0 +1,74 @@
+//! `TRITONBACKEND_BackendAttribute`: what a backend says of itself once.
+use parking_lot::Mutex;
+use proto::{ModelInstanceGroup, model_instance_group::Kind};
+
+use crate::{
+    handle::{Handle, array, borrow, guard},
+    words::{
+        enums::{InstanceGroupKind, KIND_CPU, KIND_GPU, KIND_MODEL},
+        error::CError,
+    },
+};
+
+/// `TRITONBACKEND_BackendAttribute`, while the backend fills it in.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    said: Mutex<Said>,
+}
+
+/// What was said.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) preferred_groups: Vec<ModelInstanceGroup>,
+    pub(super) parallel_loading: bool,
+}
+
+impl Attributes {
+    pub(super) fn into_said(self) -> Said {
+        self.said.into_inner()
+    }
+}
+
+impl Handle for Attributes {
+    const NAME: &'static str = "TRITONBACKEND_BackendAttribute";
+}
+
+/// Adds instance groups that a model gets whose configuration names none, the best first. Device numbers are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+    attributes: *mut Attributes,
+    kind: InstanceGroupKind,
+    count: u64,
+    device_ids: *const u64,
+    id_count: u64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live attributes; null or that many numbers.
+        let (attributes, devices) = unsafe {
+            (borrow(attributes)?, array(device_ids, usize::try_from(id_count).unwrap_or_default()))
+        };
+        let kind = match kind {
+            KIND_CPU => Kind::Cpu,
+            KIND_GPU => Kind::Gpu,
+            KIND_MODEL => Kind::Model,
+            _ => Kind::Auto,
+        };
+        attributes.said.lock().preferred_groups.push(ModelInstanceGroup {
+            kind: kind as i32,
+            count: i32::try_from(count).unwrap_or(i32::MAX),
+            gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
+            ..ModelInstanceGroup::default()
+        });
+        Ok(())
+    })
+}
+
+/// Says whether instances may be initialized side by side.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+    attributes: *mut Attributes,
+    enabled: bool,
+) -> *mut CError {
+    // SAFETY: null or live attributes.
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.said.lock().parallel_loading = enabled))
+}

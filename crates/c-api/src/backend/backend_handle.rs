@@ -1,0 +1,265 @@
+//! `TRITONBACKEND_Backend`: a library that has been opened and initialized under one backend's name.
+use std::{
+    collections::BTreeMap,
+    ffi::{CString, OsStr, c_char, c_void},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    ptr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use inference::{
+    Error, Name,
+    backend::{BackendModel, ModelSource},
+};
+
+use super::{
+    attributes::{Attributes, Said},
+    entries::Entries,
+    memory::MemoryManager,
+    model::OpenedModel,
+};
+use crate::{
+    handle::{Handle, borrow, guard, put, readable},
+    plugin::Library,
+    words::{
+        error::{CError, c_text},
+        message::Message,
+    },
+};
+
+/// `TRITONSERVER_Server`, as backends get it from [`TRITONBACKEND_ModelServer`](super::model): nothing here looks behind
+/// it.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerHandle(pub *mut c_void);
+
+// SAFETY: a number to this crate; what lies behind it is shared by all threads, as the header says of servers.
+unsafe impl Send for ServerHandle {}
+// SAFETY: the same.
+unsafe impl Sync for ServerHandle {}
+
+/// `TRITONBACKEND_Backend`.
+#[derive(Debug)]
+pub struct Backend {
+    name: Name,
+    settings_name: String,
+    directory: CString,
+    library_path: PathBuf,
+    config: Message,
+    policy: AtomicU32,
+    state: AtomicPtr<c_void>,
+    memory_manager: MemoryManager,
+    entries: Entries,
+    said: OnceLock<Said>,
+    server: ServerHandle,
+    _library: Arc<Library>,
+}
+
+impl Handle for Backend {
+    const NAME: &'static str = "TRITONBACKEND_Backend";
+}
+
+/// Where the library of a backend is, and on whose behalf it is opened.
+pub(super) struct Opening<'a> {
+    pub(super) name: &'a str,
+    /// Of a backend that another one runs (`model.py`): whose settings it gets.
+    pub(super) settings_name: &'a str,
+    pub(super) directory: &'a Path,
+    pub(super) library: &'a Path,
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) server: ServerHandle,
+}
+
+impl Backend {
+    /// Initializes `library` under a backend's name.
+    ///
+    /// # Errors
+    /// Whatever the library says, or that it is none.
+    pub(super) fn start(library: Arc<Library>, opening: Opening<'_>) -> Result<Arc<Self>, Error> {
+        let Opening { name, settings_name, directory, library: path, settings, server } = opening;
+        let entries = Entries::of(&library, path)?;
+        let config = if settings.is_empty() {
+            serde_json::json!({})
+        } else {
+            serde_json::json!({ "cmdline": settings })
+        };
+        let backend = Arc::new(Self {
+            name: name.into(),
+            settings_name: settings_name.to_owned(),
+            directory: c_text(&directory.to_string_lossy()),
+            library_path: path.to_owned(),
+            config: Message::new(&config.to_string()),
+            policy: AtomicU32::new(0),
+            state: AtomicPtr::default(),
+            memory_manager: MemoryManager::default(),
+            entries,
+            said: OnceLock::new(),
+            server,
+            _library: library,
+        });
+        backend.entries.initialize(&backend)?;
+        let attributes = Attributes::default();
+        // As Triton: a failure only means that the backend has nothing to say.
+        if let Err(error) = backend.entries.get_attribute(&backend, &attributes) {
+            log::warn!("backend '{name}' does not tell its attributes: {error}");
+        }
+        let mut said = attributes.into_said();
+        if let Some(forced) = std::env::var_os("TRITON_PARALLEL_INSTANCE_LOADING") {
+            said.parallel_loading = forced == "1";
+        }
+        // Set once, here.
+        let _ = backend.said.set(said);
+        Ok(backend)
+    }
+
+    pub(super) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    pub(super) fn server(&self) -> ServerHandle {
+        self.server
+    }
+
+    pub(super) fn builds_in_parallel(&self) -> bool {
+        self.said.get().is_some_and(|said| said.parallel_loading)
+    }
+
+    /// Where it was found.
+    pub(super) fn directory(&self) -> &Path {
+        Path::new(OsStr::from_bytes(self.directory.as_bytes()))
+    }
+
+    /// Whether it is written in Python, and the Python backend runs it.
+    pub(super) fn is_run_by_python(&self) -> bool {
+        self.settings_name != *self.name
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        log::debug!("unloading backend '{}'", self.name);
+        if let Err(error) = self.entries.finalize(self) {
+            log::error!("failed finalizing backend: {error}");
+        }
+    }
+}
+
+/// A backend as the runtime knows it.
+#[derive(Debug, Clone)]
+pub(super) struct Opened(pub(super) Arc<Backend>);
+
+impl inference::backend::Backend for Opened {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn location(&self) -> String {
+        self.0.library_path.display().to_string()
+    }
+
+    fn settings_name(&self) -> &str {
+        &self.0.settings_name
+    }
+
+    fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
+        self.0.said.get().map(|said| said.preferred_groups.clone()).unwrap_or_default()
+    }
+
+    fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
+        Ok(Box::new(OpenedModel::open(&self.0, source)?))
+    }
+}
+
+/// The version of the backend interface: 1.19.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ApiVersion(major: *mut u32, minor: *mut u32) -> *mut CError {
+    // SAFETY: null or writable.
+    guard(|| unsafe { put(major, 1).and_then(|()| put(minor, 19)) })
+}
+
+/// The backend's name; belongs to the backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendName(
+    backend: *mut Backend,
+    name: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live backend; null or writable.
+    guard(|| unsafe { put(name, readable(&borrow(backend)?.name)) })
+}
+
+/// The settings of the command line as `{"cmdline": {...}}`; belongs to the backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendConfig(
+    backend: *mut Backend,
+    config: *mut *mut Message,
+) -> *mut CError {
+    // SAFETY: null or a live backend; null or writable.
+    guard(|| unsafe { put(config, ptr::from_ref(&borrow(backend)?.config).cast_mut()) })
+}
+
+/// Whether an instance blocks while it executes (0), or all instances of its device do (1).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendExecutionPolicy(
+    backend: *mut Backend,
+    policy: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live backend; null or writable.
+    guard(|| unsafe { put(policy, borrow(backend)?.policy.load(Relaxed)) })
+}
+
+/// Sets the execution policy. Instances of GPUs, which alone share a thread by device, do not exist here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendSetExecutionPolicy(
+    backend: *mut Backend,
+    policy: u32,
+) -> *mut CError {
+    // SAFETY: null or a live backend.
+    guard(|| unsafe { borrow(backend) }.map(|own| own.policy.store(policy, Relaxed)))
+}
+
+/// The directory the backend was found in (artifact type 0, a file system); the path belongs to the backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendArtifacts(
+    backend: *mut Backend,
+    artifact_type: *mut u32,
+    location: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live backend; null or writable.
+    guard(|| unsafe {
+        let backend = borrow(backend)?;
+        put(artifact_type, 0).and_then(|()| put(location, backend.directory.as_ptr()))
+    })
+}
+
+/// The memory manager; belongs to the backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendMemoryManager(
+    backend: *mut Backend,
+    manager: *mut *mut MemoryManager,
+) -> *mut CError {
+    // SAFETY: null or a live backend; null or writable.
+    guard(|| unsafe { put(manager, ptr::from_ref(&borrow(backend)?.memory_manager).cast_mut()) })
+}
+
+/// What the library has stored with the backend; null at first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendState(
+    backend: *mut Backend,
+    state: *mut *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live backend; null or writable.
+    guard(|| unsafe { put(state, borrow(backend)?.state.load(Relaxed)) })
+}
+
+/// Stores something with the backend; the library goes on owning it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendSetState(
+    backend: *mut Backend,
+    state: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live backend.
+    guard(|| unsafe { borrow(backend) }.map(|own| own.state.store(state, Relaxed)))
+}

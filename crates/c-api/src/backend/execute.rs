@@ -1,0 +1,62 @@
+//! An instance of a library's model as the runtime runs it.
+use std::sync::Arc;
+
+use inference::{
+    Error, FailureReason,
+    backend::{BackendInstance, Batch},
+};
+use smallvec::SmallVec;
+
+use super::{Backend, ModelInstance, Request};
+
+/// An initialized instance; finalized when dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    instance: Box<ModelInstance>,
+    backend: Arc<Backend>,
+}
+
+impl Running {
+    /// Lets the library initialize the instance.
+    ///
+    /// # Errors
+    /// The library's.
+    pub(super) fn start(instance: Box<ModelInstance>, backend: Arc<Backend>) -> Result<Self, Error> {
+        let running = Self { instance, backend };
+        running.backend.entries().instance_initialize(&running.instance)?;
+        Ok(running)
+    }
+}
+
+impl BackendInstance for Running {
+    /// The library answers and releases the requests, now or later. If it reports an error they have stayed ours.
+    fn execute(&mut self, batch: Batch) {
+        let instance = &*self.instance;
+        let first = batch.executions.first();
+        instance.report_through(first.and_then(|execution| execution.responder.batch_reporter()));
+        let model = instance.model();
+        let requests: SmallVec<[*mut Request; 8]> = batch
+            .executions
+            .into_iter()
+            .map(|execution| Box::into_raw(Box::new(Request::new(execution, model))))
+            .collect();
+        // The array is the library's to scribble on.
+        let mut lent = requests.clone();
+        if let Err(error) = self.backend.entries().execute(instance, &mut lent) {
+            let error = error.because(FailureReason::Backend);
+            for request in requests {
+                // SAFETY: made above; with an error the library has kept none of them.
+                unsafe { Box::from_raw(request) }.fail(error.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.instance.model().wait_for_returns();
+        if let Err(error) = self.backend.entries().instance_finalize(&self.instance) {
+            log::error!("failed finalizing model instance: {error}");
+        }
+    }
+}

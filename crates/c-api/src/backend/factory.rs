@@ -1,0 +1,107 @@
+//! `TRITONBACKEND_ResponseFactory`: makes answers to a request, also after the request has been released.
+use std::{
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use inference::Responder;
+
+use super::{Model, Request, Response, hold::Hold, response::FINAL};
+use crate::{
+    handle::{Handle, borrow, delete, give, guard, put},
+    words::error::CError,
+};
+
+/// `TRITONBACKEND_ResponseFactory`. While there is one, the model stays.
+#[derive(Debug)]
+pub struct ResponseFactory {
+    responder: Responder,
+    model: Arc<Model>,
+    response_index: Arc<AtomicU64>,
+    _hold: Hold,
+}
+
+impl Handle for ResponseFactory {
+    const NAME: &'static str = "TRITONBACKEND_ResponseFactory";
+}
+
+impl ResponseFactory {
+    /// The number of the next response that is reported.
+    pub(super) fn next_index(&self) -> u64 {
+        self.response_index.fetch_add(1, Relaxed)
+    }
+}
+
+/// A factory for answers to a request. The library deletes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryNew(
+    factory: *mut *mut ResponseFactory,
+    request: *mut Request,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe {
+        let request = borrow(request)?;
+        give(
+            factory,
+            ResponseFactory {
+                responder: request.responder()?.clone(),
+                model: request.model().clone(),
+                response_index: request.response_index().clone(),
+                _hold: request.model().hold(),
+            },
+        )
+    })
+}
+
+/// Deletes a factory; null is fine. A request whose last word nobody can say any more ends with an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryDelete(factory: *mut ResponseFactory) -> *mut CError {
+    // SAFETY: null or a factory that the library does not use after this.
+    guard(|| unsafe {
+        delete(factory);
+        Ok(())
+    })
+}
+
+/// Says, without an answer, that none comes any more (1).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ResponseFactorySendFlags(
+    factory: *mut ResponseFactory,
+    send_flags: u32,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live factory.
+        let responder = unsafe { borrow(factory)?.responder.clone() };
+        if send_flags & FINAL != 0 {
+            responder.finish();
+        }
+        Ok(())
+    })
+}
+
+/// Whether nobody waits for answers any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryIsCancelled(
+    factory: *mut ResponseFactory,
+    is_cancelled: *mut bool,
+) -> *mut CError {
+    // SAFETY: null or a live factory; null or writable.
+    guard(|| unsafe { put(is_cancelled, borrow(factory)?.responder.is_cancelled()) })
+}
+
+/// Begins an answer. The library sends or deletes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ResponseNewFromFactory(
+    response: *mut *mut Response,
+    factory: *mut ResponseFactory,
+) -> *mut CError {
+    // SAFETY: null or a live factory; null or writable.
+    guard(|| unsafe {
+        put(response, ptr::null_mut())?;
+        let factory = borrow(factory)?;
+        give(response, Response::new(&factory.responder, &factory.model))
+    })
+}

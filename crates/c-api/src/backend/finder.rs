@@ -1,0 +1,262 @@
+//! Where the library of a backend lies.
+//!
+//! As Triton: backend_model.cc, GetBackendLibraryProperties. The version's directory, then the model's, then
+//! `<backend directory>/<backend>`; a backend that is written in Python (`model.py`) is run by the Python backend.
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use inference::{
+    Error,
+    backend::{Backend, BackendFinder, BackendSettings, ModelSource},
+};
+use parking_lot::Mutex;
+
+use super::backend_handle::{self, Opened, Opening, ServerHandle};
+use crate::plugin::Library;
+
+const PYTHON: &str = "python";
+const PYTHON_LIBRARY: &str = "libtriton_python.so";
+const PYTHON_MODEL: &str = "model.py";
+
+/// Backends in shared libraries. Each library is opened once, and stays until the server is gone.
+#[derive(Debug)]
+pub struct Libraries {
+    server: ServerHandle,
+    opened: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    libraries: BTreeMap<PathBuf, Arc<Library>>,
+    /// By library, backend name and backend directory: a library may serve several backends.
+    backends: BTreeMap<(PathBuf, String, PathBuf), Opened>,
+}
+
+/// A library that was found, and on whose behalf.
+struct Found {
+    library: PathBuf,
+    directory: PathBuf,
+    settings_name: String,
+}
+
+impl Libraries {
+    /// `server` is what backends see as the server they are in.
+    pub fn new(server: ServerHandle) -> Self {
+        Self { server, opened: Mutex::default() }
+    }
+
+    fn open(
+        &self,
+        name: &str,
+        found: &Found,
+        settings: &BackendSettings<'_>,
+    ) -> Result<Arc<dyn Backend>, Error> {
+        let Found { library: path, directory, settings_name } = found;
+        // The same file under two names is one library.
+        let file = path.canonicalize().unwrap_or_else(|_| path.clone());
+        // Held while the library initializes itself: backends were never written to do so side by side.
+        let mut shelf = self.opened.lock();
+        let key = (file.clone(), name.to_owned(), directory.clone());
+        if let Some(opened) = shelf.backends.get(&key) {
+            return Ok(Arc::new(opened.clone()));
+        }
+        let library = match shelf.libraries.get(&file) {
+            Some(library) => library.clone(),
+            None => Arc::new(Library::open_for_ever(&file)?),
+        };
+        shelf.libraries.insert(file, library.clone());
+        let opening = Opening {
+            name,
+            settings_name,
+            directory,
+            library: path,
+            settings: settings(settings_name),
+            server: self.server,
+        };
+        let opened = Opened(backend_handle::Backend::start(library, opening)?);
+        shelf.backends.insert(key, opened.clone());
+        Ok(Arc::new(opened))
+    }
+}
+
+impl BackendFinder for Libraries {
+    fn brought_by(
+        &self,
+        source: &ModelSource,
+        settings: &BackendSettings<'_>,
+    ) -> Result<Option<Arc<dyn Backend>>, Error> {
+        let name = &source.declared.backend;
+        let library = library_name(source)?;
+        let own = [&source.version_directory, &source.model_directory];
+        let Some(directory) = own.into_iter().find(|directory| directory.join(&library).is_file()) else {
+            return Ok(None);
+        };
+        let found = Found {
+            library: directory.join(&library),
+            directory: directory.clone(),
+            settings_name: name.clone(),
+        };
+        self.open(name, &found, settings).map(Some)
+    }
+
+    fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error> {
+        let name = &source.declared.backend;
+        let backends = settings(name).remove("backend-directory").unwrap_or_default();
+        let found = find(source, Path::new(&backends))?;
+        self.open(name, &found, settings)
+    }
+}
+
+/// The file name of the library that a configuration asks for.
+fn library_name(source: &ModelSource) -> Result<String, Error> {
+    let (backend, runtime) = (&source.declared.backend, &source.declared.runtime);
+    if runtime.is_empty() {
+        return Ok(format!("libtriton_{backend}.so"));
+    }
+    if Path::new(runtime).components().count() != 1 || runtime == ".." {
+        return Err(Error::invalid(format!(
+            "backend library name '{runtime}' escapes backend directory '{backend}', for model '{}', check model config \
+             runtime field",
+            source.name
+        )));
+    }
+    Ok(runtime.clone())
+}
+
+fn find(source: &ModelSource, backends: &Path) -> Result<Found, Error> {
+    let name = &source.declared.backend;
+    let runtime = &source.declared.runtime;
+    let directory = backends.join(name);
+    let places = [source.version_directory.clone(), source.model_directory.clone(), directory.clone()];
+    let at_home = |library: PathBuf, directory: &Path, settings_name: &str| Found {
+        library,
+        directory: directory.to_owned(),
+        settings_name: settings_name.to_owned(),
+    };
+    if runtime != PYTHON_MODEL {
+        let library = library_name(source)?;
+        if let Some(place) = places.iter().find(|place| place.join(&library).is_file()) {
+            return Ok(at_home(place.join(&library), place, name));
+        }
+        if !runtime.is_empty() {
+            return Err(not_found(runtime, source, &places));
+        }
+    }
+    let has_python_model = directory.join(PYTHON_MODEL).is_file();
+    if !has_python_model && runtime == PYTHON_MODEL {
+        return Err(Error::invalid(format!(
+            "unable to find Python backend based backend library '{PYTHON_MODEL}' for model '{}', searched: '{}'",
+            source.name,
+            directory.display()
+        )));
+    }
+    if !has_python_model {
+        return Err(Error::invalid(format!(
+            "unable to find backend library for backend '{name}', try specifying runtime on the model configuration."
+        )));
+    }
+    let runners: Vec<PathBuf> = places.into_iter().chain([backends.join(PYTHON)]).collect();
+    let runner = runners.iter().map(|place| place.join(PYTHON_LIBRARY)).find(|library| library.is_file());
+    let runner = runner.ok_or_else(|| not_found(PYTHON_LIBRARY, source, &runners))?;
+    Ok(at_home(runner, &directory, PYTHON))
+}
+
+fn not_found(library: &str, source: &ModelSource, places: &[PathBuf]) -> Error {
+    let mut searched = String::new();
+    for place in places {
+        let _ = write!(searched, "'{}' ", place.display());
+    }
+    Error::invalid(format!(
+        "unable to find backend library '{library}' for model '{}', searched: {searched}",
+        source.name
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn source(root: &Path, backend: &str, runtime: &str) -> ModelSource {
+        let model = root.join("models/m");
+        ModelSource {
+            name: "m".into(),
+            version: 1,
+            version_directory: model.join("1"),
+            model_directory: model,
+            declared: Arc::new(proto::ModelConfig {
+                backend: backend.to_owned(),
+                runtime: runtime.to_owned(),
+                ..Default::default()
+            }),
+            settings: BTreeMap::new(),
+            host_policies: Arc::default(),
+        }
+    }
+
+    fn touch(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn the_version_comes_before_the_model_and_that_before_the_backends() {
+        let root = tempfile::tempdir().unwrap();
+        let backends = root.path().join("backends");
+        let source = source(root.path(), "x", "");
+        for place in [backends.join("x"), source.model_directory.clone(), source.version_directory.clone()] {
+            touch(&place.join("libtriton_x.so"));
+            let found = find(&source, &backends).unwrap();
+            assert_eq!((found.library, found.directory), (place.join("libtriton_x.so"), place));
+        }
+    }
+
+    #[test]
+    fn a_backend_in_python_is_run_by_the_python_backend_with_its_settings() {
+        let root = tempfile::tempdir().unwrap();
+        let backends = root.path().join("backends");
+        touch(&backends.join("vllm/model.py"));
+        let source = source(root.path(), "vllm", "");
+        let places = format!(
+            "unable to find backend library 'libtriton_python.so' for model 'm', searched: '{0}/models/m/1' \
+             '{0}/models/m' '{0}/backends/vllm' '{0}/backends/python' ",
+            root.path().display()
+        );
+        assert_eq!(find(&source, &backends).err().unwrap().message, places);
+        touch(&backends.join("python/libtriton_python.so"));
+        let found = find(&source, &backends).unwrap();
+        assert_eq!((found.settings_name.as_str(), found.directory), ("python", backends.join("vllm")));
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_named_with_where_it_was_looked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path().display();
+        let refusal = |backend: &str, runtime: &str| {
+            find(&source(root.path(), backend, runtime), &root.path().join("b")).err().unwrap().message
+        };
+        assert_eq!(
+            refusal("x", ""),
+            "unable to find backend library for backend 'x', try specifying runtime on the model configuration."
+        );
+        assert_eq!(
+            refusal("x", "libx.so"),
+            format!(
+                "unable to find backend library 'libx.so' for model 'm', searched: '{at}/models/m/1' '{at}/models/m' \
+                 '{at}/b/x' "
+            )
+        );
+        assert_eq!(
+            refusal("x", "model.py"),
+            format!(
+                "unable to find Python backend based backend library 'model.py' for model 'm', searched: '{at}/b/x'"
+            )
+        );
+        assert!(refusal("x", "../libx.so").contains("escapes backend directory"));
+    }
+}

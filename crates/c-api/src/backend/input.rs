@@ -1,0 +1,150 @@
+//! `TRITONBACKEND_Input`: one input of a request, in as many pieces as the network brought.
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+    sync::OnceLock,
+};
+
+use inference::Tensor;
+
+use crate::{
+    handle::{Handle, borrow, guard, put, put_if_wanted, readable},
+    words::{
+        buffer_attributes::BufferAttributes,
+        enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number},
+        error::CError,
+    },
+};
+
+/// `TRITONBACKEND_Input`.
+#[derive(Debug)]
+pub struct Input {
+    tensor: Tensor,
+    /// Of each piece; made when somebody asks.
+    attributes: OnceLock<Box<[BufferAttributes]>>,
+}
+
+impl Handle for Input {
+    const NAME: &'static str = "TRITONBACKEND_Input";
+}
+
+impl Input {
+    pub(super) fn new(tensor: Tensor) -> Self {
+        Self { tensor, attributes: OnceLock::new() }
+    }
+
+    pub(super) fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Where a piece lies and how long it is; nothing beyond the last.
+    fn piece(&self, index: u32) -> (*const c_void, u64) {
+        let pieces = self.tensor.data().pieces();
+        let piece = usize::try_from(index).ok().and_then(|index| pieces.get(index));
+        piece.map_or((ptr::null(), 0), |piece| (piece.as_ptr().cast(), piece.len() as u64))
+    }
+
+    /// What an attribute object says of a piece.
+    fn attributes(&self, index: u32) -> Option<&BufferAttributes> {
+        let all = self.attributes.get_or_init(|| {
+            let pieces = self.tensor.data().pieces().iter();
+            pieces.map(|piece| BufferAttributes::host(piece.len())).collect()
+        });
+        usize::try_from(index).ok().and_then(|index| all.get(index))
+    }
+}
+
+/// What an input is: every place may be null. The shape includes the batch dimension. Everything belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_InputProperties(
+    input: *mut Input,
+    name: *mut *const c_char,
+    datatype: *mut CDataType,
+    shape: *mut *const i64,
+    dims_count: *mut u32,
+    byte_size: *mut u64,
+    buffer_count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live input; null or writable.
+    guard(|| unsafe {
+        let tensor = &borrow(input)?.tensor;
+        put_if_wanted(name, readable(tensor.name()));
+        put_if_wanted(datatype, datatype_number(tensor.datatype()));
+        put_if_wanted(shape, tensor.shape().as_ptr());
+        put_if_wanted(dims_count, u32::try_from(tensor.shape().len()).unwrap_or(u32::MAX));
+        put_if_wanted(byte_size, tensor.data().len() as u64);
+        put_if_wanted(buffer_count, u32::try_from(tensor.data().pieces().len()).unwrap_or(u32::MAX));
+        Ok(())
+    })
+}
+
+/// The same; no host policy has a copy of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_InputPropertiesForHostPolicy(
+    input: *mut Input,
+    _host_policy_name: *const c_char,
+    name: *mut *const c_char,
+    datatype: *mut CDataType,
+    shape: *mut *const i64,
+    dims_count: *mut u32,
+    byte_size: *mut u64,
+    buffer_count: *mut u32,
+) -> *mut CError {
+    // SAFETY: as the other function wants them.
+    unsafe {
+        TRITONBACKEND_InputProperties(input, name, datatype, shape, dims_count, byte_size, buffer_count)
+    }
+}
+
+/// A piece of an input; null and 0 bytes beyond the last. The memory belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_InputBuffer(
+    input: *mut Input,
+    index: u32,
+    buffer: *mut *const c_void,
+    buffer_byte_size: *mut u64,
+    memory_type: *mut MemoryType,
+    memory_type_id: *mut i64,
+) -> *mut CError {
+    // SAFETY: null or a live input; null or writable.
+    guard(|| unsafe {
+        let (base, byte_size) = borrow(input)?.piece(index);
+        put(buffer, base)?;
+        put(buffer_byte_size, byte_size)?;
+        put_if_wanted(memory_type, MEMORY_CPU);
+        put_if_wanted(memory_type_id, 0);
+        Ok(())
+    })
+}
+
+/// The same; no host policy has a copy of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_InputBufferForHostPolicy(
+    input: *mut Input,
+    _host_policy_name: *const c_char,
+    index: u32,
+    buffer: *mut *const c_void,
+    buffer_byte_size: *mut u64,
+    memory_type: *mut MemoryType,
+    memory_type_id: *mut i64,
+) -> *mut CError {
+    // SAFETY: as the other function wants them.
+    unsafe { TRITONBACKEND_InputBuffer(input, index, buffer, buffer_byte_size, memory_type, memory_type_id) }
+}
+
+/// A piece of an input and what is known of it; null beyond the last. Both belong to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_InputBufferAttributes(
+    input: *mut Input,
+    index: u32,
+    buffer: *mut *const c_void,
+    buffer_attributes: *mut *mut BufferAttributes,
+) -> *mut CError {
+    // SAFETY: null or a live input; null or writable.
+    guard(|| unsafe {
+        let input = borrow(input)?;
+        put(buffer, input.piece(index).0)?;
+        let attributes = input.attributes(index).map_or(ptr::null(), ptr::from_ref);
+        put(buffer_attributes, attributes.cast_mut())
+    })
+}

@@ -1,0 +1,258 @@
+//! `TRITONBACKEND_ModelInstance`: one executable copy of a model in a backend's hands.
+use std::{
+    ffi::{CString, c_char, c_void},
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicPtr, Ordering::Relaxed},
+    },
+};
+
+use inference::{
+    BatchReporter, Error, Name,
+    backend::{Device, InstanceSpec},
+    config::{InstanceGroup, ModelConfig},
+};
+use parking_lot::Mutex;
+
+use super::{Model, model::usages};
+use crate::{
+    handle::{Handle, borrow, guard, put, readable},
+    words::{
+        buffer_attributes::BufferAttributes,
+        enums::{InstanceGroupKind, KIND_CPU, KIND_GPU, KIND_MODEL},
+        error::{CError, c_text},
+        message::Message,
+    },
+};
+
+/// `TRITONBACKEND_ModelInstance`.
+#[derive(Debug)]
+pub struct ModelInstance {
+    name: Name,
+    kind: InstanceGroupKind,
+    device_id: i32,
+    is_passive: bool,
+    host_policy: Message,
+    profiles: Box<[CString]>,
+    /// Kind and number of each.
+    secondary_devices: Box<[(Name, i64)]>,
+    model: Arc<Model>,
+    state: AtomicPtr<c_void>,
+    /// Of the latest batch.
+    reporter: Mutex<Option<BatchReporter>>,
+}
+
+impl Handle for ModelInstance {
+    const NAME: &'static str = "TRITONBACKEND_ModelInstance";
+}
+
+impl ModelInstance {
+    pub(super) fn new(model: &Arc<Model>, config: &ModelConfig, spec: &InstanceSpec) -> Self {
+        let (kind, device_id) = match spec.device {
+            Device::Cpu => (KIND_CPU, 0),
+            Device::Model => (KIND_MODEL, 0),
+            Device::Gpu(ordinal) => (KIND_GPU, i32::try_from(ordinal).unwrap_or(i32::MAX)),
+        };
+        let group = group_of(config, &spec.name);
+        let policy = group.map_or("cpu", |group| &group.host_policy);
+        let secondary = group.map(|group| &group.secondary_devices[..]).unwrap_or_default();
+        let profiles = group.map(|group| &group.profiles[..]).unwrap_or_default();
+        Self {
+            name: spec.name.clone(),
+            kind,
+            device_id,
+            is_passive: spec.passive,
+            host_policy: Message::new(&model.host_policy(policy).to_string()),
+            profiles: profiles.iter().map(|profile| c_text(profile)).collect(),
+            secondary_devices: secondary
+                .iter()
+                .map(|device| (device.kind.clone(), device.device_id))
+                .collect(),
+            model: model.clone(),
+            state: AtomicPtr::default(),
+            reporter: Mutex::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(super) fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Reports of the library are about that batch from now on.
+    pub(super) fn report_through(&self, reporter: Option<BatchReporter>) {
+        *self.reporter.lock() = reporter;
+    }
+
+    pub(super) fn reporter(&self) -> Option<BatchReporter> {
+        self.reporter.lock().clone()
+    }
+}
+
+/// The group of an instance that is called `<group>_<index>`.
+fn group_of<'a>(config: &'a ModelConfig, instance: &str) -> Option<&'a InstanceGroup> {
+    let (group, _) = instance.rsplit_once('_')?;
+    config.instance_groups.iter().find(|candidate| candidate.name == group)
+}
+
+fn out_of_bounds(index: u32, has: usize, what: &str) -> Error {
+    Error::invalid(format!("out of bounds index {index}: instance is configured with {has} {what}"))
+}
+
+/// `<group>_<index>`; belongs to the instance.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceName(
+    instance: *mut ModelInstance,
+    name: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(name, readable(&borrow(instance)?.name)) })
+}
+
+/// On what kind of device the instance runs; never AUTO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceKind(
+    instance: *mut ModelInstance,
+    kind: *mut InstanceGroupKind,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(kind, borrow(instance)?.kind) })
+}
+
+/// The device's number; 0 for host processors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceDeviceId(
+    instance: *mut ModelInstance,
+    device_id: *mut i32,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(device_id, borrow(instance)?.device_id) })
+}
+
+/// The host policy as `{"<name>": {...}}`; belongs to the instance.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceHostPolicy(
+    instance: *mut ModelInstance,
+    host_policy: *mut *mut Message,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(host_policy, ptr::from_ref(&borrow(instance)?.host_policy).cast_mut()) })
+}
+
+/// Whether the instance never gets requests.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceIsPassive(
+    instance: *mut ModelInstance,
+    is_passive: *mut bool,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(is_passive, borrow(instance)?.is_passive) })
+}
+
+/// How many optimization profiles the instance is configured with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceProfileCount(
+    instance: *mut ModelInstance,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(count, u32::try_from(borrow(instance)?.profiles.len()).unwrap_or(u32::MAX)) })
+}
+
+/// An optimization profile; belongs to the instance.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceProfileName(
+    instance: *mut ModelInstance,
+    index: u32,
+    profile_name: *mut *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live instance.
+        let profiles = unsafe { &borrow(instance)?.profiles };
+        let profile = usize::try_from(index).ok().and_then(|index| profiles.get(index));
+        let profile = profile.ok_or_else(|| out_of_bounds(index, profiles.len(), "profiles"))?;
+        // SAFETY: null or writable.
+        unsafe { put(profile_name, profile.as_ptr()) }
+    })
+}
+
+/// How many further devices the instance is configured with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
+    instance: *mut ModelInstance,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe {
+        let devices = &borrow(instance)?.secondary_devices;
+        put(count, u32::try_from(devices.len()).unwrap_or(u32::MAX))
+    })
+}
+
+/// Kind, which belongs to the instance, and number of a further device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
+    instance: *mut ModelInstance,
+    index: u32,
+    kind: *mut *const c_char,
+    id: *mut i64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live instance.
+        let devices = unsafe { &borrow(instance)?.secondary_devices };
+        let device = usize::try_from(index).ok().and_then(|index| devices.get(index));
+        let (name, number) =
+            device.ok_or_else(|| out_of_bounds(index, devices.len(), "secondary devices"))?;
+        // SAFETY: null or writable.
+        unsafe { put(kind, readable(name)).and_then(|()| put(id, *number)) }
+    })
+}
+
+/// The instance's model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceModel(
+    instance: *mut ModelInstance,
+    model: *mut *mut Model,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(model, Arc::as_ptr(&borrow(instance)?.model).cast_mut()) })
+}
+
+/// What the library has stored with the instance; null at first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceState(
+    instance: *mut ModelInstance,
+    state: *mut *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live instance; null or writable.
+    guard(|| unsafe { put(state, borrow(instance)?.state.load(Relaxed)) })
+}
+
+/// Stores something with the instance; the library goes on owning it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSetState(
+    instance: *mut ModelInstance,
+    state: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live instance.
+    guard(|| unsafe { borrow(instance) }.map(|own| own.state.store(state, Relaxed)))
+}
+
+/// Tells how much memory the instance takes; it goes to the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportMemoryUsage(
+    instance: *mut ModelInstance,
+    usage: *mut *mut BufferAttributes,
+    usage_size: u32,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live instance; that many live attributes.
+        let (instance, usage) = unsafe { (borrow(instance)?, usages(usage, usage_size)?) };
+        log::debug!("instance '{}' uses {usage}", instance.name());
+        Ok(())
+    })
+}

@@ -1,0 +1,28 @@
+//! `tritonbackend.h`: backends in shared libraries, and the functions they call.
+//!
+//! Three nested lifetimes as in [`inference::backend`]: a [`Backend`] has opened a library, a [`Model`] is one version of
+//! a model it has opened, a [`ModelInstance`] is one executable copy. Requests and responses pass from the runtime to
+//! the library and back as boxes; who holds which is said at the functions that take or give them.
+pub mod attributes;
+pub mod backend_handle;
+mod entries;
+mod execute;
+pub mod factory;
+pub mod finder;
+mod hold;
+pub mod input;
+pub mod instance;
+pub mod memory;
+pub mod model;
+pub mod output;
+pub mod request;
+pub mod response;
+pub mod state;
+pub mod statistics;
+
+pub use backend_handle::{Backend, ServerHandle};
+pub use finder::Libraries;
+pub use instance::ModelInstance;
+pub use model::Model;
+pub use request::Request;
+pub use response::Response;

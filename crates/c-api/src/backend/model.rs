@@ -1,0 +1,380 @@
+//! `TRITONBACKEND_Model`: one version of a model in a backend's hands.
+use std::{
+    ffi::{CString, c_char, c_void},
+    ptr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicPtr, Ordering::Relaxed},
+    },
+};
+
+use inference::{
+    Error, Name,
+    backend::{BackendModel, Instance, InstanceSpec, ModelSource},
+    config::ModelConfig,
+};
+use parking_lot::Mutex;
+use proto::{ModelParameter, model_config::SchedulingChoice};
+
+use super::{
+    Backend, ServerHandle,
+    execute::Running,
+    hold::{Held, Hold},
+    instance::ModelInstance,
+};
+use crate::{
+    handle::{Handle, array, borrow, guard, put, readable},
+    words::{
+        buffer_attributes::BufferAttributes,
+        error::{CError, c_text},
+        message::{Message, give_json},
+    },
+};
+
+/// `TRITONBACKEND_Model`. Its library finalizes it when it is dropped.
+#[derive(Debug)]
+pub struct Model {
+    source: ModelSource,
+    directory: CString,
+    /// `None` for a model that is only looked at (custom batching).
+    backend: Option<Arc<Backend>>,
+    server: ServerHandle,
+    /// As far as it is settled.
+    config: Mutex<proto::ModelConfig>,
+    /// What the library made of it in order to complete it.
+    completed: Mutex<Option<proto::ModelConfig>>,
+    typed: OnceLock<Arc<ModelConfig>>,
+    /// Names of all outputs, sorted.
+    outputs: OnceLock<Box<[Name]>>,
+    state: AtomicPtr<c_void>,
+    held: Arc<Held>,
+}
+
+impl Handle for Model {
+    const NAME: &'static str = "TRITONBACKEND_Model";
+}
+
+impl Model {
+    fn opened(backend: &Arc<Backend>, source: &ModelSource) -> Self {
+        Self::new(source, &source.declared, backend.server(), Some(backend.clone()))
+    }
+
+    /// A model to be looked at, whoever executes it.
+    pub(crate) fn shown(source: &ModelSource, config: &proto::ModelConfig, server: ServerHandle) -> Self {
+        Self::new(source, config, server, None)
+    }
+
+    fn new(
+        source: &ModelSource,
+        config: &proto::ModelConfig,
+        server: ServerHandle,
+        backend: Option<Arc<Backend>>,
+    ) -> Self {
+        Self {
+            directory: c_text(&source.model_directory.to_string_lossy()),
+            backend,
+            server,
+            config: Mutex::new(config.clone()),
+            completed: Mutex::default(),
+            typed: OnceLock::new(),
+            outputs: OnceLock::new(),
+            state: AtomicPtr::default(),
+            held: Arc::default(),
+            source: source.clone(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.source.name
+    }
+
+    /// Settings of the host policy of that name.
+    pub(super) fn host_policy(&self, name: &str) -> serde_json::Value {
+        let settings = self.source.host_policies.get(name).cloned().unwrap_or_default();
+        serde_json::json!({ name: settings })
+    }
+
+    /// The validated configuration, once instances are built.
+    pub(super) fn typed(&self) -> Option<&Arc<ModelConfig>> {
+        self.typed.get()
+    }
+
+    /// Names of all outputs, sorted.
+    pub(super) fn outputs(&self) -> &[Name] {
+        self.outputs.get().map_or(&[], |outputs| outputs)
+    }
+
+    /// Something of this model gets into the library's hands.
+    pub(super) fn hold(&self) -> Hold {
+        self.held.hold()
+    }
+
+    /// Returns when the library holds nothing of this model any more.
+    pub(super) fn wait_for_returns(&self) {
+        self.held.wait();
+    }
+
+    fn is_auto_completed(&self) -> bool {
+        self.source.settings.get("auto-complete-config").is_none_or(|value| value != "false")
+    }
+
+    /// Takes over what a library may complete: batch size, tensors, the scheduling choice if there is none, and the
+    /// transaction policy. As Triton: backend_model.cc, UpdateModelConfig.
+    fn complete(&self, completed: proto::ModelConfig) -> Result<(), Error> {
+        let mut config = self.config.lock();
+        let (from, to) = (choice(&config), choice(&completed));
+        if from != 0 && from != to {
+            return Err(Error::internal(format!(
+                "Cannot update scheduling choice from {from} to {to} when auto-completing."
+            )));
+        }
+        config.max_batch_size = completed.max_batch_size;
+        config.input = completed.input;
+        config.output = completed.output;
+        if config.scheduling_choice.is_none() {
+            config.scheduling_choice = completed.scheduling_choice;
+        }
+        if let Some(policy) = completed.model_transaction_policy {
+            config.model_transaction_policy.get_or_insert_default().decoupled = policy.decoupled;
+        }
+        *self.completed.lock() = Some(config.clone());
+        Ok(())
+    }
+
+    /// What a model of a backend in Python is told besides its own configuration.
+    fn run_by_python(&self, backend: &Backend) {
+        let mut config = self.config.lock();
+        "model.py".clone_into(&mut config.runtime);
+        let environment = backend.directory().join("pb_exec_env_model.py.tar.gz");
+        if environment.exists() {
+            let string_value = environment.display().to_string();
+            let parameter = ModelParameter { string_value };
+            config.parameters.entry("EXECUTION_ENV_PATH".to_owned()).or_insert(parameter);
+        }
+    }
+}
+
+/// The field number of the scheduling choice, 0 for none.
+fn choice(config: &proto::ModelConfig) -> u32 {
+    match &config.scheduling_choice {
+        None => 0,
+        Some(SchedulingChoice::DynamicBatching(_)) => 11,
+        Some(SchedulingChoice::SequenceBatching(_)) => 13,
+        Some(SchedulingChoice::EnsembleScheduling(_)) => 15,
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let Some(backend) = &self.backend else { return };
+        if let Err(error) = backend.entries().model_finalize(self) {
+            log::error!("failed finalizing model: {error}");
+        }
+    }
+}
+
+/// A model as the runtime knows it.
+#[derive(Debug)]
+pub(super) struct OpenedModel {
+    model: Arc<Model>,
+    backend: Arc<Backend>,
+}
+
+impl OpenedModel {
+    /// Lets the library initialize the model.
+    ///
+    /// # Errors
+    /// The library's.
+    pub(super) fn open(backend: &Arc<Backend>, source: &ModelSource) -> Result<Self, Error> {
+        let opened = Self { model: Arc::new(Model::opened(backend, source)), backend: backend.clone() };
+        if backend.is_run_by_python() {
+            opened.model.run_by_python(backend);
+        }
+        backend.entries().model_initialize(&opened.model)?;
+        Ok(opened)
+    }
+}
+
+impl BackendModel for OpenedModel {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        if let Some(completed) = self.model.completed.lock().take() {
+            *config = completed;
+        }
+        Ok(())
+    }
+
+    fn configured(&self, config: &proto::ModelConfig) {
+        *self.model.config.lock() = config.clone();
+        if self.backend.is_run_by_python() {
+            self.model.run_by_python(&self.backend);
+        }
+    }
+
+    fn builds_in_parallel(&self) -> bool {
+        self.backend.builds_in_parallel()
+    }
+
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        self.model.typed.get_or_init(|| config.clone());
+        self.model.outputs.get_or_init(|| {
+            let mut names: Vec<Name> = config.outputs.iter().map(|output| output.name.clone()).collect();
+            names.sort();
+            names.into()
+        });
+        let instance = Box::new(ModelInstance::new(&self.model, config, spec));
+        let running = Running::start(instance, self.backend.clone())?;
+        // The interface promises that an instance is not executed twice at a time, not on which thread it is.
+        let own_thread = self.model.source.settings.get("own-thread").is_some_and(|value| value == "true");
+        Ok(if own_thread { Instance::Pinned(Box::new(running)) } else { Instance::Mobile(Box::new(running)) })
+    }
+}
+
+/// The model's name; belongs to the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelName(model: *mut Model, name: *mut *const c_char) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe { put(name, readable(&borrow(model)?.source.name)) })
+}
+
+/// The version's number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelVersion(model: *mut Model, version: *mut u64) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe { put(version, u64::try_from(borrow(model)?.source.version).unwrap_or_default()) })
+}
+
+/// The model's directory (artifact type 0, a file system); the path belongs to the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelRepository(
+    model: *mut Model,
+    artifact_type: *mut u32,
+    location: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        let model = borrow(model)?;
+        put(artifact_type, 0).and_then(|()| put(location, model.directory.as_ptr()))
+    })
+}
+
+/// The configuration with its defaults, as JSON (version 1). The caller owns the message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelConfig(
+    model: *mut Model,
+    config_version: u32,
+    config: *mut *mut Message,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live model.
+        let model = unsafe { borrow(model)? };
+        check_version(config_version)?;
+        let json = proto::json::to_json(&model.config.lock());
+        // SAFETY: null or writable.
+        unsafe { give_json(config, &json) }
+    })
+}
+
+/// The only form of configurations that the interface knows.
+pub(crate) fn check_version(config_version: u32) -> Result<(), Error> {
+    if config_version == 1 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "model configuration version {config_version} not supported, supported versions are: 1"
+    )))
+}
+
+/// Whether the library should complete the configuration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelAutoCompleteConfig(
+    model: *mut Model,
+    auto_complete: *mut bool,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe { put(auto_complete, borrow(model)?.is_auto_completed()) })
+}
+
+/// Completes the configuration, while the model is being initialized. The message stays the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelSetConfig(
+    model: *mut Model,
+    config_version: u32,
+    config: *mut Message,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live.
+        let (model, config) = unsafe { (borrow(model)?, borrow(config)?) };
+        check_version(config_version)?;
+        let parsed = proto::json::parse(config.json()).map_err(|error| Error::invalid(error.to_string()))?;
+        model.complete(parsed.config)
+    })
+}
+
+/// The server the model is in; belongs to whoever made it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelServer(
+    model: *mut Model,
+    server: *mut *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe { put(server, borrow(model)?.server.0) })
+}
+
+/// The model's backend; null if that is no shared library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelBackend(
+    model: *mut Model,
+    backend: *mut *mut Backend,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        let its = borrow(model)?.backend.as_ref();
+        put(backend, its.map_or(ptr::null_mut(), |its| Arc::as_ptr(its).cast_mut()))
+    })
+}
+
+/// What the library has stored with the model; null at first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelState(model: *mut Model, state: *mut *mut c_void) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe { put(state, borrow(model)?.state.load(Relaxed)) })
+}
+
+/// Stores something with the model; the library goes on owning it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelSetState(model: *mut Model, state: *mut c_void) -> *mut CError {
+    // SAFETY: null or a live model.
+    guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Relaxed)))
+}
+
+/// Tells how much memory the model takes; it goes to the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelReportMemoryUsage(
+    model: *mut Model,
+    usage: *mut *mut BufferAttributes,
+    usage_size: u32,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live model; that many live attributes.
+        let (model, usage) = unsafe { (borrow(model)?, usages(usage, usage_size)?) };
+        log::debug!("model '{}' uses {usage}", model.name());
+        Ok(())
+    })
+}
+
+/// So many attributes in words.
+///
+/// # Safety
+/// Null or an array of that many handles.
+pub(super) unsafe fn usages(usage: *mut *mut BufferAttributes, size: u32) -> Result<String, Error> {
+    // SAFETY: as the caller promises.
+    let handles = unsafe { array(usage.cast_const(), usize::try_from(size).unwrap_or_default()) };
+    let mut words = Vec::new();
+    for handle in handles {
+        // SAFETY: as the caller promises.
+        let attributes = unsafe { borrow(handle.cast_const())? };
+        let (memory_type, number) = attributes.memory();
+        words.push(format!("{} bytes of memory type {memory_type} ({number})", attributes.byte_size()));
+    }
+    Ok(words.join(", "))
+}

@@ -1,0 +1,421 @@
+//! `TRITONBACKEND_Request`: a request in a backend's hands until it releases it.
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+};
+
+use inference::{
+    CorrelationId, Error, Name, RequestInputs, Responder,
+    backend::{Execution, SequenceState},
+};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{Model, hold::Hold, input::Input, state::State};
+use crate::{
+    handle::{Handle, borrow, guard, put, put_if_wanted, readable, take, text},
+    words::{
+        enums::{MEMORY_CPU, MemoryType, ParameterType},
+        error::CError,
+        parameter::show,
+    },
+};
+
+/// `TRITONBACKEND_Request`. What changes is the library's to serialize: one request, one thread at a time.
+#[derive(Debug)]
+pub struct Request {
+    /// What was asked, without its inputs.
+    asked: inference::Request,
+    inputs: SmallVec<[Input; 2]>,
+    /// `None` for a request that is only looked at (custom batching).
+    execution: Option<Execution>,
+    model: Arc<Model>,
+    /// Next number of a response, for the statistics of decoupled models; shared with the factories.
+    response_index: OnceLock<Arc<AtomicU64>>,
+    /// Output states; they live as long as the request. Boxed, for the library knows their addresses.
+    states: Mutex<Vec<Box<State>>>,
+    _hold: Option<Hold>,
+}
+
+impl Handle for Request {
+    const NAME: &'static str = "TRITONBACKEND_Request";
+}
+
+const START: u32 = 1;
+const END: u32 = 2;
+const RELEASE_ALL: u32 = 1;
+const RELEASE_RESCHEDULE: u32 = 2;
+
+impl Request {
+    /// A request to be executed, with the states of its sequence among its inputs.
+    pub(super) fn new(mut execution: Execution, model: &Arc<Model>) -> Self {
+        let asked = std::mem::take(&mut execution.request);
+        let states = execution.state.as_ref().map(SequenceState::inputs);
+        let hold = Some(model.hold());
+        let mut request = Self::of(asked, model, hold);
+        request.inputs.extend(states.into_iter().flatten().map(Input::new));
+        request.execution = Some(execution);
+        request
+    }
+
+    /// A request to be looked at, and not to be executed.
+    pub(crate) fn shown(asked: inference::Request, model: &Arc<Model>) -> Self {
+        Self::of(asked, model, None)
+    }
+
+    fn of(mut asked: inference::Request, model: &Arc<Model>, hold: Option<Hold>) -> Self {
+        let inputs = match std::mem::take(&mut asked.inputs) {
+            RequestInputs::Tensors(tensors) => tensors.into_iter().map(Input::new).collect(),
+            RequestInputs::Raw(_) => SmallVec::new(),
+        };
+        // As Triton: sorted by name. A padding row asks for an output without a name, which is none.
+        asked.outputs.sort();
+        Self {
+            asked,
+            inputs,
+            execution: None,
+            model: model.clone(),
+            response_index: OnceLock::new(),
+            states: Mutex::default(),
+            _hold: hold,
+        }
+    }
+
+    /// Answers with an error and gives the request back.
+    pub(super) fn fail(self: Box<Self>, error: Error) {
+        if let Some(execution) = self.execution {
+            execution.responder.fail(error);
+        }
+    }
+
+    /// What answers it.
+    pub(super) fn responder(&self) -> Result<&Responder, Error> {
+        let execution = self.execution.as_ref();
+        execution
+            .map(|execution| &execution.responder)
+            .ok_or_else(|| Error::invalid("a request that is not executed cannot be answered"))
+    }
+
+    pub(super) fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    pub(super) fn response_index(&self) -> &Arc<AtomicU64> {
+        self.response_index.get_or_init(Arc::default)
+    }
+
+    fn says(&self, what: &str) -> Error {
+        let id = if self.asked.id.is_empty() { "<id_unknown>" } else { &self.asked.id };
+        Error::invalid(format!("[request id: {id}] {what}"))
+    }
+
+    fn input_at(&self, index: u32) -> Result<&Input, Error> {
+        let input = usize::try_from(index).ok().and_then(|index| self.inputs.get(index));
+        let has = self.inputs.len();
+        input.ok_or_else(|| self.says(&format!("out of bounds index {index}: request has {has} inputs")))
+    }
+
+    /// Names of the outputs that are wanted, sorted.
+    fn outputs(&self) -> &[Name] {
+        match &self.asked.outputs[..] {
+            [] => self.model.outputs(),
+            [only] if only.is_empty() => &[],
+            some => some,
+        }
+    }
+
+    /// The state that an output of that name replaces, about to be written.
+    pub(super) fn new_state(
+        &self,
+        name: &str,
+        state: impl FnOnce(SequenceState) -> State,
+    ) -> Result<*mut State, Error> {
+        let memory = self.execution.as_ref().and_then(|execution| execution.state.clone());
+        let memory = memory.ok_or_else(|| {
+            Error::invalid(format!(
+                "unable to add state '{name}'. State configuration is missing for model '{}'.",
+                self.model.name()
+            ))
+        })?;
+        if !memory.remembers(name) {
+            return Err(Error::invalid(format!("state '{name}' is not a valid state name.")));
+        }
+        let state = Box::new(state(memory));
+        let address = ptr::from_ref(&*state).cast_mut();
+        self.states.lock().push(state);
+        Ok(address)
+    }
+
+    /// Gives the request back, to be executed once more or not.
+    fn release(mut self: Box<Self>, flags: u32) -> Result<(), (Error, Box<Self>)> {
+        if flags & RELEASE_RESCHEDULE == 0 {
+            return if flags & RELEASE_ALL == 0 {
+                Err((Error::invalid(format!("unknown request release flags {flags}")), self))
+            } else {
+                Ok(())
+            };
+        }
+        let Some(mut execution) = self.execution.take() else {
+            return Err((Error::invalid("a request that is not executed cannot be rescheduled"), self));
+        };
+        // State inputs come anew each time.
+        let states = execution.state.as_ref().map_or(0, |state| state.inputs().len());
+        let own = self.inputs.len().saturating_sub(states);
+        let tensors = self.inputs.iter().take(own).map(|input| input.tensor().clone()).collect();
+        execution.request =
+            inference::Request { inputs: RequestInputs::Tensors(tensors), ..self.asked.clone() };
+        execution.reschedule().map_err(|(error, mut execution)| {
+            execution.request = inference::Request::default();
+            self.execution = Some(execution);
+            (error, self)
+        })
+    }
+}
+
+/// The request's id, empty if it has none; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestId(
+    request: *mut Request,
+    id: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(id, readable(&borrow(request)?.asked.id)) })
+}
+
+/// The correlation id, 0 outside of sequences. A text is INVALID_ARG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationId(
+    request: *mut Request,
+    id: *mut u64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live request.
+        let request = unsafe { borrow(request)? };
+        let number = match &request.asked.sequence.id {
+            None => 0,
+            Some(CorrelationId::Number(number)) => number.get(),
+            Some(CorrelationId::Text(_)) => {
+                return Err(request.says("correlation ID in request is not an unsigned int"));
+            }
+        };
+        // SAFETY: null or writable.
+        unsafe { put(id, number) }
+    })
+}
+
+/// The correlation id, if it is a text; belongs to the request. Otherwise INVALID_ARG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationIdString(
+    request: *mut Request,
+    id: *mut *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live request.
+        let request = unsafe { borrow(request)? };
+        let Some(CorrelationId::Text(text)) = &request.asked.sequence.id else {
+            return Err(request.says("correlation ID in request is not a string"));
+        };
+        // SAFETY: null or writable.
+        unsafe { put(id, readable(text)) }
+    })
+}
+
+/// The queueing time the client grants, in microseconds; 0 for no limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
+    request: *mut Request,
+    timeout: *mut u64,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe {
+        let granted = borrow(request)?.asked.timeout.unwrap_or_default();
+        put(timeout, u64::try_from(granted.as_micros()).unwrap_or(u64::MAX))
+    })
+}
+
+/// Whether the request begins (1) or ends (2) its sequence.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestFlags(request: *mut Request, flags: *mut u32) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe {
+        let step = &borrow(request)?.asked.sequence;
+        put(flags, u32::from(step.start) * START + u32::from(step.end) * END)
+    })
+}
+
+/// Whether nobody waits for an answer any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestIsCancelled(
+    request: *mut Request,
+    is_cancelled: *mut bool,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(is_cancelled, borrow(request)?.responder()?.is_cancelled()) })
+}
+
+/// How many parameters the request has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestParameterCount(
+    request: *mut Request,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe {
+        put(count, u32::try_from(borrow(request)?.asked.parameters.len()).unwrap_or(u32::MAX))
+    })
+}
+
+/// A parameter; name and value belong to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestParameter(
+    request: *mut Request,
+    index: u32,
+    key: *mut *const c_char,
+    kind: *mut ParameterType,
+    value: *mut *const c_void,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live request.
+        let parameters = unsafe { &borrow(request)?.asked.parameters };
+        let parameter = usize::try_from(index).ok().and_then(|index| parameters.get(index));
+        let has = parameters.len();
+        let (name, parameter) = parameter.ok_or_else(|| {
+            Error::invalid(format!("out of bounds index {index}: request has {has} parameters"))
+        })?;
+        let (its_kind, its_value) = show(parameter);
+        // SAFETY: null or writable.
+        unsafe {
+            put(key, readable(name)).and_then(|()| put(kind, its_kind)).and_then(|()| put(value, its_value))
+        }
+    })
+}
+
+/// How many inputs the request has, control and state inputs included.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestInputCount(
+    request: *mut Request,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(count, u32::try_from(borrow(request)?.inputs.len()).unwrap_or(u32::MAX)) })
+}
+
+/// The name of an input; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestInputName(
+    request: *mut Request,
+    index: u32,
+    input_name: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(input_name, readable(borrow(request)?.input_at(index)?.tensor().name())) })
+}
+
+/// The input of that name; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestInput(
+    request: *mut Request,
+    name: *const c_char,
+    input: *mut *mut Input,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live request; a text or null; null or writable.
+        let (request, name) = unsafe {
+            put(input, ptr::null_mut())?;
+            (borrow(request)?, text(name)?)
+        };
+        let found = request.inputs.iter().find(|input| *input.tensor().name() == name);
+        let found = found.ok_or_else(|| request.says(&format!("unknown request input name {name}")))?;
+        // SAFETY: writable, as seen above.
+        unsafe { put(input, ptr::from_ref(found).cast_mut()) }
+    })
+}
+
+/// An input; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestInputByIndex(
+    request: *mut Request,
+    index: u32,
+    input: *mut *mut Input,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(input, ptr::from_ref(borrow(request)?.input_at(index)?).cast_mut()) })
+}
+
+/// How many outputs are wanted: those the client named, or all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestOutputCount(
+    request: *mut Request,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(count, u32::try_from(borrow(request)?.outputs().len()).unwrap_or(u32::MAX)) })
+}
+
+/// The name of a wanted output, of which there are as many as sorted names; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestOutputName(
+    request: *mut Request,
+    index: u32,
+    output_name: *mut *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live request.
+        let request = unsafe { borrow(request)? };
+        let outputs = request.outputs();
+        let name = usize::try_from(index).ok().and_then(|index| outputs.get(index));
+        let has = outputs.len();
+        let name = name.ok_or_else(|| {
+            request.says(&format!("out of bounds index {index}: request has {has} requested outputs"))
+        })?;
+        // SAFETY: null or writable.
+        unsafe { put(output_name, readable(name)) }
+    })
+}
+
+/// Where the buffer of an output will lie: in host memory. The size is not known before it is asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestOutputBufferProperties(
+    request: *mut Request,
+    _name: *const c_char,
+    _byte_size: *mut usize,
+    memory_type: *mut MemoryType,
+    memory_type_id: *mut i64,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe {
+        borrow(request)?;
+        put_if_wanted(memory_type, MEMORY_CPU);
+        put_if_wanted(memory_type_id, 0);
+        Ok(())
+    })
+}
+
+/// Gives the request back for good (1) or to be executed again with others (2). It is the library's no more, unless an
+/// error is returned: then it stays the library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestRelease(
+    request: *mut Request,
+    release_flags: u32,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null, or a request that the library does not use after this.
+        let owned = unsafe { take(request)? };
+        owned.release(release_flags).map_err(|(error, owned)| {
+            // At the same address: the box was only looked into.
+            let _ = Box::into_raw(owned);
+            error
+        })
+    })
+}
+
+/// The trace of the request: null, for requests are not traced into backends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_RequestTrace(
+    request: *mut Request,
+    trace: *mut *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { borrow(request).and_then(|_| put(trace, ptr::null_mut())) })
+}

@@ -1,0 +1,126 @@
+//! `TRITONBACKEND_State`: what a model wants its sequence to remember.
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+};
+
+use inference::{DataType, Error, Name, Shape, Tensor, backend::SequenceState};
+use parking_lot::Mutex;
+
+use super::Request;
+use crate::{
+    handle::{Handle, array, borrow, guard, put, put_if_wanted, text},
+    words::{
+        buffer_attributes::BufferAttributes,
+        enums::{CDataType, MEMORY_CPU, MemoryType, datatype},
+        error::CError,
+    },
+};
+
+/// `TRITONBACKEND_State`: the next value of one state, in memory that the backend writes.
+#[derive(Debug)]
+pub struct State {
+    memory_of_sequence: SequenceState,
+    output: Name,
+    datatype: DataType,
+    shape: Shape,
+    buffer: Mutex<Vec<u8>>,
+    attributes: BufferAttributes,
+}
+
+impl Handle for State {
+    const NAME: &'static str = "TRITONBACKEND_State";
+}
+
+impl State {
+    /// Memory of that size; the same as before if the size is.
+    fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
+        let no_room = || {
+            Error::unavailable(format!("failed to allocate {byte_size} bytes for state '{}'", self.output))
+        };
+        let len = usize::try_from(byte_size).map_err(|_| no_room())?;
+        let mut buffer = self.buffer.lock();
+        if buffer.len() != len {
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(len).map_err(|_| no_room())?;
+            memory.resize(len, 0);
+            *buffer = memory;
+            self.attributes.set_byte_size(len);
+        }
+        Ok(buffer.as_mut_ptr().cast())
+    }
+
+    /// Lets the sequence remember what was written, without copying it.
+    fn update(&self) -> Result<(), Error> {
+        let data = std::mem::take(&mut *self.buffer.lock());
+        self.attributes.set_byte_size(0);
+        let value = Tensor::new(self.output.clone(), self.datatype, self.shape.clone(), data);
+        self.memory_of_sequence.update(&self.output, &value)
+    }
+}
+
+/// Begins a new value of a state of the request's sequence. The shape is copied; the state belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_StateNew(
+    state: *mut *mut State,
+    request: *mut Request,
+    name: *const c_char,
+    kind: CDataType,
+    shape: *const i64,
+    dims_count: u32,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live request; a text or null; that many dims.
+        let (request, name, shape) = unsafe {
+            (borrow(request)?, text(name)?, array(shape, usize::try_from(dims_count).unwrap_or_default()))
+        };
+        let datatype = datatype(kind)
+            .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
+        let made = request.new_state(name, |memory_of_sequence| State {
+            memory_of_sequence,
+            output: name.into(),
+            datatype,
+            shape: shape.into(),
+            buffer: Mutex::default(),
+            attributes: BufferAttributes::default(),
+        })?;
+        // SAFETY: null or writable.
+        unsafe { put(state, made) }
+    })
+}
+
+/// Gives memory for a state, to be written before the update; it belongs to the state, until the update. It is host
+/// memory whatever was preferred.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_StateBuffer(
+    state: *mut State,
+    buffer: *mut *mut c_void,
+    buffer_byte_size: u64,
+    memory_type: *mut MemoryType,
+    memory_type_id: *mut i64,
+) -> *mut CError {
+    // SAFETY: null or a live state; null or writable.
+    guard(|| unsafe {
+        put(buffer, borrow(state)?.allocate(buffer_byte_size)?)?;
+        put_if_wanted(memory_type, MEMORY_CPU);
+        put_if_wanted(memory_type_id, 0);
+        Ok(())
+    })
+}
+
+/// What is known of a state's memory; belongs to the state.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_StateBufferAttributes(
+    state: *mut State,
+    buffer_attributes: *mut *mut BufferAttributes,
+) -> *mut CError {
+    // SAFETY: null or a live state; null or writable.
+    guard(|| unsafe { put(buffer_attributes, ptr::from_ref(&borrow(state)?.attributes).cast_mut()) })
+}
+
+/// Makes what was written the state that the sequence's next request sees.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_StateUpdate(state: *mut State) -> *mut CError {
+    // SAFETY: null or a live state.
+    guard(|| unsafe { borrow(state)?.update() })
+}

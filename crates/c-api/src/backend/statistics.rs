@@ -1,0 +1,205 @@
+//! What backends report of the time their work took.
+//!
+//! Times are those of the steady clock (`CLOCK_MONOTONIC`) in nanoseconds, as the runtime's own moments are.
+use std::ptr;
+
+use inference::{Error, ErrorCode, Moment, ReportedTimes, ResponseReport};
+use parking_lot::Mutex;
+
+use super::{ModelInstance, Request, factory::ResponseFactory};
+use crate::{
+    handle::{Handle, borrow, delete, give, guard},
+    words::error::CError,
+};
+
+fn times(exec_start: u64, compute_start: u64, compute_end: u64, exec_end: u64) -> ReportedTimes {
+    ReportedTimes {
+        exec_start: Moment::from_nanos(exec_start),
+        compute_start: Moment::from_nanos(compute_start),
+        compute_end: Moment::from_nanos(compute_end),
+        exec_end: Moment::from_nanos(exec_end),
+    }
+}
+
+/// Reports the times of a request, before it is released. Whether it succeeded, its answers have told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportStatistics(
+    instance: *mut ModelInstance,
+    request: *mut Request,
+    _success: bool,
+    exec_start_ns: u64,
+    compute_start_ns: u64,
+    compute_end_ns: u64,
+    exec_end_ns: u64,
+) -> *mut CError {
+    // SAFETY: null or live.
+    guard(|| unsafe {
+        borrow(instance)?;
+        let times = times(exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns);
+        borrow(request)?.responder()?.report(times);
+        Ok(())
+    })
+}
+
+/// Reports the times of the latest batch of an instance. How many rows it had, the runtime knows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportBatchStatistics(
+    instance: *mut ModelInstance,
+    _batch_size: u64,
+    exec_start_ns: u64,
+    compute_start_ns: u64,
+    compute_end_ns: u64,
+    exec_end_ns: u64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live instance.
+        if let Some(reporter) = unsafe { borrow(instance)? }.reporter() {
+            reporter.report(times(exec_start_ns, compute_start_ns, compute_end_ns, exec_end_ns));
+        }
+        Ok(())
+    })
+}
+
+/// `TRITONBACKEND_ModelInstanceResponseStatistics`: a report about one response of a decoupled request.
+#[derive(Debug, Default)]
+pub struct ResponseStatistics {
+    said: Mutex<Said>,
+}
+
+#[derive(Debug)]
+struct Said {
+    instance: *mut ModelInstance,
+    factory: *mut ResponseFactory,
+    start: u64,
+    compute_output_start: u64,
+    end: u64,
+    error: Option<ErrorCode>,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Self {
+            instance: ptr::null_mut(),
+            factory: ptr::null_mut(),
+            start: 0,
+            compute_output_start: 0,
+            end: 0,
+            error: None,
+        }
+    }
+}
+
+impl Handle for ResponseStatistics {
+    const NAME: &'static str = "TRITONBACKEND_ModelInstanceResponseStatistics";
+}
+
+unsafe fn say(statistics: *mut ResponseStatistics, what: impl FnOnce(&mut Said)) -> *mut CError {
+    // SAFETY: null or live statistics.
+    guard(|| unsafe { borrow(statistics) }.map(|own| what(&mut own.said.lock())))
+}
+
+/// An empty report. The library deletes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsNew(
+    statistics: *mut *mut ResponseStatistics,
+) -> *mut CError {
+    // SAFETY: null or writable.
+    guard(|| unsafe { give(statistics, ResponseStatistics::default()) })
+}
+
+/// Deletes a report; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
+    statistics: *mut ResponseStatistics,
+) -> *mut CError {
+    // SAFETY: null or a report that the library does not use after this.
+    unsafe { delete(statistics) };
+    ptr::null_mut()
+}
+
+/// Says which instance made the response.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
+    statistics: *mut ResponseStatistics,
+    instance: *mut ModelInstance,
+) -> *mut CError {
+    // SAFETY: null or live.
+    unsafe { say(statistics, |said| said.instance = instance) }
+}
+
+/// Says of which request the response is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
+    statistics: *mut ResponseStatistics,
+    factory: *mut ResponseFactory,
+) -> *mut CError {
+    // SAFETY: null or live.
+    unsafe { say(statistics, |said| said.factory = factory) }
+}
+
+/// Says when work on the response began.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
+    statistics: *mut ResponseStatistics,
+    response_start: u64,
+) -> *mut CError {
+    // SAFETY: null or live.
+    unsafe { say(statistics, |said| said.start = response_start) }
+}
+
+/// Says when its outputs were computed; 0 for a response without outputs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
+    statistics: *mut ResponseStatistics,
+    compute_output_start: u64,
+) -> *mut CError {
+    // SAFETY: null or live.
+    unsafe { say(statistics, |said| said.compute_output_start = compute_output_start) }
+}
+
+/// Says when it was sent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
+    statistics: *mut ResponseStatistics,
+    response_end: u64,
+) -> *mut CError {
+    // SAFETY: null or live.
+    unsafe { say(statistics, |said| said.end = response_end) }
+}
+
+/// Says why it failed; the error stays the caller's, and only its code is taken.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
+    statistics: *mut ResponseStatistics,
+    error: *mut CError,
+) -> *mut CError {
+    // SAFETY: null or live.
+    let code = unsafe { error.as_ref() }.map(|error| error.to_error().code);
+    // SAFETY: null or live.
+    unsafe { say(statistics, |said| said.error = code) }
+}
+
+/// Reports the response.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
+    statistics: *mut ResponseStatistics,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live statistics.
+        let said = unsafe { borrow(statistics)? }.said.lock();
+        // SAFETY: null or live, as whoever said them promised.
+        let (instance, factory) = unsafe { (borrow(said.instance)?, borrow(said.factory)?) };
+        let report = ResponseReport {
+            start: Moment::from_nanos(said.start),
+            compute_output_start: Some(said.compute_output_start)
+                .filter(|at| *at > 0)
+                .map(Moment::from_nanos),
+            end: Moment::from_nanos(said.end),
+            error: said.error,
+        };
+        let reporter =
+            instance.reporter().ok_or_else(|| Error::unavailable("the instance has not been executed"))?;
+        reporter.report_response(factory.next_index(), &report);
+        Ok(())
+    })
+}

@@ -1,0 +1,343 @@
+//! `tritoncache.h`: response caches in shared libraries, and the functions they call.
+//!
+//! A cache owns its memory, we own what goes in and out of it. Both meet in [`TRITONCACHE_Copy`], which the cache calls
+//! while it holds whatever protects that memory.
+use std::{
+    collections::BTreeMap,
+    ffi::{CString, c_char, c_void},
+    path::Path,
+    ptr,
+    sync::Arc,
+};
+
+use inference::{
+    Error, ErrorCode,
+    cache::{CacheFinder, ResponseCache, no_library},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    handle::{Handle, borrow, give, guard, put, take},
+    plugin::Library,
+    words::{
+        buffer_attributes::BufferAttributes,
+        enums::{MEMORY_CPU, MEMORY_CPU_PINNED},
+        error::{CError, c_text, consume},
+    },
+};
+
+type Initialize = unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char) -> *mut CError;
+type Finalize = unsafe extern "C-unwind" fn(*mut c_void) -> *mut CError;
+type Pass =
+    unsafe extern "C-unwind" fn(*mut c_void, *const c_char, *mut CacheEntry, *mut Allocator) -> *mut CError;
+
+/// What is done with the buffers of an entry when the cache says copy.
+type Copy<'a> = dyn FnMut(&[Buffer]) -> Result<(), Error> + 'a;
+
+/// Caches in shared libraries.
+#[derive(Debug, Default)]
+pub struct Caches;
+
+impl CacheFinder for Caches {
+    fn open(
+        &self,
+        name: &str,
+        settings: &BTreeMap<String, String>,
+        directory: &Path,
+    ) -> Result<Arc<dyn ResponseCache>, Error> {
+        let path = directory.join(name).join(format!("libtritoncache_{name}.so"));
+        if !path.is_file() {
+            return Err(no_library(name, directory));
+        }
+        Ok(Arc::new(Cache::start(name, settings, &path)?))
+    }
+}
+
+/// A cache that runs; finalized when dropped.
+#[derive(Debug)]
+struct Cache {
+    name: String,
+    cache: *mut c_void,
+    finalize: Finalize,
+    lookup: Pass,
+    insert: Pass,
+    _library: Library,
+}
+
+// SAFETY: the header wants caches to be used by many threads at a time.
+unsafe impl Send for Cache {}
+// SAFETY: the same.
+unsafe impl Sync for Cache {}
+
+impl Cache {
+    fn start(name: &str, settings: &BTreeMap<String, String>, path: &Path) -> Result<Self, Error> {
+        let library = Library::open(path)?;
+        let missing = |entry: &str| {
+            let path = path.display();
+            Error::not_found(format!("unable to find required entrypoint '{entry}' in library {path}"))
+        };
+        // SAFETY: the types are those of the header for these names.
+        let (initialize, finalize, lookup, insert) = unsafe {
+            (
+                library.function::<Initialize>(c"TRITONCACHE_CacheInitialize"),
+                library.function::<Finalize>(c"TRITONCACHE_CacheFinalize"),
+                library.function::<Pass>(c"TRITONCACHE_CacheLookup"),
+                library.function::<Pass>(c"TRITONCACHE_CacheInsert"),
+            )
+        };
+        let initialize = initialize.ok_or_else(|| missing("TRITONCACHE_CacheInitialize"))?;
+        let finalize = finalize.ok_or_else(|| missing("TRITONCACHE_CacheFinalize"))?;
+        let lookup = lookup.ok_or_else(|| missing("TRITONCACHE_CacheLookup"))?;
+        let insert = insert.ok_or_else(|| missing("TRITONCACHE_CacheInsert"))?;
+        let config = c_text(&serde_json::json!(settings).to_string());
+        let mut cache = ptr::null_mut();
+        // SAFETY: a place and a text that live during the call.
+        unsafe { consume(initialize(&raw mut cache, config.as_ptr()))? };
+        Ok(Self { name: name.to_owned(), cache, finalize, lookup, insert, _library: library })
+    }
+
+    /// Lets the library look up or insert; `copy` is what happens when it calls [`TRITONCACHE_Copy`].
+    fn pass(&self, function: Pass, key: &str, entry: &CacheEntry, copy: &mut Copy) -> Result<(), Error> {
+        let key: CString = c_text(key);
+        let mut copy = copy;
+        let copying = Copying { copy: (&raw mut copy).cast(), done: false };
+        let allocator = Allocator { copy: Mutex::new(copying) };
+        let (entry, shown) = (ptr::from_ref(entry).cast_mut(), ptr::from_ref(&allocator).cast_mut());
+        // SAFETY: everything lives during the call, after which the library keeps nothing of it.
+        unsafe { consume(function(self.cache, key.as_ptr(), entry, shown))? };
+        let copied = allocator.copy.lock().done;
+        if copied {
+            Ok(())
+        } else {
+            Err(Error::internal(format!("cache '{}' has not copied the entry", self.name)))
+        }
+    }
+}
+
+impl ResponseCache for Cache {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lookup(&self, key: &str, take: &mut dyn FnMut(&[&[u8]]) -> Result<(), Error>) -> Result<bool, Error> {
+        let entry = CacheEntry::default();
+        let mut copy = |buffers: &[Buffer]| {
+            // SAFETY: the library has added them, and they stay while it is in its call.
+            let shown: Vec<&[u8]> = buffers.iter().map(|buffer| unsafe { buffer.bytes() }).collect();
+            take(&shown)
+        };
+        match self.pass(self.lookup, key, &entry, &mut copy) {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == ErrorCode::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn insert(
+        &self,
+        key: &str,
+        sizes: &[usize],
+        fill: &mut dyn FnMut(&mut [&mut [u8]]),
+    ) -> Result<(), Error> {
+        let empty = |&size: &usize| Buffer { base: ptr::null_mut(), size };
+        let entry = CacheEntry { buffers: Mutex::new(sizes.iter().map(empty).collect()) };
+        let mut copy = |buffers: &[Buffer]| {
+            let as_asked = buffers.iter().map(|buffer| buffer.size).eq(sizes.iter().copied());
+            if !as_asked || buffers.iter().any(|buffer| buffer.base.is_null() && buffer.size > 0) {
+                return Err(Error::internal(format!(
+                    "cache '{}' has no room for what it was given",
+                    self.name
+                )));
+            }
+            // SAFETY: the library has set them aside for us, and they stay while it is in its call.
+            let mut places: Vec<&mut [u8]> = buffers.iter().map(|buffer| unsafe { buffer.place() }).collect();
+            fill(&mut places);
+            Ok(())
+        };
+        self.pass(self.insert, key, &entry, &mut copy)
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // SAFETY: initialized, and finalized once.
+        if let Err(error) = unsafe { consume((self.finalize)(self.cache)) } {
+            log::error!("failed to finalize cache: {error}");
+        }
+    }
+}
+
+/// One buffer of an entry, in the cache's memory.
+#[derive(Debug, Clone)]
+struct Buffer {
+    base: *mut u8,
+    size: usize,
+}
+
+impl Buffer {
+    /// # Safety
+    /// The memory is there and is not written meanwhile.
+    unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        // SAFETY: as the caller promises.
+        unsafe { crate::handle::array(self.base, self.size) }
+    }
+
+    /// # Safety
+    /// The memory is there and nobody else uses it meanwhile.
+    unsafe fn place<'a>(&self) -> &'a mut [u8] {
+        if self.base.is_null() {
+            return &mut [];
+        }
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.base, self.size) }
+    }
+}
+
+/// `TRITONCACHE_CacheEntry`: the buffers of one entry.
+#[derive(Debug, Default)]
+pub struct CacheEntry {
+    buffers: Mutex<Vec<Buffer>>,
+}
+
+// SAFETY: the addresses are the cache's, which may be anywhere.
+unsafe impl Send for CacheEntry {}
+// SAFETY: the same.
+unsafe impl Sync for CacheEntry {}
+
+impl Handle for CacheEntry {
+    const NAME: &'static str = "TRITONCACHE_CacheEntry";
+}
+
+/// `TRITONCACHE_Allocator`: what is to be done when the cache says copy.
+#[derive(Debug)]
+pub struct Allocator {
+    copy: Mutex<Copying>,
+}
+
+#[derive(Debug)]
+struct Copying {
+    /// A `&mut Copy`, without its lifetime: the call that the cache is in.
+    copy: *mut c_void,
+    done: bool,
+}
+
+impl Handle for Allocator {
+    const NAME: &'static str = "TRITONCACHE_Allocator";
+}
+
+/// The version of the cache interface: 0.1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_ApiVersion(major: *mut u32, minor: *mut u32) -> *mut CError {
+    // SAFETY: null or writable.
+    guard(|| unsafe { put(major, 0).and_then(|()| put(minor, 1)) })
+}
+
+/// An empty entry. The caller deletes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_CacheEntryNew(entry: *mut *mut CacheEntry) -> *mut CError {
+    // SAFETY: null or writable.
+    guard(|| unsafe { give(entry, CacheEntry::default()) })
+}
+
+/// Deletes an entry of [`TRITONCACHE_CacheEntryNew`], and not what its buffers lie in.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_CacheEntryDelete(entry: *mut CacheEntry) -> *mut CError {
+    // SAFETY: null or an entry that nobody uses after this.
+    guard(|| unsafe { take(entry) }.map(drop))
+}
+
+/// How many buffers the entry has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_CacheEntryBufferCount(
+    entry: *mut CacheEntry,
+    count: *mut usize,
+) -> *mut CError {
+    // SAFETY: null or a live entry; null or writable.
+    guard(|| unsafe { put(count, borrow(entry)?.buffers.lock().len()) })
+}
+
+fn in_host_memory(attributes: &BufferAttributes) -> Result<(), Error> {
+    if [MEMORY_CPU, MEMORY_CPU_PINNED].contains(&attributes.memory().0) {
+        return Ok(());
+    }
+    Err(Error::invalid("Only buffers in CPU memory are allowed in cache currently"))
+}
+
+fn no_such_buffer() -> Error {
+    Error::invalid("index was greater than count")
+}
+
+/// Adds a buffer of the cache's memory, which must stay until it has been copied. The attributes are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_CacheEntryAddBuffer(
+    entry: *mut CacheEntry,
+    base: *mut c_void,
+    attributes: *mut BufferAttributes,
+) -> *mut CError {
+    guard(|| {
+        if base.is_null() {
+            return Err(Error::invalid("entry, base, or attrs was nullptr"));
+        }
+        // SAFETY: null or live.
+        let (entry, attributes) = unsafe { (borrow(entry)?, borrow(attributes)?) };
+        if attributes.byte_size() == 0 {
+            return Err(Error::invalid("Buffer byte size was zero"));
+        }
+        in_host_memory(attributes)?;
+        entry.buffers.lock().push(Buffer { base: base.cast(), size: attributes.byte_size() });
+        Ok(())
+    })
+}
+
+/// Where a buffer lies, null if it has no place yet, and, into attributes of the caller, how large it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_CacheEntryGetBuffer(
+    entry: *mut CacheEntry,
+    index: usize,
+    base: *mut *mut c_void,
+    attributes: *mut BufferAttributes,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live.
+        let (entry, attributes) = unsafe { (borrow(entry)?, borrow(attributes)?) };
+        let buffer = entry.buffers.lock().get(index).cloned().ok_or_else(no_such_buffer)?;
+        attributes.copy_from(&BufferAttributes::host(buffer.size));
+        // SAFETY: null or writable.
+        unsafe { put(base, buffer.base.cast()) }
+    })
+}
+
+/// Gives a buffer another place, and, with attributes, another size. The attributes are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_CacheEntrySetBuffer(
+    entry: *mut CacheEntry,
+    index: usize,
+    new_base: *mut c_void,
+    attributes: *mut BufferAttributes,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live.
+        let (entry, attributes) = unsafe { (borrow(entry)?, attributes.as_ref()) };
+        attributes.map_or(Ok(()), in_host_memory)?;
+        let mut buffers = entry.buffers.lock();
+        let buffer = buffers.get_mut(index).ok_or_else(no_such_buffer)?;
+        let size = attributes.map_or(buffer.size, BufferAttributes::byte_size);
+        *buffer = Buffer { base: new_base.cast(), size };
+        Ok(())
+    })
+}
+
+/// Copies between the entry's buffers and what belongs to the server, in the direction of the call the cache is in.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONCACHE_Copy(allocator: *mut Allocator, entry: *mut CacheEntry) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live.
+        let (allocator, entry) = unsafe { (borrow(allocator)?, borrow(entry)?) };
+        let buffers = entry.buffers.lock().clone();
+        let mut copying = allocator.copy.lock();
+        // SAFETY: the closure lives while the cache is in its call; the lock makes us the only ones.
+        unsafe { (*copying.copy.cast::<&mut Copy>())(&buffers)? };
+        copying.done = true;
+        Ok(())
+    })
+}

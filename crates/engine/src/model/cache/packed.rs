@@ -1,0 +1,225 @@
+//! How a response lies in a cache: one buffer, which is written in place and copied once when it is read.
+//!
+//! Numbers are little-endian; what has no size of its own is preceded by it. For each output its name, datatype, shape
+//! and bytes; then the parameters. The layout belongs to the version of the server, as the keys do
+//! ([`Fingerprint`](crate::repository::Fingerprint)); but what comes back may have been damaged on its way and is read
+//! with care.
+use bytes::Bytes;
+use inference::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
+
+/// Bytes that [`write`] needs.
+pub(super) fn size(response: &Response) -> usize {
+    let mut size = 0;
+    each_part(response, |part| size += part.len());
+    size
+}
+
+/// Packs a response into a buffer of its [`size`].
+///
+/// # Panics
+/// If the buffer has another size.
+pub(super) fn write(response: &Response, buffer: &mut [u8]) {
+    let mut rest = buffer;
+    each_part(response, |part| {
+        let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
+        place.copy_from_slice(part);
+        rest = after;
+    });
+    assert!(rest.is_empty(), "the buffer is as large as the response");
+}
+
+/// Unpacks what [`write`] has packed.
+///
+/// # Errors
+/// INTERNAL if the buffer holds something else.
+pub(super) fn read(buffer: &[u8]) -> Result<Response, Error> {
+    let mut reader = Reader(buffer);
+    let response = reader.response().filter(|_| reader.0.is_empty());
+    response.ok_or_else(|| Error::internal("the cached response is damaged"))
+}
+
+/// The one place that knows the layout when writing.
+fn each_part(response: &Response, mut put: impl FnMut(&[u8])) {
+    put(&count(response.outputs.len()));
+    for output in &response.outputs {
+        put_text(&mut put, output.name());
+        put_text(&mut put, output.datatype().protocol_name());
+        put(&count(output.shape().len()));
+        output.shape().iter().for_each(|dim| put(&dim.to_le_bytes()));
+        put(&count(output.data().len()));
+        output.data().pieces().iter().for_each(|piece| put(piece));
+    }
+    put(&count(response.parameters.len()));
+    for (name, value) in &response.parameters {
+        put_text(&mut put, name);
+        match value {
+            Parameter::String(text) => {
+                put(&[STRING]);
+                put_text(&mut put, text);
+            }
+            Parameter::Int(number) => {
+                put(&[INT]);
+                put(&number.to_le_bytes());
+            }
+            Parameter::Bool(truth) => put(&[BOOL, u8::from(*truth)]),
+            Parameter::Double(number) => {
+                put(&[DOUBLE]);
+                put(&number.to_le_bytes());
+            }
+            Parameter::Bytes(bytes) => {
+                put(&[BYTES]);
+                put(&count(bytes.len()));
+                put(bytes);
+            }
+        }
+    }
+}
+
+const STRING: u8 = 0;
+const INT: u8 = 1;
+const BOOL: u8 = 2;
+const DOUBLE: u8 = 3;
+const BYTES: u8 = 4;
+
+fn count(count: usize) -> [u8; 8] {
+    (count as u64).to_le_bytes()
+}
+
+fn put_text(put: &mut impl FnMut(&[u8]), text: &str) {
+    put(&count(text.len()));
+    put(text.as_bytes());
+}
+
+/// Takes values from the beginning of what is left; `None` if they are not there.
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn response(&mut self) -> Option<Response> {
+        let outputs = self.several(Self::output)?;
+        let parameters = self.several(Self::parameter)?;
+        Some(Response { outputs, parameters })
+    }
+
+    fn output(&mut self) -> Option<Tensor> {
+        let name = Name::new(self.text()?);
+        let datatype = DataType::from_protocol_name(self.text()?)?;
+        let shape: Shape = self.several(|reader| reader.array().map(i64::from_le_bytes))?;
+        // A piece of memory of its own, aligned for whoever computes with it.
+        Some(Tensor::new(name, datatype, shape, Bytes::copy_from_slice(self.bytes()?)))
+    }
+
+    fn parameter(&mut self) -> Option<(Name, Parameter)> {
+        let name = Name::new(self.text()?);
+        let [kind] = self.array()?;
+        let value = match kind {
+            STRING => Parameter::String(Name::new(self.text()?)),
+            INT => Parameter::Int(i64::from_le_bytes(self.array()?)),
+            BOOL => Parameter::Bool(self.array()? != [0]),
+            DOUBLE => Parameter::Double(f64::from_le_bytes(self.array()?)),
+            BYTES => Parameter::Bytes(Bytes::copy_from_slice(self.bytes()?)),
+            _ => return None,
+        };
+        Some((name, value))
+    }
+
+    /// A count, and as many values.
+    fn several<T, C: FromIterator<T>>(&mut self, one: impl Fn(&mut Self) -> Option<T>) -> Option<C> {
+        let count = self.count()?;
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn text(&mut self) -> Option<&'b str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+
+    fn bytes(&mut self) -> Option<&'b [u8]> {
+        let len = self.count()?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn count(&mut self) -> Option<usize> {
+        usize::try_from(u64::from_le_bytes(self.array()?)).ok()
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inference::TensorData;
+
+    use super::*;
+
+    fn packed(response: &Response) -> Vec<u8> {
+        let mut buffer = vec![0xAA; size(response)];
+        write(response, &mut buffer);
+        buffer
+    }
+
+    /// One of everything.
+    fn rich() -> Response {
+        let pieces = TensorData::from_pieces([Bytes::from_static(b"\x01\0\0\0"), Bytes::from_static(b"x")]);
+        let outputs = vec![
+            Tensor::new("A".into(), DataType::Bytes, [1, 1][..].into(), pieces),
+            Tensor::new("ü".into(), DataType::Fp64, [][..].into(), Bytes::new()),
+            Tensor::new("".into(), DataType::Uint8, [0, -1][..].into(), vec![7]),
+        ];
+        let parameters = [
+            ("s", Parameter::String("text".into())),
+            ("i", Parameter::Int(-3)),
+            ("b", Parameter::Bool(true)),
+            ("d", Parameter::Double(-0.5)),
+            ("x", Parameter::Bytes(Bytes::from_static(b"\0\xff"))),
+            ("b", Parameter::Bool(false)),
+        ];
+        Response { outputs, parameters: parameters.map(|(name, value)| (name.into(), value)).to_vec() }
+    }
+
+    #[test]
+    fn a_response_comes_back_as_it_was() {
+        let back = read(&packed(&rich())).unwrap();
+        assert_eq!(back.parameters, rich().parameters);
+        assert_eq!(back.outputs.len(), 3);
+        for (ours, theirs) in back.outputs.iter().zip(&rich().outputs) {
+            assert_eq!((ours.name(), ours.datatype()), (theirs.name(), theirs.datatype()));
+            assert_eq!(ours.shape(), theirs.shape());
+            assert_eq!(ours.data().contiguous(), theirs.data().contiguous());
+        }
+    }
+
+    #[test]
+    fn an_empty_response_is_a_response() {
+        let back = read(&packed(&Response::default())).unwrap();
+        assert!(back.outputs.is_empty() && back.parameters.is_empty());
+    }
+
+    #[test]
+    fn whatever_is_cut_off_or_added_is_noticed() {
+        let whole = packed(&rich());
+        for len in 0..whole.len() {
+            assert!(read(&whole[..len]).is_err(), "{len} bytes");
+        }
+        assert!(read(&[&whole[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn no_damage_is_worse_than_an_error() {
+        let whole = packed(&rich());
+        for place in 0..whole.len() {
+            for value in [0, 1, 0x7F, 0xFF] {
+                let mut damaged = whole.clone();
+                damaged[place] = value;
+                // Other numbers and other bytes of tensors look as good as the right ones: that nothing panics is all
+                // there is to see.
+                let _ = read(&damaged);
+            }
+        }
+        assert_eq!(read(&[0xFF; 64]).unwrap_err().to_string(), "the cached response is damaged");
+    }
+}

@@ -1,0 +1,147 @@
+//! Asks the batching strategy of a model on behalf of its dynamic batcher.
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use inference::{
+    Name,
+    backend::Execution,
+    batching::{BatchingStrategy, PendingBatch},
+};
+use scheduling::{JoinRule, Joining};
+
+/// A strategy, as the batcher knows it.
+pub(super) struct Consulted {
+    pub(super) strategy: Arc<dyn BatchingStrategy>,
+    pub(super) model: Name,
+}
+
+impl JoinRule<Execution> for Consulted {
+    fn begin(&self) -> Box<dyn Joining<Execution>> {
+        let batch = unless_it_panics(&self.model, || self.strategy.begin());
+        Box::new(Forming { batch, model: self.model.clone() })
+    }
+}
+
+/// A batch in the making; without one of the strategy's own, because that panicked, nobody joins it.
+struct Forming {
+    batch: Option<Box<dyn PendingBatch>>,
+    model: Name,
+}
+
+impl Joining<Execution> for Forming {
+    fn join(&mut self, execution: &Execution) -> bool {
+        let Some(batch) = &mut self.batch else { return false };
+        unless_it_panics(&self.model, || batch.include(&execution.request)).unwrap_or(false)
+    }
+}
+
+/// A panic here would strike whoever has news for the model, in the middle of a visit: it ends a batch and no more.
+fn unless_it_panics<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
+    let answer = catch_unwind(AssertUnwindSafe(ask));
+    if answer.is_err() {
+        log::error!("the batching strategy of model '{model}' panicked");
+    }
+    answer.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use inference::{
+        Error, Moment, Request,
+        backend::{BackendInstance, BackendModel, Batch, Device, Instance, InstanceSpec},
+        config::{ModelConfig, ResolvedConfig, Scheduling},
+    };
+    use parking_lot::Mutex;
+    use scheduling::DynamicBatching;
+
+    use super::*;
+    use crate::{
+        clock::AlarmClock,
+        model::{Model, Parts, tests::config},
+    };
+
+    type Ends = Arc<Mutex<Vec<&'static str>>>;
+
+    /// Notes its end.
+    struct Witness(&'static str, Ends);
+
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            self.1.lock().push(self.0);
+        }
+    }
+
+    impl BackendModel for Witness {
+        fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+            if spec.name == "broken" {
+                return Err(Error::internal("cannot build"));
+            }
+            Ok(Instance::Mobile(Box::new(Witness("instance", self.1.clone()))))
+        }
+    }
+
+    impl BackendInstance for Witness {
+        fn execute(&mut self, _: Batch) {}
+    }
+
+    impl BatchingStrategy for Witness {
+        fn begin(&self) -> Box<dyn PendingBatch> {
+            Box::new(Witness("batch", self.1.clone()))
+        }
+    }
+
+    impl PendingBatch for Witness {
+        fn include(&mut self, _: &Request) -> bool {
+            true
+        }
+    }
+
+    fn start(scheduling: Scheduling, instance: &str) -> (Result<Arc<Model>, Error>, Ends) {
+        let ends = Ends::default();
+        let spec = InstanceSpec {
+            name: instance.into(),
+            device: Device::Cpu,
+            threads: std::num::NonZeroUsize::MIN,
+            passive: false,
+        };
+        let model = Model::start(Parts {
+            version: 1,
+            directory: PathBuf::new(),
+            config: ResolvedConfig {
+                typed: config(scheduling),
+                shown: proto::ModelConfig::default(),
+                warnings: vec![],
+            },
+            backend: Box::new(Witness("model", ends.clone())),
+            instances: vec![spec.into()],
+            strategy: Some(Box::new(Witness("strategy", ends.clone()))),
+            clock: AlarmClock::start().unwrap(),
+            limiter: None,
+            cached: None,
+            since: Moment::default(),
+        });
+        (model, ends)
+    }
+
+    #[test]
+    fn a_strategy_ends_before_the_instances_and_they_before_the_model() {
+        for scheduling in [Scheduling::Unbatched, Scheduling::Dynamic(DynamicBatching::default())] {
+            let (model, ends) = start(scheduling, "i");
+            let model = model.unwrap();
+            model.close();
+            assert_eq!(*ends.lock(), ["strategy", "instance", "model"]);
+            model.close();
+        }
+    }
+
+    #[test]
+    fn a_strategy_ends_before_a_model_that_could_not_be_built() {
+        let (model, ends) = start(Scheduling::Dynamic(DynamicBatching::default()), "broken");
+        assert!(model.is_err());
+        assert_eq!(*ends.lock(), ["strategy", "model"]);
+    }
+}

@@ -1,0 +1,196 @@
+//! What makes a model version the one it is: its files, its configuration, what its backend is told, and the server's
+//! version.
+//!
+//! A cached answer must not outlive the model that gave it (S-W34), and a cache may outlive the server. Counting loads
+//! would tell models apart in one process only. Their contents do so in all of them, and a model that has not changed
+//! finds its answers again: after a reload, after a restart, and those of other servers.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    hash::{BuildHasher, Hasher as _, RandomState},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use blake3::Hasher;
+use inference::config::{VersionDirectory, version_directory};
+
+/// Different for versions whose answers may differ.
+pub(crate) type Fingerprint = [u8; blake3::OUT_LEN];
+
+/// The files of a model version, without those of its other versions.
+pub(super) struct Files(Hasher);
+
+impl Files {
+    /// Reads them all. Before the backend does: if one changes in between, then new answers are kept under a name that
+    /// means the old files, and not the other way round.
+    ///
+    /// Where that fails, the version has answers of its own, which no other load of it finds.
+    pub(super) fn read(model_directory: &Path, version: i64) -> Self {
+        Self(hashed(model_directory, version).unwrap_or_else(|error| {
+            let directory = model_directory.display();
+            log::warn!("responses of {directory} that were cached before are not used: {error}");
+            unique()
+        }))
+    }
+
+    /// The fingerprint of a version of these files.
+    pub(super) fn with(
+        mut self,
+        config: &proto::ModelConfig,
+        settings: &BTreeMap<String, String>,
+    ) -> Fingerprint {
+        absorb(&mut self.0, env!("CARGO_PKG_VERSION"));
+        absorb(&mut self.0, proto::json::to_json(config));
+        for (key, value) in settings {
+            absorb(&mut self.0, key);
+            absorb(&mut self.0, value);
+        }
+        self.0.finalize().into()
+    }
+}
+
+/// Takes in bytes so that none of them can be taken for part of the next ones.
+fn absorb(hasher: &mut Hasher, bytes: impl AsRef<[u8]>) {
+    let bytes = bytes.as_ref();
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
+}
+
+fn unique() -> Hasher {
+    let mut hasher = Hasher::new();
+    for _ in 0..2 {
+        // Made of the system's randomness.
+        hasher.update(&RandomState::new().build_hasher().finish().to_le_bytes());
+    }
+    hasher
+}
+
+fn hashed(model_directory: &Path, version: i64) -> io::Result<Hasher> {
+    let mut walk = Walk { root: model_directory, version, above: Vec::new(), files: BTreeSet::new() };
+    walk.enter(Path::new(""))?;
+    let mut hasher = Hasher::new();
+    for path in walk.files {
+        absorb(&mut hasher, path.as_os_str().as_encoded_bytes());
+        let content = Hasher::new().update_reader(File::open(model_directory.join(&path))?)?.finalize();
+        hasher.update(content.as_bytes());
+    }
+    Ok(hasher)
+}
+
+/// Looks for files below the root, links followed.
+struct Walk<'a> {
+    root: &'a Path,
+    version: i64,
+    /// The directories entered and not left, by device and number.
+    above: Vec<(u64, u64)>,
+    /// By their paths from the root.
+    files: BTreeSet<PathBuf>,
+}
+
+impl Walk<'_> {
+    fn enter(&mut self, directory: &Path) -> io::Result<()> {
+        let place = self.root.join(directory);
+        let metadata = fs::metadata(&place)?;
+        let identity = (metadata.dev(), metadata.ino());
+        if self.above.contains(&identity) {
+            return Err(io::Error::other(format!("'{}' leads back to itself", place.display())));
+        }
+        self.above.push(identity);
+        for entry in fs::read_dir(place)? {
+            let path = directory.join(entry?.file_name());
+            // A link that leads nowhere is nothing that a model could read.
+            let Ok(metadata) = fs::metadata(self.root.join(&path)) else { continue };
+            if metadata.is_dir() && !self.is_foreign(&path) {
+                self.enter(&path)?;
+            } else if metadata.is_file() {
+                self.files.insert(path);
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    /// Another version, or what Python makes of its programs.
+    fn is_foreign(&self, directory: &Path) -> bool {
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        if name == "__pycache__" {
+            return true;
+        }
+        let is_at_top = directory.components().count() == 1;
+        is_at_top
+            && matches!(version_directory(&name), VersionDirectory::Version(other) if other != self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn model(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        root
+    }
+
+    fn fingerprint(root: &tempfile::TempDir) -> Fingerprint {
+        Files::read(root.path(), 1).with(&proto::ModelConfig::default(), &BTreeMap::new())
+    }
+
+    const USUAL: [(&str, &str); 3] = [("config.pbtxt", ""), ("1/model", "weights"), ("1/more/data", "more")];
+
+    #[test]
+    fn copies_of_a_model_are_the_same_model() {
+        assert_eq!(fingerprint(&model(&USUAL)), fingerprint(&model(&USUAL)));
+    }
+
+    #[test]
+    fn other_versions_and_compiled_programs_do_not_matter() {
+        let before = fingerprint(&model(&USUAL));
+        let more = [("2/model", "other"), ("1/__pycache__/model.pyc", "x"), ("__pycache__/y.pyc", "y")];
+        assert_eq!(fingerprint(&model(&[&USUAL[..], &more].concat())), before);
+    }
+
+    #[test]
+    fn every_other_change_is_another_model() {
+        let changed = [
+            &[("config.pbtxt", ""), ("1/model", "WEIGHTS"), ("1/more/data", "more")][..],
+            &[("config.pbtxt", ""), ("1/model", "weights"), ("1/more/date", "more")],
+            &[("config.pbtxt", ""), ("1/model", "weightsmore"), ("1/more/data", "")],
+            &[("config.pbtxt", "#"), ("1/model", "weights"), ("1/more/data", "more")],
+            &[("config.pbtxt", ""), ("1/model", "weights")],
+            &[("config.pbtxt", ""), ("1/model", "weights"), ("1/more/data", "more"), ("1/more/2/x", "")],
+        ];
+        let mut all: BTreeSet<_> = changed.iter().map(|files| fingerprint(&model(files))).collect();
+        let usual = model(&USUAL);
+        assert!(all.insert(fingerprint(&usual)));
+        let config = proto::ModelConfig { max_batch_size: 1, ..Default::default() };
+        assert!(all.insert(Files::read(usual.path(), 1).with(&config, &BTreeMap::new())));
+        let settings = [("k".to_owned(), "v".to_owned())].into();
+        assert!(all.insert(Files::read(usual.path(), 1).with(&proto::ModelConfig::default(), &settings)));
+        assert_eq!(all.len(), changed.len() + 3);
+    }
+
+    #[test]
+    fn links_count_as_what_they_lead_to() {
+        let linked =
+            model(&[("config.pbtxt", ""), ("1/more/data", "more"), ("__pycache__/store", "weights")]);
+        symlink("../__pycache__/store", linked.path().join("1/model")).unwrap();
+        symlink("nowhere", linked.path().join("1/dangling")).unwrap();
+        assert_eq!(fingerprint(&linked), fingerprint(&model(&USUAL)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_different_each_time() {
+        let endless = model(&USUAL);
+        symlink("..", endless.path().join("1/up")).unwrap();
+        assert_ne!(fingerprint(&endless), fingerprint(&endless));
+    }
+}

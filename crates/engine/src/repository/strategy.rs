@@ -1,0 +1,164 @@
+//! The custom batching strategy of a model: which library has it, if any.
+//!
+//! A parameter of the configuration names it, or it lies as `batchstrategy.so` in a directory of the version, the model
+//! or the backend.
+use std::{
+    io,
+    path::{Component, Path, PathBuf},
+};
+
+use inference::{
+    Error,
+    backend::{Backend, ModelSource},
+    batching::{BatchingStrategy, StrategyOpener},
+    config::{ModelConfig, ResolvedConfig, Scheduling},
+};
+
+const PARAMETER: &str = "TRITON_BATCH_STRATEGY_PATH";
+const FILE: &str = "batchstrategy.so";
+
+/// Opens the strategy of a model version, if it has one. Blocks.
+///
+/// # Errors
+/// INVALID_ARG for a library outside the model's directory, or for a model with sequences; NOT_FOUND if it is not there;
+/// UNSUPPORTED if nobody can open it; what the opener says.
+pub(super) fn open(
+    opener: Option<&dyn StrategyOpener>,
+    backend: &dyn Backend,
+    source: &ModelSource,
+    config: &ResolvedConfig,
+) -> Result<Option<Box<dyn BatchingStrategy>>, Error> {
+    let Some(library) = library(backend, source, &config.typed)? else { return Ok(None) };
+    let (path, model) = (library.display(), &source.name);
+    log::info!("Loading custom batching strategy library {path} for model {model}");
+    match opener {
+        Some(opener) => opener.open(&library, source, &config.shown),
+        None => Err(Error::unsupported(format!(
+            "custom batching strategy library '{path}' of model '{model}' is not supported by this version of nereid"
+        ))),
+    }
+}
+
+// As Triton: backend_model.cc, TritonModel::Create; but in the directory where the model's files really lie (S-W16).
+fn library(
+    backend: &dyn Backend,
+    source: &ModelSource,
+    config: &ModelConfig,
+) -> Result<Option<PathBuf>, Error> {
+    match (config.parameters.get(PARAMETER), &config.scheduling) {
+        (Some(_), Scheduling::Sequence(_)) => Err(Error::invalid(format!(
+            "{PARAMETER} cannot be specified with sequence batcher, using default batching strategy"
+        ))),
+        (None, Scheduling::Sequence(_)) => Ok(None),
+        (Some(path), Scheduling::Dynamic(_) | Scheduling::Unbatched) => {
+            named(path, &source.model_directory).map(Some)
+        }
+        (None, Scheduling::Dynamic(_) | Scheduling::Unbatched) => Ok(lying_about(backend, source)),
+    }
+}
+
+/// A library that a configuration names.
+fn named(path: &str, model_directory: &Path) -> Result<PathBuf, Error> {
+    if path.is_empty() {
+        return Err(Error::invalid("Parent path and child path must be non-empty"));
+    }
+    let failed = |what: &str, path: &Path, error: &io::Error| {
+        Error::invalid(format!("Failed to canonicalize {what} path '{}': {error}", path.display()))
+    };
+    let library = PathBuf::from(path);
+    let real = real_path(&library).map_err(|error| failed("child", &library, &error))?;
+    let home = model_directory.canonicalize().map_err(|error| failed("parent", model_directory, &error))?;
+    if !real.starts_with(home) {
+        return Err(Error::invalid("Batching library path escapes model repository."));
+    }
+    if !library.exists() {
+        return Err(Error::not_found(format!("Batching library path not found: {path}")));
+    }
+    Ok(library)
+}
+
+/// The path without links and detours, as far as there is anything; the rest without detours.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let there = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let (ancestor, mut real) = there.unwrap_or((Path::new("/"), PathBuf::from("/")));
+    for component in path.strip_prefix(ancestor).unwrap_or(&path).components() {
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            Component::Normal(name) => real.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    Ok(real)
+}
+
+/// The first library that lies where one may.
+fn lying_about(backend: &dyn Backend, source: &ModelSource) -> Option<PathBuf> {
+    let mut shared = backend.directories();
+    if shared.is_empty() {
+        // Where the library of a backend would be that is built in.
+        shared
+            .extend(source.settings.get("backend-directory").map(|all| Path::new(all).join(backend.name())));
+    }
+    let own = [source.version_directory.clone(), source.model_directory.clone()];
+    own.into_iter().chain(shared).map(|directory| directory.join(FILE)).find(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_named_library_is_inside_the_model_directory_whatever_its_path_looks_like() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for directory in ["models/m/1", "models/m_other", "elsewhere"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        for file in ["models/m/1/s.so", "models/m_other/s.so", "elsewhere/s.so"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        symlink(root.join("elsewhere"), root.join("models/m/out")).unwrap();
+        symlink(root.join("models/m/1"), root.join("elsewhere/in")).unwrap();
+        let model = root.join("models/m");
+        let outcome = |path: &str| {
+            let path = root.join(path).display().to_string();
+            named(&path, &model)
+                .map(|found| assert_eq!(found, Path::new(&path)))
+                .map_err(|error| error.with_code().replace(root.to_str().unwrap(), ""))
+        };
+        for inside in ["models/m/1/s.so", "models/m/1/../1/s.so", "elsewhere/in/s.so", "models/m"] {
+            assert_eq!(outcome(inside), Ok(()), "{inside}");
+        }
+        let escapes = Err("Invalid argument: Batching library path escapes model repository.".to_owned());
+        for outside in [
+            "elsewhere/s.so",
+            "elsewhere/missing.so",
+            "models/m/../m_other/s.so",
+            "models/m_other/s.so",
+            "models/m/out/s.so",
+            "models/m/missing/../../../elsewhere/s.so",
+            "models",
+        ] {
+            assert_eq!(outcome(outside), escapes, "{outside}");
+        }
+        assert_eq!(
+            outcome("models/m/missing/s.so"),
+            Err("Not found: Batching library path not found: /models/m/missing/s.so".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_relative_path_begins_where_the_server_was_started_and_so_outside() {
+        let model = tempfile::tempdir().unwrap();
+        fs::write(model.path().join("s.so"), "").unwrap();
+        for (path, text) in [
+            ("s.so", "Batching library path escapes model repository."),
+            ("", "Parent path and child path must be non-empty"),
+        ] {
+            assert_eq!(named(path, model.path()).unwrap_err().message, text);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Custom batching strategies: where they are found, who asks them, and what comes of it.
+use std::{fs, path::Path, sync::Arc};
+
+use inference::{
+    Error, Request, RequestInputs, ResponseStream,
+    backend::{Backend, ModelSource},
+    batching::{BatchingStrategy, PendingBatch, StrategyOpener},
+};
+use nereid_engine::{BackendSetting, Engine, Options, Plugins};
+use parking_lot::Mutex;
+
+use crate::support::{ECHO, Native, PATIENCE, Repository, answer, echo, index, request, value};
+
+/// A model whose requests wait for company for an hour.
+const PATIENT: &str = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
+
+/// Opens "libraries" whose text says what they do: `alone`, `sum 10` (of the bytes that requests carry), `panic`,
+/// `nothing` or `broken`. Clones share what is noted.
+#[derive(Clone, Default)]
+struct Strategies {
+    /// Which libraries were opened, and what became of the strategies.
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Strategies {
+    fn notes(&self) -> Vec<String> {
+        self.notes.lock().clone()
+    }
+}
+
+impl StrategyOpener for Strategies {
+    fn open(
+        &self,
+        library: &Path,
+        source: &ModelSource,
+        config: &proto::ModelConfig,
+    ) -> Result<Option<Box<dyn BatchingStrategy>>, Error> {
+        assert_eq!(config.instance_group.len(), 1, "the configuration is complete");
+        let text = fs::read_to_string(library).unwrap();
+        self.notes.lock().push(format!("{}: {text}", source.name));
+        match text.as_str() {
+            "nothing" => Ok(None),
+            "broken" => Err(Error::invalid("it lacks a function")),
+            _ => Ok(Some(Box::new(Strategy { text, notes: self.notes.clone() }))),
+        }
+    }
+}
+
+struct Strategy {
+    text: String,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl BatchingStrategy for Strategy {
+    fn begin(&self) -> Box<dyn PendingBatch> {
+        self.notes.lock().push("begun".to_owned());
+        let most = self.text.strip_prefix("sum ").map(|most| most.parse().unwrap());
+        Box::new(Pending { most, requests: 0, sum: 0, panics: self.text == "panic" })
+    }
+}
+
+impl Drop for Strategy {
+    fn drop(&mut self) {
+        self.notes.lock().push("ended".to_owned());
+    }
+}
+
+struct Pending {
+    most: Option<u8>,
+    requests: u8,
+    sum: u8,
+    panics: bool,
+}
+
+impl PendingBatch for Pending {
+    fn include(&mut self, request: &Request) -> bool {
+        assert!(!self.panics, "as it says");
+        self.requests += 1;
+        self.sum += value(request);
+        match self.most {
+            None => self.requests == 1,
+            Some(most) => self.sum <= most,
+        }
+    }
+}
+
+/// Echoes, and remembers the bytes that the requests of each batch carry.
+fn noting_batches() -> (Native, Arc<Mutex<Vec<Vec<u8>>>>) {
+    let batches = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let backend = echo().execute({
+        let batches = batches.clone();
+        move |_, batch| {
+            let values = batch.executions.iter().map(|execution| value(&execution.request));
+            batches.lock().push(values.collect());
+            batch.executions.into_iter().for_each(answer);
+        }
+    });
+    (backend, batches)
+}
+
+async fn start(options: Options, backend: Native, strategies: Option<Strategies>) -> Engine {
+    let strategies = strategies.map(|strategies| Arc::new(strategies) as Arc<dyn StrategyOpener>);
+    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(backend)];
+    Engine::start(options, Plugins { backends, strategies, ..Plugins::default() }).await.unwrap()
+}
+
+/// Sends requests that carry these bytes to the model `m`, together, and waits for their answers.
+async fn ask_all(engine: &Engine, values: &[u8]) {
+    let model = engine.model("m", None).unwrap();
+    let send = |&value: &u8| model.infer(request(value), usize::MAX).unwrap();
+    let streams: Vec<ResponseStream> = values.iter().map(send).collect();
+    for (stream, &value) in streams.into_iter().zip(values) {
+        assert_eq!(stream.only().await.unwrap().outputs[0].data().contiguous()[..], [value]);
+    }
+}
+
+/// The batches that these requests make, which wait until all are there, if the model has that library.
+async fn batches(library: &str, scheduling: &str, values: &[u8]) -> (Vec<Vec<u8>>, Vec<String>) {
+    let repository = Repository::new()
+        .model("m", &format!("{ECHO} {scheduling}"), &["1"])
+        .file("m/batchstrategy.so", library);
+    let (backend, batches) = noting_batches();
+    let mut options = repository.options();
+    options.hold_until_queued = values.len();
+    let strategies = Strategies::default();
+    let engine = start(options, backend, Some(strategies.clone())).await;
+    ask_all(&engine, values).await;
+    assert_eq!(index(&engine), ["m 1 READY"]);
+    engine.stop(PATIENCE).await.unwrap();
+    let batches = batches.lock().clone();
+    (batches, strategies.notes())
+}
+
+#[tokio::test]
+async fn a_strategy_says_who_shares_a_batch() {
+    let dynamic = "dynamic_batching {}";
+    assert_eq!(batches("alone", dynamic, &[1, 2, 3]).await.0, [[1], [2], [3]]);
+    assert_eq!(batches("sum 10", dynamic, &[4, 6, 1, 2]).await.0, [[4, 6], [1, 2]]);
+    assert_eq!(batches("nothing", dynamic, &[4, 6, 1, 2]).await.0, [[4, 6, 1, 2]]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_even_alone_runs_alone() {
+    assert_eq!(batches("sum 10", PATIENT, &[50, 60, 11]).await.0, [[50], [60], [11]]);
+}
+
+#[tokio::test]
+async fn a_strategy_that_panics_costs_company_and_nothing_else() {
+    assert_eq!(batches("panic", PATIENT, &[1, 2, 3]).await.0, [[1], [2], [3]]);
+}
+
+#[tokio::test]
+async fn without_a_dynamic_batcher_a_strategy_is_there_and_never_asked() {
+    let (batches, notes) = batches("sum 10", "", &[1, 2]).await;
+    assert_eq!(batches, [[1], [2]]);
+    assert_eq!(notes, ["m: sum 10", "ended"]);
+}
+
+#[tokio::test]
+async fn a_strategy_ends_with_its_model_after_its_last_batch() {
+    let (_, notes) = batches("alone", "dynamic_batching {}", &[1, 2]).await;
+    let [opened, begun @ .., ended] = &notes[..] else { panic!("{notes:?}") };
+    assert_eq!((&opened[..], &ended[..]), ("m: alone", "ended"));
+    assert!(!begun.is_empty() && begun.iter().all(|note| note == "begun"), "{begun:?}");
+}
+
+#[tokio::test]
+async fn a_strategy_sees_requests_as_they_were_checked() {
+    let repository = Repository::new()
+        .model("m", &format!("{ECHO} dynamic_batching {{}}"), &["1"])
+        .file("m/batchstrategy.so", "sum 10");
+    let (backend, batches) = noting_batches();
+    let mut options = repository.options();
+    options.hold_until_queued = 2;
+    let engine = start(options, backend, Some(Strategies::default())).await;
+    // Its shape and its name are known only when it has been checked.
+    let raw = |value: u8| Request { inputs: RequestInputs::Raw(vec![value].into()), ..Request::default() };
+    let model = engine.model("m", None).unwrap();
+    let streams = [7, 8].map(|value| model.infer(raw(value), usize::MAX).unwrap());
+    for stream in streams {
+        stream.only().await.unwrap();
+    }
+    assert_eq!(*batches.lock(), [[7], [8]]);
+}
+
+#[tokio::test]
+async fn the_nearest_library_counts() {
+    let shared = Repository::new().file("first/other", "").file("second/batchstrategy.so", "shared");
+    let directories = ["first", "second"].map(|directory| shared.path().join(directory)).to_vec();
+    for (own, found) in [
+        (&["m/1/batchstrategy.so", "m/batchstrategy.so"][..], "m/1/batchstrategy.so"),
+        (&["m/batchstrategy.so", "m/2/batchstrategy.so"], "m/batchstrategy.so"),
+        (&[], "shared"),
+    ] {
+        let policy = "version_policy { specific { versions: 1 } }";
+        let repository = Repository::new().model("m", &format!("{ECHO} {policy}"), &["1"]);
+        let repository = own.iter().fold(repository, |repository, path| repository.file(path, path));
+        let strategies = Strategies::default();
+        let backend = echo().in_directories(directories.clone());
+        start(repository.options(), backend, Some(strategies.clone())).await;
+        assert_eq!(strategies.notes()[0], format!("m: {found}"));
+    }
+}
+
+#[tokio::test]
+async fn the_directory_of_a_built_in_backend_is_where_its_library_would_be() {
+    let shared = Repository::new().file("echo/batchstrategy.so", "shared");
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let mut options = repository.options();
+    let (key, value) = ("backend-directory".to_owned(), shared.path().display().to_string());
+    options.backend_settings = vec![BackendSetting { backend: None, key, value }];
+    let strategies = Strategies::default();
+    start(options, echo(), Some(strategies.clone())).await;
+    assert_eq!(strategies.notes()[0], "m: shared");
+}
+
+/// The index of a model with that parameter, and which library was opened. `$` in the parameter is the model's directory.
+async fn with_parameter(parameter: &str, scheduling: &str) -> (String, Vec<String>) {
+    let repository = Repository::new()
+        .file("m/1/mine.so", "mine")
+        .file("m/batchstrategy.so", "not mine")
+        .file("other/1/theirs.so", "theirs");
+    let path = parameter.replace('$', &repository.path().join("m").display().to_string());
+    let parameter =
+        format!("parameters {{ key: 'TRITON_BATCH_STRATEGY_PATH' value {{ string_value: '{path}' }} }}");
+    let repository = repository.file("m/config.pbtxt", format!("{ECHO} {scheduling} {parameter}"));
+    let strategies = Strategies::default();
+    let engine = start(repository.options(), echo(), Some(strategies.clone())).await;
+    let line = index(&engine)[0].replace(&repository.path().display().to_string(), "");
+    (line, strategies.notes())
+}
+
+#[tokio::test]
+async fn a_parameter_names_the_library() {
+    let (line, notes) = with_parameter("$/1/mine.so", "dynamic_batching {}").await;
+    assert_eq!((&line[..], &notes[0][..]), ("m 1 READY", "m: mine"));
+}
+
+#[tokio::test]
+async fn a_library_that_cannot_be_had_fails_the_version() {
+    let sequences = "sequence_batching { control_input { name: 'START' control {
+        kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } }";
+    for (parameter, scheduling, reason) in [
+        ("$/../other/1/theirs.so", "", "Invalid argument: Batching library path escapes model repository."),
+        ("$/none.so", "", "Not found: Batching library path not found: /m/none.so"),
+        (
+            "$/1/mine.so",
+            sequences,
+            "Invalid argument: TRITON_BATCH_STRATEGY_PATH cannot be specified with sequence batcher, using default \
+             batching strategy",
+        ),
+    ] {
+        let (line, notes) = with_parameter(parameter, scheduling).await;
+        assert_eq!(line, format!("m 1 UNAVAILABLE {reason}"));
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_with_sequences_looks_for_no_library() {
+    let repository = Repository::new()
+        .model("m", &format!("{ECHO} sequence_batching {{}}"), &["1"])
+        .file("m/batchstrategy.so", "alone");
+    let strategies = Strategies::default();
+    let engine = start(repository.options(), echo(), Some(strategies.clone())).await;
+    assert_eq!(index(&engine), ["m 1 READY"]);
+    assert!(strategies.notes().is_empty());
+}
+
+#[tokio::test]
+async fn a_library_that_does_not_open_fails_the_version() {
+    let repository = Repository::new().model("m", ECHO, &["1"]).file("m/batchstrategy.so", "broken");
+    let engine = start(repository.options(), echo(), Some(Strategies::default())).await;
+    assert_eq!(index(&engine), ["m 1 UNAVAILABLE Invalid argument: it lacks a function"]);
+}
+
+#[tokio::test]
+async fn a_library_that_nobody_can_open_fails_the_version() {
+    let repository = Repository::new().model("m", ECHO, &["1"]).file("m/batchstrategy.so", "alone");
+    let engine = start(repository.options(), echo(), None).await;
+    let path = repository.path().join("m/batchstrategy.so");
+    assert_eq!(
+        index(&engine),
+        [format!(
+            "m 1 UNAVAILABLE Unsupported: custom batching strategy library '{}' of model 'm' is not supported by this \
+             version of nereid",
+            path.display()
+        )]
+    );
+}

@@ -1,0 +1,96 @@
+//! Who may share a batch besides what sizes and shapes say: once as plain as can be, and once as a rule that the
+//! batcher asks, which complains if it is asked what it should not be.
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use nereid_scheduling::{JoinRule, Joining};
+
+use crate::driver::RequestId;
+
+/// What a batch may consist of.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Limit {
+    /// Anything.
+    #[default]
+    None,
+    /// One request.
+    Alone,
+    /// Requests whose volumes add up to no more than this.
+    Volume(u32),
+}
+
+/// A limit, and the volumes of requests. Clones share the volumes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Company {
+    limit: Limit,
+    volumes: Arc<Mutex<BTreeMap<RequestId, u32>>>,
+    forming: Arc<AtomicUsize>,
+}
+
+impl Company {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Requests without a volume have one of 1.
+    pub(crate) fn weigh(&self, request: RequestId, volume: u32) {
+        self.volumes().insert(request, volume);
+    }
+
+    /// Whether `next` may join `batch`; if that is empty, whether anybody may join `next`.
+    pub(crate) fn admits(&self, batch: &[RequestId], next: RequestId) -> bool {
+        let volumes = self.volumes();
+        let volume = |request: &RequestId| volumes.get(request).copied().unwrap_or(1);
+        match self.limit {
+            Limit::None => true,
+            Limit::Alone => batch.is_empty(),
+            Limit::Volume(most) => batch.iter().chain([&next]).map(volume).sum::<u32>() <= most,
+        }
+    }
+
+    /// The same as a rule, if there is a limit.
+    pub(crate) fn rule(&self) -> Option<Box<dyn JoinRule<RequestId>>> {
+        match self.limit {
+            Limit::None => None,
+            Limit::Alone | Limit::Volume(_) => Some(Box::new(self.clone())),
+        }
+    }
+
+    fn volumes(&self) -> std::sync::MutexGuard<'_, BTreeMap<RequestId, u32>> {
+        self.volumes.lock().expect("no test goes on after a panic")
+    }
+}
+
+impl JoinRule<RequestId> for Company {
+    fn begin(&self) -> Box<dyn Joining<RequestId>> {
+        assert_eq!(self.forming.fetch_add(1, SeqCst), 0, "two batches form at the same time");
+        Box::new(Batch { company: self.clone(), requests: Vec::new(), ended: false })
+    }
+}
+
+struct Batch {
+    company: Company,
+    requests: Vec<RequestId>,
+    ended: bool,
+}
+
+impl Joining<RequestId> for Batch {
+    fn join(&mut self, &request: &RequestId) -> bool {
+        assert!(!self.ended, "{request} is asked about after another one was refused");
+        assert!(!self.requests.contains(&request), "{request} is asked about again");
+        self.ended = !self.company.admits(&self.requests, request);
+        self.requests.push(request);
+        !self.ended
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.company.forming.fetch_sub(1, SeqCst);
+    }
+}
