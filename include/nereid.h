@@ -958,287 +958,429 @@ TRITONSERVER_Error *TRITONSERVER_GetMetricKind(
 
 /* ---- TRITONBACKEND: functions of the server -------------------------------------------------- */
 
+/** The version of the backend interface: 1.19. */
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor);
 
+/**
+ * Allocates memory, to be freed by TRITONBACKEND_MemoryManagerFree. Only ordinary host memory is
+ * supported.
+ */
 TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(
     TRITONBACKEND_MemoryManager *manager, void **buffer, TRITONSERVER_MemoryType memory_type,
     int64_t memory_type_id, uint64_t byte_size);
 
+/** Frees memory of TRITONBACKEND_MemoryManagerAllocate; null is fine. */
 TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(
     TRITONBACKEND_MemoryManager *manager, void *buffer, TRITONSERVER_MemoryType memory_type,
     int64_t memory_type_id);
 
+/**
+ * What an input is: every place may be null. The shape includes the batch dimension. Everything
+ * belongs to the request.
+ */
 TRITONSERVER_Error *TRITONBACKEND_InputProperties(
     TRITONBACKEND_Input *input, const char **name, TRITONSERVER_DataType *datatype,
     const int64_t **shape, uint32_t *dims_count, uint64_t *byte_size, uint32_t *buffer_count);
 
+/** The same; no host policy has a copy of its own. */
 TRITONSERVER_Error *TRITONBACKEND_InputPropertiesForHostPolicy(
     TRITONBACKEND_Input *input, const char *host_policy_name, const char **name,
     TRITONSERVER_DataType *datatype, const int64_t **shape, uint32_t *dims_count,
     uint64_t *byte_size, uint32_t *buffer_count);
 
+/** A piece of an input; null and 0 bytes beyond the last. The memory belongs to the request. */
 TRITONSERVER_Error *TRITONBACKEND_InputBuffer(
     TRITONBACKEND_Input *input, uint32_t index, const void **buffer, uint64_t *buffer_byte_size,
     TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);
 
+/** The same; no host policy has a copy of its own. */
 TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(
     TRITONBACKEND_Input *input, const char *host_policy_name, uint32_t index, const void **buffer,
     uint64_t *buffer_byte_size, TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);
 
+/**
+ * A piece of an input and what is known of it; null beyond the last. Both belong to the request.
+ */
 TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
     TRITONBACKEND_Input *input, uint32_t index, const void **buffer,
     TRITONSERVER_BufferAttributes **buffer_attributes);
 
+/**
+ * Gives memory for an output, to be written before the response is sent; it belongs to the
+ * response. It is host memory whatever was preferred. A second call is ALREADY_EXISTS.
+ */
 TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(
     TRITONBACKEND_Output *output, void **buffer, uint64_t buffer_byte_size,
     TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);
 
+/** What is known of an output's memory; belongs to the response. */
 TRITONSERVER_Error *TRITONBACKEND_OutputBufferAttributes(
     TRITONBACKEND_Output *output, TRITONSERVER_BufferAttributes **buffer_attributes);
 
+/** The request's id, empty if it has none; belongs to the request. */
 TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id);
 
+/** Whether nobody waits for an answer any more. */
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(
     TRITONBACKEND_Request *request, bool *is_cancelled);
 
+/** Whether nobody waits for answers any more. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(
     TRITONBACKEND_ResponseFactory *factory, bool *is_cancelled);
 
+/** The correlation id, 0 outside of sequences. A text is INVALID_ARG. */
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(
     TRITONBACKEND_Request *request, uint64_t *id);
 
+/** The queueing time the client grants, in microseconds; 0 for no limit. */
 TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
     TRITONBACKEND_Request *request, uint64_t *timeout);
 
+/** The correlation id, if it is a text; belongs to the request. Otherwise INVALID_ARG. */
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(
     TRITONBACKEND_Request *request, const char **id);
 
+/** Whether the request begins (1) or ends (2) its sequence. */
 TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags);
 
+/** How many parameters the request has. */
 TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(
     TRITONBACKEND_Request *request, uint32_t *count);
 
+/** A parameter; name and value belong to the request. */
 TRITONSERVER_Error *TRITONBACKEND_RequestParameter(
     TRITONBACKEND_Request *request, uint32_t index, const char **key,
     TRITONSERVER_ParameterType *type, const void **vvalue);
 
+/** How many inputs the request has, control and state inputs included. */
 TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(
     TRITONBACKEND_Request *request, uint32_t *count);
 
+/** The name of an input; belongs to the request. */
 TRITONSERVER_Error *TRITONBACKEND_RequestInputName(
     TRITONBACKEND_Request *request, uint32_t index, const char **input_name);
 
+/** The input of that name; belongs to the request. */
 TRITONSERVER_Error *TRITONBACKEND_RequestInput(
     TRITONBACKEND_Request *request, const char *name, TRITONBACKEND_Input **input);
 
+/** An input; belongs to the request. */
 TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(
     TRITONBACKEND_Request *request, uint32_t index, TRITONBACKEND_Input **input);
 
+/** How many outputs are wanted: those the client named, or all. */
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(
     TRITONBACKEND_Request *request, uint32_t *count);
 
+/**
+ * The name of a wanted output, of which there are as many as sorted names; belongs to the request.
+ */
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(
     TRITONBACKEND_Request *request, uint32_t index, const char **output_name);
 
+/**
+ * Where the buffer of an output will lie: in host memory. The size is not known before it is asked
+ * for.
+ */
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
     TRITONBACKEND_Request *request, const char *name, size_t *byte_size,
     TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);
 
+/**
+ * Gives the request back for good (1) or to be executed again with others (2). It is the library's
+ * no more, unless an error is returned: then it stays the library's.
+ */
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(
     TRITONBACKEND_Request *request, uint32_t release_flags);
 
+/** The trace of the request: null, for requests are not traced into backends. */
 TRITONSERVER_Error *TRITONBACKEND_RequestTrace(
     TRITONBACKEND_Request *request, TRITONSERVER_InferenceTrace **trace);
 
+/** A factory for answers to a request. The library deletes it. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(
     TRITONBACKEND_ResponseFactory **factory, TRITONBACKEND_Request *request);
 
+/**
+ * Deletes a factory; null is fine. A request whose last word nobody can say any more ends with an
+ * error.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory *factory);
 
+/** Says, without an answer, that none comes any more (1). */
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(
     TRITONBACKEND_ResponseFactory *factory, uint32_t send_flags);
 
+/** Begins an answer. The library sends or deletes it. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseNew(
     TRITONBACKEND_Response **response, TRITONBACKEND_Request *request);
 
+/** Begins an answer. The library sends or deletes it. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(
     TRITONBACKEND_Response **response, TRITONBACKEND_ResponseFactory *factory);
 
+/** Deletes an answer that is not sent; null is fine. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response);
 
+/** Adds a text to the answer's parameters; it is copied. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseSetStringParameter(
     TRITONBACKEND_Response *response, const char *name, const char *value);
 
+/** Adds an integer to the answer's parameters. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseSetIntParameter(
     TRITONBACKEND_Response *response, const char *name, int64_t value);
 
+/** Adds a truth value to the answer's parameters. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseSetBoolParameter(
     TRITONBACKEND_Response *response, const char *name, bool value);
 
+/** Adds a number to the answer's parameters. */
 TRITONSERVER_Error *TRITONBACKEND_ResponseSetDoubleParameter(
     TRITONBACKEND_Response *response, const char *name, double value);
 
+/**
+ * Adds an output to the answer. The shape includes the batch dimension and is copied; the output
+ * belongs to the answer.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(
     TRITONBACKEND_Response *response, TRITONBACKEND_Output **output, const char *name,
     TRITONSERVER_DataType datatype, const int64_t *shape, uint32_t dims_count);
 
+/**
+ * Sends an answer, which is the library's no more. With error, which stays the library's, sends
+ * that instead.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(
     TRITONBACKEND_Response *response, uint32_t send_flags, TRITONSERVER_Error *error);
 
+/**
+ * Begins a new value of a state of the request's sequence. The shape is copied; the state belongs
+ * to the request.
+ */
 TRITONSERVER_Error *TRITONBACKEND_StateNew(
     TRITONBACKEND_State **state, TRITONBACKEND_Request *request, const char *name,
     TRITONSERVER_DataType datatype, const int64_t *shape, uint32_t dims_count);
 
+/** Makes what was written the state that the sequence's next request sees. */
 TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state);
 
+/**
+ * Gives memory for a state, to be written before the update; it belongs to the state, until the
+ * update. It is host memory whatever was preferred.
+ */
 TRITONSERVER_Error *TRITONBACKEND_StateBuffer(
     TRITONBACKEND_State *state, void **buffer, uint64_t buffer_byte_size,
     TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);
 
+/** What is known of a state's memory; belongs to the state. */
 TRITONSERVER_Error *TRITONBACKEND_StateBufferAttributes(
     TRITONBACKEND_State *state, TRITONSERVER_BufferAttributes **buffer_attributes);
 
+/** The backend's name; belongs to the backend. */
 TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name);
 
+/** The settings of the command line as {"cmdline": {...}}; belongs to the backend. */
 TRITONSERVER_Error *TRITONBACKEND_BackendConfig(
     TRITONBACKEND_Backend *backend, TRITONSERVER_Message **backend_config);
 
+/** Whether an instance blocks while it executes (0), or all instances of its device do (1). */
 TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(
     TRITONBACKEND_Backend *backend, TRITONBACKEND_ExecutionPolicy *policy);
 
+/**
+ * Sets the execution policy. Instances of GPUs, which alone share a thread by device, do not exist
+ * here.
+ */
 TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(
     TRITONBACKEND_Backend *backend, TRITONBACKEND_ExecutionPolicy policy);
 
+/**
+ * The directory the backend was found in (artifact type 0, a file system); the path belongs to the
+ * backend.
+ */
 TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(
     TRITONBACKEND_Backend *backend, TRITONBACKEND_ArtifactType *artifact_type,
     const char **location);
 
+/** The memory manager; belongs to the backend. */
 TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(
     TRITONBACKEND_Backend *backend, TRITONBACKEND_MemoryManager **manager);
 
+/** What the library has stored with the backend; null at first. */
 TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state);
 
+/** Stores something with the backend; the library goes on owning it. */
 TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state);
 
+/** The model's name; belongs to the model. */
 TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name);
 
+/** The version's number. */
 TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version);
 
+/** The model's directory (artifact type 0, a file system); the path belongs to the model. */
 TRITONSERVER_Error *TRITONBACKEND_ModelRepository(
     TRITONBACKEND_Model *model, TRITONBACKEND_ArtifactType *artifact_type, const char **location);
 
+/** The configuration with its defaults, as JSON (version 1). The caller owns the message. */
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(
     TRITONBACKEND_Model *model, uint32_t config_version, TRITONSERVER_Message **model_config);
 
+/** Whether the library should complete the configuration. */
 TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(
     TRITONBACKEND_Model *model, bool *auto_complete_config);
 
+/**
+ * Completes the configuration, while the model is being initialized. The message stays the
+ * caller's.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(
     TRITONBACKEND_Model *model, uint32_t config_version, TRITONSERVER_Message *model_config);
 
+/** The server the model is in; belongs to whoever made it. */
 TRITONSERVER_Error *TRITONBACKEND_ModelServer(
     TRITONBACKEND_Model *model, TRITONSERVER_Server **server);
 
+/** The model's backend; null if that is no shared library. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBackend(
     TRITONBACKEND_Model *model, TRITONBACKEND_Backend **backend);
 
+/** What the library has stored with the model; null at first. */
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);
 
+/** Stores something with the model; the library goes on owning it. */
 TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state);
 
+/** Tells how much memory the model takes; it goes to the log. */
 TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(
     TRITONBACKEND_Model *model, TRITONSERVER_BufferAttributes **usage, uint32_t usage_size);
 
+/** <group>_<index>; belongs to the instance. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(
     TRITONBACKEND_ModelInstance *instance, const char **name);
 
+/** On what kind of device the instance runs; never AUTO. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(
     TRITONBACKEND_ModelInstance *instance, TRITONSERVER_InstanceGroupKind *kind);
 
+/** The device's number; 0 for host processors. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(
     TRITONBACKEND_ModelInstance *instance, int32_t *device_id);
 
+/** The host policy as {"<name>": {...}}; belongs to the instance. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(
     TRITONBACKEND_ModelInstance *instance, TRITONSERVER_Message **host_policy);
 
+/** Whether the instance never gets requests. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(
     TRITONBACKEND_ModelInstance *instance, bool *is_passive);
 
+/** How many optimization profiles the instance is configured with. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(
     TRITONBACKEND_ModelInstance *instance, uint32_t *count);
 
+/** An optimization profile; belongs to the instance. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(
     TRITONBACKEND_ModelInstance *instance, uint32_t index, const char **profile_name);
 
+/** How many further devices the instance is configured with. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
     TRITONBACKEND_ModelInstance *instance, uint32_t *count);
 
+/** Kind, which belongs to the instance, and number of a further device. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
     TRITONBACKEND_ModelInstance *instance, uint32_t index, const char **kind, int64_t *id);
 
+/** The instance's model. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(
     TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Model **model);
 
+/** What the library has stored with the instance; null at first. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(
     TRITONBACKEND_ModelInstance *instance, void **state);
 
+/** Stores something with the instance; the library goes on owning it. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(
     TRITONBACKEND_ModelInstance *instance, void *state);
 
+/** Tells how much memory the instance takes; it goes to the log. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
     TRITONBACKEND_ModelInstance *instance, TRITONSERVER_BufferAttributes **usage,
     uint32_t usage_size);
 
+/**
+ * Reports the times of a request, before it is released. Whether it succeeded, its answers have
+ * told.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
     TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, bool success,
     uint64_t exec_start_ns, uint64_t compute_start_ns, uint64_t compute_end_ns,
     uint64_t exec_end_ns);
 
+/** An empty report. The library deletes it. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsNew(
     TRITONBACKEND_ModelInstanceResponseStatistics **response_statistics);
 
+/** Deletes a report; null is fine. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics);
 
+/** Says which instance made the response. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
     TRITONBACKEND_ModelInstance *model_instance);
 
+/** Says of which request the response is. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
     TRITONBACKEND_ResponseFactory *response_factory);
 
+/** Says when work on the response began. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, uint64_t response_start);
 
+/** Says when its outputs were computed; 0 for a response without outputs. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
     uint64_t compute_output_start);
 
+/** Says when it was sent. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, uint64_t response_end);
 
+/** Says why it failed; the error stays the caller's, and only its code is taken. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, TRITONSERVER_Error *error);
 
+/** Reports the response. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportResponseStatistics(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics);
 
+/**
+ * Reports the times of the latest batch of an instance. How many rows it had, the runtime knows.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
     TRITONBACKEND_ModelInstance *instance, uint64_t batch_size, uint64_t exec_start_ns,
     uint64_t compute_start_ns, uint64_t compute_end_ns, uint64_t exec_end_ns);
 
+/**
+ * Adds instance groups that a model gets whose configuration names none, the best first. Device
+ * numbers are copied.
+ */
 TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
     TRITONBACKEND_BackendAttribute *backend_attributes, TRITONSERVER_InstanceGroupKind kind,
     uint64_t count, const uint64_t *device_ids, uint64_t id_count);
 
+/** Says whether instances may be initialized side by side. */
 TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
     TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled);
 
+/** What the output of that name is; the shape belongs to the answer. */
 TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(
     TRITONBACKEND_Response *response, const char *name, TRITONSERVER_DataType *datatype,
     const int64_t **shape, uint64_t *dim_count);
 
+/** What one of the outputs is; name and shape belong to the answer. */
 TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutput(
     TRITONBACKEND_Response *response, uint32_t index, const char **name,
     TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count);
@@ -1312,25 +1454,42 @@ NEREID_PLUGIN TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *userp);
 
 /* ---- TRITONCACHE: functions of the server ---------------------------------------------------- */
 
+/** The version of the cache interface: 0.1. */
 TRITONSERVER_Error *TRITONCACHE_ApiVersion(uint32_t *major, uint32_t *minor);
 
+/** An empty entry. The caller deletes it. */
 TRITONSERVER_Error *TRITONCACHE_CacheEntryNew(TRITONCACHE_CacheEntry **entry);
 
+/** Deletes an entry of TRITONCACHE_CacheEntryNew, and not what its buffers lie in. */
 TRITONSERVER_Error *TRITONCACHE_CacheEntryDelete(TRITONCACHE_CacheEntry *entry);
 
+/** How many buffers the entry has. */
 TRITONSERVER_Error *TRITONCACHE_CacheEntryBufferCount(TRITONCACHE_CacheEntry *entry, size_t *count);
 
+/**
+ * Adds a buffer of the cache's memory, which must stay until it has been copied. The attributes are
+ * copied.
+ */
 TRITONSERVER_Error *TRITONCACHE_CacheEntryAddBuffer(
     TRITONCACHE_CacheEntry *entry, void *base, TRITONSERVER_BufferAttributes *buffer_attributes);
 
+/**
+ * Where a buffer lies, null if it has no place yet, and, into attributes of the caller, how large
+ * it is.
+ */
 TRITONSERVER_Error *TRITONCACHE_CacheEntryGetBuffer(
     TRITONCACHE_CacheEntry *entry, size_t index, void **base,
     TRITONSERVER_BufferAttributes *buffer_attributes);
 
+/** Gives a buffer another place, and, with attributes, another size. The attributes are copied. */
 TRITONSERVER_Error *TRITONCACHE_CacheEntrySetBuffer(
     TRITONCACHE_CacheEntry *entry, size_t index, void *new_base,
     TRITONSERVER_BufferAttributes *buffer_attributes);
 
+/**
+ * Copies between the entry's buffers and what belongs to the server, in the direction of the call
+ * the cache is in.
+ */
 TRITONSERVER_Error *TRITONCACHE_Copy(
     TRITONCACHE_Allocator *allocator, TRITONCACHE_CacheEntry *entry);
 

@@ -52,11 +52,13 @@ fn read_all(folder: &Path, sources: &mut Vec<String>) -> Result<()> {
 
 /// Names and meanings of type aliases.
 fn aliases(source: &str) -> Vec<(String, String)> {
-    let statements = source.match_indices("type ").filter_map(|(at, _)| {
-        let statement = source[at + 5..].split_once(';')?.0;
-        let (name, meaning) = statement.split_once('=')?;
-        let is_name = name.trim().chars().all(|letter| letter.is_alphanumeric() || letter == '_');
-        is_name.then(|| (name.trim().to_owned(), one_line(meaning)))
+    let lines = source.match_indices("type ").filter(|(at, _)| {
+        let line = source[..*at].rfind('\n').map_or(0, |newline| newline + 1);
+        matches!(source[line..*at].trim(), "" | "pub" | "pub(crate)" | "pub(super)")
+    });
+    let statements = lines.filter_map(|(at, _)| {
+        let (name, meaning) = source[at + 5..].split_once(';')?.0.split_once('=')?;
+        Some((name.trim().to_owned(), one_line(meaning)))
     });
     statements.collect()
 }
@@ -168,6 +170,7 @@ fn TRITON_NotExported() {}
     #[test]
     fn exported_functions_are_found_with_documentation_and_types() {
         let found = exports(SOURCE, &aliases(SOURCE));
+        assert_eq!(aliases("if memory_type == CPU { f();\n/// type T = u8;"), []);
         let names: Vec<_> = found.iter().map(|export| export.name.as_str()).collect();
         assert_eq!(names, ["TRITON_Do", "TRITON_Drop"]);
         assert_eq!((found[0].docs.as_str(), found[1].docs.as_str()), ("Does it.", ""));

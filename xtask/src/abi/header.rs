@@ -183,7 +183,17 @@ fn comment(out: &mut String, docs: &str) {
 
 /// Without the marks of Rust's documentation, and without what would end a comment.
 fn plain(docs: &str) -> String {
-    docs.replace("[`", "").replace("`]", "").replace('`', "").replace("*/", "* /")
+    let mut plain = String::new();
+    let mut rest = docs;
+    // `[text](place)` is its text.
+    while let Some((text, (_, after))) =
+        rest.split_once("](").and_then(|(text, link)| Some((text, link.split_once(')')?)))
+    {
+        plain.push_str(text);
+        rest = after;
+    }
+    plain.push_str(rest);
+    plain.replace("`]", "").replace("[`", "").replace('`', "").replace("*/", "* /")
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
@@ -202,14 +212,15 @@ mod tests {
         let long = "server A_Error* A_Do(const char** a_name_that_is_rather_long, uint64_t another_long_name, \
                     bool yet_another_name);";
         table::read(&format!("[a.h]\nversion A 1 2;\nhandle A_Error;\n{long}"), &mut interfaces).unwrap();
-        let docs = [("A_Do".to_owned(), "Does [`this`]. Ends `*/`.".to_owned())].into();
+        let docs =
+            [("A_Do".to_owned(), "Does [`this`], [`that`](super::that). Ends `*/`.".to_owned())].into();
         let text = text(&interfaces, &docs);
         assert!(
             text.contains("\n#define A_API_VERSION_MINOR 2\n\ntypedef struct A_Error A_Error;\n"),
             "{text}"
         );
         assert!(text.contains(
-            "\n/** Does this. Ends * /. */\nA_Error *A_Do(\n    const char **a_name_that_is_rather_long, \
+            "\n/** Does this, that. Ends * /. */\nA_Error *A_Do(\n    const char **a_name_that_is_rather_long, \
              uint64_t another_long_name, bool yet_another_name);\n"
         ));
     }
