@@ -6,9 +6,9 @@
 mod support;
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind},
+    io::ErrorKind,
     net::{SocketAddr, TcpStream},
-    process::{Child, Command, ExitStatus, Stdio},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -18,10 +18,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::json;
 use testing::{
-    Gate, Identity, Repository,
+    Gate, Identity, Program, Repository,
     grpc::{self, framed},
     http::{Connection, PATIENCE},
     schema,
@@ -251,58 +251,11 @@ fn stopping_under_load_loses_nothing() {
     assert!(longest < Duration::from_millis(250), "a request that had waited for {longest:?} was refused");
 }
 
-/// The program itself, on a repository without models.
-struct Program {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-    _repository: Repository,
-}
-
-impl Program {
-    fn start(arguments: &[&str]) -> Self {
-        let repository = Repository::empty().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_nereid"))
-            .arg(format!("--model-repository={}", repository.path().display()))
-            .args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"])
-            .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output, _repository: repository }
-    }
-
-    /// Reads the log up to the line that says where this endpoint is.
-    fn address_of(&mut self, service: &str) -> SocketAddr {
-        let announcement = format!("Started {service} at ");
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(
-                self.output.read_line(&mut line).unwrap(),
-                0,
-                "the log ended before {service} was started"
-            );
-            if let Some((_, address)) = line.split_once(&announcement) {
-                return address.trim().trim_matches('"').parse().unwrap();
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
-    }
-
-    /// Waits for the end; what is left of the log is thrown away meanwhile.
-    fn wait(mut self) -> ExitStatus {
-        let log = thread::spawn(move || for _ in self.output.lines() {});
-        let status = self.child.wait().unwrap();
-        log.join().unwrap();
-        status
-    }
+/// The program itself, on a repository without models, which it needs while it starts.
+fn program(arguments: &[&str]) -> (Program, Repository) {
+    let repository = Repository::empty().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_nereid"));
+    (Program::start(binary, repository.path(), arguments).unwrap(), repository)
 }
 
 /// Measured up to five times, because other work on the machine may take the processor away.
@@ -310,13 +263,13 @@ impl Program {
 fn an_idle_program_ends_within_a_tenth_of_a_second() {
     let mut shortest = Duration::MAX;
     for _ in 0..5 {
-        let mut program = Program::start(&[]);
+        let (program, _repository) = program(&[]);
         let http = program.address_of("HTTPService");
         let mut connection = Connection::open(http).unwrap();
         assert_eq!(connection.ask("GET", "/v2/health/live", &[], b"").unwrap().status, 200);
         let begin = Instant::now();
-        program.signal(Signal::TERM);
-        let status = program.wait();
+        program.signal(Signal::TERM).unwrap();
+        let status = program.wait().unwrap();
         shortest = shortest.min(begin.elapsed());
         assert_eq!(status.code(), Some(0));
         if shortest < Duration::from_millis(100) {
@@ -328,24 +281,24 @@ fn an_idle_program_ends_within_a_tenth_of_a_second() {
 
 #[test]
 fn a_second_signal_changes_nothing() {
-    let mut program = Program::start(&[]);
+    let (program, _repository) = program(&[]);
     program.address_of("HTTPService");
-    program.signal(Signal::TERM);
-    program.signal(Signal::TERM);
-    program.signal(Signal::INT);
-    assert_eq!(program.wait().code(), Some(0));
+    program.signal(Signal::TERM).unwrap();
+    program.signal(Signal::TERM).unwrap();
+    program.signal(Signal::INT).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
 /// A request whose body never comes keeps the program until its budget is used up; then it exits with 1.
 #[test]
 fn a_program_that_runs_out_of_time_exits_with_one() {
-    let mut program = Program::start(&["--exit-timeout-secs=1"]);
+    let (program, _repository) = program(&["--exit-timeout-secs=1"]);
     let mut connection = Connection::open(program.address_of("HTTPService")).unwrap();
     connection.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
     // The interim response shows that the request has arrived.
     assert_eq!(connection.receive("POST").unwrap().status, 100);
     let begin = Instant::now();
-    program.signal(Signal::TERM);
-    assert_eq!(program.wait().code(), Some(1));
+    program.signal(Signal::TERM).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(1));
     assert!(begin.elapsed() >= Duration::from_millis(900), "it waited for {:?} only", begin.elapsed());
 }

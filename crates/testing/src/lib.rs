@@ -1,5 +1,5 @@
 //! Test doubles and clients: native backends and a cache with known behaviour, model repositories on disk, the recorded
-//! exchanges, HTTP and gRPC clients that see every byte, and C plug-ins.
+//! exchanges, HTTP and gRPC clients that see every byte, C plug-ins, and the server as a program.
 //!
 //! Nothing here is part of a server. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
@@ -14,10 +14,12 @@ pub mod http;
 mod identity;
 mod memory_cache;
 pub mod plugins;
+mod program;
 mod repository;
 pub mod schema;
 
 pub use gate::Gate;
 pub use identity::Identity;
 pub use memory_cache::{MemoryCache, MemoryCaches};
+pub use program::Program;
 pub use repository::Repository;

@@ -146,6 +146,10 @@ TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model)
   void* state;
   CHECK(TRITONBACKEND_ModelState(model, &state));
   Rendezvous* rendezvous = state;
+  if (rendezvous == NULL) {
+    /* The initialization failed before. */
+    return NULL;
+  }
   pthread_cond_destroy(&rendezvous->changed);
   pthread_mutex_destroy(&rendezvous->lock);
   free(rendezvous);

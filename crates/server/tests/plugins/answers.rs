@@ -1,0 +1,180 @@
+//! Answering: at once, later, from other threads, in many responses, and with what a sequence remembers.
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use testing::{
+    grpc::{self, framed},
+    http::PATIENCE,
+    plugins::Kind,
+    schema,
+};
+use tokio::runtime::Runtime;
+
+use crate::place::{Place, copying, ints, parameters};
+
+#[test]
+fn a_request_may_be_released_before_or_after_its_answer_and_from_another_thread() {
+    let mut place = Place::with(&[(Kind::Backend, "identity")]);
+    let ways: [(&str, &[(&str, &str)]); 4] = [
+        ("plain", &[]),
+        ("before", &[("release", "before")]),
+        ("thread", &[("thread", "true")]),
+        ("both", &[("release", "before"), ("thread", "true")]),
+    ];
+    for (name, pairs) in ways {
+        place = place.model(name, &copying("identity", &parameters(pairs)));
+    }
+    let running = place.serve(&[]);
+    for (name, _) in ways {
+        for values in [&[1, 2, 3][..], &[7]] {
+            let (status, answer) = running.infer(name, &ints("INPUT0", values));
+            assert_eq!((status, &answer["outputs"][0]["data"]), (200, &json!(values)), "{name}: {answer}");
+        }
+        assert_eq!(running.statistics(name)["inference_stats"]["success"]["count"], 2, "{name}");
+    }
+    running.stop();
+}
+
+#[test]
+fn an_input_is_handed_over_in_pieces_and_the_answer_may_say_more_than_its_outputs() {
+    let place = Place::with(&[(Kind::Backend, "identity")]);
+    let running = place.model("m", &copying("identity", &parameters(&[("pieces", "true")]))).serve(&[]);
+    let (status, answer) = running.infer("m", &ints("INPUT0", &[1]));
+    assert_eq!((status, &answer["parameters"]["pieces"]), (200, &json!(1)), "{answer}");
+    running.stop();
+}
+
+#[test]
+fn times_that_a_backend_reports_are_those_that_are_counted() {
+    let place = Place::with(&[(Kind::Backend, "identity")]);
+    let running =
+        place.model("m", &copying("identity", &parameters(&[("own_statistics", "fixed")]))).serve(&[]);
+    assert_eq!(running.infer("m", &ints("INPUT0", &[1])).0, 200);
+    let times =
+        |of: &Value| ["compute_input", "compute_infer", "compute_output"].map(|time| of[time]["ns"].clone());
+    let expected = [1_000_000, 2_000_000, 3_000_000].map(|ns| json!(ns));
+    let statistics = running.statistics("m");
+    assert_eq!(times(&statistics["inference_stats"]), expected, "{statistics}");
+    // The backend reports its batch when its requests are answered.
+    let deadline = Instant::now() + PATIENCE;
+    while times(&running.statistics("m")["batch_stats"][0]) != expected {
+        assert!(Instant::now() < deadline, "{statistics}");
+    }
+    running.stop();
+}
+
+fn repeating(rest: &str) -> String {
+    format!(
+        "backend: 'repeat' max_batch_size: 0
+         input [ {{ name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+         output [ {{ name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] }},
+                  {{ name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] }} ]
+         model_transaction_policy {{ decoupled: true }}
+         instance_group [ {{ kind: KIND_CPU }} ]
+         {rest}"
+    )
+}
+
+/// A message of a stream that asks the model for a response to each value.
+fn question(model: &str, values: &[i32]) -> bytes::Bytes {
+    let request = json!({
+        "model_name": model,
+        "inputs": [{
+            "name": "IN", "datatype": "INT32", "shape": [values.len().to_string()],
+            "contents": {"int_contents": values}
+        }]
+    });
+    framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
+}
+
+const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+
+#[test]
+fn a_decoupled_model_answers_as_often_as_it_likes() {
+    let place = Place::with(&[(Kind::Backend, "repeat")])
+        .model("flags", &repeating(""))
+        .model("last", &repeating(&parameters(&[("final", "last")])));
+    let running = place.serve(&[]);
+    let runtime = Runtime::new().unwrap();
+    for model in ["flags", "last"] {
+        let (messages, status) = runtime
+            .block_on(async {
+                let connection = grpc::Connection::open(running.grpc).await?;
+                let mut call = connection.call(STREAM, &[]).await?;
+                call.send(question(model, &[5, 6, 7]));
+                call.finish();
+                call.rest().await
+            })
+            .unwrap();
+        assert_eq!(status.name(), "OK", "{model}: {}", status.message);
+        let responses =
+            messages.iter().map(|message| schema::decode("inference.ModelStreamInferResponse", message));
+        let responses: Vec<Value> = responses.collect::<Result<_, _>>().unwrap();
+        assert_eq!(responses.len(), 3, "{model}: {responses:?}");
+    }
+    running.stop();
+}
+
+/// The backend goes on until it hears that nobody waits; the server does not end before.
+#[test]
+fn a_backend_hears_that_a_client_has_gone() {
+    let place = Place::with(&[(Kind::Backend, "repeat")])
+        .model("m", &repeating(&parameters(&[("until_cancelled", "true")])));
+    let running = place.serve(&["--exit-timeout-secs=20"]);
+    let runtime = Runtime::new().unwrap();
+    runtime
+        .block_on(async {
+            let connection = grpc::Connection::open(running.grpc).await?;
+            let mut call = connection.call(STREAM, &[]).await?;
+            call.send(question("m", &[5]));
+            call.next().await
+        })
+        .unwrap();
+    running.stop();
+}
+
+const STATEFUL: &str = "
+    backend: 'stateful' max_batch_size: 1
+    input [ { name: 'INPUT' data_type: TYPE_INT32 dims: [ 1 ] } ]
+    output [ { name: 'OUTPUT' data_type: TYPE_INT32 dims: [ 1 ] }, { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU } ]
+    sequence_batching {
+      direct { }
+      control_input [
+        { name: 'START' control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
+        { name: 'END' control [ { kind: CONTROL_SEQUENCE_END fp32_false_true: [ 0, 1 ] } ] },
+        { name: 'READY' control [ { kind: CONTROL_SEQUENCE_READY bool_false_true: [ false, true ] } ] },
+        { name: 'CORRID' control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } ] }
+      ]
+      state [ {
+        input_name: 'sum_in' output_name: 'sum_out' data_type: TYPE_INT32 dims: [ 1 ]
+        initial_state { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true name: 'zero' }
+      } ]
+    }";
+
+#[test]
+fn a_sequence_remembers_what_a_backend_stores_and_brings_its_controls() {
+    let place = Place::with(&[(Kind::Backend, "stateful")]).model("m", STATEFUL);
+    let running = place.serve(&[]);
+    let step = |id: u64, value: i32, start: bool, end: bool| {
+        let mut request = ints("INPUT", &[value]);
+        request["parameters"] = json!({"sequence_id": id, "sequence_start": start, "sequence_end": end});
+        let (status, answer) = running.infer("m", &request);
+        assert_eq!(status, 200, "{answer}");
+        let outputs = answer["outputs"].as_array().unwrap();
+        let data =
+            |name: &str| outputs.iter().find(|output| output["name"] == name).unwrap()["data"][0].clone();
+        let seen: Value = serde_json::from_str(data("SEEN").as_str().unwrap()).unwrap();
+        (data("OUTPUT").as_i64().unwrap(), seen)
+    };
+    let (sum, seen) = step(42, 1, true, false);
+    assert_eq!(sum, 1);
+    let controls =
+        json!({"flags": 1, "correlation_id": 42, "START": 1, "END": 0, "READY": true, "CORRID": 42});
+    assert_eq!(seen, controls);
+    assert_eq!(step(42, 10, false, false).0, 11);
+    let (sum, seen) = step(42, 100, false, true);
+    assert_eq!((sum, &seen["END"], &seen["flags"]), (111, &json!(1), &json!(2)), "{seen}");
+    assert_eq!(step(43, 5, true, true).0, 5, "a new sequence begins anew");
+    running.stop();
+}

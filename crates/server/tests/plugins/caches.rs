@@ -1,0 +1,52 @@
+//! A response cache in a shared library.
+use std::fs;
+
+use testing::plugins::Kind;
+
+use crate::place::{Place, copying, ints};
+
+const PLUGINS: [(Kind, &str); 2] = [(Kind::Backend, "identity"), (Kind::Cache, "cache")];
+
+fn place() -> Place {
+    Place::with(&PLUGINS).model("m", &copying("identity", "response_cache { enable: true }"))
+}
+
+#[test]
+fn what_a_cache_has_kept_answers_for_the_model() {
+    let place = place();
+    let log = place.path("log");
+    let running = place.serve(&[&format!("--cache-config=cache,log={}", log.display())]);
+    let answers = [(); 3].map(|()| running.infer("m", &ints("INPUT0", &[1, 2])));
+    assert_eq!(answers[0].0, 200);
+    assert_eq!(answers[0].1["outputs"], answers[2].1["outputs"]);
+    assert_eq!(running.infer("m", &ints("INPUT0", &[9])).1["outputs"][0]["data"][0], 9);
+    let statistics = running.statistics("m");
+    let counts =
+        ["cache_hit", "cache_miss"].map(|of| statistics["inference_stats"][of]["count"].as_u64().unwrap());
+    assert_eq!(counts, [2, 2], "{statistics}");
+    running.stop();
+    let calls = fs::read_to_string(log).unwrap();
+    assert_eq!(
+        calls.lines().collect::<Vec<_>>(),
+        ["initialize", "lookup", "insert", "lookup", "lookup", "lookup", "insert", "finalize"]
+    );
+}
+
+#[test]
+fn a_cache_that_fails_leaves_the_model_to_answer() {
+    for call in ["insert", "lookup"] {
+        let place = place();
+        let running = place.serve(&[&format!("--cache-config=cache,fail_at={call}")]);
+        for values in [[1, 2], [1, 2]] {
+            let (status, answer) = running.infer("m", &ints("INPUT0", &values));
+            assert_eq!((status, &answer["outputs"][0]["data"][1]), (200, &2.into()), "{call}: {answer}");
+        }
+        running.stop();
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_begin_keeps_the_server_from_starting() {
+    let status = place().program(&["--cache-config=cache,fail_at=initialize"]).wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+}

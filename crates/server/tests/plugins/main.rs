@@ -1,0 +1,9 @@
+//! Plug-ins in C, compiled against our header and loaded by the program itself: what they see, what they may do, and that
+//! nothing they do wrong keeps the server from serving.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+mod answers;
+mod batches;
+mod caches;
+mod failures;
+mod place;
+mod sight;

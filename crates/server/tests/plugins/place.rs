@@ -1,0 +1,132 @@
+//! A repository, plug-ins compiled for it, and the program that serves it.
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testing::{
+    Program, Repository,
+    http::Connection,
+    plugins::{Kind, Plugin},
+};
+
+/// Where models and plug-ins lie.
+pub(crate) struct Place {
+    plugins: TempDir,
+    repository: Repository,
+}
+
+/// A program that serves a place.
+pub(crate) struct Running {
+    pub(crate) program: Program,
+    pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+}
+
+impl Place {
+    /// Without models, with the C plug-ins of these sources, each found under the name of its source.
+    pub(crate) fn with(plugins: &[(Kind, &str)]) -> Self {
+        let place = Self { plugins: tempfile::tempdir().unwrap(), repository: Repository::empty().unwrap() };
+        for (kind, source) in plugins {
+            let directory = place.plugins.path().join(source);
+            fs::create_dir_all(&directory).unwrap();
+            Plugin::new(*kind, source).build(&directory).unwrap();
+        }
+        place
+    }
+
+    /// Adds a model of that configuration.
+    pub(crate) fn model(self, name: &str, config: &str) -> Self {
+        self.repository.add(name, [("config.pbtxt", config)]).unwrap();
+        self
+    }
+
+    /// Where the files of a model lie.
+    pub(crate) fn directory_of(&self, model: &str) -> PathBuf {
+        self.repository.path().join(model)
+    }
+
+    /// A path beside the plug-ins.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.plugins.path().join(name)
+    }
+
+    /// Starts the program with these arguments besides those that name the place.
+    pub(crate) fn program(&self, arguments: &[&str]) -> Program {
+        let plugins = self.plugins.path().display();
+        let mut all: Vec<_> = ["backend", "cache"].map(|kind| format!("--{kind}-directory={plugins}")).into();
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        Program::start(Path::new(env!("CARGO_BIN_EXE_nereid")), self.repository.path(), &all).unwrap()
+    }
+
+    /// As [`Place::program`], when it serves.
+    pub(crate) fn serve(&self, arguments: &[&str]) -> Running {
+        let program = self.program(arguments);
+        let (http, grpc) = (program.address_of("HTTPService"), program.address_of("GRPCInferenceService"));
+        Running { program, http, grpc }
+    }
+}
+
+impl Running {
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.http).unwrap()
+    }
+
+    /// A model's answer to JSON: status and body.
+    pub(crate) fn infer(&self, model: &str, request: &Value) -> (u16, Value) {
+        self.post(&format!("/v2/models/{model}/infer"), request)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let body = serde_json::to_vec(body).unwrap();
+        let response = self.connect().ask("POST", path, &[], &body).unwrap();
+        (response.status, serde_json::from_slice(&response.body).unwrap_or_default())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        let response = self.connect().ask("GET", path, &[], b"").unwrap();
+        (response.status, serde_json::from_slice(&response.body).unwrap_or_default())
+    }
+
+    /// What a model has counted.
+    pub(crate) fn statistics(&self, model: &str) -> Value {
+        let (status, mut all) = self.get(&format!("/v2/models/{model}/stats"));
+        assert_eq!(status, 200, "{all}");
+        all["model_stats"][0].take()
+    }
+
+    /// Ends the program, which must not have lost anything.
+    pub(crate) fn stop(self) {
+        let status = self.program.terminate().unwrap();
+        assert_eq!(status.code(), Some(0), "the program ended with {status}");
+    }
+}
+
+/// A request with one INT32 input of one row.
+pub(crate) fn ints(input: &str, values: &[i32]) -> Value {
+    json!({"inputs": [{"name": input, "datatype": "INT32", "shape": [1, values.len()], "data": values}]})
+}
+
+/// Parameters of a configuration.
+pub(crate) fn parameters(pairs: &[(&str, &str)]) -> String {
+    let each = |(key, value): &(&str, &str)| {
+        format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}\n")
+    };
+    pairs.iter().map(each).collect()
+}
+
+/// A configuration for the identity backend and its like.
+pub(crate) fn copying(backend: &str, rest: &str) -> String {
+    let (input, output) = if backend == "identity" { ("INPUT0", "OUTPUT0") } else { ("INPUT", "OUTPUT") };
+    format!(
+        "backend: '{backend}' max_batch_size: 8
+         input [ {{ name: '{input}' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+         output [ {{ name: '{output}' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+         instance_group [ {{ kind: KIND_CPU }} ]
+         {rest}"
+    )
+}

@@ -1,0 +1,157 @@
+//! The server as a program of its own: where it listens, what it logs, how it ends.
+use std::{
+    io::{self, BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::http::PATIENCE;
+
+/// A running program, killed when dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    log: Arc<Log>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// What has been logged so far.
+#[derive(Debug, Default)]
+struct Log {
+    lines: Mutex<(Vec<String>, End)>,
+    grown: Condvar,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    Closed,
+}
+
+impl Program {
+    /// Starts the server `program` on a repository, with `arguments` besides those that name it and its ports, which the
+    /// system chooses.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(program: &Path, repository: &Path, arguments: &[&str]) -> io::Result<Self> {
+        let mut child = Command::new(program)
+            .arg(format!("--model-repository={}", repository.display()))
+            .args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"])
+            .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or_else(|| io::Error::other("the program has no output"))?;
+        let log = Arc::new(Log::default());
+        let reader = thread::spawn({
+            let log = log.clone();
+            move || log.read(BufReader::new(output))
+        });
+        Ok(Self { child, log, reader: Some(reader) })
+    }
+
+    /// Where a service listens, such as `HTTPService`. Waits until the log says it.
+    ///
+    /// # Panics
+    /// The log ends without it, or it takes too long.
+    pub fn address_of(&self, service: &str) -> SocketAddr {
+        let announcement = format!("Started {service} at ");
+        let address = self.log.wait_for(|line| {
+            let (_, address) = line.split_once(&announcement)?;
+            address.trim().trim_matches('"').parse().ok()
+        });
+        address.unwrap_or_else(|| panic!("{service} is not started:\n{}", self.log()))
+    }
+
+    /// What has been logged so far.
+    pub fn log(&self) -> String {
+        self.log.lines.lock().0.join("\n")
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// The program has ended.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        Ok(kill_process(id.ok_or_else(|| io::Error::other("the program has no id"))?, signal)?)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait()?;
+        if let Some(reader) = self.reader.take() {
+            // Everything has been said when this ends.
+            let _ = reader.join();
+        }
+        Ok(status)
+    }
+
+    /// Ends it as operators do, and waits.
+    ///
+    /// # Errors
+    /// As for [`Program::signal`] and [`Program::wait`].
+    pub fn terminate(self) -> io::Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.wait()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Log {
+    fn read(&self, output: impl BufRead) {
+        for line in output.lines().map_while(Result::ok) {
+            self.lines.lock().0.push(line);
+            self.grown.notify_all();
+        }
+        self.lines.lock().1 = End::Closed;
+        self.grown.notify_all();
+    }
+
+    /// What `wanted` finds in the first line in which it finds something.
+    fn wait_for<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = self.lines.lock();
+        loop {
+            if let Some(found) = lines.0.iter().find_map(|line| wanted(line)) {
+                return Some(found);
+            }
+            if lines.1 == End::Closed || self.grown.wait_until(&mut lines, deadline).timed_out() {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_searched_as_it_grows_and_to_its_end() {
+        let log = Log::default();
+        log.read(&b"first\nStarted HTTPService at 1.2.3.4:5\n"[..]);
+        assert_eq!(log.wait_for(|line| line.strip_prefix("Started ").map(str::len)), Some(24));
+        assert_eq!(log.wait_for(|line| line.strip_prefix("Stopped ").map(str::len)), None);
+    }
+}
