@@ -80,6 +80,9 @@ impl Server {
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
+        if options.repository.agent_directory.as_os_str().is_empty() {
+            return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
+        }
         let engine = Engine::start(engine_options(options), backends.clone()).await.map_err(creating)?;
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
@@ -292,6 +295,7 @@ fn engine_options(options: &Options) -> engine::Options {
         load_retries: repository.load_retries as usize,
         auto_complete: repository.auto_complete,
         config_name: repository.config_name.clone(),
+        agent_directory: repository.agent_directory.clone(),
         backend_settings: own.into_iter().chain(given).collect(),
         metrics: MetricsOptions {
             counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),

@@ -4,6 +4,7 @@
 //! Nothing here is part of a server. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
 
+mod agents;
 pub mod compare;
 pub mod fixtures;
 mod gate;
@@ -14,6 +15,7 @@ mod identity;
 mod repository;
 pub mod schema;
 
+pub use agents::Agents;
 pub use gate::Gate;
 pub use identity::Identity;
 pub use repository::Repository;
