@@ -16,6 +16,7 @@ use std::{
 
 use inference::{
     Error,
+    agent::AgentFinder,
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
     cache::ResponseCache,
@@ -55,6 +56,8 @@ pub struct Options {
     pub auto_complete: bool,
     /// `configs/<name>.pbtxt` is preferred to `config.pbtxt` (`--model-config-name`).
     pub config_name: Option<String>,
+    /// Where repository agents are looked for (`--repoagent-directory`), as whoever misses one is told.
+    pub agent_directory: PathBuf,
     /// `--backend-config`, in order: backend or all, setting, value.
     pub backend_settings: Vec<BackendSetting>,
     /// Which metrics are shown.
@@ -115,6 +118,8 @@ pub struct Plugins {
     pub finder: Option<Arc<dyn BackendFinder>>,
     /// Keeps responses of the models that want it.
     pub cache: Option<Arc<dyn ResponseCache>>,
+    /// Finds repository agents.
+    pub agents: Option<Arc<dyn AgentFinder>>,
     /// Opens libraries of custom batching strategies.
     pub strategies: Option<Arc<dyn StrategyOpener>>,
 }
@@ -297,10 +302,7 @@ impl Engine {
         models.iter().for_each(|model| model.drain());
         let all_closed = async {
             self.report_in_flight(&models, grace).await;
-            for closed in models.iter().cloned().map(close).collect::<Vec<_>>() {
-                // The thread lets go of its end only by closing the model, or by a panic that has told so.
-                let _ = closed.await;
-            }
+            self.shared.repository.unload_all().await;
         };
         let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
         tokio::time::timeout(grace, all_closed).await.map_err(expired)
@@ -330,20 +332,6 @@ impl Engine {
         }
         log::info!("All models are stopped, unloading models");
     }
-}
-
-/// Ends a model on a thread of its own: a backend that hangs there must not hold up the runtime, which waits for its
-/// blocking threads when it ends.
-fn close(model: Arc<Model>) -> tokio::sync::oneshot::Receiver<()> {
-    let (done, closed) = tokio::sync::oneshot::channel();
-    let closing = move || {
-        model.close();
-        let _ = done.send(());
-    };
-    if let Err(error) = std::thread::Builder::new().name("close".into()).spawn(closing) {
-        log::error!("failed to start a thread that ends a model: {error}");
-    }
-    closed
 }
 
 /// How often a stopping server looks whether it may end.

@@ -81,6 +81,9 @@ impl Server {
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
+        if options.repository.agent_directory.as_os_str().is_empty() {
+            return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
+        }
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
         let plugins = Plugins { cache, ..extensions.plugins };
         let backends = plugins.backends.clone();
@@ -296,6 +299,7 @@ fn engine_options(options: &Options) -> engine::Options {
         load_retries: repository.load_retries as usize,
         auto_complete: repository.auto_complete,
         config_name: repository.config_name.clone(),
+        agent_directory: repository.agent_directory.clone(),
         backend_settings: own.into_iter().chain(given).collect(),
         metrics: MetricsOptions {
             counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),

@@ -8,6 +8,7 @@ use std::{
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use c_api::{
+    agent::Agents,
     backend::{Libraries, ServerHandle},
     batching::Strategies,
     cache::Caches,
@@ -89,6 +90,7 @@ fn extensions(options: &Options) -> Extensions {
     let plugins = Plugins {
         backends: vec![onnx],
         finder: Some(Arc::new(Libraries::new(server))),
+        agents: Some(Arc::new(Agents::new(options.repository.agent_directory.clone()))),
         strategies: Some(Arc::new(Strategies::new(server))),
         ..Plugins::default()
     };
