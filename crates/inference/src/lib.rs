@@ -8,6 +8,7 @@
 pub mod backend;
 pub mod config;
 mod error;
+mod metrics;
 mod name;
 mod request;
 mod response;
@@ -15,10 +16,11 @@ mod tensor;
 mod timeline;
 
 pub use error::{Error, ErrorCode, FailureReason};
+pub use metrics::MetricSource;
 pub use name::Name;
 pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
 pub use response::{
-    Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response, ResponseStream, corridor,
+    Canceller, Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response, ResponseStream, corridor,
 };
 pub use scheduling::Moment;
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};

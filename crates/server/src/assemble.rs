@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, MetricsOptions, ServerMetadata};
+use engine::{Engine, MetricsOptions, Plugins, ServerMetadata};
 use frontend::{
     drain::Drain,
     forward::HeaderForward,
@@ -26,6 +26,8 @@ use crate::{
 /// A server that serves.
 pub struct Server {
     engine: Engine,
+    /// The server as plug-ins know it.
+    handle: Arc<in_process::Server>,
     /// In the order in which they were started.
     endpoints: Vec<Endpoint>,
     exit_timeout: Duration,
@@ -80,7 +82,11 @@ impl Server {
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
-        let engine = Engine::start(engine_options(options), backends.clone()).await.map_err(creating)?;
+        // Plug-ins call the server by its C handle while their models load, so it comes first.
+        let handle = in_process::Server::hosting();
+        let engine = Engine::new(engine_options(options), plugins(backends.clone())).map_err(creating)?;
+        handle.attach(engine.clone());
+        engine.load_models().await.map_err(creating)?;
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
             if let Err(error) = engine.stop(options.server.exit_timeout).await {
@@ -88,7 +94,8 @@ impl Server {
             }
             return Err(creating(Error::internal("failed to load all models")));
         }
-        let mut server = Self { engine, endpoints: Vec::new(), exit_timeout: options.server.exit_timeout };
+        let exit_timeout = options.server.exit_timeout;
+        let mut server = Self { engine, handle, endpoints: Vec::new(), exit_timeout };
         server.open_endpoints(sockets, options)?;
         Ok(server)
     }
@@ -136,6 +143,11 @@ impl Server {
         log::info!("Started {} at {address}", service.started());
         self.endpoints.push(Endpoint { service, address, drain, task });
         Ok(())
+    }
+
+    /// The server as plug-ins know it.
+    pub fn handle(&self) -> &Arc<in_process::Server> {
+        &self.handle
     }
 
     /// Where HTTP is served, if it is.
@@ -246,22 +258,10 @@ impl Sockets {
     }
 }
 
-/// What clients may rely on; the order is that of the reference.
-const EXTENSIONS: [&str; 13] = [
-    "classification",
-    "sequence",
-    "model_repository",
-    "model_repository(unload_dependents)",
-    "schedule_policy",
-    "model_configuration",
-    "system_shared_memory",
-    "cuda_shared_memory",
-    "binary_tensor_data",
-    "parameters",
-    "statistics",
-    "trace",
-    "logging",
-];
+/// What is plugged into the engine.
+fn plugins(backends: Vec<Arc<dyn Backend>>) -> Plugins {
+    Plugins { backends, finder: None, more_metrics: Some(in_process::custom_metrics()) }
+}
 
 fn engine_options(options: &Options) -> engine::Options {
     let Options { server, repository, backends, metrics, test_hooks, .. } = options;
@@ -284,7 +284,7 @@ fn engine_options(options: &Options) -> engine::Options {
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),
-            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+            extensions: in_process::EXTENSIONS.map(str::to_owned).to_vec(),
         },
         repositories: repository.paths.iter().map(Into::into).collect(),
         strict_readiness: server.strict_readiness,

@@ -4,10 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
-pub mod logging;
 pub mod options;
 pub mod signals;
 mod startup_tables;
 pub mod table;
 
 pub use assemble::{Server, StartError};
+pub use in_process::logging;

@@ -47,7 +47,8 @@ use claims::Tenancy;
 use driver::{Assignment, Driver, Duties};
 use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
 use order::Orders;
-use refusal::{Refusals, cancelled, id_prefix};
+pub use refusal::id_prefix;
+use refusal::{Refusals, cancelled};
 use warmup::WarmUp;
 
 /// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
