@@ -15,7 +15,7 @@ use std::{
 };
 
 use inference::{
-    Error,
+    Error, MetricSource,
     agent::AgentFinder,
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
@@ -31,8 +31,9 @@ mod processors;
 mod repository;
 
 use clock::AlarmClock;
+pub use clock::now;
 pub use host_policy::HostPolicy;
-pub use model::Model;
+pub use model::{Model, id_prefix};
 use observe::metrics::Exposition;
 pub use observe::{BatchStatistic, DurationStatistic, ModelStatistics, metrics::MetricsOptions};
 pub use processors::{ProcessorSet, usable as usable_processors};
@@ -122,6 +123,8 @@ pub struct Plugins {
     pub agents: Option<Arc<dyn AgentFinder>>,
     /// Opens libraries of custom batching strategies.
     pub strategies: Option<Arc<dyn StrategyOpener>>,
+    /// What plug-ins count themselves; shown behind the server's own metrics.
+    pub more_metrics: Option<Arc<dyn MetricSource>>,
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {
@@ -162,10 +165,11 @@ impl Engine {
     pub fn new(options: Options, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let clock = AlarmClock::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
-        let exposition = Exposition::new(options.metrics);
+        let plugins = plugins.into();
+        let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
         let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
         let (repositories, threads) = (options.repositories.clone(), options.load_threads.max(1));
-        let loader = Loader::new(options, plugins.into(), clock);
+        let loader = Loader::new(options, plugins, clock);
         let repository = Repository::start(loader, repositories, threads);
         let exiting = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { server, strict_readiness, repository, exposition, exiting }) })
