@@ -5,7 +5,8 @@ and outputs. Ours are ONNX models. The reference has no ONNX backend in its whee
 there by the C identity backend of reference_backend.c, what computes by ONNX Runtime inside its Python backend.
 
 tiny      16 floats plus one: all cost is the server's
-tiny_sequence  the same behind a sequence batcher: what a sequence costs
+plugin    tiny, but by the same C identity backend on both servers: what a plug-in costs
+tiny_sequence  tiny behind a sequence batcher: what a sequence costs
 conv      a small convolutional net, a few milliseconds for a batch of 8; one instance, so that 16 callers keep one batch
           running and one waiting; one thread, so that the load has a processor of its own
 large4    identity of 4 MiB
@@ -158,6 +159,8 @@ def main():
 
     write(ours, "tiny", config("tiny", "onnxruntime", 64, 16, 16), tiny())
     write(reference, "tiny", config("tiny", "identity", 64, 16, 16))
+    for repository in (ours, reference):
+        write(repository, "plugin", config("plugin", "identity", 64, 16, 16))
     sequences = "sequence_batching { oldest { max_candidate_sequences: 64 } }"
     write(ours, "tiny_sequence", config("tiny_sequence", "onnxruntime", 64, 16, 16, sequences), tiny())
     write(reference, "tiny_sequence", config("tiny_sequence", "identity", 64, 16, 16, sequences))

@@ -61,6 +61,12 @@ def test_without_a_repository_there_is_no_server():
     assert "error: creating server: Invalid argument - --model-repository must be specified" in ended.stderr
 
 
+def test_agents_are_looked_for_somewhere(empty):
+    ended = run_to_end(*command(empty, "--repoagent-directory=")[1:])
+    assert ended.returncode == 1
+    assert "error: creating server: Invalid argument - --repoagent-directory can not be empty" in ended.stderr
+
+
 def test_a_repository_that_does_not_exist_is_named(tmp_path):
     ended = run_to_end(*command(tmp_path / "nowhere")[1:])
     assert ended.returncode == 1

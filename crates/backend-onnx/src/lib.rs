@@ -26,6 +26,6 @@ mod strings;
 mod validate;
 mod yardstick;
 
-pub use library::LibrarySearch;
+pub use library::{LibrarySearch, python_prefixes};
 pub use model::OnnxBackend;
 pub use yardstick::BareLoop;

@@ -4,6 +4,7 @@
 //! searched: the backend directory, beside the program, the loader's own path, the Python packages.
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -101,6 +102,24 @@ impl LibrarySearch {
         places.extend(packages.map(|packages| Place::Directory(packages.join("onnxruntime/capi"))));
         places
     }
+}
+
+/// Prefixes under which Python packages may be installed, the most particular first: the environment in use, and those of
+/// each `python3` on a search path (`PATH`).
+pub fn python_prefixes(virtual_env: Option<&Path>, search_path: Option<&OsStr>) -> Vec<PathBuf> {
+    let on_path = search_path.into_iter().flat_map(std::env::split_paths);
+    // `<prefix>/bin/python3` belongs to `<prefix>`, wherever a link leads.
+    let with_python = on_path.map(|directory| directory.join("python3")).filter_map(|python| {
+        let real = python.canonicalize().ok()?;
+        Some([&python, &real].map(|file| file.ancestors().nth(2).map(PathBuf::from)))
+    });
+    let mut prefixes: Vec<PathBuf> = Vec::new();
+    for prefix in virtual_env.map(PathBuf::from).into_iter().chain(with_python.flatten().flatten()) {
+        if !prefixes.contains(&prefix) {
+            prefixes.push(prefix);
+        }
+    }
+    prefixes
 }
 
 enum Place {

@@ -12,6 +12,7 @@
 #![deny(missing_docs)]
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
+pub mod agent;
 pub mod backend;
 pub mod batching;
 pub mod cache;

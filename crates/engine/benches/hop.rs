@@ -66,6 +66,7 @@ async fn start() -> Engine {
         load_retries: 0,
         auto_complete: true,
         config_name: None,
+        agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
         metrics: MetricsOptions { counter_latencies: true, host: false },
         hold_until_queued: 0,

@@ -13,8 +13,8 @@ use inference::Moment;
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, by CLOCK_MONOTONIC.
-pub(crate) fn now() -> Moment {
+/// Now, by CLOCK_MONOTONIC: the clock of every [`Moment`] in the process.
+pub fn now() -> Moment {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
     Moment::from_nanos(nanos)

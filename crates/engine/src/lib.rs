@@ -15,7 +15,8 @@ use std::{
 };
 
 use inference::{
-    Error,
+    Error, MetricSource,
+    agent::AgentFinder,
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
     cache::ResponseCache,
@@ -30,8 +31,9 @@ mod processors;
 mod repository;
 
 use clock::AlarmClock;
+pub use clock::now;
 pub use host_policy::HostPolicy;
-pub use model::Model;
+pub use model::{Model, id_prefix};
 use observe::metrics::Exposition;
 pub use observe::{BatchStatistic, DurationStatistic, ModelStatistics, metrics::MetricsOptions};
 pub use processors::{ProcessorSet, usable as usable_processors};
@@ -55,6 +57,8 @@ pub struct Options {
     pub auto_complete: bool,
     /// `configs/<name>.pbtxt` is preferred to `config.pbtxt` (`--model-config-name`).
     pub config_name: Option<String>,
+    /// Where repository agents are looked for (`--repoagent-directory`), as whoever misses one is told.
+    pub agent_directory: PathBuf,
     /// `--backend-config`, in order: backend or all, setting, value.
     pub backend_settings: Vec<BackendSetting>,
     /// Which metrics are shown.
@@ -115,8 +119,12 @@ pub struct Plugins {
     pub finder: Option<Arc<dyn BackendFinder>>,
     /// Keeps responses of the models that want it.
     pub cache: Option<Arc<dyn ResponseCache>>,
+    /// Finds repository agents.
+    pub agents: Option<Arc<dyn AgentFinder>>,
     /// Opens libraries of custom batching strategies.
     pub strategies: Option<Arc<dyn StrategyOpener>>,
+    /// What plug-ins count themselves; shown behind the server's own metrics.
+    pub more_metrics: Option<Arc<dyn MetricSource>>,
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {
@@ -157,10 +165,11 @@ impl Engine {
     pub fn new(options: Options, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let clock = AlarmClock::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
-        let exposition = Exposition::new(options.metrics);
+        let plugins = plugins.into();
+        let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
         let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
         let (repositories, threads) = (options.repositories.clone(), options.load_threads.max(1));
-        let loader = Loader::new(options, plugins.into(), clock);
+        let loader = Loader::new(options, plugins, clock);
         let repository = Repository::start(loader, repositories, threads);
         let exiting = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { server, strict_readiness, repository, exposition, exiting }) })
@@ -297,10 +306,7 @@ impl Engine {
         models.iter().for_each(|model| model.drain());
         let all_closed = async {
             self.report_in_flight(&models, grace).await;
-            for closed in models.iter().cloned().map(close).collect::<Vec<_>>() {
-                // The thread lets go of its end only by closing the model, or by a panic that has told so.
-                let _ = closed.await;
-            }
+            self.shared.repository.unload_all().await;
         };
         let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
         tokio::time::timeout(grace, all_closed).await.map_err(expired)
@@ -330,20 +336,6 @@ impl Engine {
         }
         log::info!("All models are stopped, unloading models");
     }
-}
-
-/// Ends a model on a thread of its own: a backend that hangs there must not hold up the runtime, which waits for its
-/// blocking threads when it ends.
-fn close(model: Arc<Model>) -> tokio::sync::oneshot::Receiver<()> {
-    let (done, closed) = tokio::sync::oneshot::channel();
-    let closing = move || {
-        model.close();
-        let _ = done.send(());
-    };
-    if let Err(error) = std::thread::Builder::new().name("close".into()).spawn(closing) {
-        log::error!("failed to start a thread that ends a model: {error}");
-    }
-    closed
 }
 
 /// How often a stopping server looks whether it may end.

@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod agent;
 pub mod backend;
 pub mod batching;
 pub mod cache;
 pub mod config;
 mod error;
+mod metrics;
 mod name;
 mod request;
 mod response;
@@ -17,11 +19,12 @@ mod tensor;
 mod timeline;
 
 pub use error::{Error, ErrorCode, FailureReason};
+pub use metrics::MetricSource;
 pub use name::Name;
 pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
 pub use response::{
-    BatchReporter, Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response, ResponseReport,
-    ResponseStream, corridor,
+    BatchReporter, Canceller, Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response,
+    ResponseReport, ResponseStream, corridor,
 };
 pub use scheduling::Moment;
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};

@@ -398,6 +398,30 @@ impl fmt::Debug for Responder {
     }
 }
 
+/// Gives a request up without the stream of its responses, from wherever it is needed.
+#[derive(Clone)]
+pub struct Canceller {
+    corridor: Arc<Corridor>,
+}
+
+impl Canceller {
+    /// Asks for the request to be given up; what comes is still delivered.
+    pub fn cancel(&self) {
+        self.corridor.cancel(false);
+    }
+
+    /// Whether that was asked, by whomever.
+    pub fn is_cancelled(&self) -> bool {
+        self.corridor.cancelled.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Canceller").field("is_cancelled", &self.is_cancelled()).finish_non_exhaustive()
+    }
+}
+
 /// The asking side. Dropping it cancels the request; what still comes is dropped, too.
 pub struct ResponseStream {
     corridor: Arc<Corridor>,
@@ -432,6 +456,11 @@ impl ResponseStream {
     /// Asks for the request to be given up; what comes is still delivered.
     pub fn cancel(&self) {
         self.corridor.cancel(false);
+    }
+
+    /// The same wish for whoever does not hold the stream.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { corridor: self.corridor.clone() }
     }
 
     /// When the request passed its doors.

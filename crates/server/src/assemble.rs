@@ -15,7 +15,7 @@ use frontend::{
     listen,
     metrics::MetricsService,
 };
-use inference::Error;
+use inference::{Error, MetricSource};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -27,6 +27,8 @@ use crate::{
 /// A server that serves.
 pub struct Server {
     engine: Engine,
+    /// The server as plug-ins know it.
+    handle: Arc<in_process::Server>,
     /// In the order in which they were started.
     endpoints: Vec<Endpoint>,
     exit_timeout: Duration,
@@ -81,10 +83,18 @@ impl Server {
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
+        if options.repository.agent_directory.as_os_str().is_empty() {
+            return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
+        }
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
-        let plugins = Plugins { cache, ..extensions.plugins };
+        let more_metrics: Option<Arc<dyn MetricSource>> = Some(in_process::custom_metrics());
+        let plugins = Plugins { cache, more_metrics, ..extensions.plugins };
         let backends = plugins.backends.clone();
-        let engine = Engine::start(engine_options(options), plugins).await.map_err(creating)?;
+        let engine = Engine::new(engine_options(options), plugins).map_err(creating)?;
+        // Plug-ins call the server by its C handle while their models load.
+        let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
+        handle.attach(engine.clone());
+        engine.load_models().await.map_err(creating)?;
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
             if let Err(error) = engine.stop(options.server.exit_timeout).await {
@@ -92,7 +102,8 @@ impl Server {
             }
             return Err(creating(Error::internal("failed to load all models")));
         }
-        let mut server = Self { engine, endpoints: Vec::new(), exit_timeout: options.server.exit_timeout };
+        let exit_timeout = options.server.exit_timeout;
+        let mut server = Self { engine, handle, endpoints: Vec::new(), exit_timeout };
         server.open_endpoints(sockets, options)?;
         Ok(server)
     }
@@ -140,6 +151,11 @@ impl Server {
         log::info!("Started {} at {address}", service.started());
         self.endpoints.push(Endpoint { service, address, drain, task });
         Ok(())
+    }
+
+    /// The server as plug-ins know it.
+    pub fn handle(&self) -> &Arc<in_process::Server> {
+        &self.handle
     }
 
     /// Where HTTP is served, if it is.
@@ -250,23 +266,6 @@ impl Sockets {
     }
 }
 
-/// What clients may rely on; the order is that of the reference.
-const EXTENSIONS: [&str; 13] = [
-    "classification",
-    "sequence",
-    "model_repository",
-    "model_repository(unload_dependents)",
-    "schedule_policy",
-    "model_configuration",
-    "system_shared_memory",
-    "cuda_shared_memory",
-    "binary_tensor_data",
-    "parameters",
-    "statistics",
-    "trace",
-    "logging",
-];
-
 fn engine_options(options: &Options) -> engine::Options {
     let Options { server, repository, backends, metrics, test_hooks, .. } = options;
     let setting = |backend: Option<&String>, key: &str, value: String| engine::BackendSetting {
@@ -288,7 +287,7 @@ fn engine_options(options: &Options) -> engine::Options {
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),
-            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+            extensions: in_process::EXTENSIONS.map(str::to_owned).to_vec(),
         },
         repositories: repository.paths.iter().map(Into::into).collect(),
         strict_readiness: server.strict_readiness,
@@ -296,6 +295,7 @@ fn engine_options(options: &Options) -> engine::Options {
         load_retries: repository.load_retries as usize,
         auto_complete: repository.auto_complete,
         config_name: repository.config_name.clone(),
+        agent_directory: repository.agent_directory.clone(),
         backend_settings: own.into_iter().chain(given).collect(),
         metrics: MetricsOptions {
             counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),

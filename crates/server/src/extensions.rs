@@ -14,6 +14,8 @@ use crate::options::Cache;
 pub struct Extensions {
     /// What the engine is given; the cache is put there.
     pub plugins: Plugins,
+    /// The server as plug-ins know it; one of its own, if nobody has told them of any.
+    pub host: Option<Arc<in_process::Server>>,
     /// Finds the response cache that the options name. Without one, options that name a cache are refused.
     pub cache_finder: Option<Arc<dyn CacheFinder>>,
 }

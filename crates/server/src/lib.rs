@@ -5,7 +5,6 @@
 
 mod assemble;
 mod extensions;
-pub mod logging;
 pub mod options;
 pub mod signals;
 mod startup_tables;
@@ -13,3 +12,4 @@ pub mod table;
 
 pub use assemble::{Server, StartError};
 pub use extensions::Extensions;
+pub use in_process::logging;

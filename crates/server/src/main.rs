@@ -8,6 +8,7 @@ use std::{
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use c_api::{
+    agent::Agents,
     backend::{Libraries, ServerHandle},
     batching::Strategies,
     cache::Caches,
@@ -85,12 +86,14 @@ fn extensions(options: &Options) -> Extensions {
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
     }));
-    let server = ServerHandle(std::ptr::null_mut());
+    let host = in_process::Server::hosting();
+    let server = ServerHandle(host.as_ptr().cast());
     let plugins = Plugins {
         backends: vec![onnx],
         finder: Some(Arc::new(Libraries::new(server))),
+        agents: Some(Arc::new(Agents::new(options.repository.agent_directory.clone()))),
         strategies: Some(Arc::new(Strategies::new(server))),
         ..Plugins::default()
     };
-    Extensions { plugins, cache_finder: Some(Arc::new(Caches)) }
+    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(Caches)) }
 }

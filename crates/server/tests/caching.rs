@@ -28,7 +28,7 @@ fn served(arguments: &[&str], caches: Option<Arc<MemoryCaches>>) -> Result<Serve
         None => Served::start(&repository, &arguments, vec![Arc::new(Python)]),
         Some(caches) => {
             let backends: Vec<Arc<dyn inference::backend::Backend>> = vec![Arc::new(Python)];
-            let extensions = Extensions { plugins: backends.into(), cache_finder: Some(caches) };
+            let extensions = Extensions { plugins: backends.into(), host: None, cache_finder: Some(caches) };
             Served::with(&repository, &arguments, extensions)
         }
     }

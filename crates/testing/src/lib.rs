@@ -4,6 +4,7 @@
 //! Nothing here is part of a server. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
 
+mod agents;
 pub mod compare;
 pub mod elf;
 pub mod fixtures;
@@ -18,6 +19,7 @@ mod program;
 mod repository;
 pub mod schema;
 
+pub use agents::Agents;
 pub use gate::Gate;
 pub use identity::Identity;
 pub use memory_cache::{MemoryCache, MemoryCaches};

@@ -34,6 +34,7 @@ impl Contender {
     pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path) -> Result<Contender> {
         let mut command = Command::new(binary);
         command.env(runtime_library::VARIABLE, library);
+        command.arg(format!("--backend-directory={}", identity_backend(folder)?.display()));
         Contender::start("ours", command, folder, binary)
     }
 
@@ -107,12 +108,18 @@ fn reference_backends(packages: &Path, folder: &Path) -> Result<PathBuf> {
     let version = interpreter.and_then(|name| name.strip_prefix("python"));
     let version = version.context("--reference: site-packages must lie in a folder named python3.N")?;
 
-    let backends = folder.join("backends");
-    let identity = backends.join("identity");
-    fs::create_dir_all(&identity).with_context(|| format!("cannot make {}", identity.display()))?;
+    let backends = identity_backend(folder)?;
     process::run(Command::new("cp").arg("-r").arg(installed.join("backends/python")).arg(&backends))?;
     let stub = installed.join("python_backend_stubs").join(version).join("triton_python_backend_stub");
     process::run(Command::new("cp").arg(stub).arg(backends.join("python")))?;
+    Ok(backends)
+}
+
+/// A backends folder with our C identity backend.
+fn identity_backend(folder: &Path) -> Result<PathBuf> {
+    let backends = folder.join("backends");
+    let identity = backends.join("identity");
+    fs::create_dir_all(&identity).with_context(|| format!("cannot make {}", identity.display()))?;
     let mut compile = Command::new("gcc");
     compile.args(["-O2", "-shared", "-fPIC", "-o"]).arg(identity.join("libtriton_identity.so"));
     process::run(compile.arg(workspace::root().join("bench/reference_backend.c")))?;

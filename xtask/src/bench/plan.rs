@@ -51,6 +51,7 @@ pub(crate) fn rows() -> Vec<Row> {
         rows
     };
     let mut rows = of("tiny", &[HttpJson, Grpc], &[1, 16, 64]);
+    rows.extend(of("plugin", &[HttpJson, Grpc], &[1, 16, 64]));
     rows.extend(of("tiny_sequence", &[HttpJson, Grpc], &[16, 64]));
     rows.extend(of("conv", &[HttpBinary, Grpc], &[16, 32]));
     rows.extend(of("large4", &[HttpBinary, Grpc], &[1, 4]));

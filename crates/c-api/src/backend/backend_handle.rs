@@ -164,6 +164,12 @@ impl inference::backend::Backend for Opened {
         &self.0.settings_name
     }
 
+    fn directories(&self) -> Vec<PathBuf> {
+        let own = self.0.directory().to_owned();
+        let runner = self.0.library_path.parent().filter(|runner| *runner != own).map(Path::to_owned);
+        [own].into_iter().chain(runner).collect()
+    }
+
     fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
         self.0.said.get().map(|said| said.preferred_groups.clone()).unwrap_or_default()
     }

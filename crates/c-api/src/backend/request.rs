@@ -33,7 +33,8 @@ pub struct Request {
     model: Arc<Model>,
     /// Next number of a response, for the statistics of decoupled models; shared with the factories.
     response_index: OnceLock<Arc<AtomicU64>>,
-    /// Output states; they live as long as the request. Boxed, for the library knows their addresses.
+    /// Output states; they live as long as the request.
+    #[expect(clippy::vec_box, reason = "the library knows their addresses")]
     states: Mutex<Vec<Box<State>>>,
     _hold: Option<Hold>,
 }

@@ -53,7 +53,8 @@ use claims::Tenancy;
 use driver::{Assignment, Driver, Duties, Policy};
 use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
 use order::Orders;
-use refusal::{Refusals, cancelled, id_prefix};
+pub use refusal::id_prefix;
+use refusal::{Refusals, cancelled};
 use strategy::Consulted;
 use warmup::WarmUp;
 

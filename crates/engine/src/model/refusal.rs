@@ -57,8 +57,8 @@ pub(super) fn cancelled() -> Error {
     Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
 }
 
-/// What many messages of the reference begin with.
-pub(super) fn id_prefix(request_id: &str) -> String {
+/// What many messages about a request begin with, in the words of the reference: its id.
+pub fn id_prefix(request_id: &str) -> String {
     let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
     format!("[request id: {id}] ")
 }

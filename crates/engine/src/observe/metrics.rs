@@ -4,7 +4,7 @@
 //! microseconds. They are kept in nanoseconds and divided here, so that fast models do not lose their fractions (P-W31).
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
-use inference::FailureReason;
+use inference::{FailureReason, MetricSource};
 
 use super::{ModelStatistics, host::Host};
 use crate::model::Model;
@@ -22,6 +22,7 @@ pub struct MetricsOptions {
 pub(crate) struct Exposition {
     options: MetricsOptions,
     host: Option<Host>,
+    more: Option<Arc<dyn MetricSource>>,
 }
 
 /// What one scrape reads of one model version.
@@ -41,8 +42,8 @@ type Pick = fn(&ModelStatistics) -> u64;
 const MICROSECONDS: u64 = 1_000;
 
 impl Exposition {
-    pub(crate) fn new(options: MetricsOptions) -> Self {
-        Self { options, host: options.host.then(Host::new) }
+    pub(crate) fn new(options: MetricsOptions, more: Option<Arc<dyn MetricSource>>) -> Self {
+        Self { options, host: options.host.then(Host::new), more }
     }
 
     /// The whole text for these model versions.
@@ -70,6 +71,9 @@ impl Exposition {
         );
         if let Some(host) = &self.host {
             host_gauges(&mut text, host);
+        }
+        if let Some(more) = &self.more {
+            more.append_to(&mut text);
         }
         text
     }

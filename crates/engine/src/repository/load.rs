@@ -1,7 +1,7 @@
 //! From a model's directory to a model version that can be used.
 //!
-//! First a plan: read the configuration, choose the backend and the versions. Then, for each version and on a thread
-//! that may block: open, complete, validate, read labels, build instances.
+//! First a plan: read the configuration, let the agents it names replace the files, choose the versions. Then, for each
+//! version: open, complete, validate, read labels, build instances. Both on threads that may block.
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -12,18 +12,19 @@ use std::{
 
 use inference::{
     Error, Name,
+    agent::{self, RepositoryAgent},
     backend::{Backend, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
-        Completion, ConfigSource, Declared, Environment, FileEntry, InstanceGroup, InstanceKind, ModelConfig,
-        ModelLayout, Scheduling, VersionDirectory, absent_versions, declare, finish, no_version_available,
-        select_versions, version_directory,
+        Completion, ConfigErrors, ConfigSource, Declared, Environment, FileEntry, GivenConfig, InstanceGroup,
+        InstanceKind, ModelConfig, ModelLayout, Scheduling, VersionDirectory, absent_versions, finish,
+        no_version_available, read, select_versions, version_directory,
     },
 };
 
 use scheduling::Capacity;
 
-use super::{files, fingerprint, scan, strategy};
+use super::{agents::Agents, files, fingerprint, scan, strategy};
 use crate::{
     BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
     clock::{AlarmClock, now},
@@ -39,6 +40,7 @@ pub(crate) struct Loader {
     settings: Vec<BackendSetting>,
     completion: Completion,
     config_name: Option<String>,
+    agent_directory: PathBuf,
     retries: usize,
     hold_until_queued: usize,
     hold_until_backlogged: usize,
@@ -50,9 +52,16 @@ pub(crate) struct Loader {
     host_policy_settings: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
+/// What one model is going to be, and who looks after it until it is no more.
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    pub(super) agents: Option<Agents>,
+}
+
 /// What one model is going to be.
 pub(super) struct Plan {
     name: Name,
+    /// Where its files lie: in the repository, or where an agent has put them.
     directory: PathBuf,
     declared: Declared,
     versions: Vec<i64>,
@@ -78,6 +87,7 @@ impl Loader {
             settings: backend_settings,
             completion: if auto_complete { Completion::Auto } else { Completion::Strict },
             config_name,
+            agent_directory: options.agent_directory,
             retries: load_retries,
             hold_until_queued: options.hold_until_queued,
             hold_until_backlogged: options.hold_until_backlogged,
@@ -94,25 +104,29 @@ impl Loader {
         }
     }
 
-    /// Reads a model's configuration and chooses its versions.
+    /// Reads a model's configuration, tells its agents, and chooses its versions. May block for as long as agents do.
     ///
     /// # Errors
-    /// A configuration that breaks a rule, or no version to serve.
-    pub(super) fn plan(&self, name: &Name, directory: &Path) -> Result<Plan, Error> {
-        let versions = versions_of(directory)?;
+    /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
+    pub(super) fn plan(&self, name: &Name, directory: &Path) -> Result<Planned, Error> {
+        let given = self.read(directory)?;
+        let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
+        let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
+        let versions = versions_of(&directory)?;
         let existing: Vec<_> = versions.keys().copied().collect();
         let layout = ModelLayout { name: name.to_string(), versions };
-        let declared = self.declare(directory, &layout)?;
+        let declared = given.declare(&layout, self.completion).map_err(|errors| report(name, errors))?;
         let policy = declared.version_policy();
         absent_versions(&policy, &existing, name).iter().for_each(|warning| log::warn!("{warning}"));
         let versions = select_versions(&policy, &existing);
         if versions.is_empty() {
             return Err(no_version_available(name));
         }
-        Ok(Plan { name: name.clone(), directory: directory.to_path_buf(), declared, versions })
+        Ok(Planned { plan: Plan { name: name.clone(), directory, declared, versions }, agents })
     }
 
-    fn declare(&self, directory: &Path, layout: &ModelLayout) -> Result<Declared, Error> {
+    /// The configuration that lies in a model's directory.
+    fn read(&self, directory: &Path) -> Result<GivenConfig, Error> {
         let custom =
             self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
         let path = custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"));
@@ -125,17 +139,24 @@ impl Loader {
             Some(content) => ConfigSource::Text { path: &path, content },
             None => ConfigSource::Missing(&path),
         };
-        declare(source, layout, self.completion).map_err(|errors| {
-            // One line per problem, each with its place, besides the one line that becomes the model's reason.
-            if errors.problems().len() > 1 {
-                log::error!(
-                    "the configuration of model '{}' has problems:\n{}",
-                    layout.name,
-                    errors.report()
-                );
+        Ok(read(source, self.completion)?)
+    }
+
+    /// The agents that a configuration names, told that the model is going to be loaded, and where they have put it.
+    fn agents(
+        &self,
+        config: &proto::ModelConfig,
+        directory: &Path,
+    ) -> Result<Option<(Agents, PathBuf)>, Error> {
+        let find = |name: &str| -> Result<Arc<dyn RepositoryAgent>, Error> {
+            match &self.plugins.agents {
+                Some(agents) => agents.find(name),
+                None => Err(agent::not_found(name, &self.agent_directory)),
             }
-            errors.into()
-        })
+        };
+        // As Triton: what cannot be read is as good as empty.
+        let read = |directory: &Path| self.read(directory).map(|given| given.config).unwrap_or_default();
+        Agents::load(config, directory, find, read)
     }
 
     /// Loads one version, as often as it takes or is allowed. Blocks.
@@ -290,6 +311,14 @@ fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error>
         }
     }
     Ok(versions)
+}
+
+/// One line per problem, each with its place, besides the one line that becomes the model's reason.
+fn report(name: &Name, errors: ConfigErrors) -> Error {
+    if errors.problems().len() > 1 {
+        log::error!("the configuration of model '{name}' has problems:\n{}", errors.report());
+    }
+    errors.into()
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {

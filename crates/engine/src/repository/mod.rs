@@ -1,11 +1,12 @@
 //! The task that alone may change the state of a model. Commands come in, snapshots go out.
 //!
-//! Loading itself happens on blocking threads, as many at a time as `--model-load-thread-count` says; each result comes
-//! back here as an event. Whoever wants to know a model's state reads the latest [`Table`].
-use std::{path::PathBuf, sync::Arc};
+//! Reading configurations and loading happen on blocking threads, as many at a time as `--model-load-thread-count` says;
+//! each result comes back here as an event. Whoever wants to know a model's state reads the latest [`Table`].
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
-use inference::{Error, Name};
+use futures_util::future::join_all;
+use inference::{Error, Name, agent::AgentAction};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
@@ -13,18 +14,24 @@ use tokio::{
 
 use crate::model::Model;
 
+mod agents;
 mod files;
 mod fingerprint;
 mod load;
 mod scan;
 mod strategy;
 mod table;
+mod unload;
+
+use agents::Agents;
+use load::Planned;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use load::Loader;
 pub(crate) use table::Table;
 pub use table::{IndexEntry, ModelState};
 use table::{Version, Versions};
+use unload::unload;
 
 /// How others reach the repository.
 pub(crate) struct Repository {
@@ -36,6 +43,8 @@ pub(crate) struct Repository {
 enum Command {
     /// Load every model of every repository.
     LoadAll { done: oneshot::Sender<Result<(), Error>> },
+    /// End every model that has been built.
+    UnloadAll { done: oneshot::Sender<()> },
 }
 
 impl Repository {
@@ -51,6 +60,8 @@ impl Repository {
             models: Table::default(),
             published: table.clone(),
             loads: JoinSet::new(),
+            loading: BTreeMap::new(),
+            agents: BTreeMap::new(),
             waiting: Vec::new(),
         };
         // Ends when the last sender, this handle, is gone.
@@ -69,6 +80,16 @@ impl Repository {
         answer.await.map_err(|_| gone(()))?
     }
 
+    /// Ends every model that has been built; returns when their last requests have ended. The table stays as it is: who
+    /// asks for a model finds one that takes no requests.
+    pub(crate) async fn unload_all(&self) {
+        let (done, answer) = oneshot::channel();
+        // Without its task the repository has nothing that could be ended.
+        if self.commands.send(Command::UnloadAll { done }).await.is_ok() {
+            let _ = answer.await;
+        }
+    }
+
     /// The latest snapshot.
     pub(crate) fn table(&self) -> arc_swap::Guard<Arc<Table>> {
         self.table.load()
@@ -82,15 +103,29 @@ struct Keeper {
     threads: Arc<Semaphore>,
     models: Table,
     published: Arc<ArcSwap<Table>>,
-    loads: JoinSet<Loaded>,
+    loads: JoinSet<Event>,
+    /// Models some of whose versions are still being loaded.
+    loading: BTreeMap<Name, Loading>,
+    /// Who looks after the models that are loaded.
+    agents: BTreeMap<Name, Agents>,
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
 }
 
-/// A load that has come to an end.
-struct Loaded {
-    name: Name,
-    version: i64,
-    result: Result<Arc<Model>, Error>,
+/// A model on its way.
+struct Loading {
+    versions_left: usize,
+    any_is_ready: bool,
+    agents: Option<Agents>,
+}
+
+/// Something that took time has come to an end.
+enum Event {
+    /// The configurations of these models have been read, or not.
+    Polled(Vec<(Name, Result<Planned, Error>)>),
+    /// A version has been loaded, or not.
+    Loaded { name: Name, version: i64, result: Result<Arc<Model>, Error> },
+    /// The agents of a model know how its load has ended. They stay if it is loaded.
+    AgentsTold { name: Name, agents: Option<Agents> },
 }
 
 impl Keeper {
@@ -100,10 +135,15 @@ impl Keeper {
             tokio::select! {
                 command = inbox.recv() => match command {
                     Some(Command::LoadAll { done }) => self.load_all(done),
+                    Some(Command::UnloadAll { done }) => self.unload_all(done),
                     None => return,
                 },
-                Some(loaded) = self.loads.join_next() => match loaded {
-                    Ok(loaded) => self.settle(loaded),
+                Some(event) = self.loads.join_next() => match event {
+                    Ok(Event::Polled(models)) => self.polled(models),
+                    Ok(Event::Loaded { name, version, result }) => self.loaded(name, version, result),
+                    Ok(Event::AgentsTold { name, agents }) => {
+                        self.agents.extend(agents.map(|agents| (name, agents)));
+                    }
                     // The load's own panics are caught where the name is known.
                     Err(error) => log::error!("a model load was lost: {error}"),
                 },
@@ -127,16 +167,48 @@ impl Keeper {
             );
             self.no_version(name, "model appears in two or more repositories".to_owned());
         }
-        for (name, directory) in listing.unique {
-            match self.loader.plan(&name, &directory) {
-                Ok(plan) => self.load(&name, &Arc::new(plan)),
+        self.poll(listing.unique);
+        self.waiting.push(done);
+        self.publish();
+    }
+
+    /// Reads the configurations of these models. They are loaded in the order of their names, whichever is read first:
+    /// so nothing is loaded before all have been read.
+    fn poll(&mut self, models: BTreeMap<Name, PathBuf>) {
+        let (loader, threads) = (self.loader.clone(), self.threads.clone());
+        let poll = move |(name, directory): (Name, PathBuf)| {
+            let (loader, threads) = (loader.clone(), threads.clone());
+            async move {
+                // The semaphore is never closed.
+                let _permit = threads.acquire_owned().await;
+                let planning = tokio::task::spawn_blocking({
+                    let name = name.clone();
+                    move || loader.plan(&name, &directory)
+                });
+                let result = planning.await.unwrap_or_else(|panic| {
+                    Err(Error::internal(format!("the model's configuration could not be read: {panic}")))
+                });
+                (name, result)
+            }
+        };
+        self.loads.spawn(async move { Event::Polled(join_all(models.into_iter().map(poll)).await) });
+    }
+
+    fn polled(&mut self, models: Vec<(Name, Result<Planned, Error>)>) {
+        for (name, result) in models {
+            match result {
+                Ok(Planned { plan, agents }) => {
+                    let plan = Arc::new(plan);
+                    let versions_left = plan.versions().len();
+                    self.loading.insert(name.clone(), Loading { versions_left, any_is_ready: false, agents });
+                    self.load(&name, &plan);
+                }
                 Err(error) => {
                     log::error!("Poll failed for model directory '{name}': {error}");
                     self.no_version(name, error.with_code());
                 }
             }
         }
-        self.waiting.push(done);
         self.publish();
     }
 
@@ -158,12 +230,13 @@ impl Keeper {
                 let result = loaded.unwrap_or_else(|panic| {
                     Err(Error::internal(format!("the backend panicked while loading the model: {panic}")))
                 });
-                Loaded { name, version, result }
+                Event::Loaded { name, version, result }
             });
         }
     }
 
-    fn settle(&mut self, Loaded { name, version, result }: Loaded) {
+    fn loaded(&mut self, name: Name, version: i64, result: Result<Arc<Model>, Error>) {
+        let is_ready = result.is_ok();
         let state = match result {
             Ok(model) => {
                 log::info!("successfully loaded '{name}' version {version}");
@@ -174,8 +247,37 @@ impl Keeper {
                 Version::Unavailable(error.with_code())
             }
         };
-        self.models.models.entry(name).or_default().versions.insert(version, state);
+        self.models.models.entry(name.clone()).or_default().versions.insert(version, state);
         self.publish();
+        let Some(loading) = self.loading.get_mut(&name) else { return };
+        loading.any_is_ready |= is_ready;
+        loading.versions_left -= 1;
+        if loading.versions_left == 0
+            && let Some(Loading { any_is_ready, agents: Some(agents), .. }) = self.loading.remove(&name)
+        {
+            self.tell_agents(name, agents, any_is_ready);
+        }
+    }
+
+    /// Tells the agents how the load of their model has ended: well, if there is a version that uses its files.
+    fn tell_agents(&mut self, name: Name, mut agents: Agents, is_loaded: bool) {
+        self.loads.spawn_blocking(move || {
+            agents.tell(if is_loaded { AgentAction::LoadComplete } else { AgentAction::LoadFail });
+            // If it has failed, they leave here and now.
+            let agents = is_loaded.then_some(agents);
+            Event::AgentsTold { name, agents }
+        });
+    }
+
+    fn unload_all(&mut self, done: oneshot::Sender<()>) {
+        let mut agents = std::mem::take(&mut self.agents);
+        let models = self.models.models.iter();
+        let unloads: Vec<_> =
+            models.map(|(name, versions)| unload(versions.built().collect(), agents.remove(name))).collect();
+        tokio::spawn(async move {
+            join_all(unloads).await;
+            let _ = done.send(());
+        });
     }
 
     fn publish(&self) {

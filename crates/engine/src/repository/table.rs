@@ -60,6 +60,16 @@ pub(super) struct Versions {
     pub(super) problem: Option<String>,
 }
 
+impl Versions {
+    /// Those that have been built, usable or not, ascending.
+    pub(super) fn built(&self) -> impl Iterator<Item = Arc<Model>> {
+        self.versions.values().filter_map(|version| match version {
+            Version::Ready(model) => Some(model.clone()),
+            Version::Loading | Version::Unavailable(_) => None,
+        })
+    }
+}
+
 /// One version of the table.
 #[derive(Debug, Clone)]
 pub(super) enum Version {
@@ -138,12 +148,7 @@ impl Table {
 
     /// Every version that has been built, usable or not, by name and number.
     pub(crate) fn built(&self) -> Vec<Arc<Model>> {
-        let versions = self.models.values().flat_map(|model| model.versions.values());
-        let mut built: Vec<_> = versions
-            .filter_map(
-                |version| if let Version::Ready(model) = version { Some(model.clone()) } else { None },
-            )
-            .collect();
+        let mut built: Vec<_> = self.models.values().flat_map(Versions::built).collect();
         built.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
         built
     }

@@ -1,5 +1,6 @@
 //! The engine on repositories of its own, with backends whose behaviour each test writes down.
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, fail by it")]
+mod agents;
 mod caching;
 mod host_policies;
 mod loading;

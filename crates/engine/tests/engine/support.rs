@@ -72,6 +72,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
         load_retries: 0,
         auto_complete: true,
         config_name: None,
+        agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
         metrics: MetricsOptions { counter_latencies: true, host: false },
         hold_until_queued: 0,

@@ -17,7 +17,7 @@ pub mod response;
 mod router;
 mod server;
 mod service;
-mod show;
+pub mod show;
 mod spelling;
 
 pub use body::ResponseBody;

@@ -87,7 +87,7 @@ impl Writer {
 }
 
 /// The body of `GET /v2`.
-pub(super) fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
+pub fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.open(b'{');
     writer.text("name", &metadata.name);
@@ -98,7 +98,7 @@ pub(super) fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
 }
 
 /// The body of `GET /v2/models/{M}`.
-pub(super) fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
+pub fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
     let mut writer = Writer::new();
     let tensor = |writer: &mut Writer, tensor: &TensorMetadata| {
         writer.text("name", &tensor.name);
@@ -124,7 +124,7 @@ pub(super) fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
 }
 
 /// The body of `POST /v2/repository/index`. What a model does not have is left out.
-pub(super) fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
+pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.array(&index.models, |writer, model| {
         writer.text("name", &model.name);
@@ -136,7 +136,7 @@ pub(super) fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
 }
 
 /// The body of the statistics routes.
-pub(super) fn statistics(statistics: &ModelStatisticsResponse) -> Vec<u8> {
+pub fn statistics(statistics: &ModelStatisticsResponse) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.open(b'{');
     writer.key("model_stats");

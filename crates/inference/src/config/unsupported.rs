@@ -17,9 +17,6 @@ pub(super) fn refuse_unsupported(config: &ModelConfig, errors: &mut ConfigErrors
         Some(SchedulingChoice::EnsembleScheduling(_)) => refuse("ensemble_scheduling"),
         Some(SchedulingChoice::DynamicBatching(_) | SchedulingChoice::SequenceBatching(_)) | None => {}
     }
-    if config.model_repository_agents.as_ref().is_some_and(|agents| !agents.agents.is_empty()) {
-        refuse("model_repository_agents");
-    }
     let usual = format!("libtriton_{}.so", config.backend);
     if !config.runtime.is_empty() && config.runtime != usual {
         refuse("runtime");

@@ -52,19 +52,7 @@ impl Environment {
 
     /// Prefixes under which Python packages may be installed, the most particular first.
     pub(super) fn python_prefixes(&self) -> Vec<PathBuf> {
-        let on_path = self.search_path.iter().flat_map(std::env::split_paths);
-        // `<prefix>/bin/python3` belongs to `<prefix>`, wherever a link leads.
-        let with_python = on_path.map(|directory| directory.join("python3")).filter_map(|python| {
-            let real = python.canonicalize().ok()?;
-            Some([&python, &real].map(|file| file.ancestors().nth(2).map(PathBuf::from)))
-        });
-        let mut prefixes: Vec<PathBuf> = Vec::new();
-        for prefix in self.virtual_env.iter().cloned().chain(with_python.flatten().flatten()) {
-            if !prefixes.contains(&prefix) {
-                prefixes.push(prefix);
-            }
-        }
-        prefixes
+        backend_onnx::python_prefixes(self.virtual_env.as_deref(), self.search_path.as_deref())
     }
 
     /// Changes the defaults that the command line starts from.

@@ -69,6 +69,8 @@ pub struct Repository {
     pub auto_complete: bool,
     /// Which file of a model's `configs` directory to prefer over its `config.pbtxt`, without `.pbtxt`.
     pub config_name: Option<String>,
+    /// Where repository agents are looked for. May be empty here, which the server refuses.
+    pub agent_directory: PathBuf,
     /// How many models may be loading at the same time.
     pub load_threads: NonZeroUsize,
     /// How often a failed load is tried again.

@@ -29,6 +29,7 @@ use std::ffi::OsString;
 
 pub use environment::Environment;
 pub use help::usage;
+pub use in_process::TRITON_VERSION;
 pub use meaning::{
     BackendSetting, Backends, Cache, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository,
     RequiredHeader, Restrictions, Server, TestHooks,
@@ -36,9 +37,6 @@ pub use meaning::{
 pub use refusal::BadOption;
 
 use typed::Typed;
-
-/// The Triton release whose behaviour the server follows.
-pub const TRITON_VERSION: &str = "2.73.0";
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq)]

@@ -142,6 +142,7 @@ fn repository(typed: typed::Repository) -> Repository {
         paths: typed.paths,
         auto_complete: !(typed.disable_auto_complete || typed.strict_model_config == Some(true)),
         config_name: typed.config_name,
+        agent_directory: PathBuf::from(typed.agent_directory),
         load_threads: at_least_one(typed.load_thread_count),
         load_retries: unsigned(typed.load_retry_count),
     }

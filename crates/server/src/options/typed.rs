@@ -65,6 +65,7 @@ pub(super) struct Repository {
     pub(super) control_mode: ControlMode,
     pub(super) load_models: BTreeSet<String>,
     pub(super) config_name: Option<String>,
+    pub(super) agent_directory: String,
     pub(super) load_thread_count: i64,
     pub(super) load_retry_count: i64,
     pub(super) namespacing: bool,

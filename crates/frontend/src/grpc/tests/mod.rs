@@ -53,6 +53,7 @@ impl Server {
             load_retries: 0,
             auto_complete: true,
             config_name: None,
+            agent_directory: Default::default(),
             backend_settings: Vec::new(),
             metrics: MetricsOptions { counter_latencies: true, host: false },
             hold_until_queued: 0,

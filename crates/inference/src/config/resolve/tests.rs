@@ -253,7 +253,6 @@ fn what_a_backend_adds_is_checked() {
 #[test]
 fn features_that_are_not_there_are_refused_by_name() {
     for (field, text) in [
-        ("model_repository_agents", "model_repository_agents { agents { name: 'a' } }"),
         ("runtime", "runtime: 'libother.so'"),
         (
             "ensemble_scheduling",

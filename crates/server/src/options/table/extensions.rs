@@ -28,10 +28,12 @@ pub(super) const BACKEND: &[Spec] = &[
     ),
 ];
 
-pub(super) const REPOSITORY_AGENT: &[Spec] =
-    &[text("repoagent-directory", |_, _| (), "Where to look for repository agents.")
-        .default_note("/opt/tritonserver/repoagents")
-        .unsupported("repository agents from shared libraries")];
+pub(super) const REPOSITORY_AGENT: &[Spec] = &[text(
+    "repoagent-directory",
+    |typed, value| typed.repository.agent_directory = value.to_owned(),
+    "Where to look for repository agents.",
+)
+.default("/opt/tritonserver/repoagents")];
 
 pub(super) const RESPONSE_CACHE: &[Spec] = &[
     checked(

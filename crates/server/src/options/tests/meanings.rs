@@ -72,6 +72,16 @@ fn repositories_are_a_sorted_set_whatever_they_are_called() {
 }
 
 #[test]
+fn plug_ins_are_looked_for_where_triton_has_them_or_where_they_are_said_to_be() {
+    let places = |line: &[&str]| {
+        let Options { backends, repository, .. } = options(line);
+        [backends.directory, repository.agent_directory].map(|path| path.display().to_string())
+    };
+    assert_eq!(places(&[]), ["/opt/tritonserver/backends", "/opt/tritonserver/repoagents"]);
+    assert_eq!(places(&["--backend-directory=/b", "--repoagent-directory=/r"]), ["/b", "/r"]);
+}
+
+#[test]
 fn the_later_of_two_values_counts_and_settings_keep_their_order() {
     let options = options(&[
         "--http-port=1",

@@ -19,7 +19,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--allow-sagemaker=true"], "allow-sagemaker"),
     (&["--allow-vertex-ai=true"], "allow-vertex-ai"),
     (&["--allow-client-shm=true"], "allow-client-shm"),
-    (&["--repoagent-directory=/r"], "repoagent-directory"),
     (&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count"),
     (&["--metrics-config=summary_latencies=true"], "metrics-config"),
     (&["--metrics-config=histogram_latencies=on"], "metrics-config"),

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use inference::Error;
 use log::{Level, LevelFilter};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+
+use super::sink::Sink;
 
 /// How a log line begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,22 +99,29 @@ impl Levels {
     }
 }
 
-/// The switches of a logger and what of it cannot be changed.
+/// The switches of a logger, and where its lines go.
 #[derive(Debug)]
 pub struct LogSettings {
     levels: AtomicU64,
-    file: Option<PathBuf>,
+    output: RwLock<Output>,
     /// Whether the facade's own limit follows these switches.
     governs_facade: AtomicBool,
     /// Held while switches change: two changes at once must not undo each other.
     change: Mutex<()>,
 }
 
+/// Where lines go, and the name of that.
+#[derive(Debug)]
+struct Output {
+    sink: Sink,
+    file: Option<PathBuf>,
+}
+
 impl LogSettings {
-    pub(super) fn new(levels: Levels, file: Option<PathBuf>) -> Self {
+    pub(super) fn new(levels: Levels) -> Self {
         Self {
             levels: AtomicU64::new(levels.pack()),
-            file,
+            output: RwLock::new(Output { sink: Sink::Streams, file: None }),
             governs_facade: AtomicBool::new(false),
             change: Mutex::new(()),
         }
@@ -122,9 +132,30 @@ impl LogSettings {
         Levels::unpack(self.levels.load(Ordering::Relaxed))
     }
 
-    /// The log file, fixed at start.
-    pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+    /// The log file; `None` if lines go to stdout and stderr.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.output.read().file.clone()
+    }
+
+    /// Lines go to the end of that file from now on; for `None` to stdout and stderr.
+    ///
+    /// # Errors
+    /// INTERNAL: the file cannot be opened; nothing has changed then.
+    pub fn set_file(&self, file: Option<&Path>) -> Result<(), Error> {
+        let refused = |path: &Path, error: std::io::Error| {
+            Error::internal(format!("failed to open log file '{}': {error}", path.display()))
+        };
+        let sink = match file {
+            None => Sink::Streams,
+            Some(path) => Sink::append_to(path).map_err(|error| refused(path, error))?,
+        };
+        *self.output.write() = Output { sink, file: file.map(Path::to_owned) };
+        Ok(())
+    }
+
+    /// Writes a line whole.
+    pub(super) fn write(&self, level: Level, line: &[u8]) {
+        self.output.read().sink.write(level, line);
     }
 
     /// Turns switches, all at once as far as anyone can see, and returns their new positions.

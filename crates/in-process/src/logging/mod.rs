@@ -10,18 +10,17 @@ mod settings;
 mod sink;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use anyhow::Context;
+use inference::{Error, ErrorCode};
 use log::{Log, Metadata, Record};
 
 pub use settings::{Format, Levels, LogSettings};
 
 use line::Style;
-use sink::Sink;
 
-/// Records of this target carry text of several lines, such as a [`Table`](crate::table::Table): an empty
+/// Records of this target carry text of several lines, such as a table: an empty
 /// message is logged and the text follows raw on the next lines.
 ///
 /// `log::info!(target: TABLE, "{table}")`
@@ -38,34 +37,41 @@ pub struct LogConfig {
     pub escape_messages: bool,
 }
 
+/// The switches of this process's logger, once it is one of ours.
+static PROCESS: OnceLock<Arc<LogSettings>> = OnceLock::new();
+
 /// Makes this the process's logger and returns its switches. Call once.
 ///
 /// # Errors
 /// The log file cannot be opened (P-W35: the reference goes on without a log), or there is a logger already.
-pub fn install(config: &LogConfig) -> anyhow::Result<Arc<LogSettings>> {
+pub fn install(config: &LogConfig) -> Result<Arc<LogSettings>, Error> {
     let logger = Logger::new(config)?;
     let settings = Arc::clone(&logger.settings);
-    log::set_boxed_logger(Box::new(logger)).context("the log was set up twice")?;
+    let taken = |_| Error::new(ErrorCode::AlreadyExists, "the log was set up twice");
+    log::set_boxed_logger(Box::new(logger)).map_err(taken)?;
     settings.govern_facade();
-    Ok(settings)
+    Ok(PROCESS.get_or_init(|| settings).clone())
+}
+
+/// The switches of this process's logger, which is made if there is none: everything but verbose lines, to stdout and
+/// stderr. `None` if somebody else's logger is in place.
+pub fn of_process() -> Option<Arc<LogSettings>> {
+    let raw = std::env::var_os("TRITON_SERVER_ESCAPE_LOG_MESSAGES").is_some_and(|value| value == "0");
+    let config = LogConfig { levels: Levels::default(), file: None, escape_messages: !raw };
+    PROCESS.get().cloned().or_else(|| install(&config).ok()).or_else(|| PROCESS.get().cloned())
 }
 
 struct Logger {
     settings: Arc<LogSettings>,
-    sink: Sink,
     escape_messages: bool,
     process: u32,
 }
 
 impl Logger {
-    fn new(config: &LogConfig) -> anyhow::Result<Self> {
-        let sink = match &config.file {
-            None => Sink::Streams,
-            Some(path) => Sink::append_to(path)
-                .with_context(|| format!("failed to open log file '{}'", path.display()))?,
-        };
-        let settings = Arc::new(LogSettings::new(config.levels, config.file.clone()));
-        Ok(Self { settings, sink, escape_messages: config.escape_messages, process: std::process::id() })
+    fn new(config: &LogConfig) -> Result<Self, Error> {
+        let settings = Arc::new(LogSettings::new(config.levels));
+        settings.set_file(config.file.as_deref())?;
+        Ok(Self { settings, escape_messages: config.escape_messages, process: std::process::id() })
     }
 }
 
@@ -81,7 +87,7 @@ impl Log for Logger {
         }
         let style =
             Style { format: levels.format, escape_messages: self.escape_messages, process: self.process };
-        self.sink.write(record.level(), &line::line(record, SystemTime::now(), style));
+        self.settings.write(record.level(), &line::line(record, SystemTime::now(), style));
     }
 
     fn flush(&self) {
@@ -142,6 +148,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing/x.log");
         let error = Logger::new(&config(path.clone())).err().unwrap();
-        assert!(format!("{error:#}").starts_with(&format!("failed to open log file '{}': ", path.display())));
+        assert!(error.message.starts_with(&format!("failed to open log file '{}': ", path.display())));
+    }
+
+    #[test]
+    fn the_log_can_move_to_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let logger = Logger::new(&config(first.clone())).unwrap();
+        record(&logger, Level::Info, "one");
+        logger.settings.set_file(Some(&second)).unwrap();
+        assert!(logger.settings.set_file(Some(&folder.path().join("missing/x"))).is_err());
+        record(&logger, Level::Info, "two");
+        assert!(std::fs::read_to_string(first).unwrap().ends_with("\"one\"\n"));
+        assert!(std::fs::read_to_string(&second).unwrap().ends_with("\"two\"\n"));
+        assert_eq!(logger.settings.file(), Some(second));
     }
 }

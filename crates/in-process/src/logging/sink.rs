@@ -6,6 +6,7 @@ use std::path::Path;
 
 use log::Level;
 
+#[derive(Debug)]
 pub(super) enum Sink {
     /// stdout for information and verbose lines, stderr for warnings and errors.
     Streams,

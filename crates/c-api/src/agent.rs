@@ -1,0 +1,381 @@
+//! `tritonrepoagent.h`: repository agents in shared libraries, and the functions they call.
+use std::{
+    ffi::{CString, OsStr, c_char, c_void},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    ptr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicPtr, Ordering::Relaxed},
+    },
+};
+
+use inference::{
+    Error,
+    agent::{AgentAction, AgentFinder, AgentModel, ArtifactType, ModelAgent, RepositoryAgent, not_found},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    backend::model::check_version,
+    handle::{Handle, borrow, guard, put, readable, text},
+    plugin::Library,
+    words::{
+        error::{CError, c_text, consume},
+        message::{Message, give_json},
+    },
+};
+
+type AboutAgent = unsafe extern "C-unwind" fn(*mut Agent) -> *mut CError;
+type AboutModel = unsafe extern "C-unwind" fn(*mut Agent, *mut Attended) -> *mut CError;
+type Act = unsafe extern "C-unwind" fn(*mut Agent, *mut Attended, u32) -> *mut CError;
+
+/// Agents in shared libraries below one directory (`--repoagent-directory`). An agent lives while it looks after a model.
+#[derive(Debug)]
+pub struct Agents {
+    directory: PathBuf,
+    running: Mutex<Vec<(String, Weak<Agent>)>>,
+}
+
+impl Agents {
+    /// Those below `directory`.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory, running: Mutex::default() }
+    }
+}
+
+impl AgentFinder for Agents {
+    fn find(&self, name: &str) -> Result<Arc<dyn RepositoryAgent>, Error> {
+        // Held while the library initializes itself.
+        let mut running = self.running.lock();
+        running.retain(|(_, agent)| agent.strong_count() > 0);
+        if let Some(agent) =
+            running.iter().find(|(known, _)| known == name).and_then(|(_, agent)| agent.upgrade())
+        {
+            return Ok(Arc::new(Attending(agent)));
+        }
+        let directory = self.directory.join(name);
+        let path = directory.join(format!("libtritonrepoagent_{name}.so"));
+        if !path.is_file() {
+            return Err(not_found(name, &directory));
+        }
+        let agent = Agent::start(&path)?;
+        running.push((name.to_owned(), Arc::downgrade(&agent)));
+        Ok(Arc::new(Attending(agent)))
+    }
+}
+
+/// `TRITONREPOAGENT_Agent`; finalized when dropped.
+#[derive(Debug)]
+pub struct Agent {
+    state: AtomicPtr<c_void>,
+    finalize: Option<AboutAgent>,
+    model_initialize: Option<AboutModel>,
+    model_finalize: Option<AboutModel>,
+    act: Act,
+    _library: Library,
+}
+
+impl Handle for Agent {
+    const NAME: &'static str = "TRITONREPOAGENT_Agent";
+}
+
+impl Agent {
+    fn start(path: &Path) -> Result<Arc<Self>, Error> {
+        let library = Library::open(path)?;
+        // SAFETY: the types are those of the header for these names.
+        let (initialize, agent) = unsafe {
+            let initialize = library.function::<AboutAgent>(c"TRITONREPOAGENT_Initialize");
+            let act = library.function(c"TRITONREPOAGENT_ModelAction").ok_or_else(|| {
+                Error::not_found(format!(
+                    "unable to find required entrypoint 'TRITONREPOAGENT_ModelAction' in library {}",
+                    path.display()
+                ))
+            })?;
+            let agent = Self {
+                state: AtomicPtr::default(),
+                finalize: library.function(c"TRITONREPOAGENT_Finalize"),
+                model_initialize: library.function(c"TRITONREPOAGENT_ModelInitialize"),
+                model_finalize: library.function(c"TRITONREPOAGENT_ModelFinalize"),
+                act,
+                _library: library,
+            };
+            (initialize, Arc::new(agent))
+        };
+        if let Some(initialize) = initialize {
+            // SAFETY: the agent stays at this address.
+            unsafe { consume(initialize(Arc::as_ptr(&agent).cast_mut()))? };
+        }
+        Ok(agent)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let Some(finalize) = self.finalize else { return };
+        // SAFETY: initialized, and finalized once.
+        if let Err(error) = unsafe { consume(finalize(ptr::from_mut(self))) } {
+            log::error!("~TritonRepoAgent: {error}");
+        }
+    }
+}
+
+/// An agent as the repository knows it.
+struct Attending(Arc<Agent>);
+
+impl RepositoryAgent for Attending {
+    fn attend(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
+        let attended = Box::new(Attended::default());
+        let mut looking_after = LookingAfter { agent: self.0.clone(), attended };
+        if let Some(initialize) = self.0.model_initialize {
+            let initialized = looking_after.during(model, |agent, attended| {
+                // SAFETY: both live during the call.
+                unsafe { consume(initialize(agent, attended)) }
+            });
+            if let Err(error) = initialized {
+                // As Triton: what has failed to begin is finalized all the same.
+                looking_after.leave(model);
+                return Err(error);
+            }
+        }
+        Ok(Box::new(looking_after))
+    }
+}
+
+/// One model that the library looks after.
+struct LookingAfter {
+    agent: Arc<Agent>,
+    attended: Box<Attended>,
+}
+
+impl LookingAfter {
+    /// Calls the library, which may ask about the model meanwhile.
+    fn during(
+        &self,
+        model: &mut AgentModel,
+        call: impl FnOnce(*mut Agent, *mut Attended) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.attended.model.store(ptr::from_mut(model), Relaxed);
+        let attended = ptr::from_ref(&*self.attended).cast_mut();
+        let result = call(Arc::as_ptr(&self.agent).cast_mut(), attended);
+        self.attended.model.store(ptr::null_mut(), Relaxed);
+        result
+    }
+}
+
+impl ModelAgent for LookingAfter {
+    fn act(&mut self, model: &mut AgentModel, action: AgentAction) -> Result<(), Error> {
+        let number = match action {
+            AgentAction::Load => 0,
+            AgentAction::LoadComplete => 1,
+            AgentAction::LoadFail => 2,
+            AgentAction::Unload => 3,
+            AgentAction::UnloadComplete => 4,
+        };
+        self.during(model, |agent, attended| {
+            // SAFETY: both live during the call.
+            unsafe { consume((self.agent.act)(agent, attended, number)) }
+        })
+    }
+
+    fn leave(&mut self, model: &mut AgentModel) {
+        let Some(finalize) = self.agent.model_finalize else { return };
+        let result = self.during(model, |agent, attended| {
+            // SAFETY: both live during the call.
+            unsafe { consume(finalize(agent, attended)) }
+        });
+        if let Err(error) = result {
+            log::error!("~TritonRepoAgentModel: {error}");
+        }
+    }
+}
+
+/// `TRITONREPOAGENT_AgentModel`: a model that an agent looks after.
+#[derive(Default)]
+pub struct Attended {
+    state: AtomicPtr<c_void>,
+    /// There while the library is called.
+    model: AtomicPtr<AgentModel>,
+    /// Paths that the library has been told, and may read until the model is gone.
+    told: Mutex<Vec<CString>>,
+}
+
+impl Handle for Attended {
+    const NAME: &'static str = "TRITONREPOAGENT_AgentModel";
+}
+
+impl Attended {
+    fn with<T>(&self, ask: impl FnOnce(&mut AgentModel) -> Result<T, Error>) -> Result<T, Error> {
+        // SAFETY: null, or the model of the call that the library is in. It is called by one thread at a time, and no
+        // function here calls out.
+        let model = unsafe { self.model.load(Relaxed).as_mut() };
+        ask(model
+            .ok_or_else(|| Error::unavailable("a model can be asked about while its agent is called"))?)
+    }
+
+    /// A path for the library to read.
+    fn tell(&self, path: &Path) -> *const c_char {
+        let path = c_text(&path.to_string_lossy());
+        let mut told = self.told.lock();
+        if let Some(known) = told.iter().find(|known| **known == path) {
+            return known.as_ptr();
+        }
+        let address = path.as_ptr();
+        told.push(path);
+        address
+    }
+}
+
+fn artifact(number: u32) -> ArtifactType {
+    if number == 0 { ArtifactType::Filesystem } else { ArtifactType::RemoteFilesystem }
+}
+
+/// The version of the agent interface: 0.1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ApiVersion(major: *mut u32, minor: *mut u32) -> *mut CError {
+    // SAFETY: null or writable.
+    guard(|| unsafe { put(major, 0).and_then(|()| put(minor, 1)) })
+}
+
+/// Where the model lies (artifact type 0, a file system); the path belongs to the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocation(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    artifact_type: *mut u32,
+    location: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        let attended = borrow(model)?;
+        let path = attended.with(|model| model.location().map(|path| attended.tell(path)))?;
+        put(artifact_type, 0).and_then(|()| put(location, path))
+    })
+}
+
+/// Gives a directory that the agent may fill; it is removed when it is released, or with the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationAcquire(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    artifact_type: u32,
+    location: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        let attended = borrow(model)?;
+        let acquired =
+            attended.with(|model| model.acquire(artifact(artifact_type)).map(|path| attended.tell(path)));
+        put(location, acquired?)
+    })
+}
+
+/// Removes the directory that was acquired; there is one at most, whatever `location` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationRelease(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    _location: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live model.
+    guard(|| unsafe { borrow(model)?.with(AgentModel::release) })
+}
+
+/// Says where the model lies from now on; only while it is being loaded. The path is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryUpdate(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    artifact_type: u32,
+    location: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live model; a text or null.
+    guard(|| unsafe {
+        let location = PathBuf::from(OsStr::from_bytes(text(location)?.as_bytes()));
+        borrow(model)?.with(|model| model.relocate(artifact(artifact_type), location))
+    })
+}
+
+/// How many parameters the configuration gives the agent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameterCount(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        let has = borrow(model)?.with(|model| Ok(model.parameters().len()))?;
+        put(count, u32::try_from(has).unwrap_or(u32::MAX))
+    })
+}
+
+/// A parameter; name and value belong to the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameter(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    index: u32,
+    parameter_name: *mut *const c_char,
+    parameter_value: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let read = |model: &mut AgentModel| {
+            model.parameter(index).map(|(name, value)| (readable(name), readable(value)))
+        };
+        let (name, value) = borrow(model)?.with(read)?;
+        put(parameter_name, name).and_then(|()| put(parameter_value, value))
+    })
+}
+
+/// The configuration as it was read, as JSON (version 1). The caller owns the message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelConfig(
+    _agent: *mut Agent,
+    model: *mut Attended,
+    config_version: u32,
+    config: *mut *mut Message,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe {
+        check_version(config_version)?;
+        let json = borrow(model)?.with(|model| Ok(proto::json::to_json(model.config())))?;
+        give_json(config, &json)
+    })
+}
+
+/// What the library has stored with the model; null at first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelState(
+    model: *mut Attended,
+    state: *mut *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live model; null or writable.
+    guard(|| unsafe { put(state, borrow(model)?.state.load(Relaxed)) })
+}
+
+/// Stores something with the model; the library goes on owning it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_ModelSetState(
+    model: *mut Attended,
+    state: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live model.
+    guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Relaxed)))
+}
+
+/// What the library has stored with the agent; null at first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_State(agent: *mut Agent, state: *mut *mut c_void) -> *mut CError {
+    // SAFETY: null or a live agent; null or writable.
+    guard(|| unsafe { put(state, borrow(agent)?.state.load(Relaxed)) })
+}
+
+/// Stores something with the agent; the library goes on owning it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONREPOAGENT_SetState(agent: *mut Agent, state: *mut c_void) -> *mut CError {
+    // SAFETY: null or a live agent.
+    guard(|| unsafe { borrow(agent) }.map(|own| own.state.store(state, Relaxed)))
+}

@@ -1,0 +1,444 @@
+//! The metrics that plug-ins count themselves: families by name, in each a value per set of labels.
+//!
+//! A family stays registered for ever: whoever asks for its name again adds to the same one. A value is shared by all who
+//! ask for the same labels, and shown while one of them holds it.
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use inference::{Error, ErrorCode, MetricSource};
+use parking_lot::Mutex;
+
+/// What a family counts; the order in which families are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How many values were observed up to each of some bounds.
+    Histogram,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Counter, Self::Gauge, Self::Histogram];
+
+    /// `TRITONSERVER_MetricKind`.
+    pub(super) fn of(number: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// `TRITONSERVER_MetricKind`.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::Counter => 0,
+            Self::Gauge => 1,
+            Self::Histogram => 2,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+
+    fn c_name(self) -> &'static str {
+        match self {
+            Self::Counter => "TRITONSERVER_METRIC_KIND_COUNTER",
+            Self::Gauge => "TRITONSERVER_METRIC_KIND_GAUGE",
+            Self::Histogram => "TRITONSERVER_METRIC_KIND_HISTOGRAM",
+        }
+    }
+
+    fn does_not_support(self, what: &str) -> Error {
+        Error::unsupported(format!("{} does not support {what}", self.c_name()))
+    }
+}
+
+/// All families of the process.
+#[derive(Debug, Default)]
+pub struct Registry {
+    families: Mutex<Vec<Arc<Family>>>,
+}
+
+/// The values of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    name: String,
+    help: String,
+    kind: Kind,
+    values: Mutex<BTreeMap<Labels, Shared>>,
+}
+
+/// A value, and how many hold it.
+#[derive(Debug)]
+struct Shared {
+    value: Arc<Value>,
+    holders: usize,
+}
+
+/// Sorted by name.
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// One value, shared.
+#[derive(Debug)]
+pub(super) enum Value {
+    Counter(Number),
+    Gauge(Number),
+    Histogram(Mutex<Histogram>),
+}
+
+/// A double that several threads change.
+#[derive(Debug, Default)]
+pub(super) struct Number(AtomicU64);
+
+#[derive(Debug)]
+pub(super) struct Histogram {
+    bounds: Vec<f64>,
+    /// Values up to each bound that are above the bound before it; at the end those above all.
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+impl Registry {
+    /// The family of that name, a new one if there is none.
+    ///
+    /// # Errors
+    /// INVALID_ARG if the name is not one of Prometheus, or names something of another kind.
+    pub(super) fn family(&self, kind: Kind, name: &str, help: &str) -> Result<Arc<Family>, Error> {
+        if !is_name(name, true) {
+            return Err(Error::invalid("Invalid metric name"));
+        }
+        let mut families = self.families.lock();
+        match families.iter().find(|family| family.name == name) {
+            Some(family) if family.kind == kind => Ok(family.clone()),
+            Some(_) => Err(Error::invalid("Family name already exists with different type")),
+            None => {
+                let (name, help) = (name.to_owned(), help.to_owned());
+                let family = Arc::new(Family { name, help, kind, values: Mutex::default() });
+                families.push(family.clone());
+                Ok(family)
+            }
+        }
+    }
+}
+
+impl MetricSource for Registry {
+    fn append_to(&self, text: &mut String) {
+        let mut families = self.families.lock().clone();
+        families.sort_by_key(|family| family.kind);
+        families.iter().for_each(|family| family.append_to(text));
+    }
+}
+
+impl Family {
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The value with these labels, a new one if there is none. Histograms need bounds, others must have none.
+    ///
+    /// # Errors
+    /// INVALID_ARG for labels with names that Prometheus does not know, and for bounds that do not grow.
+    pub(super) fn value(&self, labels: &Labels, bounds: Option<Vec<f64>>) -> Result<Arc<Value>, Error> {
+        let fresh = match (self.kind, bounds) {
+            (Kind::Counter, None) => Value::Counter(Number::default()),
+            (Kind::Gauge, None) => Value::Gauge(Number::default()),
+            (Kind::Histogram, Some(bounds)) => Value::Histogram(Mutex::new(Histogram::new(bounds)?)),
+            (Kind::Histogram, None) => {
+                return Err(Error::invalid("Bucket boundaries not found in Metric args."));
+            }
+            (kind, Some(_)) => {
+                let text = format!("Unexpected args found in {} Metric constructor.", kind.name());
+                return Err(Error::invalid(text));
+            }
+        };
+        if !labels.keys().all(|name| is_name(name, false)) {
+            return Err(Error::invalid("Invalid label name"));
+        }
+        let mut values = self.values.lock();
+        let fresh = || Shared { value: Arc::new(fresh), holders: 0 };
+        let shared = values.entry(labels.clone()).or_insert_with(fresh);
+        shared.holders += 1;
+        Ok(shared.value.clone())
+    }
+
+    /// One who asked for a value does not hold it any more; whoever is the last takes it out of the text.
+    pub(super) fn let_go(&self, labels: &Labels) {
+        let mut values = self.values.lock();
+        if let Some(shared) = values.get_mut(labels) {
+            shared.holders -= 1;
+            if shared.holders == 0 {
+                values.remove(labels);
+            }
+        }
+    }
+
+    /// Nothing for a family without values.
+    fn append_to(&self, text: &mut String) {
+        let values = self.values.lock();
+        if values.is_empty() {
+            return;
+        }
+        let Self { name, help, kind, .. } = self;
+        if !help.is_empty() {
+            let _ = writeln!(text, "# HELP {name} {}", escaped(help, false));
+        }
+        let _ = writeln!(text, "# TYPE {name} {}", kind.name());
+        for (labels, Shared { value, .. }) in values.iter() {
+            match &**value {
+                Value::Counter(number) | Value::Gauge(number) => {
+                    let _ = writeln!(text, "{name}{} {}", shown(labels, None), decimal(number.get()));
+                }
+                Value::Histogram(histogram) => histogram.lock().append_to(text, name, labels),
+            }
+        }
+    }
+}
+
+impl Value {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Counter(_) => Kind::Counter,
+            Self::Gauge(_) => Kind::Gauge,
+            Self::Histogram(_) => Kind::Histogram,
+        }
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    /// UNSUPPORTED for histograms.
+    pub(super) fn get(&self) -> Result<f64, Error> {
+        match self {
+            Self::Counter(number) | Self::Gauge(number) => Ok(number.get()),
+            Self::Histogram(_) => Err(self.kind().does_not_support("Value")),
+        }
+    }
+
+    /// Adds to it.
+    ///
+    /// # Errors
+    /// UNSUPPORTED for histograms, INVALID_ARG for a counter that would shrink.
+    pub(super) fn increment(&self, by: f64) -> Result<(), Error> {
+        match self {
+            Self::Counter(_) if by < 0.0 => Err(Error::new(
+                ErrorCode::InvalidArgument,
+                "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values.",
+            )),
+            Self::Counter(number) | Self::Gauge(number) => {
+                number.add(by);
+                Ok(())
+            }
+            Self::Histogram(_) => Err(self.kind().does_not_support("Increment")),
+        }
+    }
+
+    /// Replaces it.
+    ///
+    /// # Errors
+    /// UNSUPPORTED for all but gauges.
+    pub(super) fn set(&self, to: f64) -> Result<(), Error> {
+        match self {
+            Self::Gauge(number) => {
+                number.0.store(to.to_bits(), Relaxed);
+                Ok(())
+            }
+            Self::Counter(_) | Self::Histogram(_) => Err(self.kind().does_not_support("Set")),
+        }
+    }
+
+    /// Counts a value.
+    ///
+    /// # Errors
+    /// UNSUPPORTED for all but histograms.
+    pub(super) fn observe(&self, value: f64) -> Result<(), Error> {
+        match self {
+            Self::Histogram(histogram) => {
+                histogram.lock().observe(value);
+                Ok(())
+            }
+            Self::Counter(_) | Self::Gauge(_) => Err(self.kind().does_not_support("Observe")),
+        }
+    }
+}
+
+impl Number {
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+
+    fn add(&self, by: f64) {
+        let mut old = self.0.load(Relaxed);
+        while let Err(changed) =
+            self.0.compare_exchange_weak(old, (f64::from_bits(old) + by).to_bits(), Relaxed, Relaxed)
+        {
+            old = changed;
+        }
+    }
+}
+
+impl Histogram {
+    fn new(bounds: Vec<f64>) -> Result<Self, Error> {
+        if !bounds.is_sorted_by(|one, next| one < next) || bounds.iter().any(|bound| bound.is_nan()) {
+            return Err(Error::invalid("Bucket Boundaries must be strictly sorted"));
+        }
+        let counts = vec![0; bounds.len() + 1];
+        Ok(Self { bounds, counts, sum: 0.0 })
+    }
+
+    fn observe(&mut self, value: f64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        self.counts[bucket] += 1;
+        self.sum += value;
+    }
+
+    fn append_to(&self, text: &mut String, name: &str, labels: &Labels) {
+        let total: u64 = self.counts.iter().sum();
+        let own = shown(labels, None);
+        let _ = writeln!(text, "{name}_count{own} {total}\n{name}_sum{own} {}", decimal(self.sum));
+        let mut below = 0;
+        for (bound, count) in self.bounds.iter().zip(&self.counts) {
+            below += count;
+            let _ = writeln!(text, "{name}_bucket{} {below}", shown(labels, Some(*bound)));
+        }
+        if self.bounds.last() != Some(&f64::INFINITY) {
+            let _ = writeln!(text, "{name}_bucket{} {total}", shown(labels, Some(f64::INFINITY)));
+        }
+    }
+}
+
+/// Letters, digits (not first) and underscores; for metrics also colons, for labels no two underscores in front.
+fn is_name(name: &str, of_metric: bool) -> bool {
+    let fits = |(index, byte): (usize, u8)| {
+        byte.is_ascii_alphabetic()
+            || byte == b'_'
+            || (of_metric && byte == b':')
+            || (index > 0 && byte.is_ascii_digit())
+    };
+    !name.is_empty() && name.bytes().enumerate().all(fits) && (of_metric || !name.starts_with("__"))
+}
+
+/// `{key="value",...}`, the bound of a bucket last; nothing without labels.
+fn shown(labels: &Labels, bound: Option<f64>) -> String {
+    let own = labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value, true)));
+    let bound = bound.map(|bound| format!("le=\"{}\"", decimal(bound)));
+    let all: Vec<_> = own.chain(bound).collect();
+    if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
+}
+
+fn escaped(text: &str, quotes: bool) -> String {
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    if quotes { text.replace('"', "\\\"") } else { text }
+}
+
+fn decimal(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "NaN".to_owned(),
+        value if value.is_infinite() => if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn text(registry: &Registry) -> String {
+        let mut text = String::new();
+        registry.append_to(&mut text);
+        text
+    }
+
+    #[test]
+    fn families_are_shown_by_kind_and_only_with_values() {
+        let registry = Registry::default();
+        let gauge = registry.family(Kind::Gauge, "g", "a gauge\nof \\ mine").unwrap();
+        let counter = registry.family(Kind::Counter, "c", "").unwrap();
+        registry.family(Kind::Counter, "empty", "nothing").unwrap();
+        gauge.value(&labels(&[]), None).unwrap().set(-1.5).unwrap();
+        let value = counter.value(&labels(&[("b", "2\"\\\n"), ("a", "1")]), None).unwrap();
+        value.increment(2.0).unwrap();
+        let expected = concat!(
+            "# TYPE c counter\nc{a=\"1\",b=\"2\\\"\\\\\\n\"} 2\n",
+            "# HELP g a gauge\\nof \\\\ mine\n# TYPE g gauge\ng -1.5\n"
+        );
+        assert_eq!(text(&registry), expected);
+    }
+
+    #[test]
+    fn a_histogram_counts_what_is_below_each_bound() {
+        let registry = Registry::default();
+        let family = registry.family(Kind::Histogram, "h", "").unwrap();
+        let value = family.value(&labels(&[("a", "b")]), Some(vec![1.0, 2.5])).unwrap();
+        for observed in [0.5, 1.0, 2.0, 9.0] {
+            value.observe(observed).unwrap();
+        }
+        let expected = concat!(
+            "# TYPE h histogram\nh_count{a=\"b\"} 4\nh_sum{a=\"b\"} 12.5\nh_bucket{a=\"b\",le=\"1\"} 2\n",
+            "h_bucket{a=\"b\",le=\"2.5\"} 3\nh_bucket{a=\"b\",le=\"+Inf\"} 4\n"
+        );
+        assert_eq!(text(&registry), expected);
+    }
+
+    #[test]
+    fn the_same_labels_are_the_same_value_until_the_last_has_let_go() {
+        let registry = Registry::default();
+        let family = registry.family(Kind::Counter, "c", "").unwrap();
+        let again = registry.family(Kind::Counter, "c", "other words").unwrap();
+        let (one, two) =
+            (family.value(&labels(&[]), None).unwrap(), again.value(&labels(&[]), None).unwrap());
+        one.increment(1.0).unwrap();
+        two.increment(2.0).unwrap();
+        family.let_go(&labels(&[]));
+        assert_eq!(text(&registry), "# TYPE c counter\nc 3\n");
+        family.let_go(&labels(&[]));
+        assert_eq!(text(&registry), "");
+    }
+
+    #[test]
+    fn names_and_kinds_must_fit() {
+        let registry = Registry::default();
+        for bad in ["", "1a", "a b", "ä"] {
+            assert_eq!(registry.family(Kind::Gauge, bad, "").unwrap_err().message, "Invalid metric name");
+        }
+        let family = registry.family(Kind::Gauge, "ns:g_1", "").unwrap();
+        assert_eq!(
+            registry.family(Kind::Counter, "ns:g_1", "").unwrap_err().message,
+            "Family name already exists with different type"
+        );
+        for bad in ["", "1a", "__a", "a:b"] {
+            let error = family.value(&labels(&[(bad, "x")]), None).unwrap_err();
+            assert_eq!(error.message, "Invalid label name");
+        }
+    }
+
+    #[test]
+    fn bounds_are_for_histograms_and_grow() {
+        let registry = Registry::default();
+        let value = |kind: Kind, bounds| {
+            let family = registry.family(kind, kind.name(), "").unwrap();
+            family.value(&Labels::new(), bounds).map(drop).map_err(|error| error.message.into_owned())
+        };
+        let unexpected = |kind| Err(format!("Unexpected args found in {kind} Metric constructor."));
+        assert_eq!(value(Kind::Counter, Some(vec![])), unexpected("counter"));
+        assert_eq!(value(Kind::Gauge, Some(vec![1.0])), unexpected("gauge"));
+        let missing = "Bucket boundaries not found in Metric args.";
+        assert_eq!(value(Kind::Histogram, None), Err(missing.to_owned()));
+        assert!(value(Kind::Histogram, Some(vec![2.0, 1.0])).is_err());
+        assert!(value(Kind::Histogram, Some(vec![f64::NAN])).is_err());
+        assert_eq!(value(Kind::Histogram, Some(vec![])), Ok(()));
+    }
+}

@@ -1,0 +1,522 @@
+//! `TRITONSERVER_InferenceTrace`: who is told when a request passes its doors, and what its tensors were.
+use std::{
+    collections::BTreeMap,
+    ffi::{c_char, c_void},
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use inference::{Error, Name};
+use parking_lot::Mutex;
+
+use super::{
+    enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number},
+    error::CError,
+};
+use crate::handle::{Handle, borrow, delete, give, guard, put, readable, text};
+
+/// `TRITONSERVER_InferenceTraceLevel`, whose bits may be combined.
+pub type TraceLevel = u32;
+/// `TRITONSERVER_InferenceTraceActivity`.
+pub type Activity = u32;
+
+/// `TRITONSERVER_TRACE_LEVEL_MIN`, an old name of [`TIMESTAMPS`].
+const MIN: TraceLevel = 1;
+/// `TRITONSERVER_TRACE_LEVEL_MAX`, an old name of [`TIMESTAMPS`].
+const MAX: TraceLevel = 2;
+/// `TRITONSERVER_TRACE_LEVEL_TIMESTAMPS`.
+pub const TIMESTAMPS: TraceLevel = 4;
+/// `TRITONSERVER_TRACE_LEVEL_TENSORS`.
+pub const TENSORS: TraceLevel = 8;
+
+/// The request has come.
+pub const REQUEST_START: Activity = 0;
+/// The request has entered its queue.
+pub const QUEUE_START: Activity = 1;
+/// The execution has begun.
+pub const COMPUTE_START: Activity = 2;
+/// Inputs are in place.
+pub const COMPUTE_INPUT_END: Activity = 3;
+/// Outputs are computed.
+pub const COMPUTE_OUTPUT_START: Activity = 4;
+/// The execution has ended.
+pub const COMPUTE_END: Activity = 5;
+/// The request has ended.
+pub const REQUEST_END: Activity = 6;
+/// An input as it enters the queue.
+pub const TENSOR_QUEUE_INPUT: Activity = 7;
+/// An output as the backend gave it.
+pub const TENSOR_BACKEND_OUTPUT: Activity = 9;
+/// What a plug-in reports in words of its own.
+const CUSTOM_ACTIVITY: Activity = 10;
+
+/// `TRITONSERVER_InferenceTraceActivityFn_t`.
+pub type ActivityFn = unsafe extern "C-unwind" fn(*mut Trace, Activity, u64, *mut c_void);
+/// `TRITONSERVER_InferenceTraceTensorActivityFn_t`.
+pub type TensorActivityFn = unsafe extern "C-unwind" fn(
+    *mut Trace,
+    Activity,
+    *const c_char,
+    CDataType,
+    *const c_void,
+    usize,
+    *const i64,
+    u64,
+    MemoryType,
+    i64,
+    *mut c_void,
+);
+/// `TRITONSERVER_InferenceTraceReleaseFn_t`.
+pub type TraceReleaseFn = unsafe extern "C-unwind" fn(*mut Trace, *mut c_void);
+
+/// `TRITONSERVER_InferenceTrace`.
+#[derive(Debug)]
+pub struct Trace {
+    level: TraceLevel,
+    /// Unique in the process, from 1.
+    id: u64,
+    /// 0 for none.
+    parent_id: u64,
+    listener: Listener,
+    about: Mutex<About>,
+}
+
+/// Whom a trace and its children tell.
+#[derive(Debug, Clone, Copy)]
+struct Listener {
+    activity: Option<ActivityFn>,
+    tensor: Option<TensorActivityFn>,
+    release: Option<TraceReleaseFn>,
+    userp: *mut c_void,
+}
+
+/// What a trace knows of its request.
+#[derive(Debug, Default)]
+struct About {
+    model_name: Name,
+    model_version: i64,
+    request_id: Name,
+    context: Name,
+}
+
+impl Handle for Trace {
+    const NAME: &'static str = "TRITONSERVER_InferenceTrace";
+}
+
+impl Trace {
+    fn new(level: TraceLevel, parent_id: u64, listener: Listener) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let timestamps = if level & (MIN | MAX) == 0 { 0 } else { TIMESTAMPS };
+        let level = level & !(MIN | MAX) | timestamps;
+        Self { level, id: NEXT_ID.fetch_add(1, Relaxed), parent_id, listener, about: Mutex::default() }
+    }
+
+    /// A trace of the same kind for what is done on behalf of this one.
+    fn child(&self) -> Self {
+        Self::new(self.level, self.id, self.listener)
+    }
+
+    fn report(&self, activity: Activity, nanos: u64) {
+        if self.level & TIMESTAMPS != 0
+            && let Some(tell) = self.listener.activity
+        {
+            // SAFETY: the listener's own function, as the header declares it; the trace lives while it is told.
+            unsafe { tell(ptr::from_ref(self).cast_mut(), activity, nanos, self.listener.userp) };
+        }
+    }
+
+    /// Keeps the words of a custom activity in the context, by its time.
+    fn note(&self, nanos: u64, words: &str) {
+        let mut about = self.about.lock();
+        let mut noted: BTreeMap<String, serde_json::Value> = match about.context.as_str() {
+            "" => BTreeMap::new(),
+            context => serde_json::from_str(context).unwrap_or_else(|error| {
+                log::error!("Error parsing trace context: {error}");
+                BTreeMap::new()
+            }),
+        };
+        noted.insert(nanos.to_string(), words.into());
+        about.context = serde_json::Value::from_iter(noted).to_string().into();
+    }
+}
+
+/// A trace that has been handed over. Dropping it gives it back, exactly once.
+#[derive(Debug)]
+pub struct OwnedTrace(NonNull<Trace>);
+
+// SAFETY: what changes in a trace lies behind a lock; its listener must be callable from any thread, says the header.
+unsafe impl Send for OwnedTrace {}
+// SAFETY: the same.
+unsafe impl Sync for OwnedTrace {}
+
+impl OwnedTrace {
+    /// Takes a trace over; `None` for null.
+    ///
+    /// # Safety
+    /// The handle is null or a live trace that only its listener touches from now on.
+    pub unsafe fn take(trace: *mut Trace) -> Option<Self> {
+        NonNull::new(trace).map(Self)
+    }
+
+    fn trace(&self) -> &Trace {
+        // SAFETY: alive until it is given back, which needs `self`.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The trace, for functions of the listener.
+    pub fn as_ptr(&self) -> *mut Trace {
+        self.0.as_ptr()
+    }
+
+    /// Says whose request it is.
+    pub fn describe(&self, model_name: &Name, model_version: i64, request_id: &Name) {
+        let mut about = self.trace().about.lock();
+        about.model_name = model_name.clone();
+        about.model_version = model_version;
+        about.request_id = request_id.clone();
+    }
+
+    /// Reports that a door was passed at that time of CLOCK_MONOTONIC, if times are wanted.
+    pub fn report(&self, activity: Activity, nanos: u64) {
+        self.trace().report(activity, nanos);
+    }
+
+    /// Whether tensors are wanted.
+    pub fn wants_tensors(&self) -> bool {
+        self.trace().level & TENSORS != 0 && self.trace().listener.tensor.is_some()
+    }
+
+    /// Reports a tensor in host memory, if tensors are wanted.
+    pub fn report_tensor(
+        &self,
+        activity: Activity,
+        name: &Name,
+        datatype: inference::DataType,
+        shape: &[i64],
+        bytes: &[u8],
+    ) {
+        let Some(tell) = self.trace().listener.tensor.filter(|_| self.wants_tensors()) else { return };
+        // SAFETY: the listener's own function, as the header declares it; what it is shown lives while it is told.
+        unsafe {
+            tell(
+                self.as_ptr(),
+                activity,
+                readable(name),
+                datatype_number(datatype),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                shape.as_ptr(),
+                shape.len() as u64,
+                MEMORY_CPU,
+                0,
+                self.trace().listener.userp,
+            );
+        }
+    }
+}
+
+impl Drop for OwnedTrace {
+    fn drop(&mut self) {
+        let Listener { release, userp, .. } = self.trace().listener;
+        match release {
+            // SAFETY: the listener's own function, which takes the trace over.
+            Some(release) => unsafe { release(self.as_ptr(), userp) },
+            // SAFETY: nobody else will.
+            None => unsafe { delete(self.as_ptr()) },
+        }
+    }
+}
+
+/// Name of a trace level; `<unknown>` for other numbers and combinations. Never null; static.
+#[unsafe(no_mangle)]
+pub extern "C" fn TRITONSERVER_InferenceTraceLevelString(level: TraceLevel) -> *const c_char {
+    let name = match level {
+        0 => c"DISABLED",
+        MIN => c"MIN",
+        MAX => c"MAX",
+        TIMESTAMPS => c"TIMESTAMPS",
+        TENSORS => c"TENSORS",
+        _ => c"<unknown>",
+    };
+    name.as_ptr()
+}
+
+/// Name of an activity; `<unknown>` for other numbers. Never null; static.
+#[unsafe(no_mangle)]
+pub extern "C" fn TRITONSERVER_InferenceTraceActivityString(activity: Activity) -> *const c_char {
+    let names = [
+        c"REQUEST_START",
+        c"QUEUE_START",
+        c"COMPUTE_START",
+        c"COMPUTE_INPUT_END",
+        c"COMPUTE_OUTPUT_START",
+        c"COMPUTE_END",
+        c"REQUEST_END",
+        c"TENSOR_QUEUE_INPUT",
+        c"TENSOR_BACKEND_INPUT",
+        c"TENSOR_BACKEND_OUTPUT",
+        c"CUSTOM_ACTIVITY",
+    ];
+    let index = usize::try_from(activity).ok();
+    index.and_then(|index| names.get(index)).unwrap_or(&c"<unknown>").as_ptr()
+}
+
+/// A trace that tells times. The caller owns it until a request takes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceNew(
+    trace: *mut *mut Trace,
+    level: TraceLevel,
+    parent_id: u64,
+    activity: Option<ActivityFn>,
+    release: Option<TraceReleaseFn>,
+    userp: *mut c_void,
+) -> *mut CError {
+    let listener = Listener { activity, tensor: None, release, userp };
+    // SAFETY: null or writable.
+    guard(|| unsafe { give(trace, Trace::new(level, parent_id, listener)) })
+}
+
+/// A trace that tells times and tensors. The caller owns it until a request takes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceTensorNew(
+    trace: *mut *mut Trace,
+    level: TraceLevel,
+    parent_id: u64,
+    activity: Option<ActivityFn>,
+    tensor: Option<TensorActivityFn>,
+    release: Option<TraceReleaseFn>,
+    userp: *mut c_void,
+) -> *mut CError {
+    let listener = Listener { activity, tensor, release, userp };
+    // SAFETY: null or writable.
+    guard(|| unsafe { give(trace, Trace::new(level, parent_id, listener)) })
+}
+
+/// Reports an activity in words of the caller's own, which the context keeps; nothing for null or without timestamps.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceReportActivity(
+    trace: *mut Trace,
+    timestamp: u64,
+    activity_name: *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live trace; a text or null.
+        let Some(trace) = (unsafe { trace.as_ref() }) else { return Ok(()) };
+        let words = unsafe { text(activity_name) }?;
+        if trace.level & TIMESTAMPS != 0 {
+            trace.note(timestamp, words);
+            trace.report(CUSTOM_ACTIVITY, timestamp);
+        }
+        Ok(())
+    })
+}
+
+/// Deletes a trace; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceDelete(trace: *mut Trace) -> *mut CError {
+    // SAFETY: null or a trace nobody uses after this.
+    unsafe { delete(trace) };
+    ptr::null_mut()
+}
+
+/// The number of a trace, which no other in the process has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceId(trace: *mut Trace, id: *mut u64) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe { put(id, borrow(trace)?.id) })
+}
+
+/// The number of the trace it was made for; 0 for none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceParentId(
+    trace: *mut Trace,
+    parent_id: *mut u64,
+) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe { put(parent_id, borrow(trace)?.parent_id) })
+}
+
+/// Shows one of the texts of a trace, which belongs to the trace.
+unsafe fn show(
+    trace: *mut Trace,
+    place: *mut *const c_char,
+    pick: impl FnOnce(&About) -> &Name,
+) -> Result<(), Error> {
+    // SAFETY: null or a live trace; null or writable.
+    unsafe { put(place, readable(pick(&borrow(trace)?.about.lock()))) }
+}
+
+/// The model of the traced request; belongs to the trace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceModelName(
+    trace: *mut Trace,
+    model_name: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe { show(trace, model_name, |about| &about.model_name) })
+}
+
+/// The version of the model of the traced request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceModelVersion(
+    trace: *mut Trace,
+    model_version: *mut i64,
+) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe { put(model_version, borrow(trace)?.about.lock().model_version) })
+}
+
+/// The id of the traced request; belongs to the trace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceRequestId(
+    trace: *mut Trace,
+    request_id: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe { show(trace, request_id, |about| &about.request_id) })
+}
+
+/// A trace of the same kind, for what is done on behalf of this one; null for null. The caller owns it until a request
+/// takes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceSpawnChildTrace(
+    trace: *mut Trace,
+    child_trace: *mut *mut Trace,
+) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe {
+        match trace.as_ref() {
+            Some(trace) => give(child_trace, trace.child()),
+            None => put(child_trace, ptr::null_mut()),
+        }
+    })
+}
+
+/// Replaces the context of a trace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceSetContext(
+    trace: *mut Trace,
+    trace_context: *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live trace; a text or null.
+        let (trace, context) = unsafe { (borrow(trace)?, text(trace_context)?) };
+        trace.about.lock().context = context.into();
+        Ok(())
+    })
+}
+
+/// The context of a trace; belongs to the trace until it changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceTraceContext(
+    trace: *mut Trace,
+    trace_context: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live trace; null or writable.
+    guard(|| unsafe { show(trace, trace_context, |about| &about.context) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+    use crate::words::error::consume;
+
+    type Heard = Mutex<Vec<(u64, Activity, u64)>>;
+
+    unsafe extern "C-unwind" fn hear(trace: *mut Trace, activity: Activity, nanos: u64, userp: *mut c_void) {
+        // SAFETY: the tests hand over a `Heard` that outlives the trace.
+        unsafe { (*userp.cast::<Heard>()).lock().push(((*trace).id, activity, nanos)) };
+    }
+
+    unsafe extern "C-unwind" fn let_go(trace: *mut Trace, userp: *mut c_void) {
+        // SAFETY: as above; the trace is ours now.
+        unsafe {
+            (*userp.cast::<Heard>()).lock().push(((*trace).id, 99, 0));
+            TRITONSERVER_InferenceTraceDelete(trace);
+        }
+    }
+
+    fn trace(level: TraceLevel, heard: &Heard) -> *mut Trace {
+        let mut trace = ptr::null_mut();
+        let userp = ptr::from_ref(heard).cast_mut().cast();
+        // SAFETY: places and functions of this module.
+        unsafe {
+            let made =
+                TRITONSERVER_InferenceTraceNew(&raw mut trace, level, 7, Some(hear), Some(let_go), userp);
+            consume(made).unwrap();
+        }
+        trace
+    }
+
+    #[test]
+    fn a_trace_is_told_and_given_back_once() {
+        let heard = Heard::default();
+        let trace = trace(MAX, &heard);
+        // SAFETY: made just now.
+        let (id, owned) = unsafe { ((*trace).id, OwnedTrace::take(trace).unwrap()) };
+        owned.report(QUEUE_START, 5);
+        drop(owned);
+        assert_eq!(*heard.lock(), [(id, QUEUE_START, 5), (id, 99, 0)]);
+    }
+
+    #[test]
+    fn without_timestamps_no_activity_is_told() {
+        let heard = Heard::default();
+        let trace = trace(TENSORS, &heard);
+        // SAFETY: made just now, deleted once.
+        unsafe {
+            (*trace).report(QUEUE_START, 5);
+            consume(TRITONSERVER_InferenceTraceReportActivity(trace, 1, c"mine".as_ptr())).unwrap();
+            assert_eq!((*trace).about.lock().context, "");
+            TRITONSERVER_InferenceTraceDelete(trace);
+        }
+        assert!(heard.lock().is_empty());
+    }
+
+    #[test]
+    fn custom_activities_are_kept_in_the_context() {
+        let heard = Heard::default();
+        let trace = trace(TIMESTAMPS, &heard);
+        let mut context = ptr::null();
+        // SAFETY: made just now, deleted once.
+        unsafe {
+            consume(TRITONSERVER_InferenceTraceSetContext(trace, c"{\"a\":1}".as_ptr())).unwrap();
+            consume(TRITONSERVER_InferenceTraceReportActivity(trace, 12, c"mine".as_ptr())).unwrap();
+            consume(TRITONSERVER_InferenceTraceContext(trace, &raw mut context)).unwrap();
+            assert_eq!(CStr::from_ptr(context), c"{\"12\":\"mine\",\"a\":1}");
+            assert_eq!(*heard.lock(), [((*trace).id, CUSTOM_ACTIVITY, 12)]);
+            TRITONSERVER_InferenceTraceDelete(trace);
+        }
+    }
+
+    #[test]
+    fn a_child_has_the_listener_and_the_level_of_its_parent() {
+        let heard = Heard::default();
+        let parent = trace(TIMESTAMPS, &heard);
+        let (mut child, mut parent_id) = (ptr::null_mut(), 0);
+        // SAFETY: made just now, each deleted once.
+        unsafe {
+            consume(TRITONSERVER_InferenceTraceSpawnChildTrace(parent, &raw mut child)).unwrap();
+            consume(TRITONSERVER_InferenceTraceParentId(child, &raw mut parent_id)).unwrap();
+            assert_eq!(parent_id, (*parent).id);
+            (*child).report(REQUEST_END, 1);
+            assert_eq!(*heard.lock(), [((*child).id, REQUEST_END, 1)]);
+            TRITONSERVER_InferenceTraceDelete(child);
+            TRITONSERVER_InferenceTraceDelete(parent);
+            consume(TRITONSERVER_InferenceTraceSpawnChildTrace(ptr::null_mut(), &raw mut child)).unwrap();
+        }
+        assert!(child.is_null());
+    }
+
+    #[test]
+    fn names_are_those_of_the_header() {
+        // SAFETY: static texts.
+        let read = |name| unsafe { CStr::from_ptr(name) }.to_str().unwrap();
+        assert_eq!(read(TRITONSERVER_InferenceTraceLevelString(TENSORS)), "TENSORS");
+        assert_eq!(read(TRITONSERVER_InferenceTraceLevelString(12)), "<unknown>");
+        assert_eq!(read(TRITONSERVER_InferenceTraceActivityString(10)), "CUSTOM_ACTIVITY");
+        assert_eq!(read(TRITONSERVER_InferenceTraceActivityString(11)), "<unknown>");
+    }
+}

@@ -1,0 +1,50 @@
+//! The end of a model: its agents are told, its versions are ended, its agents are told again.
+//!
+//! All of it happens on threads of its own: a backend or an agent that hangs there must not hold up the runtime, which
+//! waits for its blocking threads when it ends.
+use std::sync::Arc;
+
+use inference::agent::AgentAction;
+use tokio::sync::oneshot;
+
+use super::agents::Agents;
+use crate::model::Model;
+
+/// Returns when the last request of the versions has ended and nothing is left of them.
+pub(super) async fn unload(versions: Vec<Arc<Model>>, agents: Option<Agents>) {
+    let agents = match agents {
+        None => None,
+        Some(mut agents) => {
+            let told = on_a_thread("agents", move || {
+                agents.tell(AgentAction::Unload);
+                agents
+            });
+            told.await.ok()
+        }
+    };
+    let closed: Vec<_> =
+        versions.into_iter().map(|version| on_a_thread("close", move || version.close())).collect();
+    for closed in closed {
+        // A thread lets go of its end only when it is done, or by a panic that has told so.
+        let _ = closed.await;
+    }
+    if let Some(mut agents) = agents {
+        let _ = on_a_thread("agents", move || {
+            agents.tell(AgentAction::UnloadComplete);
+            drop(agents);
+        })
+        .await;
+    }
+}
+
+fn on_a_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (done, result) = oneshot::channel();
+    let working = move || drop(done.send(work()));
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(working) {
+        log::error!("failed to start a thread that ends a model: {error}");
+    }
+    result
+}

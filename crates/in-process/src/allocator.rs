@@ -1,0 +1,280 @@
+//! `TRITONSERVER_ResponseAllocator`: where the application wants its outputs.
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+};
+
+use c_api::{
+    handle::{Handle, borrow, delete, give, guard, readable},
+    words::{
+        buffer_attributes::BufferAttributes,
+        enums::{MEMORY_CPU, MEMORY_GPU, MemoryType},
+        error::{CError, consume},
+    },
+};
+use inference::{Error, Name, TensorData};
+use parking_lot::Mutex;
+
+/// `TRITONSERVER_ResponseAllocatorAllocFn_t`.
+pub type AllocFn = unsafe extern "C-unwind" fn(
+    *mut ResponseAllocator,
+    *const c_char,
+    usize,
+    MemoryType,
+    i64,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut *mut c_void,
+    *mut MemoryType,
+    *mut i64,
+) -> *mut CError;
+/// `TRITONSERVER_ResponseAllocatorBufferAttributesFn_t`.
+pub type BufferAttributesFn = unsafe extern "C-unwind" fn(
+    *mut ResponseAllocator,
+    *const c_char,
+    *mut BufferAttributes,
+    *mut c_void,
+    *mut c_void,
+) -> *mut CError;
+/// `TRITONSERVER_ResponseAllocatorQueryFn_t`.
+pub type QueryFn = unsafe extern "C-unwind" fn(
+    *mut ResponseAllocator,
+    *mut c_void,
+    *const c_char,
+    *mut usize,
+    *mut MemoryType,
+    *mut i64,
+) -> *mut CError;
+/// `TRITONSERVER_ResponseAllocatorReleaseFn_t`.
+pub type BufferReleaseFn = unsafe extern "C-unwind" fn(
+    *mut ResponseAllocator,
+    *mut c_void,
+    *mut c_void,
+    usize,
+    MemoryType,
+    i64,
+) -> *mut CError;
+/// `TRITONSERVER_ResponseAllocatorStartFn_t`.
+pub type StartFn = unsafe extern "C-unwind" fn(*mut ResponseAllocator, *mut c_void) -> *mut CError;
+
+/// `TRITONSERVER_ResponseAllocator`: functions of the application.
+#[derive(Debug)]
+pub struct ResponseAllocator {
+    alloc: AllocFn,
+    release: BufferReleaseFn,
+    start: Option<StartFn>,
+    query: Mutex<Option<QueryFn>>,
+    attributes: Mutex<Option<BufferAttributesFn>>,
+}
+
+impl Handle for ResponseAllocator {
+    const NAME: &'static str = "TRITONSERVER_ResponseAllocator";
+}
+
+/// An allocator as one request uses it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allocator {
+    handle: *mut ResponseAllocator,
+    userp: *mut c_void,
+}
+
+// SAFETY: the header asks for allocator functions that any thread may call; the pointers are only handed back to them.
+unsafe impl Send for Allocator {}
+// SAFETY: the same.
+unsafe impl Sync for Allocator {}
+
+/// Memory of the application with an output in it. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    allocator: Allocator,
+    base: *mut c_void,
+    userp: *mut c_void,
+    byte_size: usize,
+    memory: (MemoryType, i64),
+}
+
+// SAFETY: as for `Allocator`; the memory is written before anybody else sees the buffer.
+unsafe impl Send for Buffer {}
+// SAFETY: the same.
+unsafe impl Sync for Buffer {}
+
+impl Allocator {
+    /// # Errors
+    /// INVALID_ARG for null.
+    ///
+    /// # Safety
+    /// The allocator is null or outlives every response that is made with it.
+    pub(crate) unsafe fn new(handle: *mut ResponseAllocator, userp: *mut c_void) -> Result<Self, Error> {
+        // SAFETY: as the caller promises.
+        unsafe { borrow(handle) }?;
+        Ok(Self { handle, userp })
+    }
+
+    fn functions(&self) -> &ResponseAllocator {
+        // SAFETY: outlives the request and its responses, as was promised when this was made.
+        unsafe { &*self.handle }
+    }
+
+    /// Says that the allocations that follow are for another response.
+    pub(crate) fn start(&self) {
+        let Some(start) = self.functions().start else { return };
+        // SAFETY: the application's function as the header declares it; its error is ours.
+        if let Err(error) = unsafe { consume(start(self.handle, self.userp)) } {
+            log::error!("response allocation start failed: {}", error.with_code());
+        }
+    }
+
+    /// The kind of host memory the application would like; nothing else can be filled from here.
+    fn preferred(&self, name: &Name, mut byte_size: usize) -> (MemoryType, i64) {
+        let host = (MEMORY_CPU, 0);
+        let query = *self.functions().query.lock();
+        let Some(query) = query else { return host };
+        let (mut kind, mut number) = host;
+        // SAFETY: the application's function as the header declares it; its error is ours.
+        let asked = unsafe {
+            let answer =
+                query(self.handle, self.userp, readable(name), &mut byte_size, &mut kind, &mut number);
+            consume(answer)
+        };
+        if asked.is_ok() && kind != MEMORY_GPU { (kind, number) } else { host }
+    }
+
+    /// Copies an output into memory of the application.
+    ///
+    /// # Errors
+    /// The application's, or INTERNAL if it gives no memory, UNSUPPORTED if it gives a device's.
+    pub(crate) fn copy(&self, name: &Name, data: &TensorData) -> Result<Buffer, Error> {
+        let byte_size = data.len();
+        let (mut kind, mut number) = self.preferred(name, byte_size);
+        let (mut base, mut userp) = (ptr::null_mut(), ptr::null_mut());
+        let alloc = self.functions().alloc;
+        // SAFETY: the application's function as the header declares it, with places of this function; its error is ours.
+        unsafe {
+            consume(alloc(
+                self.handle,
+                readable(name),
+                byte_size,
+                kind,
+                number,
+                self.userp,
+                &mut base,
+                &mut userp,
+                &mut kind,
+                &mut number,
+            ))
+        }?;
+        let buffer = Buffer { allocator: *self, base, userp, byte_size, memory: (kind, number) };
+        buffer.tell_attributes(name)?;
+        buffer.fill(name, data)?;
+        Ok(buffer)
+    }
+}
+
+impl Buffer {
+    /// Lets the application say more of the buffer. What it says of size and kind of memory is known already.
+    fn tell_attributes(&self, name: &Name) -> Result<(), Error> {
+        let Allocator { handle, userp } = self.allocator;
+        let tell = *self.allocator.functions().attributes.lock();
+        let Some(tell) = tell else { return Ok(()) };
+        let attributes = BufferAttributes::host(self.byte_size);
+        let place = ptr::from_ref(&attributes).cast_mut();
+        // SAFETY: the application's function as the header declares it; its error is ours.
+        unsafe { consume(tell(handle, readable(name), place, userp, self.userp)) }
+    }
+
+    fn fill(&self, name: &Name, data: &TensorData) -> Result<(), Error> {
+        if self.memory.0 == MEMORY_GPU {
+            let text = format!("output '{name}' cannot be written to memory of type GPU");
+            return Err(Error::unsupported(text));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        if self.base.is_null() {
+            let size = self.byte_size;
+            return Err(Error::internal(format!(
+                "no memory was given for the {size} bytes of output '{name}'"
+            )));
+        }
+        // SAFETY: the application has given so many bytes to be written, and nobody else sees them yet.
+        data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.byte_size) });
+        Ok(())
+    }
+
+    /// Where it is, what the application keeps with it, its size, and its kind of memory.
+    pub(crate) fn parts(&self) -> (*const c_void, *mut c_void, usize, (MemoryType, i64)) {
+        (self.base, self.userp, self.byte_size, self.memory)
+    }
+
+    /// The bytes of the output.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.base.is_null() {
+            return &[];
+        }
+        // SAFETY: filled when it was made, and not written since.
+        unsafe { std::slice::from_raw_parts(self.base.cast(), self.byte_size) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.base.is_null() {
+            return;
+        }
+        let (handle, (kind, number)) = (self.allocator.handle, self.memory);
+        let release = self.allocator.functions().release;
+        // SAFETY: the application's function as the header declares it; the buffer goes back once; its error is ours.
+        let released =
+            unsafe { consume(release(handle, self.base, self.userp, self.byte_size, kind, number)) };
+        if let Err(error) = released {
+            log::error!("failed to release the buffer of an output: {}", error.with_code());
+        }
+    }
+}
+
+/// An allocator of the application's functions, of which the last may be null. The caller owns it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorNew(
+    allocator: *mut *mut ResponseAllocator,
+    alloc: Option<AllocFn>,
+    release: Option<BufferReleaseFn>,
+    start: Option<StartFn>,
+) -> *mut CError {
+    guard(|| {
+        let missing = || Error::invalid("unexpected null function for a response allocator");
+        let (alloc, release) = (alloc.ok_or_else(missing)?, release.ok_or_else(missing)?);
+        let (query, attributes) = Default::default();
+        // SAFETY: null or writable.
+        unsafe { give(allocator, ResponseAllocator { alloc, release, start, query, attributes }) }
+    })
+}
+
+/// Says who describes buffers after they were allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
+    allocator: *mut ResponseAllocator,
+    buffer_attributes: Option<BufferAttributesFn>,
+) -> *mut CError {
+    // SAFETY: null or a live allocator.
+    guard(|| unsafe { borrow(allocator) }.map(|own| *own.attributes.lock() = buffer_attributes))
+}
+
+/// Says who is asked which memory is liked, before any is allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorSetQueryFunction(
+    allocator: *mut ResponseAllocator,
+    query: Option<QueryFn>,
+) -> *mut CError {
+    // SAFETY: null or a live allocator.
+    guard(|| unsafe { borrow(allocator) }.map(|own| *own.query.lock() = query))
+}
+
+/// Deletes an allocator; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorDelete(
+    allocator: *mut ResponseAllocator,
+) -> *mut CError {
+    // SAFETY: null or an allocator nobody uses after this.
+    unsafe { delete(allocator) };
+    ptr::null_mut()
+}

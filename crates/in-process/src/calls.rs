@@ -1,0 +1,63 @@
+//! Calling the application: at most so deep on one thread.
+//!
+//! A callback may send the next request, whose execution may happen at once on the same thread and lead to the next
+//! callback. So that this cannot go on until the stack is full, a callback at some depth is made on a fresh thread
+//! instead. One that waits for another request, which some applications do, thereby always finds a thread that serves it.
+use std::{cell::Cell, thread};
+
+/// Callbacks within callbacks on one thread.
+const DEEPEST: u32 = 8;
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Makes calls to the application, here or, if that were too deep, on a thread of their own.
+pub(crate) fn call_out(calls: impl FnOnce() + Send + 'static) {
+    if DEPTH.get() < DEEPEST {
+        let _level = Level::enter();
+        return calls();
+    }
+    let spawned = thread::Builder::new().name("callback".into()).spawn(move || call_out(calls));
+    if let Err(error) = spawned {
+        log::error!("failed to start a thread for a callback, which is lost: {error}");
+    }
+}
+
+/// One callback; a panic in it leaves its level, too.
+struct Level;
+
+impl Level {
+    fn enter() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn dive(left: u32, done: mpsc::Sender<u32>) {
+        call_out(move || match left {
+            0 => done.send(DEPTH.get()).unwrap(),
+            more => dive(more - 1, done),
+        });
+    }
+
+    #[test]
+    fn no_thread_goes_deeper_than_allowed() {
+        let (done, depth) = mpsc::channel();
+        dive(10_000, done);
+        assert!(depth.recv().unwrap() <= DEEPEST);
+        assert_eq!(DEPTH.get(), 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! From the corridor of a request to the application's callback, on the thread that has the news.
+//!
+//! A delivery is polled like a task, but by nobody's executor: whoever wakes it, which is whoever answers, drains the
+//! corridor and calls the application. If two wake it at once, one of them drains for both, so that responses come in
+//! their order.
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use c_api::words::trace::{self, OwnedTrace};
+use engine::Model;
+use inference::{Delivery as Item, Name, ResponseStream, Timeline};
+use parking_lot::Mutex;
+
+use crate::{allocator::Allocator, calls::call_out, infer::Loan, response::InferenceResponse};
+
+/// `TRITONSERVER_InferenceResponseCompleteFn_t`.
+pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *mut c_void);
+
+/// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
+const FINAL: u32 = 1;
+
+/// Where the application wants its responses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipient {
+    pub(crate) allocator: Allocator,
+    pub(crate) respond: ResponseFn,
+    pub(crate) userp: *mut c_void,
+}
+
+// SAFETY: the header asks for a callback that any thread may call; the pointer is only handed back to it.
+unsafe impl Send for Recipient {}
+// SAFETY: the same.
+unsafe impl Sync for Recipient {}
+
+impl Recipient {
+    fn call(&self, response: *mut InferenceResponse, last: bool) {
+        // SAFETY: the application's function as the header declares it; the response is its own from now on.
+        unsafe { (self.respond)(response, if last { FINAL } else { 0 }, self.userp) };
+    }
+}
+
+/// The answers of one request on their way to the application. Dropping it gives the trace back, then the request.
+pub(crate) struct Delivery {
+    /// Not zero while somebody drains; more than they have seen if there is more to drain.
+    wakes: AtomicUsize,
+    /// Touched by whoever drains. Gone when everything was delivered.
+    stream: Mutex<Option<ResponseStream>>,
+    model: Arc<Model>,
+    request_id: Name,
+    recipient: Recipient,
+    trace: Option<OwnedTrace>,
+    /// Of a request that nothing else holds.
+    _loan: Option<Arc<Loan>>,
+}
+
+/// What a delivery is made of.
+pub(crate) struct Parts {
+    pub(crate) stream: ResponseStream,
+    pub(crate) model: Arc<Model>,
+    pub(crate) request_id: Name,
+    pub(crate) recipient: Recipient,
+    pub(crate) trace: Option<OwnedTrace>,
+    pub(crate) loan: Option<Arc<Loan>>,
+}
+
+impl Delivery {
+    /// Delivers what there is, and from now on what comes.
+    pub(crate) fn begin(parts: Parts) {
+        let Parts { stream, model, request_id, recipient, trace, loan } = parts;
+        let (wakes, stream) = (AtomicUsize::new(0), Mutex::new(Some(stream)));
+        Arc::new(Self { wakes, stream, model, request_id, recipient, trace, _loan: loan }).wake();
+    }
+
+    fn drain(self: &Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let mut seen = 1;
+        loop {
+            while let Some(item) = self.next(&waker) {
+                self.deliver(item);
+            }
+            // Whoever has woken us meanwhile has gone away again.
+            match self.wakes.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The next response; the inner `None` is the end of a request that had no last one.
+    fn next(&self, waker: &Waker) -> Option<Option<Item>> {
+        match self.stream.lock().as_mut()?.poll_delivery(&mut Context::from_waker(waker)) {
+            Poll::Ready(item) => Some(item),
+            Poll::Pending => None,
+        }
+    }
+
+    fn deliver(&self, item: Option<Item>) {
+        let last = item.as_ref().is_none_or(|item| item.last);
+        let response = item.map_or(ptr::null_mut(), |item| {
+            let allocator = &self.recipient.allocator;
+            let response = InferenceResponse::new(&self.model, &self.request_id, allocator, item.result);
+            self.trace_outputs(&response);
+            Box::into_raw(Box::new(response))
+        });
+        if last {
+            let ended = self.stream.lock().take();
+            if let (Some(trace), Some(stream)) = (&self.trace, ended) {
+                tell_times(trace, stream.timeline());
+            }
+        }
+        self.recipient.call(response, last);
+    }
+
+    fn trace_outputs(&self, response: &InferenceResponse) {
+        let Some(trace) = &self.trace else { return };
+        for output in response.outputs() {
+            let (name, activity) = (&output.name, trace::TENSOR_BACKEND_OUTPUT);
+            trace.report_tensor(activity, name, output.datatype, &output.shape, output.buffer.bytes());
+        }
+    }
+}
+
+impl Wake for Delivery {
+    fn wake(self: Arc<Self>) {
+        if self.wakes.fetch_add(1, Ordering::AcqRel) == 0 {
+            call_out(move || self.drain());
+        }
+    }
+}
+
+/// All times at once, at the end: doors are noted as they are passed, but nobody calls from there.
+fn tell_times(trace: &OwnedTrace, timeline: &Timeline) {
+    let now = engine::now();
+    trace.report(trace::REQUEST_START, timeline.request_start.as_nanos());
+    if timeline.was_queued() {
+        trace.report(trace::QUEUE_START, timeline.queue_start().as_nanos());
+    }
+    if let Some(marks) = timeline.execution() {
+        trace.report(trace::COMPUTE_START, marks.exec_start.as_nanos());
+        trace.report(trace::COMPUTE_INPUT_END, marks.compute_start().as_nanos());
+        trace.report(trace::COMPUTE_OUTPUT_START, marks.compute_end(now).as_nanos());
+        trace.report(trace::COMPUTE_END, now.as_nanos());
+    }
+    trace.report(trace::REQUEST_END, now.as_nanos());
+}

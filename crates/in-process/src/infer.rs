@@ -1,0 +1,180 @@
+//! `TRITONSERVER_ServerInferAsync`: a request leaves the application, and comes back to it.
+use std::{
+    ffi::c_void,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use c_api::{
+    handle::{borrow, guard},
+    words::{
+        error::CError,
+        trace::{self, OwnedTrace, Trace},
+    },
+};
+use inference::{Error, Request};
+
+use crate::{
+    Server,
+    calls::call_out,
+    delivery::{Delivery, Parts},
+    request::InferenceRequest,
+};
+
+/// `TRITONSERVER_InferenceRequestReleaseFn_t`.
+pub type ReleaseFn = unsafe extern "C-unwind" fn(*mut InferenceRequest, u32, *mut c_void);
+
+/// `TRITONSERVER_REQUEST_RELEASE_ALL`.
+const RELEASE_ALL: u32 = 1;
+
+/// How the application gets a request back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Return {
+    pub(crate) release: ReleaseFn,
+    pub(crate) userp: *mut c_void,
+}
+
+// SAFETY: the header asks for a callback that any thread may call; the pointer is only handed back to it.
+unsafe impl Send for Return {}
+// SAFETY: the same.
+unsafe impl Sync for Return {}
+
+/// A request of the application in the hands of the server. Every piece of its input memory holds it; when the last one
+/// is gone, nobody reads that memory any more, and the request goes back, exactly once.
+pub(crate) struct Loan {
+    request: NonNull<InferenceRequest>,
+    back: Return,
+    /// The request was refused and has stayed with the application.
+    refused: AtomicBool,
+}
+
+// SAFETY: the request is only handed back; that may happen on any thread, says the header.
+unsafe impl Send for Loan {}
+// SAFETY: the same.
+unsafe impl Sync for Loan {}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if self.refused.load(Ordering::Acquire) {
+            return;
+        }
+        let going = Going { request: self.request, back: self.back };
+        call_out(move || going.back());
+    }
+}
+
+/// A request on its way back, on whatever thread.
+struct Going {
+    request: NonNull<InferenceRequest>,
+    back: Return,
+}
+
+// SAFETY: as for `Loan`.
+unsafe impl Send for Going {}
+
+impl Going {
+    fn back(self) {
+        let Return { release, userp } = self.back;
+        // SAFETY: the application's function as the header declares it; the request is its own again.
+        unsafe { release(self.request.as_ptr(), RELEASE_ALL, userp) };
+    }
+}
+
+/// A piece of input memory that belongs to the application.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the application leaves the memory as it is until the request comes back; any thread may read it.
+unsafe impl Send for Piece {}
+// SAFETY: the same.
+unsafe impl Sync for Piece {}
+
+impl Piece {
+    /// # Safety
+    /// So many bytes may be read from there for as long as a request that has the piece is with the server.
+    pub(crate) unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
+        Self { base, len }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The same memory without copying it.
+    pub(crate) fn lend(self, loan: &Arc<Loan>) -> Bytes {
+        Bytes::from_owner(Lent { piece: self, _loan: loan.clone() })
+    }
+}
+
+struct Lent {
+    piece: Piece,
+    _loan: Arc<Loan>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the application leaves the memory as it is until the loan is given back.
+        unsafe { std::slice::from_raw_parts(self.piece.base.as_ptr(), self.piece.len) }
+    }
+}
+
+/// Sends a request. If that succeeds the request belongs to the server until its release callback; otherwise it stays with
+/// the caller and no callback is made. The trace is taken over in any case.
+///
+/// Callbacks may come before this returns. The release callback comes when nobody reads the memory of the inputs any more,
+/// before or after responses; without inputs, after the last response. Times are told to the trace at the end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
+    server: *mut Server,
+    request: *mut InferenceRequest,
+    trace: *mut Trace,
+) -> *mut CError {
+    // SAFETY: null or a live trace that the caller gives away.
+    let trace = unsafe { OwnedTrace::take(trace) };
+    // SAFETY: null or a live server, null or a live request.
+    guard(|| unsafe { borrow(server)?.not_before_start().and_then(|_| send(request, trace)) })
+}
+
+/// # Safety
+/// The request is null or live, and the caller gives it away if this succeeds.
+unsafe fn send(handle: *mut InferenceRequest, trace: Option<OwnedTrace>) -> Result<(), Error> {
+    // SAFETY: null or live as the caller promises.
+    let own = unsafe { borrow(handle) }?;
+    let asked = own.asked();
+    let (recipient, back) = asked.callbacks()?;
+    let loan = Arc::new(Loan { request: NonNull::from(own), back, refused: AtomicBool::new(false) });
+    let sent = asked.request(own.model(), &loan);
+    drop(asked);
+    let request_id = sent.as_ref().map_or_else(|_| Default::default(), |request| request.id.clone());
+    let lends_memory = Arc::strong_count(&loan) > 1;
+    let stream = sent.and_then(|request| {
+        if let Some(trace) = &trace {
+            trace.describe(own.model().name(), own.model().version(), &request.id);
+            trace_inputs(trace, &request);
+        }
+        own.model().infer(request, usize::MAX)
+    });
+    let stream = stream.inspect_err(|_| loan.refused.store(true, Ordering::Release))?;
+    // The loan that is held here keeps the handle alive until the end of this function.
+    own.running(stream.canceller());
+    let kept = (!lends_memory).then(|| loan.clone());
+    let model = own.model().clone();
+    Delivery::begin(Parts { stream, model, request_id, recipient, trace, loan: kept });
+    Ok(())
+}
+
+fn trace_inputs(trace: &OwnedTrace, request: &Request) {
+    if trace.wants_tensors() {
+        for tensor in request.tensors() {
+            let (datatype, bytes) = (tensor.datatype(), tensor.data().contiguous());
+            trace.report_tensor(trace::TENSOR_QUEUE_INPUT, tensor.name(), datatype, tensor.shape(), &bytes);
+        }
+    }
+}

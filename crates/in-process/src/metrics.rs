@@ -1,0 +1,70 @@
+//! `TRITONSERVER_Metrics`: all metrics of a server as text.
+use std::{
+    ffi::{CString, c_char},
+    ptr,
+};
+
+use c_api::{
+    handle::{Handle, borrow, delete, give, guard, put},
+    words::error::CError,
+};
+use inference::Error;
+use parking_lot::Mutex;
+
+use crate::Server;
+
+/// `TRITONSERVER_METRIC_PROMETHEUS`.
+const PROMETHEUS: u32 = 0;
+
+/// `TRITONSERVER_Metrics`: where metrics are read, and what was read last.
+pub struct Metrics {
+    read: Box<dyn Fn() -> String + Send + Sync>,
+    text: Mutex<CString>,
+}
+
+impl Handle for Metrics {
+    const NAME: &'static str = "TRITONSERVER_Metrics";
+}
+
+/// The metrics of a server. The caller owns them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerMetrics(
+    server: *mut Server,
+    metrics: *mut *mut Metrics,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server.
+        let read = Box::new(unsafe { borrow(server) }?.metrics()?);
+        // SAFETY: null or writable.
+        unsafe { give(metrics, Metrics { read, text: Mutex::default() }) }
+    })
+}
+
+/// Deletes metrics; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_MetricsDelete(metrics: *mut Metrics) -> *mut CError {
+    // SAFETY: null or metrics nobody uses after this.
+    unsafe { delete(metrics) };
+    ptr::null_mut()
+}
+
+/// Reads the metrics. The text belongs to them, until they are read again or deleted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_MetricsFormatted(
+    metrics: *mut Metrics,
+    format: u32,
+    base: *mut *const c_char,
+    byte_size: *mut usize,
+) -> *mut CError {
+    guard(|| {
+        if format != PROMETHEUS {
+            return Err(Error::invalid(format!("unknown metrics format '{format}'")));
+        }
+        // SAFETY: null or live metrics.
+        let metrics = unsafe { borrow(metrics) }?;
+        let mut text = metrics.text.lock();
+        *text = CString::new((metrics.read)().replace('\0', "")).unwrap_or_default();
+        // SAFETY: null or writable.
+        unsafe { put(base, text.as_ptr()).and_then(|()| put(byte_size, text.as_bytes().len())) }
+    })
+}

@@ -1,0 +1,211 @@
+//! Options of the server as a whole: its name, its models, how it starts and stops, the rate limiter.
+use std::ffi::{c_char, c_int};
+
+use c_api::{handle::text, words::error::CError};
+use inference::Error;
+
+use super::{ServerOptions, set};
+use crate::not_offered;
+
+/// Sets the name of the server.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetServerId(
+    options: *mut ServerOptions,
+    server_id: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or live options; a text or null.
+    unsafe { set(options, |own| text(server_id).map(|id| id.clone_into(&mut own.id))) }
+}
+
+/// Adds a model repository.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelRepositoryPath(
+    options: *mut ServerOptions,
+    model_repository_path: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or live options; a text or null.
+    unsafe {
+        set(options, |own| {
+            own.repositories.insert(text(model_repository_path)?.to_owned());
+            Ok(())
+        })
+    }
+}
+
+/// Sets when models are loaded: 0 is once, at the start, which is all this server does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelControlMode(
+    options: *mut ServerOptions,
+    mode: u32,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |_| match mode {
+            0 => Ok(()),
+            1 => Err(not_offered("model control mode POLL")),
+            2 => Err(not_offered("model control mode EXPLICIT")),
+            other => Err(Error::invalid(format!("unknown control mode '{other}'"))),
+        })
+    }
+}
+
+/// Names a model to load at the start, which is for a control mode that this server does not have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStartupModel(
+    options: *mut ServerOptions,
+    model_name: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or live options; a text or null.
+    unsafe { set(options, |_| text(model_name).and(Err(not_offered("naming the models of the start")))) }
+}
+
+/// Sets whether configurations must be complete; if not, backends complete them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStrictModelConfig(
+    options: *mut ServerOptions,
+    strict: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            own.auto_complete = !strict;
+            Ok(())
+        })
+    }
+}
+
+/// Sets which configuration of a model is preferred; empty for the usual one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelConfigName(
+    options: *mut ServerOptions,
+    model_config_name: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or live options; a text or null.
+    unsafe {
+        set(options, |own| {
+            own.config_name = Some(text(model_config_name)?.to_owned()).filter(|name| !name.is_empty());
+            Ok(())
+        })
+    }
+}
+
+/// Sets whether instances share resources: 0 they do not, 1 by how often they ran.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetRateLimiterMode(
+    options: *mut ServerOptions,
+    mode: u32,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            let unknown = || Error::invalid(format!("unknown rate limit mode '{mode}'"));
+            own.rate_limit = [false, true].get(mode as usize).copied().ok_or_else(unknown)?;
+            Ok(())
+        })
+    }
+}
+
+/// Adds units of a resource on a device, -1 for each. Of two numbers for the same the smaller counts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsAddRateLimiterResource(
+    options: *mut ServerOptions,
+    resource_name: *const c_char,
+    resource_count: usize,
+    device: c_int,
+) -> *mut CError {
+    // SAFETY: null or live options; a text or null.
+    unsafe {
+        set(options, |own| {
+            let (device, name) = (u32::try_from(device).ok(), text(resource_name)?.to_owned());
+            let count = u32::try_from(resource_count).unwrap_or(u32::MAX);
+            let known = own.resources.entry((device, name)).or_insert(count);
+            *known = count.min(*known);
+            Ok(())
+        })
+    }
+}
+
+/// Sets whether a server is made only if all its models can be loaded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetExitOnError(
+    options: *mut ServerOptions,
+    exit: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            own.exit_on_error = exit;
+            Ok(())
+        })
+    }
+}
+
+/// Sets whether the server is ready only if all its models are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStrictReadiness(
+    options: *mut ServerOptions,
+    strict: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            own.strict_readiness = strict;
+            Ok(())
+        })
+    }
+}
+
+/// Sets how many seconds stopping may take.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetExitTimeout(
+    options: *mut ServerOptions,
+    timeout: u32,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            own.exit_timeout_secs = timeout;
+            Ok(())
+        })
+    }
+}
+
+/// Sets how many model versions load at the same time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
+    options: *mut ServerOptions,
+    thread_count: u32,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            own.load_threads = thread_count;
+            Ok(())
+        })
+    }
+}
+
+/// Sets how often a load that has failed is tried again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
+    options: *mut ServerOptions,
+    retry_count: u32,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        set(options, |own| {
+            own.load_retries = retry_count;
+            Ok(())
+        })
+    }
+}
+
+/// Sets whether repositories may have models of the same name, which this server does not let them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelNamespacing(
+    options: *mut ServerOptions,
+    enable_namespace: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe { set(options, |_| if enable_namespace { Err(not_offered("model namespacing")) } else { Ok(()) }) }
+}

@@ -1,0 +1,111 @@
+//! Options of the log, which is the process's: they act at once and for every server.
+use std::{
+    ffi::{c_char, c_int},
+    path::Path,
+};
+
+use c_api::{
+    handle::{guard, text},
+    words::error::CError,
+};
+use inference::Error;
+
+use super::{ServerOptions, set};
+use crate::logging::{self, Format, Levels, LogSettings};
+
+/// Changes the process's log.
+///
+/// # Safety
+/// The options are null or live.
+unsafe fn of_log(
+    options: *mut ServerOptions,
+    change: impl FnOnce(&LogSettings) -> Result<(), Error>,
+) -> *mut CError {
+    let foreign = || Error::unsupported("the log of this process is not the server's to set");
+    // SAFETY: as the caller promises.
+    unsafe { set(options, |_| change(&*logging::of_process().ok_or_else(foreign)?)) }
+}
+
+/// Turns switches of the process's log.
+///
+/// # Safety
+/// The options are null or live.
+unsafe fn turn(options: *mut ServerOptions, change: impl FnOnce(&mut Levels)) -> *mut CError {
+    // SAFETY: as the caller promises.
+    unsafe {
+        of_log(options, |log| {
+            log.update(change);
+            Ok(())
+        })
+    }
+}
+
+/// Sets to which file log lines are appended; for null and the empty text to stdout and stderr.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFile(
+    options: *mut ServerOptions,
+    file: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or live options; a text or null.
+    unsafe {
+        of_log(options, |log| {
+            let file = if file.is_null() { "" } else { text(file)? };
+            log.set_file(Some(Path::new(file)).filter(|_| !file.is_empty()))
+        })
+    }
+}
+
+/// Sets whether normal operation is logged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogInfo(
+    options: *mut ServerOptions,
+    log: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe { turn(options, |levels| levels.info = log) }
+}
+
+/// Sets whether warnings are logged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogWarn(
+    options: *mut ServerOptions,
+    log: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe { turn(options, |levels| levels.warning = log) }
+}
+
+/// Sets whether errors are logged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogError(
+    options: *mut ServerOptions,
+    log: bool,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe { turn(options, |levels| levels.error = log) }
+}
+
+/// Sets how log lines begin: 0 as usual, 1 by ISO 8601.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFormat(
+    options: *mut ServerOptions,
+    format: u32,
+) -> *mut CError {
+    let format = match format {
+        0 => Format::Default,
+        1 => Format::Iso8601,
+        other => return guard(|| Err(Error::invalid(format!("unknown log format '{other}'")))),
+    };
+    // SAFETY: null or live options.
+    unsafe { turn(options, |levels| levels.format = format) }
+}
+
+/// Sets how much detail is logged; 0 and less for none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogVerbose(
+    options: *mut ServerOptions,
+    level: c_int,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe { turn(options, |levels| levels.verbose = u32::try_from(level).unwrap_or(0)) }
+}

@@ -1,0 +1,185 @@
+//! `TRITONSERVER_ServerOptions`: what a program wants of its server.
+//!
+//! What would switch on a feature that this server does not have is refused; where such a feature would look for its
+//! files, or how much of a GPU it may take, is taken as a build of the reference without it takes it: without effect.
+mod devices;
+mod general;
+mod log;
+mod metrics;
+mod plugins;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    ptr,
+};
+
+use c_api::{
+    handle::{Handle, borrow, delete, give, guard},
+    words::error::CError,
+};
+use engine::{BackendSetting, HostPolicy, MetricsOptions, RateLimitResource, ServerMetadata};
+use inference::Error;
+use parking_lot::{Mutex, MutexGuard};
+
+pub use self::{devices::*, general::*, log::*, metrics::*, plugins::*};
+use crate::{EXTENSIONS, TRITON_VERSION, logging};
+
+/// `TRITONSERVER_ServerOptions`.
+#[derive(Debug, Default)]
+pub struct ServerOptions {
+    settings: Mutex<Settings>,
+}
+
+impl Handle for ServerOptions {
+    const NAME: &'static str = "TRITONSERVER_ServerOptions";
+}
+
+impl ServerOptions {
+    pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock()
+    }
+}
+
+/// What has been set.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) exit_on_error: bool,
+    pub(crate) exit_timeout_secs: u32,
+    pub(crate) metrics: bool,
+    id: String,
+    repositories: BTreeSet<String>,
+    auto_complete: bool,
+    config_name: Option<String>,
+    strict_readiness: bool,
+    load_threads: u32,
+    load_retries: u32,
+    rate_limit: bool,
+    /// Units of a resource by device, `None` for each.
+    resources: BTreeMap<(Option<u32>, String), u32>,
+    host_metrics: bool,
+    counter_latencies: bool,
+    min_compute_capability: f64,
+    backend_directory: String,
+    pub(crate) agent_directory: String,
+    pub(crate) cache_directory: String,
+    /// By name, with their settings. A server has one at most.
+    pub(crate) caches: BTreeMap<String, BTreeMap<String, String>>,
+    backend_settings: Vec<BackendSetting>,
+    host_policies: BTreeMap<String, HostPolicy>,
+}
+
+/// Those of the reference, except that models are loaded once instead of again whenever they change.
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            exit_on_error: true,
+            exit_timeout_secs: 30,
+            metrics: true,
+            id: "triton".to_owned(),
+            repositories: BTreeSet::new(),
+            auto_complete: false,
+            config_name: None,
+            strict_readiness: true,
+            load_threads: 4,
+            load_retries: 0,
+            rate_limit: false,
+            resources: BTreeMap::new(),
+            host_metrics: true,
+            counter_latencies: true,
+            min_compute_capability: 0.0,
+            backend_directory: "/opt/tritonserver/backends".to_owned(),
+            agent_directory: "/opt/tritonserver/repoagents".to_owned(),
+            cache_directory: "/opt/tritonserver/caches".to_owned(),
+            caches: BTreeMap::new(),
+            backend_settings: Vec::new(),
+            host_policies: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// # Errors
+    /// INVALID_ARG for what no server can start with.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.repositories.is_empty() {
+            return Err(Error::invalid("--model-repository must be specified"));
+        }
+        if self.agent_directory.is_empty() {
+            return Err(Error::invalid("--repoagent-directory can not be empty"));
+        }
+        if self.caches.len() > 1 {
+            return Err(Error::invalid(
+                "found multiple cache configurations, but only a single cache is currently supported",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The same for the engine.
+    pub(crate) fn engine_options(&self) -> engine::Options {
+        let own = [
+            ("auto-complete-config", self.auto_complete.to_string()),
+            ("min-compute-capability", format!("{:.6}", self.min_compute_capability)),
+            ("backend-directory", self.backend_directory.clone()),
+        ];
+        let own = own.map(|(key, value)| BackendSetting { backend: None, key: key.to_owned(), value });
+        let resources = self.resources.iter().map(|((device, name), count)| RateLimitResource {
+            name: name.clone(),
+            count: *count,
+            device: *device,
+        });
+        engine::Options {
+            server: ServerMetadata {
+                name: self.id.clone(),
+                version: TRITON_VERSION.to_owned(),
+                extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+            },
+            repositories: self.repositories.iter().map(PathBuf::from).collect(),
+            strict_readiness: self.strict_readiness,
+            load_threads: usize::try_from(self.load_threads).unwrap_or(usize::MAX).max(1),
+            load_retries: usize::try_from(self.load_retries).unwrap_or(usize::MAX),
+            auto_complete: self.auto_complete,
+            config_name: self.config_name.clone(),
+            // As the reference: what the program has set comes first, so that it cannot override these.
+            backend_settings: self.backend_settings.iter().cloned().chain(own).collect(),
+            metrics: MetricsOptions { counter_latencies: self.counter_latencies, host: self.host_metrics },
+            hold_until_queued: 0,
+            hold_until_backlogged: 0,
+            rate_limit: self.rate_limit.then(|| resources.collect()),
+            host_policies: self.host_policies.clone(),
+            agent_directory: self.agent_directory.clone().into(),
+        }
+    }
+}
+
+/// Changes what has been set.
+///
+/// # Safety
+/// The options are null or live.
+unsafe fn set(
+    options: *mut ServerOptions,
+    change: impl FnOnce(&mut Settings) -> Result<(), Error>,
+) -> *mut CError {
+    // SAFETY: as the caller promises.
+    guard(|| unsafe { borrow(options) }.and_then(|options| change(&mut options.settings())))
+}
+
+/// The defaults. The caller owns them. The log of the process begins with the first of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsNew(options: *mut *mut ServerOptions) -> *mut CError {
+    guard(|| {
+        // Somebody else's logger stays in place.
+        let _ = logging::of_process();
+        // SAFETY: null or writable.
+        unsafe { give(options, ServerOptions::default()) }
+    })
+}
+
+/// Deletes options; null is fine. Servers that were made with them stay.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsDelete(options: *mut ServerOptions) -> *mut CError {
+    // SAFETY: null or options nobody uses after this.
+    unsafe { delete(options) };
+    ptr::null_mut()
+}

@@ -1,0 +1,266 @@
+//! What is said of a request besides its tensors: id, sequence, priority, time limit, parameters.
+use std::ffi::c_char;
+
+use c_api::{
+    handle::{guard, put, readable, text},
+    words::error::CError,
+};
+use inference::{Error, Parameter};
+
+use super::{InferenceRequest, asked::Correlation, change, look};
+
+/// The longest correlation id that is a text, in bytes.
+const LONGEST_CORRELATION_ID: usize = 128;
+
+/// The id; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestId(
+    request: *mut InferenceRequest,
+    id: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(id, look(request, |asked| Ok(readable(&asked.id)))?) })
+}
+
+/// Sets the id, which is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetId(
+    request: *mut InferenceRequest,
+    id: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live request; a text or null.
+    unsafe {
+        change(request, |asked, _| {
+            asked.id = text(id)?.into();
+            Ok(())
+        })
+    }
+}
+
+/// The flags of the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestFlags(
+    request: *mut InferenceRequest,
+    flags: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(flags, look(request, |asked| Ok(asked.flags))?) })
+}
+
+/// Sets the flags of the request: 1 begins a sequence, 2 ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetFlags(
+    request: *mut InferenceRequest,
+    flags: u32,
+) -> *mut CError {
+    // SAFETY: null or a live request.
+    unsafe {
+        change(request, |asked, _| {
+            asked.flags = flags;
+            Ok(())
+        })
+    }
+}
+
+/// The correlation id, if it is a number; 0 for none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationId(
+    request: *mut InferenceRequest,
+    correlation_id: *mut u64,
+) -> *mut CError {
+    let number = |correlation: &Correlation| match correlation {
+        Correlation::Number(number) => Ok(*number),
+        Correlation::Text(_) => Err(Error::invalid("given request's correlation id is not an unsigned int")),
+    };
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(correlation_id, look(request, |asked| number(&asked.correlation))?) })
+}
+
+/// The correlation id, if it is a text; belongs to the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationIdString(
+    request: *mut InferenceRequest,
+    correlation_id: *mut *const c_char,
+) -> *mut CError {
+    let text = |correlation: &Correlation| match correlation {
+        Correlation::Text(text) => Ok(readable(text)),
+        Correlation::Number(_) => Err(Error::invalid("given request's correlation id is not a string")),
+    };
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(correlation_id, look(request, |asked| text(&asked.correlation))?) })
+}
+
+/// Sets the correlation id to a number; 0 is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetCorrelationId(
+    request: *mut InferenceRequest,
+    correlation_id: u64,
+) -> *mut CError {
+    // SAFETY: null or a live request.
+    unsafe {
+        change(request, |asked, _| {
+            asked.correlation = Correlation::Number(correlation_id);
+            Ok(())
+        })
+    }
+}
+
+/// Sets the correlation id to a text, which is copied; empty is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetCorrelationIdString(
+    request: *mut InferenceRequest,
+    correlation_id: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live request; a text or null.
+    unsafe {
+        change(request, |asked, _| {
+            let id = text(correlation_id)?;
+            asked.correlation = Correlation::Text(short(id)?.into());
+            Ok(())
+        })
+    }
+}
+
+fn short(id: &str) -> Result<&str, Error> {
+    let too_long = "string correlation ID cannot be longer than 128 characters";
+    if id.len() > LONGEST_CORRELATION_ID { Err(Error::unsupported(too_long)) } else { Ok(id) }
+}
+
+/// The priority level, if it is small.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriority(
+    request: *mut InferenceRequest,
+    priority: *mut u32,
+) -> *mut CError {
+    let narrow = |wide: u64| {
+        u32::try_from(wide).map_err(|_| {
+            Error::invalid(format!(
+                "request priority overflows uint32_t, use TRITONSERVER_InferenceRequestPriorityUInt64, priority={wide}"
+            ))
+        })
+    };
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(priority, look(request, |asked| narrow(asked.priority))?) })
+}
+
+/// The priority level.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriorityUInt64(
+    request: *mut InferenceRequest,
+    priority: *mut u64,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(priority, look(request, |asked| Ok(asked.priority))?) })
+}
+
+/// As [`TRITONSERVER_InferenceRequestSetPriorityUInt64`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetPriority(
+    request: *mut InferenceRequest,
+    priority: u32,
+) -> *mut CError {
+    // SAFETY: handed on as it came.
+    unsafe { TRITONSERVER_InferenceRequestSetPriorityUInt64(request, priority.into()) }
+}
+
+/// Sets the priority level, 1 being the most urgent; 0 and what the model does not have are its default.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetPriorityUInt64(
+    request: *mut InferenceRequest,
+    priority: u64,
+) -> *mut CError {
+    // SAFETY: null or a live request.
+    unsafe {
+        change(request, |asked, model| {
+            asked.set_priority(model, priority);
+            Ok(())
+        })
+    }
+}
+
+/// How long the request may wait in its queue, in microseconds; 0 for any time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestTimeoutMicroseconds(
+    request: *mut InferenceRequest,
+    timeout_us: *mut u64,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(timeout_us, look(request, |asked| Ok(asked.timeout_us))?) })
+}
+
+/// Sets how long the request may wait in its queue, in microseconds; 0 for any time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
+    request: *mut InferenceRequest,
+    timeout_us: u64,
+) -> *mut CError {
+    // SAFETY: null or a live request.
+    unsafe {
+        change(request, |asked, _| {
+            asked.timeout_us = timeout_us;
+            Ok(())
+        })
+    }
+}
+
+/// Adds a parameter for the model.
+///
+/// # Safety
+/// The request is null or live; the key is null or a text.
+unsafe fn add_parameter(
+    request: *mut InferenceRequest,
+    key: *const c_char,
+    value: Result<Parameter, Error>,
+) -> *mut CError {
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(request, |asked, _| {
+            asked.parameters.push((text(key)?.into(), value?));
+            Ok(())
+        })
+    }
+}
+
+/// Adds a text, which is copied, for the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetStringParameter(
+    request: *mut InferenceRequest,
+    key: *const c_char,
+    value: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live request; texts or null.
+    unsafe { add_parameter(request, key, text(value).map(|value| Parameter::String(value.into()))) }
+}
+
+/// Adds an integer for the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetIntParameter(
+    request: *mut InferenceRequest,
+    key: *const c_char,
+    value: i64,
+) -> *mut CError {
+    // SAFETY: null or a live request; a text or null.
+    unsafe { add_parameter(request, key, Ok(Parameter::Int(value))) }
+}
+
+/// Adds a truth value for the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetBoolParameter(
+    request: *mut InferenceRequest,
+    key: *const c_char,
+    value: bool,
+) -> *mut CError {
+    // SAFETY: null or a live request; a text or null.
+    unsafe { add_parameter(request, key, Ok(Parameter::Bool(value))) }
+}
+
+/// Adds a floating-point number for the model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetDoubleParameter(
+    request: *mut InferenceRequest,
+    key: *const c_char,
+    value: f64,
+) -> *mut CError {
+    // SAFETY: null or a live request; a text or null.
+    unsafe { add_parameter(request, key, Ok(Parameter::Double(value))) }
+}

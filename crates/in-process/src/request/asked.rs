@@ -1,0 +1,233 @@
+//! What a request asks, as the functions of C put it together.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+    sync::Arc,
+    time::Duration,
+};
+
+use engine::Model;
+use inference::{
+    CorrelationId, DataType, Error, Name, Parameters, Request, RequestInputs, SequenceStep, Shape, Tensor,
+    TensorData, config::Scheduling,
+};
+
+use crate::{
+    delivery::Recipient,
+    infer::{Loan, Piece, Return},
+};
+
+/// `TRITONSERVER_REQUEST_FLAG_SEQUENCE_START`.
+const SEQUENCE_START: u32 = 1;
+/// `TRITONSERVER_REQUEST_FLAG_SEQUENCE_END`.
+const SEQUENCE_END: u32 = 2;
+
+/// Everything that is said of a request.
+pub(crate) struct Asked {
+    pub(super) id: Name,
+    pub(super) flags: u32,
+    pub(super) correlation: Correlation,
+    pub(super) priority: u64,
+    pub(super) timeout_us: u64,
+    pub(super) parameters: Parameters,
+    pub(super) back: Option<Return>,
+    pub(super) recipient: Option<Recipient>,
+    inputs: Vec<Input>,
+    /// The input that has no datatype and shape of its own.
+    raw: Option<Name>,
+    outputs: BTreeSet<Name>,
+}
+
+/// A correlation id as it was given; 0 and the empty text are none.
+pub(super) enum Correlation {
+    Number(u64),
+    Text(Name),
+}
+
+/// One input, its memory in pieces.
+struct Input {
+    name: Name,
+    /// What a raw input does not tell.
+    form: Option<(DataType, Shape)>,
+    pieces: Vec<Piece>,
+    /// The same contents for instances of some host policies. All of it is host memory, so that one serves as well as
+    /// the other; they are read where there are no other pieces.
+    by_policy: BTreeMap<String, Vec<Piece>>,
+}
+
+impl Input {
+    fn new(name: &str, form: Option<(DataType, Shape)>) -> Self {
+        Self { name: name.into(), form, pieces: Vec::new(), by_policy: BTreeMap::new() }
+    }
+
+    fn lend(&self, loan: &Arc<Loan>) -> TensorData {
+        let pieces = if self.pieces.is_empty() { self.by_policy.values().next() } else { Some(&self.pieces) };
+        TensorData::from_pieces(pieces.into_iter().flatten().map(|piece| piece.lend(loan)))
+    }
+}
+
+impl Asked {
+    /// Nothing yet, of that model.
+    pub(super) fn of(model: &Model) -> Self {
+        Self {
+            id: Name::default(),
+            flags: 0,
+            correlation: Correlation::Number(0),
+            priority: level(model, 0),
+            timeout_us: 0,
+            parameters: Parameters::new(),
+            back: None,
+            recipient: None,
+            inputs: Vec::new(),
+            raw: None,
+            outputs: BTreeSet::new(),
+        }
+    }
+
+    /// # Errors
+    /// INVALID_ARG if one of them was not set.
+    pub(crate) fn callbacks(&self) -> Result<(Recipient, Return), Error> {
+        let missing = |what: &str| Error::invalid(format!("the {what} callback of the request is not set"));
+        Ok((self.recipient.ok_or_else(|| missing("response"))?, self.back.ok_or_else(|| missing("release"))?))
+    }
+
+    /// The same for the engine. The memory of the inputs is lent.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a raw input among others.
+    pub(crate) fn request(&self, model: &Model, loan: &Arc<Loan>) -> Result<Request, Error> {
+        Ok(Request {
+            id: self.id.clone(),
+            inputs: self.lend(model, loan)?,
+            outputs: self.outputs.iter().cloned().collect(),
+            sequence: SequenceStep {
+                id: self.correlation.id(),
+                start: self.flags & SEQUENCE_START != 0,
+                end: self.flags & SEQUENCE_END != 0,
+            },
+            priority: self.priority,
+            timeout: (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us)),
+            parameters: self.parameters.clone(),
+        })
+    }
+
+    fn lend(&self, model: &Model, loan: &Arc<Loan>) -> Result<RequestInputs, Error> {
+        let formed = |input: &Input| {
+            let (datatype, shape) = input.form.clone()?;
+            Some(Tensor::new(input.name.clone(), datatype, shape, input.lend(loan)))
+        };
+        match (&self.raw, &self.inputs[..]) {
+            (None, inputs) => Ok(RequestInputs::Tensors(inputs.iter().filter_map(formed).collect())),
+            (Some(_), [only]) => Ok(RequestInputs::Raw(only.lend(loan))),
+            // As Triton: infer_request.cc, Normalize.
+            (Some(_), several) => Err(self.says(&format!(
+                "Raw request must only have 1 input (found {}) to be deduced but got {} inputs in '{}' model \
+                 configuration",
+                several.len(),
+                model.config().inputs.len(),
+                model.name()
+            ))),
+        }
+    }
+
+    /// As the engine says it.
+    fn says(&self, text: &str) -> Error {
+        Error::invalid(engine::id_prefix(&self.id) + text)
+    }
+
+    /// 0 and what the model has no level for mean its default level.
+    pub(super) fn set_priority(&mut self, model: &Model, priority: u64) {
+        self.priority = level(model, priority);
+    }
+
+    pub(super) fn add_input(&mut self, name: &str, datatype: DataType, shape: Shape) -> Result<(), Error> {
+        if self.inputs.iter().any(|input| input.name == name) {
+            return Err(self.says(&format!("input '{name}' already exists in request")));
+        }
+        self.inputs.push(Input::new(name, Some((datatype, shape))));
+        Ok(())
+    }
+
+    pub(super) fn add_raw_input(&mut self, name: &str) -> Result<(), Error> {
+        if !self.inputs.is_empty() {
+            return Err(self.says(&format!("raw input '{name}' can't be added to request with other inputs")));
+        }
+        self.inputs.push(Input::new(name, None));
+        self.raw = Some(name.into());
+        Ok(())
+    }
+
+    pub(super) fn remove_input(&mut self, name: &str) -> Result<(), Error> {
+        let before = self.inputs.len();
+        self.inputs.retain(|input| input.name != name);
+        if self.inputs.len() == before {
+            return Err(self.no_input(name));
+        }
+        self.raw.take_if(|raw| *raw == name);
+        Ok(())
+    }
+
+    pub(super) fn remove_all_inputs(&mut self) {
+        self.inputs.clear();
+        self.raw = None;
+    }
+
+    /// Lengthens an input; for a host policy, what its instances read.
+    pub(super) fn append(&mut self, name: &str, piece: Piece, policy: Option<&str>) -> Result<(), Error> {
+        let missing = self.no_input(name);
+        let input = self.inputs.iter_mut().find(|input| input.name == name).ok_or(missing)?;
+        let pieces = match policy {
+            None => &mut input.pieces,
+            Some(policy) => input.by_policy.entry(policy.to_owned()).or_default(),
+        };
+        if piece.len() > 0 {
+            pieces.push(piece);
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_data(&mut self, name: &str) -> Result<(), Error> {
+        let missing = self.no_input(name);
+        let input = self.inputs.iter_mut().find(|input| input.name == name).ok_or(missing)?;
+        input.pieces.clear();
+        input.by_policy.clear();
+        Ok(())
+    }
+
+    fn no_input(&self, name: &str) -> Error {
+        self.says(&format!("input '{name}' does not exist in request"))
+    }
+
+    pub(super) fn add_output(&mut self, name: &str) -> Result<(), Error> {
+        if self.outputs.insert(name.into()) {
+            return Ok(());
+        }
+        Err(self.says(&format!("output '{name}' already exists in request")))
+    }
+
+    pub(super) fn remove_output(&mut self, name: &str) {
+        self.outputs.remove(name);
+    }
+
+    pub(super) fn remove_all_outputs(&mut self) {
+        self.outputs.clear();
+    }
+}
+
+impl Correlation {
+    fn id(&self) -> Option<CorrelationId> {
+        match self {
+            Self::Number(number) => NonZeroU64::new(*number).map(CorrelationId::Number),
+            Self::Text(text) => Some(text).filter(|text| !text.is_empty()).cloned().map(CorrelationId::Text),
+        }
+    }
+}
+
+/// As Triton: infer_request.cc, SetPriority.
+fn level(model: &Model, asked: u64) -> u64 {
+    let (levels, default) = match &model.config().scheduling {
+        Scheduling::Dynamic(dynamic) => (dynamic.priority_levels, dynamic.default_priority_level),
+        Scheduling::Unbatched | Scheduling::Sequence(_) => (0, 0),
+    };
+    if asked == 0 || asked > levels { default } else { asked }
+}

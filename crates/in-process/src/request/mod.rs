@@ -1,0 +1,189 @@
+//! `TRITONSERVER_InferenceRequest`: what the application asks, kept in the handle, so that it may be sent again.
+mod about;
+mod asked;
+mod tensors;
+
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+    sync::Arc,
+};
+
+use c_api::{
+    handle::{Handle, borrow, delete, give, guard, put, text},
+    words::error::CError,
+};
+use engine::Model;
+use inference::{Canceller, Error};
+use parking_lot::{Mutex, MutexGuard};
+
+pub use about::*;
+pub(crate) use asked::Asked;
+pub use tensors::*;
+
+use crate::{
+    Server,
+    allocator::{Allocator, ResponseAllocator},
+    delivery::Recipient,
+    infer::{ReleaseFn, Return},
+};
+
+pub use crate::delivery::ResponseFn;
+
+/// `TRITONSERVER_InferenceRequest`.
+pub struct InferenceRequest {
+    model: Arc<Model>,
+    asked: Mutex<Asked>,
+    /// The last time it was sent.
+    run: Mutex<Option<Run>>,
+}
+
+/// A request that was sent.
+struct Run {
+    canceller: Canceller,
+    /// `TRITONSERVER_InferenceRequestCancel` was called since.
+    cancelled: bool,
+}
+
+impl Handle for InferenceRequest {
+    const NAME: &'static str = "TRITONSERVER_InferenceRequest";
+}
+
+impl InferenceRequest {
+    pub(crate) fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    pub(crate) fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock()
+    }
+
+    /// Notes how the request that was just sent can be given up.
+    pub(crate) fn running(&self, canceller: Canceller) {
+        *self.run.lock() = Some(Run { canceller, cancelled: false });
+    }
+
+    /// Gives up the request that was sent, without a lock: that may answer it, and call the application.
+    fn cancel(&self) -> Result<(), Error> {
+        let canceller = self.run.lock().as_mut().map(|run| {
+            run.cancelled = true;
+            run.canceller.clone()
+        });
+        let unsent = || {
+            Error::internal(
+                "It is not possible to cancel an inference request before calling TRITONSERVER_InferAsync.",
+            )
+        };
+        canceller.ok_or_else(unsent)?.cancel();
+        Ok(())
+    }
+
+    fn is_cancelled(&self) -> Result<bool, Error> {
+        self.run.lock().as_ref().map(|run| run.cancelled).ok_or_else(|| {
+            Error::internal(
+                "It is not possible to query cancellation status before calling TRITONSERVER_InferAsync.",
+            )
+        })
+    }
+}
+
+/// Reads something of what is asked.
+///
+/// # Safety
+/// The request is null or live.
+unsafe fn look<T>(
+    request: *mut InferenceRequest,
+    read: impl FnOnce(&Asked) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // SAFETY: as the caller promises.
+    unsafe { borrow(request) }.and_then(|request| read(&request.asked()))
+}
+
+/// Changes something of what is asked.
+///
+/// # Safety
+/// The request is null or live.
+unsafe fn change(
+    request: *mut InferenceRequest,
+    write: impl FnOnce(&mut Asked, &Model) -> Result<(), Error>,
+) -> *mut CError {
+    // SAFETY: as the caller promises.
+    guard(|| unsafe { borrow(request) }.and_then(|request| write(&mut request.asked(), &request.model)))
+}
+
+/// A request for a version of a model, -1 for the server's choice. The caller owns it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestNew(
+    request: *mut *mut InferenceRequest,
+    server: *mut Server,
+    model_name: *const c_char,
+    model_version: i64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server; a text or null.
+        let model = unsafe { borrow(server)?.model(text(model_name)?, model_version) }?;
+        let asked = Mutex::new(Asked::of(&model));
+        // SAFETY: null or writable.
+        unsafe { give(request, InferenceRequest { model, asked, run: Mutex::default() }) }
+    })
+}
+
+/// Deletes a request; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestDelete(request: *mut InferenceRequest) -> *mut CError {
+    // SAFETY: null or a request nobody uses after this.
+    unsafe { delete(request) };
+    ptr::null_mut()
+}
+
+/// Asks for a request that was sent to be given up; its answer comes all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCancel(request: *mut InferenceRequest) -> *mut CError {
+    // SAFETY: null or a live request.
+    guard(|| unsafe { borrow(request) }?.cancel())
+}
+
+/// Whether that was asked since the request was sent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestIsCancelled(
+    request: *mut InferenceRequest,
+    is_cancelled: *mut bool,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or writable.
+    guard(|| unsafe { put(is_cancelled, borrow(request)?.is_cancelled()?) })
+}
+
+/// Says who gets the request back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetReleaseCallback(
+    request: *mut InferenceRequest,
+    release: Option<ReleaseFn>,
+    userp: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live request.
+    unsafe {
+        change(request, |asked, _| {
+            asked.back = release.map(|release| Return { release, userp });
+            Ok(())
+        })
+    }
+}
+
+/// Says who gets the responses, and where their outputs go. The allocator must outlive all of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetResponseCallback(
+    request: *mut InferenceRequest,
+    allocator: *mut ResponseAllocator,
+    allocator_userp: *mut c_void,
+    respond: Option<ResponseFn>,
+    userp: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or a live request; null or an allocator that outlives its responses.
+    unsafe {
+        change(request, |asked, _| {
+            let allocator = Allocator::new(allocator, allocator_userp)?;
+            asked.recipient = respond.map(|respond| Recipient { allocator, respond, userp });
+            Ok(())
+        })
+    }
+}

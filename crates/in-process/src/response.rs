@@ -1,0 +1,236 @@
+//! `TRITONSERVER_InferenceResponse`: one answer, its outputs in the application's memory.
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+    sync::{Arc, OnceLock},
+};
+
+use c_api::{
+    handle::{Handle, borrow, delete, guard, put, put_if_wanted, readable},
+    words::{
+        enums::{CDataType, MemoryType, ParameterType, datatype_number},
+        error::CError,
+        parameter,
+    },
+};
+use engine::Model;
+use inference::{DataType, Error, Name, Parameters, Response, Shape, Tensor};
+
+use crate::allocator::{Allocator, Buffer};
+
+/// `TRITONSERVER_InferenceResponse`.
+#[derive(Debug)]
+pub struct InferenceResponse {
+    model: Arc<Model>,
+    request_id: Name,
+    /// Why there are no outputs.
+    error: Option<Error>,
+    outputs: Vec<Output>,
+    parameters: Parameters,
+}
+
+/// One output.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) name: Name,
+    pub(crate) datatype: DataType,
+    pub(crate) shape: Shape,
+    pub(crate) buffer: Buffer,
+    /// Class labels as C reads them, once somebody has asked.
+    labels: OnceLock<Box<[Name]>>,
+}
+
+impl Handle for InferenceResponse {
+    const NAME: &'static str = "TRITONSERVER_InferenceResponse";
+}
+
+impl InferenceResponse {
+    /// The answer to a request of that id, its outputs copied to where the application wants them. If that fails, the
+    /// answer is the failure.
+    pub(crate) fn new(
+        model: &Arc<Model>,
+        request_id: &Name,
+        allocator: &Allocator,
+        result: Result<Response, Error>,
+    ) -> Self {
+        allocator.start();
+        let copied = result.and_then(|Response { outputs, parameters }| {
+            let outputs: Result<Vec<_>, Error> =
+                outputs.into_iter().map(|tensor| Output::of(tensor, allocator)).collect();
+            Ok((outputs?, parameters))
+        });
+        let (error, (outputs, parameters)) = match copied {
+            Ok(parts) => (None, parts),
+            Err(error) => (Some(error), Default::default()),
+        };
+        Self { model: model.clone(), request_id: request_id.clone(), error, outputs, parameters }
+    }
+
+    pub(crate) fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    fn output(&self, index: u32) -> Result<&Output, Error> {
+        at(&self.outputs, index, "outputs")
+    }
+}
+
+impl Output {
+    fn of(tensor: Tensor, allocator: &Allocator) -> Result<Self, Error> {
+        let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape().into());
+        let buffer = allocator.copy(&name, &tensor.into_data())?;
+        Ok(Self { name, datatype, shape, buffer, labels: OnceLock::new() })
+    }
+
+    fn label(&self, model: &Model, class: usize) -> Option<&Name> {
+        let read = || {
+            let spec = model.config().output(&self.name);
+            spec.into_iter().flat_map(|spec| spec.labels.iter()).map(|label| label.as_str().into()).collect()
+        };
+        self.labels.get_or_init(read).get(class).filter(|label| !label.is_empty())
+    }
+}
+
+fn at<'a, T>(all: &'a [T], index: u32, what: &str) -> Result<&'a T, Error> {
+    usize::try_from(index).ok().and_then(|index| all.get(index)).ok_or_else(|| {
+        Error::invalid(format!("out of bounds index {index}: response has {} {what}", all.len()))
+    })
+}
+
+/// Deletes a response, which gives its buffers back; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseDelete(
+    response: *mut InferenceResponse,
+) -> *mut CError {
+    // SAFETY: null or a response nobody uses after this.
+    unsafe { delete(response) };
+    ptr::null_mut()
+}
+
+/// Why the request has failed; null if it has not. A new error each time, which the caller owns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseError(
+    response: *mut InferenceResponse,
+) -> *mut CError {
+    // SAFETY: null or a live response.
+    guard(|| unsafe { borrow(response) }?.error.clone().map_or(Ok(()), Err))
+}
+
+/// Name, which belongs to the response, and version of the model that has answered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseModel(
+    response: *mut InferenceResponse,
+    model_name: *mut *const c_char,
+    model_version: *mut i64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live response.
+        let model = &unsafe { borrow(response) }?.model;
+        // SAFETY: null or writable.
+        unsafe { put(model_name, readable(model.name())).and_then(|()| put(model_version, model.version())) }
+    })
+}
+
+/// The id of the request; belongs to the response.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseId(
+    response: *mut InferenceResponse,
+    request_id: *mut *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live response; null or writable.
+    guard(|| unsafe { put(request_id, readable(&borrow(response)?.request_id)) })
+}
+
+/// How many parameters there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseParameterCount(
+    response: *mut InferenceResponse,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live response; null or writable.
+    guard(|| unsafe { put(count, count_of(&borrow(response)?.parameters)) })
+}
+
+fn count_of<T>(all: &[T]) -> u32 {
+    u32::try_from(all.len()).unwrap_or(u32::MAX)
+}
+
+/// A parameter, which belongs to the response. The value of a text is the text, that of others points to it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseParameter(
+    response: *mut InferenceResponse,
+    index: u32,
+    name: *mut *const c_char,
+    kind: *mut ParameterType,
+    value: *mut *const c_void,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live response.
+        let (own_name, own) = at(&unsafe { borrow(response) }?.parameters, index, "parameters")?;
+        let (own_kind, own_value) = parameter::show(own);
+        // SAFETY: null or writable.
+        unsafe { put(name, readable(own_name)).and(put(kind, own_kind)).and(put(value, own_value)) }
+    })
+}
+
+/// How many outputs there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutputCount(
+    response: *mut InferenceResponse,
+    count: *mut u32,
+) -> *mut CError {
+    // SAFETY: null or a live response; null or writable.
+    guard(|| unsafe { put(count, count_of(&borrow(response)?.outputs)) })
+}
+
+/// An output, which belongs to the response; `userp` is what the allocator has said. Places that nobody wants may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutput(
+    response: *mut InferenceResponse,
+    index: u32,
+    name: *mut *const c_char,
+    datatype: *mut CDataType,
+    shape: *mut *const i64,
+    dim_count: *mut u64,
+    base: *mut *const c_void,
+    byte_size: *mut usize,
+    memory_type: *mut MemoryType,
+    memory_type_id: *mut i64,
+    userp: *mut *mut c_void,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live response.
+        let output = unsafe { borrow(response) }?.output(index)?;
+        let (own_base, own_userp, own_size, (kind, number)) = output.buffer.parts();
+        // SAFETY: null or writable, all of them.
+        unsafe {
+            put_if_wanted(name, readable(&output.name));
+            put_if_wanted(datatype, datatype_number(output.datatype));
+            put_if_wanted(shape, output.shape.as_ptr());
+            put_if_wanted(dim_count, output.shape.len() as u64);
+            put_if_wanted(base, own_base);
+            put_if_wanted(byte_size, own_size);
+            put_if_wanted(memory_type, kind);
+            put_if_wanted(memory_type_id, number);
+            put_if_wanted(userp, own_userp);
+        }
+        Ok(())
+    })
+}
+
+/// The label of a class of an output, null if it has none; belongs to the response.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutputClassificationLabel(
+    response: *mut InferenceResponse,
+    index: u32,
+    class_index: usize,
+    label: *mut *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live response.
+        let response = unsafe { borrow(response) }?;
+        let found = response.output(index)?.label(&response.model, class_index);
+        // SAFETY: null or writable.
+        unsafe { put(label, found.map_or(ptr::null(), readable)) }
+    })
+}

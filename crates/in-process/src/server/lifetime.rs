@@ -1,0 +1,118 @@
+//! Making, stopping and deleting a server, and whether it and its models can be used.
+use std::{
+    ffi::c_char,
+    ptr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use c_api::{
+    handle::{borrow, guard, put, text},
+    words::error::CError,
+};
+use inference::Error;
+
+use super::{Server, choice, not_ready};
+use crate::options::ServerOptions;
+
+/// A server of these options. Returns when each model is ready or has failed. The caller owns it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerNew(
+    server: *mut *mut Server,
+    options: *mut ServerOptions,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live options; null or writable.
+        unsafe {
+            put(server, ptr::null_mut())?;
+            put(server, Arc::into_raw(Server::start(&borrow(options)?.settings())?).cast_mut())
+        }
+    })
+}
+
+/// Stops a server and deletes it; null is fine. If it cannot stop in time it is not deleted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerDelete(server: *mut Server) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server.
+        let Some(own) = (unsafe { server.as_ref() }) else { return Ok(()) };
+        own.stop()?;
+        // SAFETY: it came from `Arc::into_raw`, because it can be stopped, and nobody uses it after this.
+        drop(unsafe { Arc::from_raw(server) });
+        Ok(())
+    })
+}
+
+/// Takes no new requests, finishes those it has and ends all models; null, and a server that has stopped, are fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerStop(server: *mut Server) -> *mut CError {
+    // SAFETY: null or a live server.
+    guard(|| unsafe { server.as_ref() }.map_or(Ok(()), Server::stop))
+}
+
+/// Sets how many seconds stopping may take; null is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerSetExitTimeout(server: *mut Server, timeout: u32) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server.
+        let Some(server) = (unsafe { server.as_ref() }) else { return Ok(()) };
+        server.own().map(|own| own.exit_timeout_secs.store(timeout, Relaxed))
+    })
+}
+
+impl Server {
+    fn stop(&self) -> Result<(), Error> {
+        self.own()?;
+        // Neither one that never served nor one that stops already has anything to stop.
+        let Ok(engine) = self.serving() else { return Ok(()) };
+        self.wait(engine.stop(self.exit_timeout()))
+    }
+
+    /// A server without an engine is not live, and says so without an error, as the reference.
+    fn is_live(&self) -> Result<bool, Error> {
+        self.engine().map_or(Ok(false), engine::Engine::live)
+    }
+
+    fn is_ready(&self) -> Result<bool, Error> {
+        self.engine().map_or(Ok(false), engine::Engine::ready)
+    }
+
+    /// An unknown model is an error.
+    fn is_model_ready(&self, name: &str, version: i64) -> Result<bool, Error> {
+        self.model(name, version)?;
+        Ok(self.serving()?.model_ready(name, choice(version)))
+    }
+
+    /// For requests, which a stopping server still takes.
+    pub(crate) fn not_before_start(&self) -> Result<(), Error> {
+        self.engine().map(drop).map_err(|_| not_ready())
+    }
+}
+
+/// Whether the server lives.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerIsLive(server: *mut Server, live: *mut bool) -> *mut CError {
+    // SAFETY: null or a live server; null or writable.
+    guard(|| unsafe { put(live, false).and(put(live, borrow(server)?.is_live()?)) })
+}
+
+/// Whether the server is ready for requests; if strict, whether all its models are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerIsReady(server: *mut Server, ready: *mut bool) -> *mut CError {
+    // SAFETY: null or a live server; null or writable.
+    guard(|| unsafe { put(ready, false).and(put(ready, borrow(server)?.is_ready()?)) })
+}
+
+/// Whether a version of a model can be used, -1 for any. An unknown one is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerModelIsReady(
+    server: *mut Server,
+    model_name: *const c_char,
+    model_version: i64,
+    ready: *mut bool,
+) -> *mut CError {
+    // SAFETY: null or a live server; a text or null; null or writable.
+    guard(|| unsafe {
+        put(ready, false)?;
+        put(ready, borrow(server)?.is_model_ready(text(model_name)?, model_version)?)
+    })
+}

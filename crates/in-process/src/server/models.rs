@@ -1,0 +1,151 @@
+//! Which models are served: repositories, loading and unloading.
+use std::{collections::BTreeMap, ffi::c_char};
+
+use c_api::{
+    handle::{array, borrow, guard, text},
+    words::{error::CError, parameter::NamedParameter},
+};
+use inference::{Error, Parameter};
+
+use super::Server;
+use crate::not_offered;
+
+impl Server {
+    fn load_model(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.serving()?.load(name))
+    }
+
+    fn unload_model(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.serving()?.unload(name))
+    }
+}
+
+/// The directories of models by the names the models shall have.
+///
+/// # Safety
+/// The array is null or has that many parameters, each null or live.
+unsafe fn names(
+    repository: &str,
+    mapping: *const *const NamedParameter,
+    count: u32,
+) -> Result<BTreeMap<String, String>, Error> {
+    if mapping.is_null() && count != 0 {
+        return Err(Error::invalid("model mappings are not provided while mapping count is non-zero"));
+    }
+    let mut names = BTreeMap::new();
+    // SAFETY: as the caller promises.
+    for parameter in unsafe { array(mapping, usize::try_from(count).unwrap_or_default()) } {
+        // SAFETY: null or live.
+        let NamedParameter { name: directory, value } = unsafe { borrow(*parameter) }?;
+        let Parameter::String(model) = value else {
+            return Err(Error::invalid(format!(
+                "Mapped model name must be a string, found another type for {directory}"
+            )));
+        };
+        if names.insert(model.to_string(), directory.to_string()).is_some() {
+            return Err(Error::invalid(format!(
+                "failed to register '{repository}', there is a conflicting mapping for '{model}'"
+            )));
+        }
+    }
+    Ok(names)
+}
+
+/// Adds a model repository, which a server whose models are all loaded at its start does not do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
+    server: *mut Server,
+    repository_path: *const c_char,
+    name_mapping: *const *const NamedParameter,
+    mapping_count: u32,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server; a text or null; that many parameters or null.
+        unsafe {
+            borrow(server)?.engine()?;
+            names(text(repository_path)?, name_mapping, mapping_count)?;
+        }
+        Err(Error::unsupported(
+            "repository registration is not allowed if model control mode is not EXPLICIT",
+        ))
+    })
+}
+
+/// Removes a model repository, which a server whose models are all loaded at its start does not do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerUnregisterModelRepository(
+    server: *mut Server,
+    repository_path: *const c_char,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server; a text or null.
+        unsafe { borrow(server)?.engine().and(text(repository_path)) }?;
+        Err(Error::unsupported(
+            "repository unregistration is not allowed if model control mode is not EXPLICIT",
+        ))
+    })
+}
+
+/// Looks for changes in the repositories, which a server whose models are all loaded at its start does not do. Nothing
+/// while it is not ready.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerPollModelRepository(server: *mut Server) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or a live server.
+        let ready = unsafe { borrow(server) }?.serving().is_ok();
+        if ready { Err(Error::unavailable("polling is disabled")) } else { Ok(()) }
+    })
+}
+
+/// Loads a model, or loads it anew. Returns when it is ready or has failed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerLoadModel(
+    server: *mut Server,
+    model_name: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live server; a text or null.
+    guard(|| unsafe { borrow(server)?.load_model(text(model_name)?) })
+}
+
+/// Loads a model with a configuration or files of the caller's, which this server does not do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
+    server: *mut Server,
+    model_name: *const c_char,
+    parameters: *const *const NamedParameter,
+    parameter_count: u64,
+) -> *mut CError {
+    if parameter_count == 0 {
+        // SAFETY: handed on as it came.
+        return unsafe { TRITONSERVER_ServerLoadModel(server, model_name) };
+    }
+    guard(|| {
+        if parameters.is_null() {
+            let text = "load parameters are not provided while parameter count is non-zero";
+            return Err(Error::invalid(text));
+        }
+        // SAFETY: null or a live server; a text or null.
+        unsafe { borrow(server)?.serving().and(text(model_name)) }?;
+        Err(not_offered("loading a model with parameters"))
+    })
+}
+
+/// Unloads a model.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerUnloadModel(
+    server: *mut Server,
+    model_name: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live server; a text or null.
+    guard(|| unsafe { borrow(server)?.unload_model(text(model_name)?) })
+}
+
+/// Unloads a model; no model of this server depends on another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerUnloadModelAndDependents(
+    server: *mut Server,
+    model_name: *const c_char,
+) -> *mut CError {
+    // SAFETY: null or a live server; a text or null.
+    guard(|| unsafe { borrow(server)?.unload_model(text(model_name)?) })
+}

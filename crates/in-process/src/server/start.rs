@@ -1,0 +1,110 @@
+//! From the options of a program to a server that serves.
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock, atomic::AtomicU32},
+};
+
+use backend_onnx::{LibrarySearch, OnnxBackend, python_prefixes};
+use c_api::{
+    agent::Agents,
+    backend::{Libraries, ServerHandle},
+    batching::Strategies,
+    cache::Caches,
+};
+use engine::{Engine, Plugins};
+use inference::{Error, cache::CacheFinder};
+use tokio::runtime::{self, Runtime};
+
+use super::{Own, Server};
+use crate::{custom_metrics, options::Settings};
+
+impl Server {
+    /// A server of these options, with a runtime of its own. Blocks until each model is ready or has failed.
+    ///
+    /// # Errors
+    /// What the options name cannot be had, or a model has failed. If the options say to go on all the same, the server
+    /// is not live in the first case, and serves the other models in the second.
+    pub(super) fn start(settings: &Settings) -> Result<Arc<Self>, Error> {
+        let server = Self::idle(settings)?;
+        let loaded = server.load(settings);
+        if let Err(error) = &loaded {
+            log::error!("{}", error.with_code());
+        }
+        let complete = loaded.and_then(|engine| {
+            if engine.all_loaded() { Ok(()) } else { Err(Error::internal("failed to load all models")) }
+        });
+        match complete {
+            Ok(()) => Ok(server),
+            Err(_) if !settings.exit_on_error => Ok(server),
+            Err(error) => {
+                if let Ok(engine) = server.engine()
+                    && let Err(error) = server.wait(engine.stop(server.exit_timeout()))
+                {
+                    log::error!("failed to stop server: {error}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A server without an engine.
+    fn idle(settings: &Settings) -> Result<Arc<Self>, Error> {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("server")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::internal(format!("failed to start a runtime: {error}")))?;
+        let own = Own {
+            exit_timeout_secs: AtomicU32::new(settings.exit_timeout_secs),
+            metrics: settings.metrics,
+            runtime: Some(runtime),
+        };
+        Ok(Arc::new(Self { attached: OnceLock::new(), own: Some(own) }))
+    }
+
+    /// Makes the engine and loads its models. The server has its engine only if the repositories can be read.
+    fn load(self: &Arc<Self>, settings: &Settings) -> Result<Engine, Error> {
+        settings.check()?;
+        let runtime = self.own()?.runtime.as_ref().map(Runtime::handle).cloned();
+        let runtime = runtime.ok_or_else(|| Error::internal("the server has no runtime"))?;
+        let plugins = plugins(settings, self)?;
+        runtime.block_on(async {
+            let engine = Engine::new(settings.engine_options(), plugins)?;
+            self.attach(engine.clone());
+            engine.load_models().await?;
+            Ok(engine)
+        })
+    }
+}
+
+/// What is plugged into the engine of a server that was made from C.
+///
+/// # Errors
+/// The response cache cannot be had.
+fn plugins(settings: &Settings, server: &Arc<Server>) -> Result<Plugins, Error> {
+    let handle = ServerHandle(server.as_ptr().cast());
+    let directory = Path::new(&settings.cache_directory);
+    let wanted = settings.caches.first_key_value();
+    let cache = wanted.map(|(name, settings)| Caches.open(name, settings, directory)).transpose()?;
+    Ok(Plugins {
+        backends: vec![Arc::new(OnnxBackend::new(library_search()))],
+        finder: Some(Arc::new(Libraries::new(handle))),
+        cache,
+        agents: Some(Arc::new(Agents::new(settings.agent_directory.clone().into()))),
+        strategies: Some(Arc::new(Strategies::new(handle))),
+        more_metrics: Some(custom_metrics()),
+    })
+}
+
+/// As the binary looks for ONNX Runtime, without an option to name it.
+fn library_search() -> LibrarySearch {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let program = std::env::current_exe().ok();
+    let virtual_env = set("VIRTUAL_ENV");
+    LibrarySearch {
+        named: set("NEREID_ONNXRUNTIME_LIBRARY").or_else(|| set("ORT_DYLIB_PATH")).map(Into::into),
+        program_directory: program.and_then(|program| program.parent().map(Into::into)),
+        python_prefixes: python_prefixes(virtual_env.as_deref().map(Path::new), set("PATH").as_deref()),
+    }
+}
