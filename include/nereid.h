@@ -399,6 +399,7 @@ typedef enum TRITONREPOAGENT_actiontype_enum {
 
 /* ---- TRITONSERVER: functions of the server --------------------------------------------------- */
 
+/** The version of this interface. */
 TRITONSERVER_Error *TRITONSERVER_ApiVersion(uint32_t *major, uint32_t *minor);
 
 /** Name of a datatype, such as FP32; <invalid> for other numbers. Never null; static. */
@@ -458,18 +459,24 @@ const char *TRITONSERVER_ErrorCodeString(TRITONSERVER_Error *error);
 /** The message of an error; belongs to the error. */
 const char *TRITONSERVER_ErrorMessage(TRITONSERVER_Error *error);
 
+/**
+ * An allocator of the application's functions, of which the last may be null. The caller owns it.
+ */
 TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(
     TRITONSERVER_ResponseAllocator **allocator, TRITONSERVER_ResponseAllocatorAllocFn_t alloc_fn,
     TRITONSERVER_ResponseAllocatorReleaseFn_t release_fn,
     TRITONSERVER_ResponseAllocatorStartFn_t start_fn);
 
+/** Says who describes buffers after they were allocated. */
 TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
     TRITONSERVER_ResponseAllocator *allocator,
     TRITONSERVER_ResponseAllocatorBufferAttributesFn_t buffer_attributes_fn);
 
+/** Says who is asked which memory is liked, before any is allocated. */
 TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetQueryFunction(
     TRITONSERVER_ResponseAllocator *allocator, TRITONSERVER_ResponseAllocatorQueryFn_t query_fn);
 
+/** Deletes an allocator; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *allocator);
 
 /** Parses JSON of that many bytes and copies it. The caller owns the message. */
@@ -486,197 +493,280 @@ TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
 TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(
     TRITONSERVER_Message *message, const char **base, size_t *byte_size);
 
+/** Deletes metrics; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_MetricsDelete(TRITONSERVER_Metrics *metrics);
 
+/** Reads the metrics. The text belongs to them, until they are read again or deleted. */
 TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(
     TRITONSERVER_Metrics *metrics, TRITONSERVER_MetricFormat format, const char **base,
     size_t *byte_size);
 
+/** Name of a trace level; <unknown> for other numbers and combinations. Never null; static. */
 const char *TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level);
 
+/** Name of an activity; <unknown> for other numbers. Never null; static. */
 const char *TRITONSERVER_InferenceTraceActivityString(TRITONSERVER_InferenceTraceActivity activity);
 
+/** A trace that tells times. The caller owns it until a request takes it. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceNew(
     TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
     TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
     TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp);
 
+/** A trace that tells times and tensors. The caller owns it until a request takes it. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
     TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
     TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
     TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
     TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp);
 
+/**
+ * Reports an activity in words of the caller's own, which the context keeps; nothing for null or
+ * without timestamps.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(
     TRITONSERVER_InferenceTrace *trace, uint64_t timestamp, const char *activity_name);
 
+/** Deletes a trace; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace *trace);
 
+/** The number of a trace, which no other in the process has. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceId(TRITONSERVER_InferenceTrace *trace, uint64_t *id);
 
+/** The number of the trace it was made for; 0 for none. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceParentId(
     TRITONSERVER_InferenceTrace *trace, uint64_t *parent_id);
 
+/** The model of the traced request; belongs to the trace. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceModelName(
     TRITONSERVER_InferenceTrace *trace, const char **model_name);
 
+/** The version of the model of the traced request. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceModelVersion(
     TRITONSERVER_InferenceTrace *trace, int64_t *model_version);
 
+/** The id of the traced request; belongs to the trace. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceRequestId(
     TRITONSERVER_InferenceTrace *trace, const char **request_id);
 
+/**
+ * A trace of the same kind, for what is done on behalf of this one; null for null. The caller owns
+ * it until a request takes it.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceSpawnChildTrace(
     TRITONSERVER_InferenceTrace *trace, TRITONSERVER_InferenceTrace **child_trace);
 
+/** Replaces the context of a trace. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceSetContext(
     TRITONSERVER_InferenceTrace *trace, const char *trace_context);
 
+/** The context of a trace; belongs to the trace until it changes. */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceContext(
     TRITONSERVER_InferenceTrace *trace, const char **trace_context);
 
+/** A request for a version of a model, -1 for the server's choice. The caller owns it. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
     TRITONSERVER_InferenceRequest **inference_request, TRITONSERVER_Server *server,
     const char *model_name, int64_t model_version);
 
+/** Deletes a request; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(
     TRITONSERVER_InferenceRequest *inference_request);
 
+/** The id; belongs to the request. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestId(
     TRITONSERVER_InferenceRequest *inference_request, const char **id);
 
+/** Sets the id, which is copied. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(
     TRITONSERVER_InferenceRequest *inference_request, const char *id);
 
+/** The flags of the request. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestFlags(
     TRITONSERVER_InferenceRequest *inference_request, uint32_t *flags);
 
+/** Sets the flags of the request: 1 begins a sequence, 2 ends it. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetFlags(
     TRITONSERVER_InferenceRequest *inference_request, uint32_t flags);
 
+/** The correlation id, if it is a number; 0 for none. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationId(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t *correlation_id);
 
+/** The correlation id, if it is a text; belongs to the request. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationIdString(
     TRITONSERVER_InferenceRequest *inference_request, const char **correlation_id);
 
+/** Sets the correlation id to a number; 0 is none. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationId(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t correlation_id);
 
+/** Sets the correlation id to a text, which is copied; empty is none. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationIdString(
     TRITONSERVER_InferenceRequest *inference_request, const char *correlation_id);
 
+/** Asks for a request that was sent to be given up; its answer comes all the same. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
     TRITONSERVER_InferenceRequest *inference_request);
 
+/** Whether that was asked since the request was sent. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestIsCancelled(
     TRITONSERVER_InferenceRequest *inference_request, bool *is_cancelled);
 
+/** The priority level, if it is small. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestPriority(
     TRITONSERVER_InferenceRequest *inference_request, uint32_t *priority);
 
+/** The priority level. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestPriorityUInt64(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t *priority);
 
+/** As TRITONSERVER_InferenceRequestSetPriorityUInt64. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetPriority(
     TRITONSERVER_InferenceRequest *inference_request, uint32_t priority);
 
+/**
+ * Sets the priority level, 1 being the most urgent; 0 and what the model does not have are its
+ * default.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetPriorityUInt64(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t priority);
 
+/** How long the request may wait in its queue, in microseconds; 0 for any time. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t *timeout_us);
 
+/** Sets how long the request may wait in its queue, in microseconds; 0 for any time. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest *inference_request, uint64_t timeout_us);
 
+/** Adds an input, without data yet. Name and shape are copied. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(
     TRITONSERVER_InferenceRequest *inference_request, const char *name,
     TRITONSERVER_DataType datatype, const int64_t *shape, uint64_t dim_count);
 
+/**
+ * Adds the only input of the request, whose name, datatype and shape follow from the model's
+ * configuration.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRawInput(
     TRITONSERVER_InferenceRequest *inference_request, const char *name);
 
+/** Removes an input. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveInput(
     TRITONSERVER_InferenceRequest *inference_request, const char *name);
 
+/** Removes all inputs. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputs(
     TRITONSERVER_InferenceRequest *inference_request);
 
+/**
+ * Appends memory to an input. It is not copied, and must stay as it is until the request has come
+ * back.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(
     TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
     size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id);
 
+/** Appends memory to what instances with a host policy read of an input; otherwise as above. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
     TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
     size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id,
     const char *host_policy_name);
 
+/** Appends memory to an input, as large as its attributes say; otherwise as above. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
     TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
     TRITONSERVER_BufferAttributes *buffer_attributes);
 
+/** Removes the data of an input. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputData(
     TRITONSERVER_InferenceRequest *inference_request, const char *name);
 
+/** Asks for an output. Without any, all are given. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRequestedOutput(
     TRITONSERVER_InferenceRequest *inference_request, const char *name);
 
+/** Asks for an output no more, whether it was asked for or not. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveRequestedOutput(
     TRITONSERVER_InferenceRequest *inference_request, const char *name);
 
+/** Asks for no output in particular. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
     TRITONSERVER_InferenceRequest *inference_request);
 
+/** Says who gets the request back. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
     TRITONSERVER_InferenceRequest *inference_request,
     TRITONSERVER_InferenceRequestReleaseFn_t request_release_fn, void *request_release_userp);
 
+/**
+ * Says who gets the responses, and where their outputs go. The allocator must outlive all of them.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
     TRITONSERVER_InferenceRequest *inference_request,
     TRITONSERVER_ResponseAllocator *response_allocator, void *response_allocator_userp,
     TRITONSERVER_InferenceResponseCompleteFn_t response_fn, void *response_userp);
 
+/** Adds a text, which is copied, for the model. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(
     TRITONSERVER_InferenceRequest *request, const char *key, const char *value);
 
+/** Adds an integer for the model. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(
     TRITONSERVER_InferenceRequest *request, const char *key, int64_t value);
 
+/** Adds a truth value for the model. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetBoolParameter(
     TRITONSERVER_InferenceRequest *request, const char *key, bool value);
 
+/** Adds a floating-point number for the model. */
 TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetDoubleParameter(
     TRITONSERVER_InferenceRequest *request, const char *key, double value);
 
+/** Deletes a response, which gives its buffers back; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseDelete(
     TRITONSERVER_InferenceResponse *inference_response);
 
+/** Why the request has failed; null if it has not. A new error each time, which the caller owns. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseError(
     TRITONSERVER_InferenceResponse *inference_response);
 
+/** Name, which belongs to the response, and version of the model that has answered. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseModel(
     TRITONSERVER_InferenceResponse *inference_response, const char **model_name,
     int64_t *model_version);
 
+/** The id of the request; belongs to the response. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseId(
     TRITONSERVER_InferenceResponse *inference_response, const char **request_id);
 
+/** How many parameters there are. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameterCount(
     TRITONSERVER_InferenceResponse *inference_response, uint32_t *count);
 
+/**
+ * A parameter, which belongs to the response. The value of a text is the text, that of others
+ * points to it.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameter(
     TRITONSERVER_InferenceResponse *inference_response, uint32_t index, const char **name,
     TRITONSERVER_ParameterType *type, const void **vvalue);
 
+/** How many outputs there are. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputCount(
     TRITONSERVER_InferenceResponse *inference_response, uint32_t *count);
 
+/**
+ * An output, which belongs to the response; userp is what the allocator has said. Places that
+ * nobody wants may be null.
+ */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutput(
     TRITONSERVER_InferenceResponse *inference_response, uint32_t index, const char **name,
     TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count, const void **base,
     size_t *byte_size, TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id, void **userp);
 
+/** The label of a class of an output, null if it has none; belongs to the response. */
 TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse *inference_response, uint32_t index, size_t class_index,
     const char **label);
@@ -721,238 +811,356 @@ TRITONSERVER_Error *TRITONSERVER_BufferAttributesCudaIpcHandle(
 TRITONSERVER_Error *TRITONSERVER_BufferAttributesByteSize(
     TRITONSERVER_BufferAttributes *buffer_attributes, size_t *byte_size);
 
+/** The defaults. The caller owns them. The log of the process begins with the first of them. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsNew(TRITONSERVER_ServerOptions **options);
 
+/** Deletes options; null is fine. Servers that were made with them stay. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(TRITONSERVER_ServerOptions *options);
 
+/** Sets the name of the server. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetServerId(
     TRITONSERVER_ServerOptions *options, const char *server_id);
 
+/** Adds a model repository. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelRepositoryPath(
     TRITONSERVER_ServerOptions *options, const char *model_repository_path);
 
+/** Sets when models are loaded: 0 is once, at the start, which is all this server does. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelControlMode(
     TRITONSERVER_ServerOptions *options, TRITONSERVER_ModelControlMode mode);
 
+/**
+ * Names a model to load at the start, which is for a control mode that this server does not have.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(
     TRITONSERVER_ServerOptions *options, const char *model_name);
 
+/** Sets whether configurations must be complete; if not, backends complete them. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStrictModelConfig(
     TRITONSERVER_ServerOptions *options, bool strict);
 
+/** Sets which configuration of a model is preferred; empty for the usual one. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelConfigName(
     TRITONSERVER_ServerOptions *options, const char *model_config_name);
 
+/** Sets whether instances share resources: 0 they do not, 1 by how often they ran. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetRateLimiterMode(
     TRITONSERVER_ServerOptions *options, TRITONSERVER_RateLimitMode mode);
 
+/**
+ * Adds units of a resource on a device, -1 for each. Of two numbers for the same the smaller
+ * counts.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsAddRateLimiterResource(
     TRITONSERVER_ServerOptions *options, const char *resource_name, size_t resource_count,
     int device);
 
+/** Sets how much page-locked memory to reserve; without effect. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(
     TRITONSERVER_ServerOptions *options, uint64_t size);
 
+/** Sets how much memory of a GPU to reserve; without effect. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(
     TRITONSERVER_ServerOptions *options, int gpu_device, uint64_t size);
 
+/** Sets how much address space of a GPU to reserve; without effect. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
     TRITONSERVER_ServerOptions *options, int gpu_device, size_t cuda_virtual_address_size);
 
+/** Switches the cache local on with that size, or off with 0. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
     TRITONSERVER_ServerOptions *options, uint64_t size);
 
+/** Switches a response cache on. Its settings are an object of texts, numbers and truth values. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheConfig(
     TRITONSERVER_ServerOptions *options, const char *cache_name, const char *config_json);
 
+/** Sets where caches are looked for. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheDirectory(
     TRITONSERVER_ServerOptions *options, const char *cache_dir);
 
+/** Sets the least compute capability of a GPU that may be used; backends are told. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(
     TRITONSERVER_ServerOptions *options, double cc);
 
+/** Sets whether a server is made only if all its models can be loaded. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetExitOnError(
     TRITONSERVER_ServerOptions *options, bool exit);
 
+/** Sets whether the server is ready only if all its models are. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStrictReadiness(
     TRITONSERVER_ServerOptions *options, bool strict);
 
+/** Sets how many seconds stopping may take. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetExitTimeout(
     TRITONSERVER_ServerOptions *options, unsigned int timeout);
 
+/** Sets how many threads copy inputs and outputs, of which this server has none. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(
     TRITONSERVER_ServerOptions *options, unsigned int thread_count);
 
+/** Sets how many model versions load at the same time. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
     TRITONSERVER_ServerOptions *options, unsigned int thread_count);
 
+/** Sets how often a load that has failed is tried again. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
     TRITONSERVER_ServerOptions *options, unsigned int retry_count);
 
+/**
+ * Sets whether repositories may have models of the same name, which this server does not let them.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelNamespacing(
     TRITONSERVER_ServerOptions *options, bool enable_namespace);
 
+/** Sets whether GPUs may reach each other's memory; without effect. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetEnablePeerAccess(
     TRITONSERVER_ServerOptions *options, bool enable_peer_access);
 
+/** Sets to which file log lines are appended; for null and the empty text to stdout and stderr. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(
     TRITONSERVER_ServerOptions *options, const char *file);
 
+/** Sets whether normal operation is logged. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
     TRITONSERVER_ServerOptions *options, bool log);
 
+/** Sets whether warnings are logged. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(
     TRITONSERVER_ServerOptions *options, bool log);
 
+/** Sets whether errors are logged. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(
     TRITONSERVER_ServerOptions *options, bool log);
 
+/** Sets how log lines begin: 0 as usual, 1 by ISO 8601. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(
     TRITONSERVER_ServerOptions *options, TRITONSERVER_LogFormat format);
 
+/** Sets how much detail is logged; 0 and less for none. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(
     TRITONSERVER_ServerOptions *options, int level);
 
+/** Sets whether the server shows metrics of its own. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetrics(
     TRITONSERVER_ServerOptions *options, bool metrics);
 
+/** Sets whether GPUs are among the metrics; without effect, as there are none. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetGpuMetrics(
     TRITONSERVER_ServerOptions *options, bool gpu_metrics);
 
+/** Sets whether processors and memory of the host are among the metrics. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCpuMetrics(
     TRITONSERVER_ServerOptions *options, bool cpu_metrics);
 
+/**
+ * Sets how often measured values are refreshed; without effect, as they are measured when they are
+ * read.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsInterval(
     TRITONSERVER_ServerOptions *options, uint64_t metrics_interval_ms);
 
+/** Sets where backends are looked for. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBackendDirectory(
     TRITONSERVER_ServerOptions *options, const char *backend_dir);
 
+/** Sets where repository agents are looked for. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetRepoAgentDirectory(
     TRITONSERVER_ServerOptions *options, const char *repoagent_dir);
 
+/** Sets how full the memory of a GPU may be for a model to be loaded onto it; backends are told. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
     TRITONSERVER_ServerOptions *options, TRITONSERVER_InstanceGroupKind kind, int device_id,
     double fraction);
 
+/** Sets a setting of a backend, or of all if its name is empty. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBackendConfig(
     TRITONSERVER_ServerOptions *options, const char *backend_name, const char *setting,
     const char *value);
 
+/** Sets where the instances of groups with a host policy run: numa-node or cpu-cores. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
     TRITONSERVER_ServerOptions *options, const char *policy_name, const char *setting,
     const char *value);
 
+/**
+ * Sets which latencies are shown, for the empty name: counter_latencies, and what this server does
+ * not have.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(
     TRITONSERVER_ServerOptions *options, const char *name, const char *setting, const char *value);
 
+/**
+ * A server of these options. Returns when each model is ready or has failed. The caller owns it.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerNew(
     TRITONSERVER_Server **server, TRITONSERVER_ServerOptions *options);
 
+/** Stops a server and deletes it; null is fine. If it cannot stop in time it is not deleted. */
 TRITONSERVER_Error *TRITONSERVER_ServerDelete(TRITONSERVER_Server *server);
 
+/**
+ * Takes no new requests, finishes those it has and ends all models; null, and a server that has
+ * stopped, are fine.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerStop(TRITONSERVER_Server *server);
 
+/** Sets how many seconds stopping may take; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_ServerSetExitTimeout(
     TRITONSERVER_Server *server, unsigned int timeout);
 
+/** Adds a model repository, which a server whose models are all loaded at its start does not do. */
 TRITONSERVER_Error *TRITONSERVER_ServerRegisterModelRepository(
     TRITONSERVER_Server *server, const char *repository_path,
     const TRITONSERVER_Parameter **name_mapping, uint32_t mapping_count);
 
+/**
+ * Removes a model repository, which a server whose models are all loaded at its start does not do.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(
     TRITONSERVER_Server *server, const char *repository_path);
 
+/**
+ * Looks for changes in the repositories, which a server whose models are all loaded at its start
+ * does not do. Nothing while it is not ready.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *server);
 
+/** Whether the server lives. */
 TRITONSERVER_Error *TRITONSERVER_ServerIsLive(TRITONSERVER_Server *server, bool *live);
 
+/** Whether the server is ready for requests; if strict, whether all its models are. */
 TRITONSERVER_Error *TRITONSERVER_ServerIsReady(TRITONSERVER_Server *server, bool *ready);
 
+/** Whether a version of a model can be used, -1 for any. An unknown one is an error. */
 TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version, bool *ready);
 
+/** How a model takes batches: 1 in no known way, 2 in the first dimension of its tensors. */
 TRITONSERVER_Error *TRITONSERVER_ServerModelBatchProperties(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version, uint32_t *flags,
     void **voidp);
 
+/** How many responses a request to a model has: 1 exactly one, 2 any number. */
 TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version, uint32_t *txn_flags,
     void **voidp);
 
+/** Name, version and extensions of the server. The caller owns the message. */
 TRITONSERVER_Error *TRITONSERVER_ServerMetadata(
     TRITONSERVER_Server *server, TRITONSERVER_Message **server_metadata);
 
+/** Versions, inputs and outputs of a model, -1 for all versions. The caller owns the message. */
 TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
     TRITONSERVER_Message **model_metadata);
 
+/**
+ * What was counted of a model, -1 for all its versions, or of all models if the name is empty. The
+ * caller owns the message.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
     TRITONSERVER_Message **model_stats);
 
+/**
+ * The configuration of a model in the form of that number, which must be 1. The caller owns the
+ * message.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
     uint32_t config_version, TRITONSERVER_Message **model_config);
 
+/** All models and their states; with flag 1 those that are ready. The caller owns the message. */
 TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
     TRITONSERVER_Server *server, uint32_t flags, TRITONSERVER_Message **model_index);
 
+/** Loads a model, or loads it anew. Returns when it is ready or has failed. */
 TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(
     TRITONSERVER_Server *server, const char *model_name);
 
+/** Loads a model with a configuration or files of the caller's, which this server does not do. */
 TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
     TRITONSERVER_Server *server, const char *model_name, const TRITONSERVER_Parameter **parameters,
     uint64_t parameter_count);
 
+/** Unloads a model. */
 TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(
     TRITONSERVER_Server *server, const char *model_name);
 
+/** Unloads a model; no model of this server depends on another. */
 TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
     TRITONSERVER_Server *server, const char *model_name);
 
+/** The metrics of a server. The caller owns them. */
 TRITONSERVER_Error *TRITONSERVER_ServerMetrics(
     TRITONSERVER_Server *server, TRITONSERVER_Metrics **metrics);
 
+/**
+ * Sends a request. If that succeeds the request belongs to the server until its release callback;
+ * otherwise it stays with the caller and no callback is made. The trace is taken over in any case.
+ * Callbacks may come before this returns. The release callback comes when nobody reads the memory
+ * of the inputs any more, before or after responses; without inputs, after the last response. Times
+ * are told to the trace at the end.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
     TRITONSERVER_Server *server, TRITONSERVER_InferenceRequest *inference_request,
     TRITONSERVER_InferenceTrace *trace);
 
+/** A hold on the family of that name, which is made if there is none. The caller owns it. */
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(
     TRITONSERVER_MetricFamily **family, TRITONSERVER_MetricKind kind, const char *name,
     const char *description);
 
+/**
+ * Deletes a hold on a family; null is fine. Refused while metrics that were made through it exist.
+ */
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily *family);
 
+/** What a family counts. */
 TRITONSERVER_Error *TRITONSERVER_GetMetricFamilyKind(
     TRITONSERVER_MetricFamily *family, TRITONSERVER_MetricKind *kind);
 
+/** Arguments that say nothing yet. The caller owns them. */
 TRITONSERVER_Error *TRITONSERVER_MetricArgsNew(TRITONSERVER_MetricArgs **args);
 
+/** Says the bounds of a histogram, which are copied. */
 TRITONSERVER_Error *TRITONSERVER_MetricArgsSetHistogram(
     TRITONSERVER_MetricArgs *args, const double *buckets, uint64_t buckets_count);
 
+/** Deletes arguments; null is fine. */
 TRITONSERVER_Error *TRITONSERVER_MetricArgsDelete(TRITONSERVER_MetricArgs *args);
 
+/** The metric of a family with these labels, which are copied. The caller owns it. */
 TRITONSERVER_Error *TRITONSERVER_MetricNew(
     TRITONSERVER_Metric **metric, TRITONSERVER_MetricFamily *family,
     const TRITONSERVER_Parameter **labels, uint64_t label_count);
 
+/** The metric of a family with these labels and arguments, which are copied. The caller owns it. */
 TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(
     TRITONSERVER_Metric **metric, TRITONSERVER_MetricFamily *family,
     const TRITONSERVER_Parameter **labels, uint64_t label_count,
     const TRITONSERVER_MetricArgs *args);
 
+/**
+ * Deletes a metric; null is fine. Its value is shown until the last metric with the same labels is
+ * deleted.
+ */
 TRITONSERVER_Error *TRITONSERVER_MetricDelete(TRITONSERVER_Metric *metric);
 
+/** The value of a counter or gauge. */
 TRITONSERVER_Error *TRITONSERVER_MetricValue(TRITONSERVER_Metric *metric, double *value);
 
+/** Adds to a counter or gauge. */
 TRITONSERVER_Error *TRITONSERVER_MetricIncrement(TRITONSERVER_Metric *metric, double value);
 
+/** Sets a gauge. */
 TRITONSERVER_Error *TRITONSERVER_MetricSet(TRITONSERVER_Metric *metric, double value);
 
+/** Counts a value in a histogram. */
 TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *metric, double value);
 
+/** What a metric counts. */
 TRITONSERVER_Error *TRITONSERVER_GetMetricKind(
     TRITONSERVER_Metric *metric, TRITONSERVER_MetricKind *kind);
 
@@ -1521,40 +1729,54 @@ NEREID_PLUGIN TRITONSERVER_Error *TRITONCACHE_CacheLookup(
 
 /* ---- TRITONREPOAGENT: functions of the server ------------------------------------------------ */
 
+/** The version of the agent interface: 0.1. */
 TRITONSERVER_Error *TRITONREPOAGENT_ApiVersion(uint32_t *major, uint32_t *minor);
 
+/** Where the model lies (artifact type 0, a file system); the path belongs to the model. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocation(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
     TRITONREPOAGENT_ArtifactType *artifact_type, const char **location);
 
+/**
+ * Gives a directory that the agent may fill; it is removed when it is released, or with the model.
+ */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocationAcquire(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
     TRITONREPOAGENT_ArtifactType artifact_type, const char **location);
 
+/** Removes the directory that was acquired; there is one at most, whatever location says. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocationRelease(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, const char *location);
 
+/** Says where the model lies from now on; only while it is being loaded. The path is copied. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryUpdate(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
     TRITONREPOAGENT_ArtifactType artifact_type, const char *location);
 
+/** How many parameters the configuration gives the agent. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelParameterCount(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, uint32_t *count);
 
+/** A parameter; name and value belong to the model. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelParameter(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, uint32_t index,
     const char **parameter_name, const char **parameter_value);
 
+/** The configuration as it was read, as JSON (version 1). The caller owns the message. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelConfig(
     TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, uint32_t config_version,
     TRITONSERVER_Message **model_config);
 
+/** What the library has stored with the model; null at first. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelState(TRITONREPOAGENT_AgentModel *model, void **state);
 
+/** Stores something with the model; the library goes on owning it. */
 TRITONSERVER_Error *TRITONREPOAGENT_ModelSetState(TRITONREPOAGENT_AgentModel *model, void *state);
 
+/** What the library has stored with the agent; null at first. */
 TRITONSERVER_Error *TRITONREPOAGENT_State(TRITONREPOAGENT_Agent *agent, void **state);
 
+/** Stores something with the agent; the library goes on owning it. */
 TRITONSERVER_Error *TRITONREPOAGENT_SetState(TRITONREPOAGENT_Agent *agent, void *state);
 
 /* ---- TRITONREPOAGENT: functions of plug-ins -------------------------------------------------- */

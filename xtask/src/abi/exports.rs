@@ -15,11 +15,26 @@ pub(crate) struct Export {
     pub(crate) name: String,
     /// What its documentation says, without headings and what stands below them.
     pub(crate) docs: String,
-    /// Types, with aliases replaced.
-    pub(crate) parameters: Vec<String>,
-    /// Empty for none.
-    pub(crate) returns: String,
+    pub(crate) signature: Signature,
 }
+
+/// What a function takes and gives, with aliases replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) parameters: Vec<Type>,
+    pub(crate) returns: Type,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    /// A pointer to a function, null or not.
+    Function(Box<Signature>),
+    /// Any other, as Rust writes it; empty for none.
+    Plain(String),
+}
+
+/// Names and meanings of type aliases.
+type Aliases = Vec<(String, String)>;
 
 /// All exported functions of the folders. A folder that does not exist has none.
 ///
@@ -30,7 +45,7 @@ pub(crate) fn find(root: &Path, folders: &[&str]) -> Result<Vec<Export>> {
     for folder in folders {
         read_all(&root.join(folder), &mut sources)?;
     }
-    let aliases: Vec<_> = sources.iter().flat_map(|source| aliases(source)).collect();
+    let aliases: Aliases = sources.iter().flat_map(|source| aliases(source)).collect();
     Ok(sources.iter().flat_map(|source| exports(source, &aliases)).collect())
 }
 
@@ -50,8 +65,7 @@ fn read_all(folder: &Path, sources: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Names and meanings of type aliases.
-fn aliases(source: &str) -> Vec<(String, String)> {
+fn aliases(source: &str) -> Aliases {
     let lines = source.match_indices("type ").filter(|(at, _)| {
         let line = source[..*at].rfind('\n').map_or(0, |newline| newline + 1);
         matches!(source[line..*at].trim(), "" | "pub" | "pub(crate)" | "pub(super)")
@@ -63,7 +77,7 @@ fn aliases(source: &str) -> Vec<(String, String)> {
     statements.collect()
 }
 
-fn exports(source: &str, aliases: &[(String, String)]) -> Vec<Export> {
+fn exports(source: &str, aliases: &Aliases) -> Vec<Export> {
     let mut found = Vec::new();
     for (at, _) in source.match_indices(MARK) {
         let line = source[..at].rfind('\n').map_or(0, |newline| newline + 1);
@@ -71,20 +85,39 @@ fn exports(source: &str, aliases: &[(String, String)]) -> Vec<Export> {
         if !source[line..at].contains("extern \"C") || !above.iter().any(|line| line.contains("no_mangle")) {
             continue;
         }
-        let Some((head, _)) = source[at + 3..].split_once('{') else { continue };
-        let Some((name, rest)) = head.split_once('(') else { continue };
-        let Some((parameters, returns)) = rest.rsplit_once(')') else { continue };
-        let parameters = one_line(parameters);
-        let kinds = split(&parameters).into_iter().filter_map(|parameter| parameter.split_once(':'));
-        let returns = returns.trim().strip_prefix("->").unwrap_or_default().trim();
-        found.push(Export {
-            name: name.to_owned(),
-            docs: docs(&above),
-            parameters: kinds.map(|(_, kind)| resolve(kind.trim(), aliases)).collect(),
-            returns: resolve(returns, aliases),
-        });
+        let Some((head, _)) = source[at..].split_once('{') else { continue };
+        let head = one_line(head);
+        let Some((name, _)) = head["fn ".len()..].split_once('(') else { continue };
+        let Some(signature) = signature(&head, aliases) else { continue };
+        found.push(Export { name: name.to_owned(), docs: docs(&above), signature });
     }
     found
+}
+
+/// Of a text such as `fn name(a: A, b: B) -> C` or `fn(A, B)`.
+fn signature(text: &str, aliases: &Aliases) -> Option<Signature> {
+    let (_, rest) = text.split_once("fn")?.1.split_once('(')?;
+    let end = closing(rest)?;
+    let parameters = split(&rest[..end]).into_iter().map(|parameter| {
+        let kind = parameter.split_once(": ").map_or(parameter, |(_, kind)| kind);
+        resolve(kind, aliases)
+    });
+    let returns = rest[end + 1..].trim().strip_prefix("->").unwrap_or_default();
+    Some(Signature { parameters: parameters.collect(), returns: resolve(returns.trim(), aliases) })
+}
+
+/// Where the parenthesis closes that has just been opened.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' if depth == 0 => return Some(at),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The lines between a function and what stands before it.
@@ -126,17 +159,21 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The type with the alias at its end replaced by what it means.
-fn resolve(kind: &str, aliases: &[(String, String)]) -> String {
-    let (pointers, last) = kind.rsplit_once(' ').map_or(("", kind), |(pointers, last)| (pointers, last));
-    let last = last.rsplit("::").next().unwrap_or(last);
-    let meaning = aliases.iter().find(|(name, _)| name == last).map_or(last, |(_, meaning)| meaning);
-    if pointers.starts_with('*') { format!("{pointers} {meaning}") } else { replace_whole(kind, meaning) }
-}
-
-/// A type that is no pointer: its meaning if it is a name, else as it stands.
-fn replace_whole(kind: &str, meaning: &str) -> String {
-    if kind.contains(' ') { kind.to_owned() } else { meaning.to_owned() }
+/// The type with aliases replaced by what they mean.
+fn resolve(kind: &str, aliases: &Aliases) -> Type {
+    let bare = kind.strip_prefix("Option<").and_then(|rest| rest.strip_suffix('>')).unwrap_or(kind);
+    if bare.contains("fn(") {
+        let function = signature(bare, aliases).map(|signature| Type::Function(Box::new(signature)));
+        return function.unwrap_or_else(|| Type::Plain(kind.to_owned()));
+    }
+    let (pointers, last) = bare.rsplit_once(' ').unwrap_or(("", bare));
+    let name = last.rsplit("::").next().unwrap_or(last);
+    match aliases.iter().find(|(known, _)| known == name) {
+        Some((_, meaning)) if pointers.is_empty() => resolve(meaning, aliases),
+        Some((_, meaning)) => Type::Plain(format!("{pointers} {meaning}")),
+        None if pointers.is_empty() && bare == kind => Type::Plain(name.to_owned()),
+        None => Type::Plain(kind.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +183,7 @@ mod tests {
     const SOURCE: &str = "
 /// Kind.
 pub type Kind = u32;
-type Call = Option<extern \"C\" fn(*mut X, u32) -> bool>;
+type Call = extern \"C\" fn(*mut X, Kind) -> bool;
 
 /// Does it.
 ///
@@ -156,7 +193,7 @@ type Call = Option<extern \"C\" fn(*mut X, u32) -> bool>;
 pub extern \"C\" fn TRITON_Do(
     thing: *mut *const Thing,
     kind: *mut enums::Kind,
-    call: Call,
+    call: Option<Call>,
     n: usize,
 ) -> *mut CError {
     body()
@@ -174,10 +211,13 @@ fn TRITON_NotExported() {}
         let names: Vec<_> = found.iter().map(|export| export.name.as_str()).collect();
         assert_eq!(names, ["TRITON_Do", "TRITON_Drop"]);
         assert_eq!((found[0].docs.as_str(), found[1].docs.as_str()), ("Does it.", ""));
+        let plain = |kind: &str| Type::Plain(kind.to_owned());
+        let call = Signature { parameters: vec![plain("*mut X"), plain("u32")], returns: plain("bool") };
         assert_eq!(
-            found[0].parameters,
-            ["*mut *const Thing", "*mut u32", "Option<extern \"C\" fn(*mut X, u32) -> bool>", "usize"]
+            found[0].signature.parameters,
+            [plain("*mut *const Thing"), plain("*mut u32"), Type::Function(Box::new(call)), plain("usize")]
         );
-        assert_eq!((found[0].returns.as_str(), found[1].returns.as_str()), ("*mut CError", ""));
+        assert_eq!(found[0].signature.returns, plain("*mut CError"));
+        assert_eq!(found[1].signature.returns, plain(""));
     }
 }

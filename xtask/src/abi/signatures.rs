@@ -1,8 +1,8 @@
 //! Whether the exported Rust functions take and give what C believes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::exports::Export;
+use super::exports::{Export, Signature, Type};
 use super::table::{Interface, Prototype, Side};
 
 /// What a value is to the machine, and what a pointer points to.
@@ -20,9 +20,8 @@ enum Class {
     Double,
     /// A C enumeration: 32 bits.
     Enum,
-    Function,
-    /// Behind a pointer: a handle by its name, or anything (`void`).
-    Opaque(String),
+    /// Behind a pointer: a handle.
+    Opaque,
     Pointer(Box<Class>),
 }
 
@@ -40,7 +39,7 @@ pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String
                 broken.push(format!("{} is for plug-ins to define, not for us", export.name));
             }
             Some(function) => {
-                let differences = types.differences(&function.prototype, export).into_iter();
+                let differences = types.differences(&function.prototype, &export.signature).into_iter();
                 broken.extend(differences.map(|difference| format!("{}: {difference}", export.name)));
             }
         }
@@ -48,32 +47,50 @@ pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String
     broken
 }
 
-/// The names of types that C knows.
-struct Types {
-    enums: Vec<String>,
-    callbacks: Vec<String>,
+/// The types that C knows.
+struct Types<'a> {
+    enums: BTreeSet<&'a str>,
+    callbacks: BTreeMap<&'a str, &'a Prototype>,
 }
 
-impl Types {
-    fn of(interfaces: &[Interface]) -> Types {
-        let enums = interfaces.iter().flat_map(|interface| &interface.enums).map(|known| known.name.clone());
+impl<'a> Types<'a> {
+    fn of(interfaces: &'a [Interface]) -> Types<'a> {
+        let enums = interfaces.iter().flat_map(|interface| &interface.enums);
         let callbacks = interfaces.iter().flat_map(|interface| &interface.callbacks);
-        Types { enums: enums.collect(), callbacks: callbacks.map(|known| known.name.clone()).collect() }
+        Types {
+            enums: enums.map(|known| known.name.as_str()).collect(),
+            callbacks: callbacks.map(|known| (known.name.as_str(), known)).collect(),
+        }
     }
 
-    fn differences(&self, function: &Prototype, export: &Export) -> Vec<String> {
-        let (expected, found) = (function.parameters.len(), export.parameters.len());
+    fn differences(&self, function: &Prototype, rust: &Signature) -> Vec<String> {
+        let (expected, found) = (function.parameters.len(), rust.parameters.len());
         if expected != found {
             return vec![format!("takes {found} parameters instead of {expected}")];
         }
-        let pairs = function.parameters.iter().zip(&export.parameters);
-        let mut pairs: Vec<_> =
-            pairs.map(|(expected, found)| (expected.name.as_str(), &expected.kind, found)).collect();
-        pairs.push(("what it gives", &function.returns, &export.returns));
-        let wrong = pairs.into_iter().filter(|(_, expected, found)| {
-            !of_rust(found).is_some_and(|found| agree(&self.of_c(expected), &found))
-        });
-        wrong.map(|(name, expected, found)| format!("{name} is `{found}`, in C `{expected}`")).collect()
+        let pairs = function.parameters.iter().zip(&rust.parameters);
+        let mut differences: Vec<_> = pairs
+            .flat_map(|(expected, found)| self.difference(&expected.name, &expected.kind, found))
+            .collect();
+        differences.extend(self.difference("what it gives", &function.returns, &rust.returns));
+        differences
+    }
+
+    /// How the type of `what` differs from the one in C.
+    fn difference(&self, what: &str, expected: &str, found: &Type) -> Vec<String> {
+        match (self.callbacks.get(expected), found) {
+            (Some(callback), Type::Function(rust)) => {
+                let within = self.differences(callback, rust).into_iter();
+                within.map(|difference| format!("{what}: {difference}")).collect()
+            }
+            (None, Type::Plain(plain))
+                if of_rust(plain).is_some_and(|found| agree(&self.of_c(expected), &found)) =>
+            {
+                Vec::new()
+            }
+            (_, Type::Plain(plain)) => vec![format!("{what} is `{plain}`, in C `{expected}`")],
+            (None, Type::Function(_)) => vec![format!("{what} is a function, in C `{expected}`")],
+        }
     }
 
     fn of_c(&self, kind: &str) -> Class {
@@ -92,9 +109,8 @@ impl Types {
             "uint64_t" => Class::Unsigned64,
             "size_t" => Class::Size,
             "double" => Class::Double,
-            _ if self.enums.iter().any(|known| known == name) => Class::Enum,
-            _ if self.callbacks.iter().any(|known| known == name) => Class::Function,
-            handle => Class::Opaque(handle.to_owned()),
+            _ if self.enums.contains(name) => Class::Enum,
+            _ => Class::Opaque,
         }
     }
 }
@@ -102,8 +118,7 @@ impl Types {
 /// `None` for a type that must not cross the wall by value.
 fn of_rust(kind: &str) -> Option<Class> {
     if let Some(pointee) = kind.strip_prefix("*mut ").or_else(|| kind.strip_prefix("*const ")) {
-        let opaque = || Class::Opaque(pointee.to_owned());
-        return Some(Class::Pointer(Box::new(of_rust(pointee).unwrap_or_else(opaque))));
+        return Some(Class::Pointer(Box::new(of_rust(pointee).unwrap_or(Class::Opaque))));
     }
     match kind {
         "" => Some(Class::Nothing),
@@ -115,7 +130,6 @@ fn of_rust(kind: &str) -> Option<Class> {
         "u64" => Some(Class::Unsigned64),
         "usize" => Some(Class::Size),
         "f64" | "c_double" => Some(Class::Double),
-        function if function.contains("extern \"C") && function.contains("fn(") => Some(Class::Function),
         _ => None,
     }
 }
@@ -125,7 +139,7 @@ fn agree(expected: &Class, found: &Class) -> bool {
         (Class::Enum, Class::Unsigned32 | Class::Signed32) => true,
         (Class::Pointer(expected), Class::Pointer(found)) => match (&**expected, &**found) {
             // `void*` may be read as anything but a pointer, and a handle is called otherwise in Rust.
-            (Class::Nothing | Class::Opaque(_), found) => !matches!(found, Class::Pointer(_)),
+            (Class::Nothing | Class::Opaque, found) => !matches!(found, Class::Pointer(_)),
             (expected, found) => agree(expected, found),
         },
         (expected, found) => expected == found,
@@ -143,13 +157,17 @@ mod tests {
         server A_Error* A_Do(A_Thing** thing, A_Kind* kind, const void* bytes, size_t n, A_Call call);
         plugin A_Error* A_Entry(A_Thing* thing);";
 
-    fn export(name: &str, parameters: &[&str]) -> Export {
-        Export {
-            name: name.to_owned(),
-            docs: String::new(),
-            parameters: parameters.iter().copied().map(str::to_owned).collect(),
-            returns: "*mut CError".to_owned(),
-        }
+    fn plain(kind: &str) -> Type {
+        Type::Plain(kind.to_owned())
+    }
+
+    fn export(name: &str, parameters: Vec<Type>) -> Export {
+        let signature = Signature { parameters, returns: plain("*mut CError") };
+        Export { name: name.to_owned(), docs: String::new(), signature }
+    }
+
+    fn call(parameter: &str) -> Type {
+        Type::Function(Box::new(Signature { parameters: vec![plain(parameter)], returns: plain("") }))
     }
 
     fn broken_by(export: Export) -> Vec<String> {
@@ -158,35 +176,35 @@ mod tests {
         broken(&interfaces, &[export])
     }
 
-    const CALL: &str = "Option<unsafe extern \"C-unwind\" fn(*mut c_void)>";
-
     #[test]
     fn a_function_that_takes_what_c_passes_is_fine() {
-        let good = ["*mut *mut Thing", "*mut u32", "*const u8", "usize", CALL];
-        assert_eq!(broken_by(export("A_Do", &good)), Vec::<String>::new());
+        let good = ["*mut *mut Thing", "*mut u32", "*const u8", "usize"].map(plain);
+        let good = good.into_iter().chain([call("*mut c_void")]).collect();
+        assert_eq!(broken_by(export("A_Do", good)), Vec::<String>::new());
     }
 
     #[test]
     fn each_difference_is_named() {
-        let bad = ["*mut Thing", "*mut u64", "*const u8", "u32", "usize"];
+        let bad = ["*mut Thing", "*mut u64", "*const u8", "u32"].map(plain);
+        let bad = bad.into_iter().chain([call("u32")]).collect();
         assert_eq!(
-            broken_by(export("A_Do", &bad)),
+            broken_by(export("A_Do", bad)),
             [
                 "A_Do: thing is `*mut Thing`, in C `A_Thing**`",
                 "A_Do: kind is `*mut u64`, in C `A_Kind*`",
                 "A_Do: n is `u32`, in C `size_t`",
-                "A_Do: call is `usize`, in C `A_Call`",
+                "A_Do: call: userp is `u32`, in C `void*`",
             ]
         );
-        assert_eq!(broken_by(export("A_Do", &[])), ["A_Do: takes 0 parameters instead of 5"]);
+        assert_eq!(broken_by(export("A_Do", vec![])), ["A_Do: takes 0 parameters instead of 5"]);
     }
 
     #[test]
     fn what_plug_ins_define_and_what_nobody_knows_is_named() {
         assert_eq!(
-            broken_by(export("A_Entry", &["*mut Thing"])),
+            broken_by(export("A_Entry", vec![plain("*mut Thing")])),
             ["A_Entry is for plug-ins to define, not for us"]
         );
-        assert_eq!(broken_by(export("A_New", &[])), ["A_New is in no table of the C interfaces"]);
+        assert_eq!(broken_by(export("A_New", vec![])), ["A_New is in no table of the C interfaces"]);
     }
 }
