@@ -55,6 +55,8 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
 }
 
 fn tests() -> Result<()> {
+    // Programs in C are linked with it; no test of ours is, so that cargo would not build it for them.
+    process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
     let command = if workspace::has_cargo_command("nextest") {
         cargo(&["nextest", "run", "--workspace", "--locked"])
     } else {

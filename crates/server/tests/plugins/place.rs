@@ -57,7 +57,8 @@ impl Place {
     /// Starts the program with these arguments besides those that name the place.
     pub(crate) fn program(&self, arguments: &[&str]) -> Program {
         let plugins = self.plugins.path().display();
-        let mut all: Vec<_> = ["backend", "cache"].map(|kind| format!("--{kind}-directory={plugins}")).into();
+        let mut all: Vec<_> =
+            ["backend", "cache", "repoagent"].map(|kind| format!("--{kind}-directory={plugins}")).into();
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         Program::start(Path::new(env!("CARGO_BIN_EXE_nereid")), self.repository.path(), &all).unwrap()
