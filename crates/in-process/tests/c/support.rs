@@ -145,14 +145,15 @@ impl Stage {
             hold_until_backlogged: 0,
             rate_limit: None,
             host_policies: Default::default(),
+            agent_directory: std::path::PathBuf::new(),
         };
         let runtime = Runtime::new().unwrap();
         let server = Server::hosting();
         let engine = runtime.block_on(async {
             let plugins = Plugins {
                 backends: vec![Arc::new(backend)],
-                finder: None,
                 more_metrics: Some(nereid_in_process::custom_metrics()),
+                ..Plugins::default()
             };
             let engine = Engine::new(options, plugins).unwrap();
             server.attach(engine.clone());
