@@ -4,6 +4,7 @@ use std::{
     io::{self, Write},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
@@ -41,6 +42,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// For threads that block where nothing is left to wait for.
+const LAST_GRACE: Duration = Duration::from_secs(1);
+
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     let _ = writeln!(io::stderr(), "{error:#}");
     ExitCode::FAILURE
@@ -57,8 +61,9 @@ fn serve(options: &Options) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let code = runtime.block_on(run(options))?;
-    // A load that was interrupted, or a backend that hangs, must not hold up the exit.
-    runtime.shutdown_background();
+    // What the network still held goes with it, and plug-ins are finalized; but a load that was interrupted, or a backend
+    // that hangs, must not hold up the exit.
+    runtime.shutdown_timeout(LAST_GRACE);
     Ok(code)
 }
 

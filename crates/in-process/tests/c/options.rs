@@ -5,7 +5,7 @@ use std::{
 };
 
 use c_api::words::error::CError;
-use nereid_in_process::options::*;
+use nereid_in_process::{options::*, server::TRITONSERVER_ServerNew};
 
 use crate::{servers::Chosen, support::said};
 
@@ -37,16 +37,43 @@ fn what_switches_on_a_missing_feature_is_refused_by_name() {
         );
         let namespacing = |on| said(TRITONSERVER_ServerOptionsSetModelNamespacing(own, on));
         assert_eq!((namespacing(false), namespacing(true)), (Ok(()), not_offered("model namespacing")));
-        let cache = |size| said(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(own, size));
-        assert_eq!((cache(0), cache(1)), (Ok(()), not_offered("a response cache")));
-        assert_eq!(
-            said(TRITONSERVER_ServerOptionsSetCacheConfig(own, c"local".as_ptr(), c"{}".as_ptr())),
-            not_offered("a response cache")
-        );
         let threads = |count| said(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(own, count));
         let refused = not_offered("copying inputs and outputs with threads of their own");
         assert_eq!((threads(0), threads(1)), (Ok(()), refused));
     }
+}
+
+#[test]
+fn a_server_has_one_cache_at_most_and_knows_where_it_should_be() {
+    let refusal = |configure: &dyn Fn(*mut ServerOptions)| {
+        let options = Chosen::new().here();
+        configure(options.handle);
+        let mut server = ptr::null_mut();
+        // SAFETY: live options, and a place of this function.
+        said(unsafe { TRITONSERVER_ServerNew(&raw mut server, options.handle) })
+    };
+    let add = |own, name: &CStr, settings: &CStr| {
+        // SAFETY: live options and texts.
+        said(unsafe { TRITONSERVER_ServerOptionsSetCacheConfig(own, name.as_ptr(), settings.as_ptr()) })
+    };
+    let two = refusal(&|own| {
+        // SAFETY: live options.
+        let sized = said(unsafe { TRITONSERVER_ServerOptionsSetResponseCacheByteSize(own, 1 << 20) });
+        assert_eq!((sized, add(own, c"other", c"{}")), (Ok(()), Ok(())));
+    });
+    let text = "found multiple cache configurations, but only a single cache is currently supported";
+    assert_eq!(two, invalid(text));
+    let absent = refusal(&|own| assert_eq!(add(own, c"absent", c"{\"size\":1,\"on\":true}"), Ok(())));
+    let directory = "/opt/tritonserver/caches";
+    assert_eq!(
+        absent,
+        invalid(&format!("unable to find 'libtritoncache_absent.so' for cache. Searched: {directory}"))
+    );
+    let options = Chosen::new();
+    assert_eq!(
+        add(options.handle, c"local", c"{\"size\":[]}"),
+        invalid("setting 'size' of a cache is no text, number or truth value")
+    );
 }
 
 #[test]
