@@ -1,6 +1,4 @@
 //! The example of a server inside a C program does what it says.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use std::{fs, path::Path, process::Command};
 
 use testing::plugins::{Kind, Plugin, build_program, library_beside, root};
