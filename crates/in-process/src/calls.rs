@@ -3,7 +3,9 @@
 //! A callback may send the next request, whose execution may happen at once on the same thread and lead to the next
 //! callback. So that this cannot go on until the stack is full, a callback at some depth is made on a fresh thread
 //! instead. One that waits for another request, which some applications do, thereby always finds a thread that serves it.
-use std::{cell::Cell, thread};
+use std::{cell::Cell, sync::Arc, thread};
+
+use parking_lot::Mutex;
 
 /// Callbacks within callbacks on one thread.
 const DEEPEST: u32 = 8;
@@ -14,13 +16,29 @@ thread_local! {
 
 /// Makes calls to the application, here or, if that were too deep, on a thread of their own.
 pub(crate) fn call_out(calls: impl FnOnce() + Send + 'static) {
-    if DEPTH.get() < DEEPEST {
-        let _level = Level::enter();
-        return calls();
+    if DEPTH.get() >= DEEPEST {
+        return elsewhere(calls);
     }
-    let spawned = thread::Builder::new().name("callback".into()).spawn(move || call_out(calls));
-    if let Err(error) = spawned {
-        log::error!("failed to start a thread for a callback, which is lost: {error}");
+    let _level = Level::enter();
+    calls();
+}
+
+/// Makes calls to the application on a thread of their own. If there is none they are made here: late and deep is better
+/// than never.
+pub(crate) fn elsewhere(calls: impl FnOnce() + Send + 'static) {
+    let mine = Arc::new(Mutex::new(Some(calls)));
+    let theirs = mine.clone();
+    if let Err(error) = thread::Builder::new().name("callback".into()).spawn(move || make(&theirs)) {
+        log::error!("failed to start a thread for a callback: {error}");
+        make(&mine);
+    }
+}
+
+fn make<F: FnOnce()>(calls: &Mutex<Option<F>>) {
+    let calls = calls.lock().take();
+    if let Some(calls) = calls {
+        let _level = Level::enter();
+        calls();
     }
 }
 

@@ -13,18 +13,30 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use c_api::words::trace::{self, OwnedTrace};
+use c_api::words::trace::{self, OwnedTrace, TracedTensor};
 use engine::Model;
 use inference::{Delivery as Item, Name, ResponseStream, Timeline};
 use parking_lot::Mutex;
 
-use crate::{allocator::Allocator, calls::call_out, infer::Loan, response::InferenceResponse};
+use crate::{
+    allocator::Allocator,
+    calls::{call_out, elsewhere},
+    infer::Loan,
+    response::{InferenceResponse, Output},
+};
 
 /// `TRITONSERVER_InferenceResponseCompleteFn_t`.
 pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *mut c_void);
 
 /// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
 const FINAL: u32 = 1;
+
+/// Responses that the thread delivers which has sent the request. A model that answers faster than the application reads
+/// shall not keep it for ever.
+const FIRST: usize = 64;
+
+/// Responses that wait while the application is busy with others; then the backend waits, too.
+pub(crate) const WAITING: usize = 16;
 
 /// Where the application wants its responses.
 #[derive(Debug, Clone, Copy)]
@@ -74,16 +86,22 @@ impl Delivery {
     /// Delivers what there is, and from now on what comes.
     pub(crate) fn begin(parts: Parts) {
         let Parts { stream, model, request_id, recipient, trace, loan } = parts;
-        let (wakes, stream) = (AtomicUsize::new(0), Mutex::new(Some(stream)));
-        Arc::new(Self { wakes, stream, model, request_id, recipient, trace, _loan: loan }).wake();
+        let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
+        let delivery = Arc::new(Self { wakes, stream, model, request_id, recipient, trace, _loan: loan });
+        call_out(move || delivery.drain(FIRST));
     }
 
-    fn drain(self: &Arc<Self>) {
+    /// Delivers what there is, and so many at most on this thread.
+    fn drain(self: Arc<Self>, most: usize) {
         let waker = Waker::from(self.clone());
-        let mut seen = 1;
+        let (mut seen, mut delivered) = (1, 0);
         loop {
             while let Some(item) = self.next(&waker) {
                 self.deliver(item);
+                delivered += 1;
+                if delivered == most {
+                    return elsewhere(move || self.drain(usize::MAX));
+                }
             }
             // Whoever has woken us meanwhile has gone away again.
             match self.wakes.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
@@ -121,8 +139,9 @@ impl Delivery {
     fn trace_outputs(&self, response: &InferenceResponse) {
         let Some(trace) = &self.trace else { return };
         for output in response.outputs() {
-            let (name, activity) = (&output.name, trace::TENSOR_BACKEND_OUTPUT);
-            trace.report_tensor(activity, name, output.datatype, &output.shape, output.buffer.bytes());
+            let Output { name, datatype, shape, buffer, .. } = output;
+            let tensor = TracedTensor { name, datatype: *datatype, shape, bytes: buffer.bytes() };
+            trace.report_tensor(trace::TENSOR_BACKEND_OUTPUT, &tensor);
         }
     }
 }
@@ -130,7 +149,7 @@ impl Delivery {
 impl Wake for Delivery {
     fn wake(self: Arc<Self>) {
         if self.wakes.fetch_add(1, Ordering::AcqRel) == 0 {
-            call_out(move || self.drain());
+            call_out(move || self.drain(usize::MAX));
         }
     }
 }

@@ -13,7 +13,7 @@ use c_api::{
     handle::{borrow, guard},
     words::{
         error::CError,
-        trace::{self, OwnedTrace, Trace},
+        trace::{self, OwnedTrace, Trace, TracedTensor},
     },
 };
 use inference::{Error, Request};
@@ -21,7 +21,7 @@ use inference::{Error, Request};
 use crate::{
     Server,
     calls::call_out,
-    delivery::{Delivery, Parts},
+    delivery::{Delivery, Parts, WAITING},
     request::InferenceRequest,
 };
 
@@ -159,7 +159,7 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<OwnedTrace>) -> Resu
             trace.describe(own.model().name(), own.model().version(), &request.id);
             trace_inputs(trace, &request);
         }
-        own.model().infer(request, usize::MAX)
+        own.model().infer(request, WAITING)
     });
     let stream = stream.inspect_err(|_| loan.refused.store(true, Ordering::Release))?;
     // The loan that is held here keeps the handle alive until the end of this function.
@@ -173,8 +173,10 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<OwnedTrace>) -> Resu
 fn trace_inputs(trace: &OwnedTrace, request: &Request) {
     if trace.wants_tensors() {
         for tensor in request.tensors() {
-            let (datatype, bytes) = (tensor.datatype(), tensor.data().contiguous());
-            trace.report_tensor(trace::TENSOR_QUEUE_INPUT, tensor.name(), datatype, tensor.shape(), &bytes);
+            let (name, datatype, shape) = (tensor.name(), tensor.datatype(), tensor.shape());
+            let bytes = &tensor.data().contiguous()[..];
+            let tensor = TracedTensor { name, datatype, shape, bytes };
+            trace.report_tensor(trace::TENSOR_QUEUE_INPUT, &tensor);
         }
     }
 }

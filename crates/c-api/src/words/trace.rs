@@ -187,22 +187,16 @@ impl OwnedTrace {
     }
 
     /// Reports a tensor in host memory, if tensors are wanted.
-    pub fn report_tensor(
-        &self,
-        activity: Activity,
-        name: &Name,
-        datatype: inference::DataType,
-        shape: &[i64],
-        bytes: &[u8],
-    ) {
+    pub fn report_tensor(&self, activity: Activity, tensor: &TracedTensor<'_>) {
         let Some(tell) = self.trace().listener.tensor.filter(|_| self.wants_tensors()) else { return };
+        let TracedTensor { name, datatype, shape, bytes } = tensor;
         // SAFETY: the listener's own function, as the header declares it; what it is shown lives while it is told.
         unsafe {
             tell(
                 self.as_ptr(),
                 activity,
                 readable(name),
-                datatype_number(datatype),
+                datatype_number(*datatype),
                 bytes.as_ptr().cast(),
                 bytes.len(),
                 shape.as_ptr(),
@@ -213,6 +207,19 @@ impl OwnedTrace {
             );
         }
     }
+}
+
+/// A tensor as a listener is shown it.
+#[derive(Debug, Clone, Copy)]
+pub struct TracedTensor<'a> {
+    /// Its name.
+    pub name: &'a Name,
+    /// Its element type.
+    pub datatype: inference::DataType,
+    /// Its dimensions.
+    pub shape: &'a [i64],
+    /// Its bytes, side by side.
+    pub bytes: &'a [u8],
 }
 
 impl Drop for OwnedTrace {
@@ -301,8 +308,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceReportActivity(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live trace; a text or null.
-        let Some(trace) = (unsafe { trace.as_ref() }) else { return Ok(()) };
-        let words = unsafe { text(activity_name) }?;
+        let (trace, words) = unsafe { (trace.as_ref(), text(activity_name)) };
+        let Some(trace) = trace else { return Ok(()) };
+        let words = words?;
         if trace.level & TIMESTAMPS != 0 {
             trace.note(timestamp, words);
             trace.report(CUSTOM_ACTIVITY, timestamp);

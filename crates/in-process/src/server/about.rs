@@ -77,7 +77,7 @@ impl Server {
 }
 
 fn json(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8(bytes).unwrap_or_else(|odd| String::from_utf8_lossy(odd.as_bytes()).into_owned())
 }
 
 /// How a model takes batches: 1 in no known way, 2 in the first dimension of its tensors.

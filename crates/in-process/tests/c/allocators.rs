@@ -1,0 +1,186 @@
+//! Response allocators: where outputs go, and what happens if they cannot.
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use c_api::words::{
+    buffer_attributes::BufferAttributes,
+    error::{CError, TRITONSERVER_ErrorNew},
+};
+use nereid_in_process::allocator::*;
+
+use crate::support::{App, Ask, MOBILE, Native, Stage, said};
+
+/// One way in which an allocator may behave.
+#[derive(Default)]
+struct Manner {
+    /// `TRITONSERVER_MemoryType` that it says to have given.
+    kind: u32,
+    fails: bool,
+    gives_null: bool,
+    starts: AtomicUsize,
+    asked_for: AtomicUsize,
+    released: AtomicUsize,
+}
+
+unsafe extern "C-unwind" fn alloc(
+    _: *mut ResponseAllocator,
+    _: *const c_char,
+    size: usize,
+    kind: u32,
+    _: i64,
+    userp: *mut c_void,
+    buffer: *mut *mut c_void,
+    buffer_userp: *mut *mut c_void,
+    actual_kind: *mut u32,
+    _: *mut i64,
+) -> *mut CError {
+    // SAFETY: `userp` is a manner that outlives its requests; places of the server.
+    unsafe {
+        let manner = &*userp.cast::<Manner>();
+        manner.asked_for.store(kind as usize, SeqCst);
+        if manner.fails {
+            return TRITONSERVER_ErrorNew(4, c"no room".as_ptr());
+        }
+        let bytes = Box::leak(vec![0_u8; size].into_boxed_slice());
+        *buffer = if manner.gives_null { ptr::null_mut() } else { bytes.as_mut_ptr().cast() };
+        *buffer_userp = userp;
+        *actual_kind = manner.kind;
+    }
+    ptr::null_mut()
+}
+
+unsafe extern "C-unwind" fn free(
+    _: *mut ResponseAllocator,
+    buffer: *mut c_void,
+    userp: *mut c_void,
+    size: usize,
+    kind: u32,
+    _: i64,
+) -> *mut CError {
+    // SAFETY: as above.
+    unsafe {
+        drop(Box::from_raw(ptr::slice_from_raw_parts_mut(buffer.cast::<u8>(), size)));
+        let manner = &*userp.cast::<Manner>();
+        assert_eq!(manner.kind, kind);
+        manner.released.fetch_add(1, SeqCst);
+    }
+    ptr::null_mut()
+}
+
+unsafe extern "C-unwind" fn start(_: *mut ResponseAllocator, userp: *mut c_void) -> *mut CError {
+    // SAFETY: as above.
+    unsafe { &*userp.cast::<Manner>() }.starts.fetch_add(1, SeqCst);
+    // It is logged, and nothing else.
+    // SAFETY: a text.
+    unsafe { TRITONSERVER_ErrorNew(1, c"not in the mood".as_ptr()) }
+}
+
+unsafe extern "C-unwind" fn likes_pinned(
+    _: *mut ResponseAllocator,
+    _: *mut c_void,
+    _: *const c_char,
+    size: *mut usize,
+    kind: *mut u32,
+    _: *mut i64,
+) -> *mut CError {
+    // SAFETY: places of the server.
+    unsafe {
+        assert_eq!((*size, *kind), (3, 0));
+        *kind = 1;
+    }
+    ptr::null_mut()
+}
+
+unsafe extern "C-unwind" fn refuses_to_describe(
+    _: *mut ResponseAllocator,
+    _: *const c_char,
+    attributes: *mut BufferAttributes,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> *mut CError {
+    // SAFETY: attributes of the server.
+    assert_eq!(unsafe { &*attributes }.byte_size(), 3);
+    // SAFETY: a text.
+    unsafe { TRITONSERVER_ErrorNew(5, c"no words".as_ptr()) }
+}
+
+/// The error of a request whose outputs go to an allocator of that manner.
+fn ask(manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
+    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let mut allocator = ptr::null_mut();
+    // SAFETY: functions and places of this module.
+    unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), Some(start))) }
+        .unwrap();
+    prepare(allocator);
+    let ask = Ask::new(&stage, &app).with(allocator, ptr::from_ref(manner).cast_mut().cast()).input(b"abc");
+    let answer = ask.answer();
+    // SAFETY: the responses are gone.
+    unsafe { said(TRITONSERVER_ResponseAllocatorDelete(allocator)) }.unwrap();
+    assert_eq!(answer.outputs.is_empty(), answer.error.is_some());
+    answer.error
+}
+
+#[test]
+fn each_response_is_announced_and_its_buffer_given_back() {
+    let manner = Manner::default();
+    assert_eq!(ask(&manner, |_| ()), None);
+    assert_eq!((manner.starts.load(SeqCst), manner.released.load(SeqCst)), (1, 1));
+}
+
+#[test]
+fn a_response_without_memory_is_an_error() {
+    let fails = Manner { fails: true, ..Manner::default() };
+    assert_eq!(ask(&fails, |_| ()).as_deref(), Some("Unavailable: no room"));
+    let gives_null = Manner { gives_null: true, ..Manner::default() };
+    assert_eq!(
+        ask(&gives_null, |_| ()).as_deref(),
+        Some("Internal: no memory was given for the 3 bytes of output 'OUT'")
+    );
+    assert_eq!((fails.released.load(SeqCst), gives_null.released.load(SeqCst)), (0, 0));
+}
+
+#[test]
+fn memory_of_a_device_cannot_be_written() {
+    let manner = Manner { kind: 2, ..Manner::default() };
+    assert_eq!(
+        ask(&manner, |_| ()).as_deref(),
+        Some("Unsupported: output 'OUT' cannot be written to memory of type GPU")
+    );
+    assert_eq!(manner.released.load(SeqCst), 1);
+}
+
+#[test]
+fn an_allocator_gets_the_memory_it_likes() {
+    let manner = Manner { kind: 1, ..Manner::default() };
+    // SAFETY: a live allocator.
+    let query = |allocator| unsafe {
+        said(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
+    };
+    assert_eq!(ask(&manner, query), None);
+    assert_eq!(manner.asked_for.load(SeqCst), 1);
+}
+
+#[test]
+fn a_buffer_that_cannot_be_described_is_given_back() {
+    let manner = Manner::default();
+    // SAFETY: a live allocator.
+    let attributes = |allocator| unsafe {
+        said(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(allocator, Some(refuses_to_describe)))
+            .unwrap();
+    };
+    assert_eq!(ask(&manner, attributes).as_deref(), Some("Unsupported: no words"));
+    assert_eq!(manner.released.load(SeqCst), 1);
+}
+
+#[test]
+fn an_allocator_needs_its_functions() {
+    let mut allocator = ptr::null_mut();
+    // SAFETY: functions and places of this module.
+    let refused = unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), None, None)) };
+    assert!(refused.is_err() && allocator.is_null());
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { said(TRITONSERVER_ResponseAllocatorDelete(ptr::null_mut())) }, Ok(()));
+}

@@ -1,0 +1,172 @@
+//! What callbacks may do: delete, send, cancel, wait.
+use std::{
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
+    },
+};
+
+use nereid_in_process::{infer::*, request::*, response::*};
+
+use crate::support::{App, Ask, Event, MOBILE, Native, Stage, pinned, read, said};
+
+/// Sends a request again, whenever it comes back, until it has been sent so often.
+fn send_again(stage: &Stage, app: &App, times: usize) {
+    let server = AtomicPtr::new(stage.server.as_ptr());
+    let left = AtomicUsize::new(times);
+    *app.on_release.lock() = Some(Arc::new(Box::new(move |request| {
+        if left.fetch_sub(1, Ordering::SeqCst) > 1 {
+            let server = server.load(Ordering::SeqCst);
+            // SAFETY: the request has just come back.
+            said(unsafe { TRITONSERVER_ServerInferAsync(server, request, ptr::null_mut()) }).unwrap();
+        }
+    })));
+}
+
+fn is_answer(event: &&Event) -> bool {
+    matches!(event, Event::Answer(answer) if answer.error.is_none())
+}
+
+#[test]
+fn a_request_that_sends_itself_again_never_fills_the_stack() {
+    const TIMES: usize = 5_000;
+    for config in [MOBILE.to_owned(), pinned("")] {
+        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
+        let ask = Ask::new(&stage, &app).input(b"abc");
+        send_again(&stage, &app, TIMES);
+        ask.send().unwrap();
+        let all =
+            |events: &[Event]| events.iter().filter(|event| **event == Event::Released).count() == TIMES;
+        let answered = |events: &[Event]| events.iter().filter(is_answer).count() == TIMES;
+        app.events(|events| all(events) && answered(events));
+    }
+}
+
+#[test]
+fn a_response_callback_may_ask_for_more_and_wait_for_it() {
+    // One instance may wait in the callback for the other.
+    for config in [MOBILE, &pinned("")].map(|config| config.replace("KIND_CPU", "KIND_CPU count: 2")) {
+        let (stage, app, inner) = (Arc::new(Stage::of(&config, Native::echo())), App::new(), App::new());
+        let within = (stage.clone(), inner.clone());
+        *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
+            let (stage, inner) = &within;
+            let answer = Ask::new(stage, inner).input(b"more").answer();
+            assert_eq!(answer.outputs[0].1, b"more");
+        })));
+        let ask = Ask::new(&stage, &app).input(b"abc");
+        assert_eq!(ask.answer().error, None);
+        *app.on_response.lock() = None;
+    }
+}
+
+#[test]
+fn a_release_callback_may_delete_its_request() {
+    let (stage, app) = (Stage::of(&pinned(""), Native::echo()), App::new());
+    *app.on_release.lock() = Some(Arc::new(Box::new(|request| {
+        // SAFETY: the request has just come back, and the test lets go of it.
+        said(unsafe { TRITONSERVER_InferenceRequestDelete(request) }).unwrap();
+    })));
+    for _ in 0..100 {
+        let ask = Ask::new(&stage, &app).input(b"abc");
+        ask.send().unwrap();
+        std::mem::forget(ask);
+        assert_eq!(app.answer().error, None);
+    }
+}
+
+#[test]
+fn a_response_callback_may_cancel_its_request() {
+    let backend = Native::each(|execution| {
+        while !execution.responder.is_cancelled() {
+            execution.responder.send(Default::default());
+        }
+        execution.responder.finish();
+    });
+    let decoupled = pinned("model_transaction_policy { decoupled: true }");
+    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
+    let ask = Ask::new(&stage, &app).input(b"abc");
+    let request = AtomicPtr::new(ask.handle);
+    *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
+        // SAFETY: the request is under way.
+        said(unsafe { TRITONSERVER_InferenceRequestCancel(request.load(Ordering::SeqCst)) }).unwrap();
+    })));
+    ask.send().unwrap();
+    assert!(!app.finished().0.is_empty());
+}
+
+#[test]
+fn a_model_that_never_stops_answering_lets_the_sender_go() {
+    let backend = Native::each(|execution| {
+        while !execution.responder.is_cancelled() {
+            execution.responder.send(Default::default());
+        }
+        execution.responder.finish();
+    });
+    let decoupled = pinned("model_transaction_policy { decoupled: true }");
+    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
+    let ask = Ask::new(&stage, &app).input(b"abc");
+    ask.send().unwrap();
+    app.events(|events| events.len() > 200);
+    ask.cancel().unwrap();
+    app.finished();
+}
+
+#[test]
+fn a_response_outlives_its_request_and_tells_all_of_itself() {
+    let labelled = MOBILE.replace("name: 'OUT'", "name: 'OUT' label_filename: 'labels.txt'");
+    let backend = Native::each(|execution| {
+        let mut response = crate::support::echoed(&execution);
+        response.parameters.push(("key".into(), inference::Parameter::Int(5)));
+        execution.responder.complete(response);
+    });
+    let (stage, app) = (Stage::of(&labelled, backend), App::new());
+    *app.on_response.lock() = Some(Arc::new(Box::new(examine)));
+    Ask::new(&stage, &app).input(b"abc").answer();
+}
+
+fn examine(response: *mut InferenceResponse) {
+    let (mut count, mut name, mut kind, mut value) = (0, ptr::null(), 9, ptr::null());
+    let (mut datatype, mut shape, mut dims) = (0, ptr::null(), 0);
+    let none = ptr::null_mut::<()>();
+    // SAFETY: a live response and places of this function.
+    unsafe {
+        said(TRITONSERVER_InferenceResponseParameterCount(response, &mut count)).unwrap();
+        said(TRITONSERVER_InferenceResponseParameter(response, 0, &mut name, &mut kind, &mut value)).unwrap();
+        assert_eq!((count, read(name).as_str(), kind, *value.cast::<i64>()), (1, "key", 1, 5));
+        said(TRITONSERVER_InferenceResponseOutput(
+            response,
+            0,
+            none.cast(),
+            &mut datatype,
+            &mut shape,
+            &mut dims,
+            none.cast(),
+            none.cast(),
+            none.cast(),
+            none.cast(),
+            none.cast(),
+        ))
+        .unwrap();
+        assert_eq!((datatype, dims, *shape), (2, 1, 3));
+        let label = |class| {
+            let mut label = ptr::null();
+            said(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 0, class, &mut label))
+                .unwrap();
+            (!label.is_null()).then(|| read(label))
+        };
+        assert_eq!(label(2).as_deref(), Some("dog"));
+        assert_eq!((label(1), label(3)), (None, None));
+        let out_of_bounds =
+            |what| Err(format!("Invalid argument: out of bounds index 1: response has 1 {what}"));
+        assert_eq!(
+            said(TRITONSERVER_InferenceResponseParameter(response, 1, &mut name, &mut kind, &mut value)),
+            out_of_bounds("parameters")
+        );
+        let mut label = ptr::null();
+        assert_eq!(
+            said(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 1, 0, &mut label)),
+            out_of_bounds("outputs")
+        );
+    }
+}

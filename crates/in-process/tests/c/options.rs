@@ -1,0 +1,171 @@
+//! Options: what is taken, what is refused, and in which words.
+use std::{
+    ffi::{CStr, c_char},
+    ptr,
+};
+
+use c_api::words::error::CError;
+use nereid_in_process::options::*;
+
+use crate::{servers::Chosen, support::said};
+
+type SetTexts =
+    unsafe extern "C" fn(*mut ServerOptions, *const c_char, *const c_char, *const c_char) -> *mut CError;
+
+fn not_offered(what: &str) -> Result<(), String> {
+    Err(format!("Unsupported: {what} is not supported by this version of nereid"))
+}
+
+fn invalid(text: &str) -> Result<(), String> {
+    Err(format!("Invalid argument: {text}"))
+}
+
+#[test]
+fn what_switches_on_a_missing_feature_is_refused_by_name() {
+    let options = Chosen::new();
+    let own = options.handle;
+    // SAFETY: live options and texts.
+    unsafe {
+        let mode = |mode| said(TRITONSERVER_ServerOptionsSetModelControlMode(own, mode));
+        assert_eq!(mode(0), Ok(()));
+        assert_eq!(mode(1), not_offered("model control mode POLL"));
+        assert_eq!(mode(2), not_offered("model control mode EXPLICIT"));
+        assert_eq!(mode(3), invalid("unknown control mode '3'"));
+        assert_eq!(
+            said(TRITONSERVER_ServerOptionsSetStartupModel(own, c"m".as_ptr())),
+            not_offered("naming the models of the start")
+        );
+        let namespacing = |on| said(TRITONSERVER_ServerOptionsSetModelNamespacing(own, on));
+        assert_eq!((namespacing(false), namespacing(true)), (Ok(()), not_offered("model namespacing")));
+        let cache = |size| said(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(own, size));
+        assert_eq!((cache(0), cache(1)), (Ok(()), not_offered("a response cache")));
+        assert_eq!(
+            said(TRITONSERVER_ServerOptionsSetCacheConfig(own, c"local".as_ptr(), c"{}".as_ptr())),
+            not_offered("a response cache")
+        );
+        let threads = |count| said(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(own, count));
+        let refused = not_offered("copying inputs and outputs with threads of their own");
+        assert_eq!((threads(0), threads(1)), (Ok(()), refused));
+    }
+}
+
+#[test]
+fn what_a_build_without_gpus_takes_is_taken() {
+    let options = Chosen::new().here();
+    let own = options.handle;
+    // SAFETY: live options and texts.
+    unsafe {
+        for taken in [
+            TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(own, 1 << 20),
+            TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(own, 0, 1 << 20),
+            TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(own, 0, 1 << 20),
+            TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(own, 7.5),
+            TRITONSERVER_ServerOptionsSetEnablePeerAccess(own, true),
+            TRITONSERVER_ServerOptionsSetGpuMetrics(own, true),
+            TRITONSERVER_ServerOptionsSetMetricsInterval(own, 500),
+            TRITONSERVER_ServerOptionsSetCacheDirectory(own, c"/caches".as_ptr()),
+            TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(own, 2, 0, 0.5),
+        ] {
+            assert_eq!(said(taken), Ok(()));
+        }
+        let server = options.server().unwrap();
+        said(nereid_in_process::server::TRITONSERVER_ServerDelete(server)).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_of_device_memory_is_a_fraction_of_a_gpu() {
+    let options = Chosen::new();
+    let limit = |kind, device, fraction| {
+        // SAFETY: live options.
+        said(unsafe {
+            TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(options.handle, kind, device, fraction)
+        })
+    };
+    assert_eq!(limit(2, -1, 0.5), invalid("expects device ID >= 0, got -1"));
+    let range = "expects limit fraction to be in range [0.0, 1.0], got 1.500000";
+    assert_eq!(limit(2, 0, 1.5), invalid(range));
+    assert_eq!(limit(1, 0, 0.5), invalid("given device kind is not supported, got: CPU"));
+}
+
+#[test]
+fn modes_out_of_range_are_refused() {
+    let options = Chosen::new();
+    // SAFETY: live options.
+    unsafe {
+        let mode = |mode| said(TRITONSERVER_ServerOptionsSetRateLimiterMode(options.handle, mode));
+        assert_eq!((mode(0), mode(1)), (Ok(()), Ok(())));
+        assert_eq!(mode(2), invalid("unknown rate limit mode '2'"));
+        let unknown = TRITONSERVER_ServerOptionsSetLogFormat(options.handle, 2);
+        assert_eq!(said(unknown), invalid("unknown log format '2'"));
+    }
+}
+
+#[test]
+fn a_host_policy_binds_processors() {
+    let options = Chosen::new();
+    let policy = |setting: &CStr, value: &CStr| {
+        let set: SetTexts = TRITONSERVER_ServerOptionsSetHostPolicy;
+        // SAFETY: live options and texts.
+        said(unsafe { set(options.handle, c"cpu".as_ptr(), setting.as_ptr(), value.as_ptr()) })
+    };
+    assert_eq!(policy(c"numa-node", c"0"), Ok(()));
+    assert_eq!(policy(c"cpu-cores", c"0-1,3"), Ok(()));
+    assert_eq!(policy(c"cpu-cores", c"x"), invalid("host policy setting 'cpu-cores' cannot be 'x'"));
+    assert_eq!(
+        policy(c"speed", c"1"),
+        Err("Unsupported: Unsupported host policy setting 'speed' is specified, supported settings are 'numa-node', \
+             'cpu-cores'"
+            .to_owned())
+    );
+}
+
+#[test]
+fn latencies_are_counted_and_nothing_else() {
+    let options = Chosen::new();
+    let metric = |name: &CStr, setting: &CStr, value: &CStr| {
+        let set: SetTexts = TRITONSERVER_ServerOptionsSetMetricsConfig;
+        // SAFETY: live options and texts.
+        said(unsafe { set(options.handle, name.as_ptr(), setting.as_ptr(), value.as_ptr()) })
+    };
+    assert_eq!(metric(c"", c"counter_latencies", c"false"), Ok(()));
+    assert_eq!(metric(c"", c"summary_latencies", c"false"), Ok(()));
+    assert_eq!(metric(c"", c"summary_quantiles", c"0.5:0.05"), Ok(()));
+    assert_eq!(
+        metric(c"", c"summary_latencies", c"true"),
+        not_offered("metrics setting 'summary_latencies'")
+    );
+    assert_eq!(metric(c"x", c"buckets", c"1"), not_offered("metrics setting 'buckets' of 'x'"));
+    assert_eq!(metric(c"", c"counter_latencies", c"maybe"), invalid("'maybe' is neither true nor false"));
+}
+
+#[test]
+fn every_setter_refuses_null() {
+    let null = ptr::null_mut();
+    let missing = invalid("unexpected null TRITONSERVER_ServerOptions");
+    let (options, text) = (Chosen::new(), ptr::null());
+    // SAFETY: null where it is allowed to be refused.
+    unsafe {
+        assert_eq!(said(TRITONSERVER_ServerOptionsSetServerId(null, c"x".as_ptr())), missing);
+        assert_eq!(said(TRITONSERVER_ServerOptionsSetExitTimeout(null, 1)), missing);
+        assert_eq!(said(TRITONSERVER_ServerOptionsSetLogInfo(null, true)), missing);
+        let no_text = invalid("unexpected null text");
+        for set in [
+            TRITONSERVER_ServerOptionsSetServerId,
+            TRITONSERVER_ServerOptionsSetModelRepositoryPath,
+            TRITONSERVER_ServerOptionsSetStartupModel,
+            TRITONSERVER_ServerOptionsSetModelConfigName,
+            TRITONSERVER_ServerOptionsSetBackendDirectory,
+            TRITONSERVER_ServerOptionsSetRepoAgentDirectory,
+            TRITONSERVER_ServerOptionsSetCacheDirectory,
+        ] {
+            assert_eq!(said(set(options.handle, text)), no_text);
+        }
+        let set: SetTexts = TRITONSERVER_ServerOptionsSetBackendConfig;
+        assert_eq!(said(set(options.handle, c"b".as_ptr(), text, c"v".as_ptr())), no_text);
+        assert_eq!(said(TRITONSERVER_ServerOptionsDelete(null)), Ok(()));
+        let new = nereid_in_process::server::TRITONSERVER_ServerNew;
+        let mut server = ptr::null_mut();
+        assert_eq!(said(new(&mut server, null)), missing);
+    }
+}

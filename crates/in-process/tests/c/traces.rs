@@ -1,0 +1,47 @@
+//! Traces of requests.
+use c_api::words::trace::{TENSORS, TIMESTAMPS};
+
+use crate::support::{App, Ask, Event, MOBILE, Native, Stage, pinned};
+
+fn position(events: &[Event], event: &Event) -> usize {
+    events.iter().position(|other| other == event).unwrap_or_else(|| panic!("no {event:?} in {events:?}"))
+}
+
+#[test]
+fn a_traced_request_tells_its_doors_in_order_and_gives_the_trace_back() {
+    for config in [MOBILE.to_owned(), pinned("")] {
+        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
+        let ask = Ask::new(&stage, &app).input(b"abc");
+        ask.send_traced(app.trace(TIMESTAMPS)).unwrap();
+        let events =
+            app.events(|events| events.contains(&Event::TraceReleased) && events.contains(&Event::Released));
+        let doors: Vec<_> = events
+            .iter()
+            .filter_map(|event| if let Event::Activity(door) = event { Some(*door) } else { None })
+            .collect();
+        assert_eq!(doors, [0, 1, 2, 3, 4, 5, 6]);
+        let answered = events.iter().position(|event| matches!(event, Event::Answer(_))).unwrap();
+        assert!(position(&events, &Event::Activity(6)) < answered, "whoever has the answer knows the times");
+        assert_eq!(events.iter().filter(|event| **event == Event::TraceReleased).count(), 1);
+    }
+}
+
+#[test]
+fn tensors_are_told_if_they_are_wanted() {
+    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let ask = Ask::new(&stage, &app).input(b"abc");
+    ask.send_traced(app.trace(TENSORS)).unwrap();
+    let events = app.events(|events| events.contains(&Event::TraceReleased));
+    let told: Vec<_> =
+        events.into_iter().filter(|event| matches!(event, Event::Tensor(..) | Event::Activity(_))).collect();
+    let tensor = |activity, name: &str| Event::Tensor(activity, name.to_owned(), b"abc".to_vec());
+    assert_eq!(told, [tensor(7, "IN"), tensor(9, "OUT")]);
+}
+
+#[test]
+fn a_trace_comes_back_even_if_its_request_is_refused() {
+    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let ask = Ask::new(&stage, &app);
+    ask.send_traced(app.trace(TIMESTAMPS)).unwrap_err();
+    assert_eq!(app.heard(), [Event::TraceReleased]);
+}
