@@ -1,5 +1,4 @@
 //! The example of a server inside a C program does what it says.
-
 use std::{fs, path::Path, process::Command};
 
 use testing::plugins::{Kind, Plugin, build_program, library_beside, root};

@@ -1,7 +1,6 @@
 //! What the program and the library export: every function that Triton's interfaces give to plug-ins and programs, and
 //! no other name of theirs. A plug-in is opened with all its symbols bound at once, so one missing name keeps it out;
 //! an entry of plug-ins that we exported would be found instead of theirs.
-
 use std::path::Path;
 
 use testing::{

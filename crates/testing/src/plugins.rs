@@ -200,6 +200,15 @@ mod tests {
     }
 
     #[test]
+    fn a_library_may_be_called_otherwise_and_compiled_with_more_flags() {
+        let directory = tempfile::tempdir().unwrap();
+        let plugin = Plugin::new(Kind::Cache, "cache").named("other");
+        assert_eq!(plugin.build(directory.path()).unwrap(), directory.path().join("libtritoncache_other.so"));
+        let error = plugin.with_flags(&["-fno-such-flag"]).build(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("no-such-flag"), "{error}");
+    }
+
+    #[test]
     fn what_the_compiler_does_not_like_is_shown() {
         let directory = tempfile::tempdir().unwrap();
         let source = directory.path().join("x.c");
