@@ -118,9 +118,8 @@ mod tests {
             }
         }
         // SAFETY: bytes are refused before they are read.
-        assert!(
-            unsafe { TRITONSERVER_ParameterNew(c"n".as_ptr(), PARAMETER_BYTES, c"x".as_ptr().cast()) }
-                .is_null()
-        );
+        let bytes =
+            unsafe { TRITONSERVER_ParameterNew(c"n".as_ptr(), PARAMETER_BYTES, c"x".as_ptr().cast()) };
+        assert!(bytes.is_null());
     }
 }
