@@ -46,7 +46,8 @@ unsafe impl Sync for Return {}
 /// A request of the application in the hands of the server. Every piece of its input memory holds it; when the last one
 /// is gone, nobody reads that memory any more, and the request goes back, exactly once.
 pub(crate) struct Loan {
-    request: NonNull<InferenceRequest>,
+    /// As it was handed over.
+    request: *mut InferenceRequest,
     back: Return,
     /// The request was refused and has stayed with the application.
     refused: AtomicBool,
@@ -69,7 +70,8 @@ impl Drop for Loan {
 
 /// A request on its way back, on whatever thread.
 struct Going {
-    request: NonNull<InferenceRequest>,
+    /// As it was handed over.
+    request: *mut InferenceRequest,
     back: Return,
 }
 
@@ -80,7 +82,7 @@ impl Going {
     fn back(self) {
         let Return { release, userp } = self.back;
         // SAFETY: the application's function as the header declares it; the request is its own again.
-        unsafe { release(self.request.as_ptr(), RELEASE_ALL, userp) };
+        unsafe { release(self.request, RELEASE_ALL, userp) };
     }
 }
 
@@ -149,7 +151,7 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<OwnedTrace>) -> Resu
     let own = unsafe { borrow(handle) }?;
     let asked = own.asked();
     let (recipient, back) = asked.callbacks()?;
-    let loan = Arc::new(Loan { request: NonNull::from(own), back, refused: AtomicBool::new(false) });
+    let loan = Arc::new(Loan { request: handle, back, refused: AtomicBool::new(false) });
     let sent = asked.request(own.model(), &loan);
     drop(asked);
     let request_id = sent.as_ref().map_or_else(|_| Default::default(), |request| request.id.clone());

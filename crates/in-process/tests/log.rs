@@ -6,7 +6,7 @@ use nereid_in_process::options::*;
 
 fn fine(error: *mut CError) {
     // SAFETY: null or an error for us.
-    unsafe { consume(error) }.unwrap();
+    unsafe { consume(error) }.expect("no error");
 }
 
 #[test]

@@ -123,8 +123,8 @@ impl Call {
             }
             Self::ModelMetadata => {
                 let request: ModelMetadataRequest = decode(frames)?;
-                let model = engine.model(&request.name, version::parse(&request.version)?)?;
-                encode(&metadata::model(model.config(), &engine.ready_versions(&request.name)))
+                let version = version::parse(&request.version)?;
+                encode(&metadata::of_model(engine, &request.name, version)?)
             }
             Self::ModelConfig => {
                 let request: ModelConfigRequest = decode(frames)?;

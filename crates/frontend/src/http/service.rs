@@ -150,8 +150,7 @@ impl HttpService {
     }
 
     fn model_metadata(&self, name: &str, version: Option<i64>) -> Result<Reply, Failure> {
-        let model = self.engine.model(name, version)?;
-        let metadata = kserve::metadata::model(model.config(), &self.engine.ready_versions(name));
+        let metadata = kserve::metadata::of_model(&self.engine, name, version)?;
         Ok(reply::json(StatusCode::OK, show::model(&metadata)))
     }
 

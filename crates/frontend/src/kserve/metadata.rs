@@ -1,5 +1,5 @@
 //! What the server tells of itself and of its models.
-use inference::config::ModelConfig;
+use inference::{Error, config::ModelConfig};
 use proto::{
     ModelMetadataResponse, RepositoryIndexResponse, ServerMetadataResponse,
     model_metadata_response::TensorMetadata, repository_index_response::ModelIndex,
@@ -14,8 +14,22 @@ pub fn server(server: &engine::ServerMetadata) -> ServerMetadataResponse {
     }
 }
 
-/// A model's tensors; `versions` are those that are ready.
-pub fn model(config: &ModelConfig, versions: &[i64]) -> ModelMetadataResponse {
+/// A model's tensors, and its versions: the one asked for, or all that are ready.
+///
+/// # Errors
+/// The model is not there or not ready.
+pub fn of_model(
+    engine: &engine::Engine,
+    name: &str,
+    version: Option<i64>,
+) -> Result<ModelMetadataResponse, Error> {
+    let asked = engine.model(name, version)?;
+    let versions = version.map_or_else(|| engine.ready_versions(name), |version| vec![version]);
+    Ok(model(asked.config(), &versions))
+}
+
+/// A model's tensors.
+fn model(config: &ModelConfig, versions: &[i64]) -> ModelMetadataResponse {
     let tensor = |name: &str, datatype: inference::DataType, dims: &[i64]| TensorMetadata {
         name: name.to_owned(),
         datatype: datatype.protocol_name().to_owned(),

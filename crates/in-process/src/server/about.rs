@@ -36,10 +36,8 @@ impl Server {
 
     /// Of one version, or of all that are ready.
     fn model_metadata(&self, name: &str, version: i64) -> Result<String, Error> {
-        let model = self.model(name, version)?;
-        let ready = self.serving()?.ready_versions(name);
-        let versions = choice(version).map_or(ready, |version| vec![version]);
-        Ok(json(show::model(&kserve::metadata::model(model.config(), &versions))))
+        let metadata = kserve::metadata::of_model(self.serving()?, name, choice(version))?;
+        Ok(json(show::model(&metadata)))
     }
 
     /// Of all models if the name is empty.

@@ -27,24 +27,21 @@ impl Server {
     pub(super) fn start(settings: &Settings) -> Result<Arc<Self>, Error> {
         let server = Self::idle(settings)?;
         let loaded = server.load(settings);
-        if let Err(error) = &loaded {
-            log::error!("{}", error.with_code());
+        let failure = match &loaded {
+            Ok(engine) if engine.all_loaded() => return Ok(server),
+            Ok(_) => Error::internal("failed to load all models"),
+            Err(error) => error.clone(),
+        };
+        if !settings.exit_on_error {
+            log::error!("{}", failure.with_code());
+            return if loaded.is_ok() { Ok(server) } else { Self::idle(settings) };
         }
-        let complete = loaded.and_then(|engine| {
-            if engine.all_loaded() { Ok(()) } else { Err(Error::internal("failed to load all models")) }
-        });
-        match complete {
-            Ok(()) => Ok(server),
-            Err(_) if !settings.exit_on_error => Ok(server),
-            Err(error) => {
-                if let Ok(engine) = server.engine()
-                    && let Err(error) = server.wait(engine.stop(server.exit_timeout()))
-                {
-                    log::error!("failed to stop server: {error}");
-                }
-                Err(error)
-            }
+        if let Ok(engine) = loaded
+            && let Err(error) = server.wait(engine.stop(server.exit_timeout()))
+        {
+            log::error!("failed to stop server: {error}");
         }
+        Err(failure)
     }
 
     /// A server without an engine.

@@ -367,6 +367,17 @@ fn a_server_needs_a_repository() {
 }
 
 #[test]
+fn a_repository_that_cannot_be_read_makes_no_server() {
+    let chosen = Chosen::new().here();
+    fs::remove_dir(chosen.repository.path()).unwrap();
+    assert!(chosen.server().unwrap_err().starts_with("Internal: failed to stat file "));
+    let chosen = chosen.exit_on_error(false);
+    let server = chosen.server().unwrap();
+    assert_eq!(is_live(server), Ok(false));
+    delete(server);
+}
+
+#[test]
 fn a_model_that_fails_ends_the_server_unless_it_shall_go_on() {
     let chosen = Chosen::new().here().with_a_bad_model();
     assert_eq!(chosen.server(), Err("Internal: failed to load all models".to_owned()));

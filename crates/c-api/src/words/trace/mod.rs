@@ -1,0 +1,235 @@
+//! `TRITONSERVER_InferenceTrace`: who is told when a request passes its doors, and what its tensors were.
+mod functions;
+
+use std::{
+    collections::BTreeMap,
+    ffi::{c_char, c_void},
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+pub use functions::*;
+use inference::Name;
+use parking_lot::Mutex;
+
+use super::enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number};
+use crate::handle::{Handle, delete, readable};
+
+/// `TRITONSERVER_InferenceTraceLevel`, whose bits may be combined.
+pub type TraceLevel = u32;
+/// `TRITONSERVER_InferenceTraceActivity`.
+pub type Activity = u32;
+
+/// `TRITONSERVER_TRACE_LEVEL_MIN`, an old name of [`TIMESTAMPS`].
+const MIN: TraceLevel = 1;
+/// `TRITONSERVER_TRACE_LEVEL_MAX`, an old name of [`TIMESTAMPS`].
+const MAX: TraceLevel = 2;
+/// `TRITONSERVER_TRACE_LEVEL_TIMESTAMPS`.
+pub const TIMESTAMPS: TraceLevel = 4;
+/// `TRITONSERVER_TRACE_LEVEL_TENSORS`.
+pub const TENSORS: TraceLevel = 8;
+
+/// The request has come.
+pub const REQUEST_START: Activity = 0;
+/// The request has entered its queue.
+pub const QUEUE_START: Activity = 1;
+/// The execution has begun.
+pub const COMPUTE_START: Activity = 2;
+/// Inputs are in place.
+pub const COMPUTE_INPUT_END: Activity = 3;
+/// Outputs are computed.
+pub const COMPUTE_OUTPUT_START: Activity = 4;
+/// The execution has ended.
+pub const COMPUTE_END: Activity = 5;
+/// The request has ended.
+pub const REQUEST_END: Activity = 6;
+/// An input as it enters the queue.
+pub const TENSOR_QUEUE_INPUT: Activity = 7;
+/// An output as the backend gave it.
+pub const TENSOR_BACKEND_OUTPUT: Activity = 9;
+/// What a plug-in reports in words of its own.
+const CUSTOM_ACTIVITY: Activity = 10;
+
+/// `TRITONSERVER_InferenceTraceActivityFn_t`.
+pub type ActivityFn = unsafe extern "C-unwind" fn(*mut Trace, Activity, u64, *mut c_void);
+/// `TRITONSERVER_InferenceTraceTensorActivityFn_t`.
+pub type TensorActivityFn = unsafe extern "C-unwind" fn(
+    *mut Trace,
+    Activity,
+    *const c_char,
+    CDataType,
+    *const c_void,
+    usize,
+    *const i64,
+    u64,
+    MemoryType,
+    i64,
+    *mut c_void,
+);
+/// `TRITONSERVER_InferenceTraceReleaseFn_t`.
+pub type TraceReleaseFn = unsafe extern "C-unwind" fn(*mut Trace, *mut c_void);
+
+/// `TRITONSERVER_InferenceTrace`.
+#[derive(Debug)]
+pub struct Trace {
+    level: TraceLevel,
+    /// Unique in the process, from 1.
+    id: u64,
+    /// 0 for none.
+    parent_id: u64,
+    listener: Listener,
+    about: Mutex<About>,
+}
+
+/// Whom a trace and its children tell.
+#[derive(Debug, Clone, Copy)]
+struct Listener {
+    activity: Option<ActivityFn>,
+    tensor: Option<TensorActivityFn>,
+    release: Option<TraceReleaseFn>,
+    userp: *mut c_void,
+}
+
+/// What a trace knows of its request.
+#[derive(Debug, Default)]
+struct About {
+    model_name: Name,
+    model_version: i64,
+    request_id: Name,
+    context: Name,
+}
+
+impl Handle for Trace {
+    const NAME: &'static str = "TRITONSERVER_InferenceTrace";
+}
+
+impl Trace {
+    fn new(level: TraceLevel, parent_id: u64, listener: Listener) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let timestamps = if level & (MIN | MAX) == 0 { 0 } else { TIMESTAMPS };
+        let level = level & !(MIN | MAX) | timestamps;
+        Self { level, id: NEXT_ID.fetch_add(1, Relaxed), parent_id, listener, about: Mutex::default() }
+    }
+
+    /// A trace of the same kind for what is done on behalf of this one.
+    fn child(&self) -> Self {
+        Self::new(self.level, self.id, self.listener)
+    }
+
+    fn report(&self, activity: Activity, nanos: u64) {
+        if self.level & TIMESTAMPS != 0
+            && let Some(tell) = self.listener.activity
+        {
+            // SAFETY: the listener's own function, as the header declares it; the trace lives while it is told.
+            unsafe { tell(ptr::from_ref(self).cast_mut(), activity, nanos, self.listener.userp) };
+        }
+    }
+
+    /// Keeps the words of a custom activity in the context, by its time.
+    fn note(&self, nanos: u64, words: &str) {
+        let mut about = self.about.lock();
+        let mut noted: BTreeMap<String, serde_json::Value> = match about.context.as_str() {
+            "" => BTreeMap::new(),
+            context => serde_json::from_str(context).unwrap_or_else(|error| {
+                log::error!("Error parsing trace context: {error}");
+                BTreeMap::new()
+            }),
+        };
+        noted.insert(nanos.to_string(), words.into());
+        about.context = serde_json::Value::from_iter(noted).to_string().into();
+    }
+}
+
+/// A trace that has been handed over. Dropping it gives it back, exactly once.
+#[derive(Debug)]
+pub struct OwnedTrace(NonNull<Trace>);
+
+// SAFETY: what changes in a trace lies behind a lock; its listener must be callable from any thread, says the header.
+unsafe impl Send for OwnedTrace {}
+// SAFETY: the same.
+unsafe impl Sync for OwnedTrace {}
+
+impl OwnedTrace {
+    /// Takes a trace over; `None` for null.
+    ///
+    /// # Safety
+    /// The handle is null or a live trace that only its listener touches from now on.
+    pub unsafe fn take(trace: *mut Trace) -> Option<Self> {
+        NonNull::new(trace).map(Self)
+    }
+
+    fn trace(&self) -> &Trace {
+        // SAFETY: alive until it is given back, which needs `self`.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The trace, for functions of the listener.
+    pub fn as_ptr(&self) -> *mut Trace {
+        self.0.as_ptr()
+    }
+
+    /// Says whose request it is.
+    pub fn describe(&self, model_name: &Name, model_version: i64, request_id: &Name) {
+        let mut about = self.trace().about.lock();
+        about.model_name = model_name.clone();
+        about.model_version = model_version;
+        about.request_id = request_id.clone();
+    }
+
+    /// Reports that a door was passed at that time of CLOCK_MONOTONIC, if times are wanted.
+    pub fn report(&self, activity: Activity, nanos: u64) {
+        self.trace().report(activity, nanos);
+    }
+
+    /// Whether tensors are wanted.
+    pub fn wants_tensors(&self) -> bool {
+        self.trace().level & TENSORS != 0 && self.trace().listener.tensor.is_some()
+    }
+
+    /// Reports a tensor in host memory, if tensors are wanted.
+    pub fn report_tensor(&self, activity: Activity, tensor: &TracedTensor<'_>) {
+        let Some(tell) = self.trace().listener.tensor.filter(|_| self.wants_tensors()) else { return };
+        let TracedTensor { name, datatype, shape, bytes } = tensor;
+        // SAFETY: the listener's own function, as the header declares it; what it is shown lives while it is told.
+        unsafe {
+            tell(
+                self.as_ptr(),
+                activity,
+                readable(name),
+                datatype_number(*datatype),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                shape.as_ptr(),
+                shape.len() as u64,
+                MEMORY_CPU,
+                0,
+                self.trace().listener.userp,
+            );
+        }
+    }
+}
+
+/// A tensor as a listener is shown it.
+#[derive(Debug, Clone, Copy)]
+pub struct TracedTensor<'a> {
+    /// Its name.
+    pub name: &'a Name,
+    /// Its element type.
+    pub datatype: inference::DataType,
+    /// Its dimensions.
+    pub shape: &'a [i64],
+    /// Its bytes, side by side.
+    pub bytes: &'a [u8],
+}
+
+impl Drop for OwnedTrace {
+    fn drop(&mut self) {
+        let Listener { release, userp, .. } = self.trace().listener;
+        match release {
+            // SAFETY: the listener's own function, which takes the trace over.
+            Some(release) => unsafe { release(self.as_ptr(), userp) },
+            // SAFETY: nobody else will.
+            None => unsafe { delete(self.as_ptr()) },
+        }
+    }
+}
