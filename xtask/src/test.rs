@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
-use crate::{demo, gates, process, python, runtime_library, workspace};
+use crate::{demo, gates, memcheck, process, python, runtime_library, workspace};
 
 /// Runs all steps, prints how they went, and gives whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
@@ -35,6 +35,10 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         let mut doc = cargo(&["doc", "--workspace", "--locked", "--no-deps"]);
         process::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     });
+    match memcheck::cannot_be() {
+        None => steps.run("memory", || memcheck::check(memcheck::FEW)),
+        Some(reason) => steps.skip("memory", reason),
+    }
     steps.run("python packages", || python::install("tests/requirements.txt"));
     steps.run("python clients", python_clients);
     steps.run("demo", || {
