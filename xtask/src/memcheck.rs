@@ -21,7 +21,7 @@ pub(crate) const FEW: u32 = 20;
 const TIMES: u32 = 10;
 /// Bytes that the longer run may leave reachable beyond those of the shorter one: buffers that have grown with the
 /// number of threads which happened to meet, not with requests.
-const CHANCE: u64 = 16 << 10;
+const CHANCE: u64 = 4 << 10;
 
 /// Sources of test plug-ins, and the library each becomes below the directory of its name.
 const PLUGINS: [(&str, &str); 7] = [

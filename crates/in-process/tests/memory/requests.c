@@ -6,11 +6,13 @@
  * COUNT is how many requests each model gets. `cargo xtask memcheck` makes the repository, whose models are those of
  * KINDS and some that cannot be loaded.
  */
+#include <dirent.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "nereid.h"
 
@@ -471,6 +473,27 @@ start_server(const char* repository, const char* plugins)
   return server;
 }
 
+/* Waits until this is the only thread: what others still hold would be taken for lost. */
+static void
+wait_for_threads(void)
+{
+  for (int tries = 0; tries < 1000; tries++) {
+    int count = 0;
+    DIR* threads = opendir("/proc/self/task");
+    while (threads != NULL && readdir(threads) != NULL) {
+      count++;
+    }
+    closedir(threads);
+    /* Besides the directory itself and its parent. */
+    if (count <= 3) {
+      return;
+    }
+    nanosleep(&(struct timespec){0, 10000000}, NULL);
+  }
+  fprintf(stderr, "threads of the server are left\n");
+  exit(1);
+}
+
 int
 main(int argc, char** argv)
 {
@@ -499,5 +522,6 @@ main(int argc, char** argv)
   CHECK(TRITONSERVER_ServerDelete(server));
   CHECK(TRITONSERVER_ResponseAllocatorDelete(allocators[0]));
   CHECK(TRITONSERVER_ResponseAllocatorDelete(allocators[1]));
+  wait_for_threads();
   return 0;
 }
