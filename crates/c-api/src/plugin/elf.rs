@@ -7,7 +7,9 @@ pub(super) struct Dynamic {
     /// Names of the libraries it needs (`DT_NEEDED`).
     pub(super) needed: Vec<String>,
     /// Where it looks for them (`DT_RUNPATH`, else `DT_RPATH`), not expanded.
-    pub(super) search: Vec<String>,
+    search: Vec<String>,
+    /// The libraries it needs look there, too: true of `DT_RPATH`.
+    is_inherited: bool,
 }
 
 const PT_LOAD: u32 = 1;
@@ -52,15 +54,36 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
     Some(Dynamic {
         needed: texts(DT_NEEDED).collect(),
         search: search.filter(|path| !path.is_empty()).collect(),
+        is_inherited: !has_runpath,
     })
 }
 
 impl Dynamic {
-    /// Where the library lies that is needed under that name, as seen from a library in `origin`.
-    pub(super) fn find(&self, name: &str, origin: &Path) -> Option<PathBuf> {
+    /// Where it looks for what it needs, and where what it needs looks. `inherited` is the latter of who needs it.
+    pub(super) fn places(&self, origin: &Path, inherited: &[PathBuf]) -> Places {
         let origin = origin.to_string_lossy();
-        let expand = |path: &String| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
-        self.search.iter().map(|path| Path::new(&expand(path)).join(name)).find(|path| path.is_file())
+        let expand = |path: &String| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into();
+        let own: Vec<PathBuf> = self.search.iter().map(expand).collect();
+        if self.is_inherited {
+            let all = [&own, inherited].concat();
+            Places { own: all.clone(), passed_on: all }
+        } else {
+            Places { own, passed_on: inherited.to_vec() }
+        }
+    }
+}
+
+/// Directories in which a library and those that it needs look for theirs.
+#[derive(Debug)]
+pub(super) struct Places {
+    own: Vec<PathBuf>,
+    pub(super) passed_on: Vec<PathBuf>,
+}
+
+impl Places {
+    /// Where the library lies that is needed under that name.
+    pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
+        self.own.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
     }
 }
 
