@@ -132,7 +132,8 @@ fn models() -> Vec<(String, String)> {
     let batches = "dynamic_batching { max_queue_delay_microseconds: 500 }";
     let thread = parameter("thread", "true");
     let before = parameter("release", "before");
-    let agent = "model_repository_agents { agents [ { name: 'agent' parameters { key: 'file' value: '1/word' }
+    let agent =
+        "model_repository_agents { agents [ { name: 'agent' parameters { key: 'file' value: '1/word' }
         parameters { key: 'text' value: 'new' } parameters { key: 'release' value: 'true' } } ] }";
     let mut models = vec![
         copying("identity", batches),
@@ -149,7 +150,8 @@ fn models() -> Vec<(String, String)> {
         ("config".to_owned(), CONFIG.to_owned()),
         ("failing".to_owned(), copying_failing("")),
     ];
-    let places = ["model_initialize", "set_config", "instance_initialize", "instance_finalize", "model_finalize"];
+    let places =
+        ["model_initialize", "set_config", "instance_initialize", "instance_finalize", "model_finalize"];
     models.extend(places.map(failing));
     models
 }

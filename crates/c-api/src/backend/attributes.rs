@@ -44,23 +44,25 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or live attributes; null or that many numbers.
-        let (attributes, devices) = unsafe {
-            (borrow(attributes)?, array(device_ids, usize::try_from(id_count).unwrap_or_default()))
-        };
-        let kind = match kind {
-            KIND_CPU => Kind::Cpu,
-            KIND_GPU => Kind::Gpu,
-            KIND_MODEL => Kind::Model,
-            _ => Kind::Auto,
-        };
-        attributes.said.lock().preferred_groups.push(ModelInstanceGroup {
-            kind: kind as i32,
-            count: i32::try_from(count).unwrap_or(i32::MAX),
-            gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
-            ..ModelInstanceGroup::default()
-        });
+        let (attributes, devices) = unsafe { (borrow(attributes)?, array(device_ids, id_count)?) };
+        attributes.said.lock().preferred_groups.push(group(kind, count, devices));
         Ok(())
     })
+}
+
+fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceGroup {
+    let kind = match kind {
+        KIND_CPU => Kind::Cpu,
+        KIND_GPU => Kind::Gpu,
+        KIND_MODEL => Kind::Model,
+        _ => Kind::Auto,
+    };
+    ModelInstanceGroup {
+        kind: kind as i32,
+        count: i32::try_from(count).unwrap_or(i32::MAX),
+        gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
+        ..ModelInstanceGroup::default()
+    }
 }
 
 /// Says whether instances may be initialized side by side.

@@ -7,7 +7,7 @@ use std::{
     },
 };
 
-use inference::Responder;
+use inference::{Error, Responder};
 
 use super::{Model, Request, Response, hold::Hold, response::FINAL};
 use crate::{
@@ -29,6 +29,15 @@ impl Handle for ResponseFactory {
 }
 
 impl ResponseFactory {
+    fn new(request: &Request) -> Result<Self, Error> {
+        Ok(Self {
+            responder: request.responder()?.clone(),
+            model: request.model().clone(),
+            response_index: request.response_index().clone(),
+            _hold: request.model().hold(),
+        })
+    }
+
     /// The number of the next response that is reported.
     pub(super) fn next_index(&self) -> u64 {
         self.response_index.fetch_add(1, Relaxed)
@@ -42,18 +51,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryNew(
     request: *mut Request,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe {
-        let request = borrow(request)?;
-        give(
-            factory,
-            ResponseFactory {
-                responder: request.responder()?.clone(),
-                model: request.model().clone(),
-                response_index: request.response_index().clone(),
-                _hold: request.model().hold(),
-            },
-        )
-    })
+    guard(|| unsafe { give(factory, ResponseFactory::new(borrow(request)?)?) })
 }
 
 /// Deletes a factory; null is fine. A request whose last word nobody can say any more ends with an error.

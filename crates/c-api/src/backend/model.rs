@@ -23,10 +23,10 @@ use super::{
     instance::ModelInstance,
 };
 use crate::{
-    handle::{Handle, array, borrow, guard, put, readable},
+    handle::{Handle, array, borrow, c_path, guard, put, readable},
     words::{
         buffer_attributes::BufferAttributes,
-        error::{CError, c_text},
+        error::CError,
         message::{Message, give_json},
     },
 };
@@ -71,7 +71,7 @@ impl Model {
         backend: Option<Arc<Backend>>,
     ) -> Self {
         Self {
-            directory: c_text(&source.model_directory.to_string_lossy()),
+            directory: c_path(&source.model_directory),
             backend,
             server,
             config: Mutex::new(config.clone()),
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelReportMemoryUsage(
 /// Null or an array of that many handles.
 pub(super) unsafe fn usages(usage: *mut *mut BufferAttributes, size: u32) -> Result<String, Error> {
     // SAFETY: as the caller promises.
-    let handles = unsafe { array(usage.cast_const(), usize::try_from(size).unwrap_or_default()) };
+    let handles = unsafe { array(usage.cast_const(), size)? };
     let mut words = Vec::new();
     for handle in handles {
         // SAFETY: as the caller promises.

@@ -71,21 +71,23 @@ pub unsafe extern "C" fn TRITONBACKEND_StateNew(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live request; a text or null; that many dims.
-        let (request, name, shape) = unsafe {
-            (borrow(request)?, text(name)?, array(shape, usize::try_from(dims_count).unwrap_or_default()))
-        };
-        let datatype = datatype(kind)
-            .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
-        let made = request.new_state(name, |memory_of_sequence| State {
-            memory_of_sequence,
-            output: name.into(),
-            datatype,
-            shape: shape.into(),
-            buffer: Mutex::default(),
-            attributes: BufferAttributes::default(),
-        })?;
+        let (request, name, shape) = unsafe { (borrow(request)?, text(name)?, array(shape, dims_count)?) };
+        let made = begin(request, name, kind, shape)?;
         // SAFETY: null or writable.
         unsafe { put(state, made) }
+    })
+}
+
+fn begin(request: &Request, name: &str, kind: CDataType, shape: &[i64]) -> Result<*mut State, Error> {
+    let datatype = datatype(kind)
+        .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
+    request.new_state(name, |memory_of_sequence| State {
+        memory_of_sequence,
+        output: name.into(),
+        datatype,
+        shape: shape.into(),
+        buffer: Mutex::default(),
+        attributes: BufferAttributes::default(),
     })
 }
 

@@ -76,6 +76,18 @@ struct Said {
     error: Option<ErrorCode>,
 }
 
+impl Said {
+    fn report(&self) -> ResponseReport {
+        let computed = Some(self.compute_output_start).filter(|at| *at > 0);
+        ResponseReport {
+            start: Moment::from_nanos(self.start),
+            compute_output_start: computed.map(Moment::from_nanos),
+            end: Moment::from_nanos(self.end),
+            error: self.error,
+        }
+    }
+}
+
 impl Default for Said {
     fn default() -> Self {
         Self {
@@ -189,17 +201,9 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
         let said = unsafe { borrow(statistics)? }.said.lock();
         // SAFETY: null or live, as whoever said them promised.
         let (instance, factory) = unsafe { (borrow(said.instance)?, borrow(said.factory)?) };
-        let report = ResponseReport {
-            start: Moment::from_nanos(said.start),
-            compute_output_start: Some(said.compute_output_start)
-                .filter(|at| *at > 0)
-                .map(Moment::from_nanos),
-            end: Moment::from_nanos(said.end),
-            error: said.error,
-        };
         let reporter =
             instance.reporter().ok_or_else(|| Error::unavailable("the instance has not been executed"))?;
-        reporter.report_response(factory.next_index(), &report);
+        reporter.report_response(factory.next_index(), &said.report());
         Ok(())
     })
 }
