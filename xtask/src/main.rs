@@ -34,8 +34,9 @@ cargo xtask test [--quick]
     and the demo. Makes what is missing first (see setup). --quick leaves out documentation, Python and the demo.
 
 cargo xtask memcheck [--requests N]
-    Sends N requests [default: 200], and then ten times as many, to each test plug-in of the C interfaces under
-    valgrind: no wrong use of memory, no lost memory, and none that grows with requests. Skipped without valgrind.
+    Sends N requests [default: 200], and ten times as many, to each test plug-in of the C interfaces, watched by the
+    compiler's sanitizers and by valgrind: no wrong use of memory, none lost, and none that grows with requests.
+    Skipped without valgrind.
 
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.

@@ -1,8 +1,9 @@
-//! `cargo xtask memcheck`: what the C interfaces do with memory, under valgrind.
+//! `cargo xtask memcheck`: what the C interfaces do with memory.
 //!
-//! A program in C serves every test plug-in in its own process and sends requests of all kinds. Wrong accesses, decisions
-//! by bytes that nobody has written, and memory that nobody can reach any more are errors. The same program runs with ten
-//! times as many requests: what it leaves at its end must not grow with them.
+//! A program in C serves every test plug-in in its own process and sends requests of all kinds. First the compiler's
+//! sanitizers watch program and plug-ins. Then valgrind watches the server, too: wrong accesses, decisions by bytes that
+//! nobody has written, and memory that nobody can reach any more are errors. The same program runs with ten times as many
+//! requests: what it leaves at its end must not grow with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,12 @@ const TIMES: u32 = 10;
 /// number of threads which happened to meet, not with requests.
 const CHANCE: u64 = 4 << 10;
 
+/// The program's file.
+const PROGRAM: &str = "requests";
+
+/// What makes the compiler watch over addresses, leaks, and what C does not define.
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+
 /// Sources of test plug-ins, and the library each becomes below the directory of its name.
 const PLUGINS: [(&str, &str); 7] = [
     ("identity", "libtriton_identity.so"),
@@ -37,7 +44,7 @@ const PLUGINS: [(&str, &str); 7] = [
 /// Models of the same name have these as their batching strategies.
 const STRATEGIES: [&str; 2] = ["single_batch", "volume_batch"];
 
-/// What `--requests` says, and then what is left over is an error.
+/// Checks memory with so many requests, or with the usual number, where that can be done. Whether all was good.
 pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
     if let Some(reason) = cannot_be() {
         println!("skipped: {reason}");
@@ -60,7 +67,7 @@ pub(crate) fn cannot_be() -> Option<&'static str> {
     (!starts(&compiler())).then_some("there is no C compiler; CC names it")
 }
 
-/// Both runs.
+/// All runs.
 ///
 /// # Errors
 /// Memory is used wrongly or lost, or what is left at the end grows with requests.
@@ -70,9 +77,17 @@ pub(crate) fn check(requests: u32) -> Result<()> {
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
     }
-    let program = build(&place)?;
-    let few = Left::after(&program, &place, requests)?;
-    let many = Left::after(&program, &place, requests * TIMES)?;
+    if has_sanitizers() {
+        println!("with sanitizers in program and plug-ins:");
+        let place = place.join("sanitized");
+        let program = build(&place, &SANITIZERS)?;
+        process::run(&mut asking(Command::new(program), &place, requests * TIMES))?;
+    } else {
+        println!("skipped: sanitizers, which the C compiler does not have");
+    }
+    build(&place, &[])?;
+    let few = Left::after(&place, requests)?;
+    let many = Left::after(&place, requests * TIMES)?;
     println!("left after {requests} requests to each model: {few}");
     println!("left after {} requests to each model: {many}", requests * TIMES);
     ensure!(many.lost <= few.lost, "lost memory grows with requests");
@@ -80,15 +95,29 @@ pub(crate) fn check(requests: u32) -> Result<()> {
     Ok(())
 }
 
+/// Adds what the program is asked to do.
+fn asking(mut command: Command, place: &Path, requests: u32) -> Command {
+    command.arg(place.join("models")).arg(place.join("plugins")).arg(requests.to_string());
+    command
+}
+
 /// `CC`, or `cc`.
 fn compiler() -> String {
     std::env::var("CC").unwrap_or_else(|_| "cc".into())
 }
 
+/// Whether the compiler can make a program that its sanitizers watch.
+fn has_sanitizers() -> bool {
+    let mut command = Command::new(compiler());
+    command.args(SANITIZERS).args(["-shared", "-o", "/dev/null", "-x", "c", "/dev/null"]);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// Compiles plug-ins and program and writes the repository. Gives the program.
-fn build(place: &Path) -> Result<PathBuf> {
+fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
     for (source, library) in PLUGINS {
-        compile_plugin(source, &place.join("plugins").join(source).join(library))?;
+        compile_plugin(source, &place.join("plugins").join(source).join(library), flags)?;
     }
     for (name, config) in models() {
         let directory = place.join("models").join(&name);
@@ -96,23 +125,23 @@ fn build(place: &Path) -> Result<PathBuf> {
             .with_context(|| format!("cannot make {}", directory.display()))?;
         fs::write(directory.join("config.pbtxt"), config)?;
         if STRATEGIES.contains(&name.as_str()) {
-            compile_plugin(&name, &directory.join("batchstrategy.so"))?;
+            compile_plugin(&name, &directory.join("batchstrategy.so"), flags)?;
         }
     }
-    let program = place.join("requests");
+    let program = place.join(PROGRAM);
     let library = workspace::target().join("debug");
     let mut command = compile(&workspace::root().join("crates/in-process/tests/memory/requests.c"), &program);
     command.arg("-L").arg(&library).arg("-ltritonserver");
     command.arg(format!("-Wl,-rpath,{}", library.display()));
-    process::run(&mut command)?;
+    process::run(command.args(flags))?;
     Ok(program)
 }
 
-fn compile_plugin(source: &str, library: &Path) -> Result<()> {
+fn compile_plugin(source: &str, library: &Path, flags: &[&str]) -> Result<()> {
     let directory = library.parent().context("a library lies in a directory")?;
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let source = workspace::root().join("crates/c-api/tests/plugins").join(source).with_extension("c");
-    process::run(compile(&source, library).args(["-shared", "-fPIC", "-fvisibility=hidden"]))
+    process::run(compile(&source, library).args(["-shared", "-fPIC", "-fvisibility=hidden"]).args(flags))
 }
 
 fn compile(source: &Path, target: &Path) -> Command {
@@ -222,7 +251,7 @@ impl Left {
     ///
     /// # Errors
     /// Memory is used wrongly or definitely lost; or the program fails.
-    fn after(program: &Path, place: &Path, requests: u32) -> Result<Left> {
+    fn after(place: &Path, requests: u32) -> Result<Left> {
         let log = place.join(format!("valgrind-{requests}.log"));
         let mut command = Command::new("valgrind");
         command.args(["--tool=memcheck", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
@@ -230,8 +259,8 @@ impl Left {
         // One thread at a time, each in its turn.
         command.args(["--fair-sched=yes", "--error-exitcode=99"]);
         command.arg(format!("--log-file={}", log.display()));
-        command.arg(program).arg(place.join("models")).arg(place.join("plugins")).arg(requests.to_string());
-        let ended = process::run(&mut command);
+        command.arg(place.join(PROGRAM));
+        let ended = process::run(&mut asking(command, place, requests));
         let words = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
         if let Err(error) = ended {
             let first: Vec<&str> = words.lines().take(80).collect();

@@ -220,7 +220,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutput(
         // SAFETY: null or writable, all of them.
         unsafe {
             output.show(name, datatype, shape, dim_count);
-            show_buffer(&output.buffer, base, byte_size, memory_type, memory_type_id, userp);
+            show_buffer(&output.buffer, base, byte_size, memory_type, memory_type_id);
+            put_if_wanted(userp, output.buffer.userp());
         }
         Ok(())
     })
@@ -232,16 +233,14 @@ unsafe fn show_buffer(
     byte_size: *mut usize,
     memory_type: *mut MemoryType,
     memory_type_id: *mut i64,
-    userp: *mut *mut c_void,
 ) {
-    let (own_base, own_userp, own_size, (kind, number)) = buffer.parts();
+    let (own_base, own_size, (kind, number)) = buffer.parts();
     // SAFETY: null or writable, as the caller promises.
     unsafe {
         put_if_wanted(base, own_base);
         put_if_wanted(byte_size, own_size);
         put_if_wanted(memory_type, kind);
         put_if_wanted(memory_type_id, number);
-        put_if_wanted(userp, own_userp);
     }
 }
 
