@@ -1,5 +1,6 @@
 //! Traces of requests.
 use c_api::words::trace::{TENSORS, TIMESTAMPS};
+use inference::{DataType, Response, Tensor};
 
 use crate::support::{App, Ask, Event, MOBILE, Native, Stage, pinned};
 
@@ -36,6 +37,22 @@ fn tensors_are_told_if_they_are_wanted() {
         events.into_iter().filter(|event| matches!(event, Event::Tensor(..) | Event::Activity(_))).collect();
     let tensor = |activity, name: &str| Event::Tensor(activity, name.to_owned(), b"abc".to_vec());
     assert_eq!(told, [tensor(7, "IN"), tensor(9, "OUT")]);
+}
+
+#[test]
+fn an_output_with_fewer_bytes_than_its_shape_says_is_not_told() {
+    for shape in [-1, 4] {
+        let odd = Native::each(move |execution| {
+            let output = Tensor::new("OUT".into(), DataType::Uint8, [shape][..].into(), vec![1, 2, 3]);
+            execution.responder.complete(Response::of(vec![output]));
+        });
+        let (stage, app) = (Stage::of(MOBILE, odd), App::new());
+        let ask = Ask::new(&stage, &app).input(b"abc");
+        ask.send_traced(app.trace(TENSORS)).unwrap();
+        let events = app.events(|events| events.contains(&Event::TraceReleased));
+        let told = |event: &&Event| matches!(event, Event::Tensor(9, ..));
+        assert_eq!(events.iter().filter(told).count(), 0, "{events:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 pub use functions::*;
-use inference::Name;
+use inference::{Name, bytes_elements, element_count};
 use parking_lot::Mutex;
 
 use super::enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number};
@@ -186,9 +186,11 @@ impl OwnedTrace {
         self.trace().level & TENSORS != 0 && self.trace().listener.tensor.is_some()
     }
 
-    /// Reports a tensor in host memory, if tensors are wanted.
+    /// Reports a tensor in host memory, if tensors are wanted. Listeners read as many elements as the shape says: one that
+    /// has fewer, which a faulty backend may have made, is not reported.
     pub fn report_tensor(&self, activity: Activity, tensor: &TracedTensor<'_>) {
-        let Some(tell) = self.trace().listener.tensor.filter(|_| self.wants_tensors()) else { return };
+        let told = self.wants_tensors() && tensor.is_whole();
+        let Some(tell) = self.trace().listener.tensor.filter(|_| told) else { return };
         let TracedTensor { name, datatype, shape, bytes } = tensor;
         // SAFETY: the listener's own function, as the header declares it; what it is shown lives while it is told.
         unsafe {
@@ -220,6 +222,17 @@ pub struct TracedTensor<'a> {
     pub shape: &'a [i64],
     /// Its bytes, side by side.
     pub bytes: &'a [u8],
+}
+
+impl TracedTensor<'_> {
+    fn is_whole(&self) -> bool {
+        let elements = element_count(self.shape).ok().and_then(|count| usize::try_from(count).ok());
+        let has = match self.datatype.byte_size() {
+            Some(size) => self.bytes.len() / size,
+            None => bytes_elements(self.bytes).take_while(Result::is_ok).count(),
+        };
+        elements.is_some_and(|elements| elements <= has)
+    }
 }
 
 impl Drop for OwnedTrace {
