@@ -112,6 +112,20 @@ fn a_server_tells_of_itself_as_over_http() {
 }
 
 #[test]
+fn versions_of_a_model_are_told_unless_one_is_asked_for() {
+    let stage = Stage::of(&format!("{MOBILE} version_policy {{ all {{}} }}"), Native::echo());
+    let versions = |version| {
+        // SAFETY: a live server and places of the helper.
+        let metadata = told(|message| unsafe {
+            TRITONSERVER_ServerModelMetadata(stage.server.as_ptr(), c"m".as_ptr(), version, message)
+        });
+        metadata.map(|json| json.split("\"platform\"").next().unwrap().to_owned())
+    };
+    assert_eq!(versions(-1).unwrap(), r#"{"name":"m","versions":["1","2"],"#);
+    assert_eq!(versions(1).unwrap(), r#"{"name":"m","versions":["1"],"#);
+}
+
+#[test]
 fn statistics_are_those_of_one_model_or_of_all() {
     let stage = Stage::new(&[("m", MOBILE), ("n", MOBILE)], Native::echo());
     let app = App::new();

@@ -127,7 +127,9 @@ impl Stage {
         let repository = tempfile::tempdir().unwrap();
         for (name, config) in models {
             let directory = repository.path().join(name);
-            fs::create_dir_all(directory.join("1")).unwrap();
+            // Those with a version policy of their own have two versions.
+            let versions = if config.contains("version_policy") { &["1", "2"][..] } else { &["1"] };
+            versions.iter().for_each(|version| fs::create_dir_all(directory.join(version)).unwrap());
             fs::write(directory.join("config.pbtxt"), config).unwrap();
             fs::write(directory.join("labels.txt"), "cat\n\ndog\n").unwrap();
         }
