@@ -1301,7 +1301,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(
     TRITONBACKEND_Request *request, uint32_t release_flags);
 
-/** The trace of the request: null, for requests are not traced into backends. */
+/** The trace of the request, null if it has none; it lives as long as the request at least. */
 TRITONSERVER_Error *TRITONBACKEND_RequestTrace(
     TRITONBACKEND_Request *request, TRITONSERVER_InferenceTrace **trace);
 
