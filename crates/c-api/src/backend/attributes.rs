@@ -33,6 +33,21 @@ impl Handle for Attributes {
     const NAME: &'static str = "TRITONBACKEND_BackendAttribute";
 }
 
+fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceGroup {
+    let kind = match kind {
+        KIND_CPU => Kind::Cpu,
+        KIND_GPU => Kind::Gpu,
+        KIND_MODEL => Kind::Model,
+        _ => Kind::Auto,
+    };
+    ModelInstanceGroup {
+        kind: kind as i32,
+        count: i32::try_from(count).unwrap_or(i32::MAX),
+        gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
+        ..ModelInstanceGroup::default()
+    }
+}
+
 /// Adds instance groups that a model gets whose configuration names none, the best first. Device numbers are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
@@ -47,18 +62,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup
         let (attributes, devices) = unsafe {
             (borrow(attributes)?, array(device_ids, usize::try_from(id_count).unwrap_or_default()))
         };
-        let kind = match kind {
-            KIND_CPU => Kind::Cpu,
-            KIND_GPU => Kind::Gpu,
-            KIND_MODEL => Kind::Model,
-            _ => Kind::Auto,
-        };
-        attributes.said.lock().preferred_groups.push(ModelInstanceGroup {
-            kind: kind as i32,
-            count: i32::try_from(count).unwrap_or(i32::MAX),
-            gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
-            ..ModelInstanceGroup::default()
-        });
+        attributes.said.lock().preferred_groups.push(group(kind, count, devices));
         Ok(())
     })
 }

@@ -33,16 +33,9 @@ pub unsafe extern "C" fn TRITONSERVER_LogMessage(
     guard(|| {
         // SAFETY: texts or null.
         let (file, message) = unsafe { (text(file).ok(), text(message)?) };
-        let line = u32::try_from(line).ok();
-        ::log::logger().log(
-            &Record::builder()
-                .level(level(log_level))
-                .target("plugin")
-                .file(file)
-                .line(line)
-                .args(format_args!("{message}"))
-                .build(),
-        );
+        let mut record = Record::builder();
+        record.level(level(log_level)).target("plugin").file(file).line(u32::try_from(line).ok());
+        ::log::logger().log(&record.args(format_args!("{message}")).build());
         Ok(())
     })
 }

@@ -60,6 +60,9 @@ pub trait BackendFinder: Send + Sync {
     /// # Errors
     /// INVALID_ARG if there is none by that name; whatever the backend says if it does not start.
     fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error>;
+
+    /// Those it has found so far, by name.
+    fn found(&self) -> Vec<Arc<dyn Backend>>;
 }
 
 /// The `--backend-config` settings in force for the backend of a name.
