@@ -121,6 +121,7 @@ mod tests {
     use std::ptr;
 
     use super::*;
+    use crate::words::buffer_attributes::TRITONSERVER_BufferAttributesSetMemoryType;
 
     fn amounts(kind: MemoryKind, id: i64, byte_size: u64) -> Amounts {
         Amounts([((kind, id), byte_size)].into())
@@ -160,6 +161,11 @@ mod tests {
         let read = unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.unwrap();
         assert_eq!(read, amounts(MemoryKind::Cpu, 0, 6), "the last one counts");
         assert_eq!(read.to_string(), "6 bytes of memory CPU 0");
+        // SAFETY: live attributes.
+        assert!(unsafe { TRITONSERVER_BufferAttributesSetMemoryType(handles[1], 3) }.is_null());
+        // SAFETY: an array of live handles.
+        let error = unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.unwrap_err();
+        assert_eq!(error.message, "there is no memory type 3");
         handles[1] = ptr::null_mut();
         // SAFETY: an array of a live handle and null.
         assert!(unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.is_err());
