@@ -19,7 +19,9 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use scheduling::Moment;
 
-use crate::{Error, ErrorCode, FailureReason, Marks, Parameters, ReportedTimes, Tensor, Timeline};
+use crate::{
+    Error, ErrorCode, FailureReason, Marks, Parameters, ReportedTimes, ResponseReport, Tensor, Timeline,
+};
 
 /// One answer to a request. A decoupled model may give none or many.
 #[derive(Debug, Clone, Default)]
@@ -79,23 +81,10 @@ pub trait Observe: Send + Sync {
         let _ = (marks, counted, times);
     }
 
-    /// The backend has told how it made the response of that index of a decoupled request.
-    fn response_reported(&self, index: u64, report: &ResponseReport) {
+    /// The backend has told how it made the response of that index, from 0, of a decoupled request.
+    fn response_reported(&self, index: u64, report: ResponseReport) {
         let _ = (index, report);
     }
-}
-
-/// How one response of a decoupled request was made (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
-#[derive(Debug, Clone)]
-pub struct ResponseReport {
-    /// Work on it began.
-    pub start: Moment,
-    /// Its outputs were computed; absent for one without outputs.
-    pub compute_output_start: Option<Moment>,
-    /// It was sent.
-    pub end: Moment,
-    /// Why it failed, if it did.
-    pub error: Option<ErrorCode>,
 }
 
 /// Tells the times of one execution to whoever counts.
@@ -117,11 +106,6 @@ impl BatchReporter {
         if let Some(counted) = self.marks.report(times) {
             self.observer.batch_reported(&self.marks, counted, times);
         }
-    }
-
-    /// A response of one of its requests was made so.
-    pub fn report_response(&self, index: u64, report: &ResponseReport) {
-        self.observer.response_reported(index, report);
     }
 }
 
@@ -353,6 +337,11 @@ impl Responder {
         if let Some(counted) = self.timeline().report(times) {
             self.corridor.observer.reported(self.timeline(), counted, times);
         }
+    }
+
+    /// Tells how the backend made the response of that index.
+    pub fn report_response(&self, index: u64, report: ResponseReport) {
+        self.corridor.observer.response_reported(index, report);
     }
 
     /// Through which the backend tells the times of the execution this request is part of, if it is part of one.

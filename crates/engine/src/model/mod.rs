@@ -15,8 +15,8 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Marks, Moment, Name, Observe, Outcome, ReportedTimes, Request, ResponseStream,
-    Timeline,
+    Error, FailureReason, Marks, Moment, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport,
+    ResponseStream, Timeline,
     backend::{BackendInstance, BackendModel, Execution, Lease, Lender, Lent},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig, Scheduling},
@@ -40,6 +40,7 @@ mod check;
 mod claims;
 mod driver;
 mod instance;
+mod opened;
 mod order;
 mod refusal;
 mod strategy;
@@ -52,6 +53,7 @@ use check::Rules;
 use claims::Tenancy;
 use driver::{Assignment, Driver, Duties, Policy};
 use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
+use opened::Opened;
 use order::Orders;
 pub use refusal::id_prefix;
 use refusal::{Refusals, cancelled};
@@ -78,6 +80,7 @@ pub struct Model {
     /// Passive instances that need not stay on their threads: kept, and never run.
     passive: Mutex<Vec<Option<Mobile>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    opened: Opened,
     orders: Orders,
     refusals: Refusals,
     /// What requests of sequences get with them, for models that have sequences.
@@ -152,6 +155,7 @@ impl Model {
             mailboxes: instances.iter().map(|_| Mailbox::default()).collect(),
             passive: Mutex::new(passive),
             threads: Mutex::default(),
+            opened: Opened::new(recipe.backend),
             orders: Orders::of(&config.scheduling, active),
             refusals: Refusals { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
@@ -369,7 +373,11 @@ impl Model {
     }
 
     pub(crate) fn statistics(&self) -> ModelStatistics {
-        self.record.read(self.name(), self.version)
+        ModelStatistics {
+            responses: self.record.responses(),
+            memory_usage: self.opened.memory_usage(),
+            ..self.record.read(self.name(), self.version)
+        }
     }
 
     /// Requests that wait for an instance.
@@ -395,7 +403,8 @@ impl Model {
         });
     }
 
-    /// Drains, waits until the last request has ended, and ends the instances on their threads. Blocks.
+    /// Drains, waits until the last request has ended, and ends the instances on their threads and then the backend's
+    /// model. Blocks.
     pub(crate) fn close(&self) {
         self.drain();
         let mut driver = self.driver.lock();
@@ -414,6 +423,7 @@ impl Model {
             // A thread that has panicked has told so already.
             let _ = thread.join();
         }
+        self.opened.end();
     }
 
     fn mailbox(&self, instance: InstanceId) -> &Mailbox {
@@ -533,6 +543,10 @@ impl Observe for Model {
 
     fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
         self.record.revise_batch(marks, counted, times);
+    }
+
+    fn response_reported(&self, index: u64, report: ResponseReport) {
+        self.record.response(index, report);
     }
 }
 
