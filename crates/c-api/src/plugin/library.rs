@@ -11,7 +11,7 @@ use std::{
         fd::{AsRawFd, FromRawFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
     ptr::NonNull,
 };
 
@@ -70,7 +70,7 @@ impl Library {
         let content = fs::read(path).map_err(|error| failed(error.to_string()))?;
         let _one_at_a_time = OPENING.lock();
         if let Some(dynamic) = elf::dynamic(&content) {
-            open_surroundings(&dynamic, path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+            open_surroundings(&dynamic, path, &[], &mut Vec::new()).map_err(failed)?;
         }
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let (handle, copy) = match copy_in_memory(&name, &content) {
@@ -111,30 +111,46 @@ impl Drop for Library {
     }
 }
 
-/// Loads what the library needs: placeholders for us, and from its own search path what lies there.
-fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path) -> Result<(), String> {
+/// Loads what a library needs: placeholders for us, and from its search path what lies there, each after what it needs
+/// itself. `above` is where the users of the library let their needs look, `opening` who they are.
+fn open_surroundings(
+    dynamic: &elf::Dynamic,
+    library: &Path,
+    above: &[PathBuf],
+    opening: &mut Vec<PathBuf>,
+) -> Result<(), String> {
+    let places = dynamic.places(library.parent().unwrap_or(Path::new(".")), above);
     for name in &dynamic.needed {
         if name.starts_with(OURS) {
-            open_placeholder(name)?;
-        } else if let Some(found) = dynamic.find(name, origin) {
-            let nested = fs::read(&found).ok().and_then(|content| elf::dynamic(&content));
-            for ours in nested.iter().flat_map(|nested| &nested.needed).filter(|name| name.starts_with(OURS))
-            {
-                open_placeholder(ours)?;
-            }
-            dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
+            open_placeholder(name, own_library().as_deref())?;
+            continue;
         }
+        let found = places.own.iter().map(|place| place.join(name)).find(|path| path.is_file());
+        let Some(found) = found.filter(|found| !opening.contains(found) && !is_loaded(name)) else {
+            continue;
+        };
+        opening.push(found.clone());
+        if let Some(nested) = fs::read(&found).ok().and_then(|content| elf::dynamic(&content)) {
+            open_surroundings(&nested, &found, &places.inherited, opening)?;
+        }
+        dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
+        // One that does not say its own name (`DT_SONAME`) is not known by it.
+        open_placeholder(name, found.to_str())?;
     }
     Ok(())
 }
 
-/// Makes sure that a library of that name is loaded, and is us or nothing.
-fn open_placeholder(name: &str) -> Result<(), String> {
-    let c_name = CString::new(name).map_err(|error| error.to_string())?;
-    if dlopen(&c_name, libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok() {
+/// Whether whoever needs a library of that name would get one that is there already.
+fn is_loaded(name: &str) -> bool {
+    CString::new(name).is_ok_and(|name| dlopen(&name, libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok())
+}
+
+/// Makes sure that a library of that name is loaded; if none is, an empty one that stands for another one.
+fn open_placeholder(name: &str, stands_for: Option<&str>) -> Result<(), String> {
+    if is_loaded(name) {
         return Ok(());
     }
-    let object = placeholder::shared_object(name, own_library().as_deref());
+    let object = placeholder::shared_object(name, stands_for);
     let copy = copy_in_memory(name, &object).map_err(|error| format!("failed to make {name}: {error}"))?;
     dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
     // Loaded for ever, under the number of this file.
@@ -198,6 +214,8 @@ fn dlopen(path: &CStr, flags: c_int) -> Result<NonNull<c_void>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{env, process::Command};
+
     use super::*;
 
     #[test]
@@ -218,7 +236,26 @@ mod tests {
         let library = Library::open(&path).unwrap();
         // SAFETY: never called.
         assert!(unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") }.is_none());
-        open_placeholder("libtritonserver-of-a-test.so").unwrap();
-        assert!(dlopen(c"libtritonserver-of-a-test.so", libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok());
+        open_placeholder("libtritonserver-of-a-test.so", None).unwrap();
+        assert!(is_loaded("libtritonserver-of-a-test.so"));
+    }
+
+    #[test]
+    fn needs_of_needs_are_found_where_the_library_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let libs = directory.path().join("libs");
+        fs::create_dir(&libs).unwrap();
+        let compile = |library: &Path, needs: &str, more: &[&str]| {
+            let mut command = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
+            command.args(["-shared", "-Wl,--no-as-needed", "-x", "c", "/dev/null", "-o"]).arg(library);
+            command.arg("-L").arg(&libs).args(more).arg(needs);
+            assert!(command.status().unwrap().success());
+        };
+        compile(&libs.join("libinherits_c.so"), "-lc", &[]);
+        compile(&libs.join("libinherits_b.so"), "-linherits_c", &[]);
+        let path = directory.path().join("libinherits_a.so");
+        let inherited = ["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/libs", "-Wl,--allow-shlib-undefined"];
+        compile(&path, "-linherits_b", &inherited);
+        Library::open(&path).unwrap();
     }
 }

@@ -79,7 +79,7 @@ pub struct ModelSource {
     pub model_directory: PathBuf,
     /// The version's directory below it.
     pub version_directory: PathBuf,
-    /// The configuration as declared and normalised, before the backend completes it.
+    /// The configuration as declared and normalised, with its instance groups, before the backend completes it.
     pub declared: Arc<proto::ModelConfig>,
     /// `--backend-config` settings in force for this backend: global ones overlaid by its own.
     pub settings: BTreeMap<String, String>,
