@@ -1029,10 +1029,16 @@ TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *
 /** Whether the server lives. */
 TRITONSERVER_Error *TRITONSERVER_ServerIsLive(TRITONSERVER_Server *server, bool *live);
 
-/** Whether the server is ready for requests; if strict, whether all its models are. */
+/**
+ * Whether the server is ready for requests; if strict, whether all its models are, by the account
+ * of their backends, too, which may block.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerIsReady(TRITONSERVER_Server *server, bool *ready);
 
-/** Whether a version of a model can be used, -1 for any. An unknown one is an error. */
+/**
+ * Whether a version of a model can be used, -1 for any, by the account of its backend, too, which
+ * may block. An unknown one is an error.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version, bool *ready);
 
@@ -1301,7 +1307,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(
     TRITONBACKEND_Request *request, uint32_t release_flags);
 
-/** The trace of the request: null, for requests are not traced into backends. */
+/** The trace of the request, null if it has none; it lives as long as the request at least. */
 TRITONSERVER_Error *TRITONBACKEND_RequestTrace(
     TRITONBACKEND_Request *request, TRITONSERVER_InferenceTrace **trace);
 
@@ -1459,7 +1465,10 @@ TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **
 /** Stores something with the model; the library goes on owning it. */
 TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state);
 
-/** Tells how much memory the model takes; it goes to the log. */
+/**
+ * Tells how much memory of each kind the model takes besides its instances, in place of what was
+ * told before. The attributes stay the library's.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(
     TRITONBACKEND_Model *model, TRITONSERVER_BufferAttributes **usage, uint32_t usage_size);
 
@@ -1511,7 +1520,10 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(
     TRITONBACKEND_ModelInstance *instance, void *state);
 
-/** Tells how much memory the instance takes; it goes to the log. */
+/**
+ * Tells how much memory of each kind the instance takes, in place of what was told before. The
+ * attributes stay the library's.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
     TRITONBACKEND_ModelInstance *instance, TRITONSERVER_BufferAttributes **usage,
     uint32_t usage_size);
@@ -1560,7 +1572,10 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, TRITONSERVER_Error *error);
 
-/** Reports the response. */
+/**
+ * Reports the response, which becomes the next one of its request. Times that run backwards are an
+ * error.
+ */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportResponseStatistics(
     TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics);
 
@@ -1630,7 +1645,10 @@ NEREID_PLUGIN TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(
     TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **requests,
     uint32_t request_count);
 
-/** Optional. Called when somebody asks whether the model is ready; an error says that it is not. */
+/**
+ * Optional. Called when somebody asks whether the model is ready, for each of its instances, on any
+ * thread, also while the instance executes; an error says that the model is not.
+ */
 NEREID_PLUGIN TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(
     TRITONBACKEND_ModelInstance *instance);
 

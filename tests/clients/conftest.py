@@ -4,6 +4,7 @@ import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import plugins
 import pytest
 import repository as models
 from protocols import GRPC, HTTP, slow_inputs
@@ -27,7 +28,18 @@ def server(repository, tmp_path_factory):
 def start(tmp_path):
     """Starts servers of one's own; they must end in order after the test."""
     with contextlib.ExitStack() as servers:
-        yield lambda *arguments: servers.enter_context(Server(tmp_path, *arguments))
+        yield lambda *arguments, **named: servers.enter_context(Server(tmp_path, *arguments, **named))
+
+
+@pytest.fixture(scope="session")
+def python_server(tmp_path_factory):
+    """One server with every model in Python for all tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("python")
+    repository = folder / "models"
+    repository.mkdir()
+    backends = f"--backend-directory={plugins.BACKENDS}"
+    with Server(folder, plugins.write_all(repository), backends, variables=plugins.VARIABLES) as server:
+        yield server.wait_until_ready()
 
 
 @pytest.fixture(params=[HTTP, GRPC], ids=lambda protocol: protocol.name)

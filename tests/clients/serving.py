@@ -87,15 +87,16 @@ def http_status(port, path):
 class Server:
     """A running server. As a context: ready at the start, ended in order and without a panic at the end."""
 
-    def __init__(self, folder, repository, *options):
+    def __init__(self, folder, repository, *options, variables=None):
         self.log_path = folder / f"server-{time.monotonic_ns()}.log"
         self._line = command(repository, *options)
+        self._environment = environment() | (variables or {})
         # How it is expected to end.
         self.expected_code = 0
 
     def __enter__(self):
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(self._line, env=environment(), stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(self._line, env=self._environment, stdout=log, stderr=subprocess.STDOUT)
         try:
             self._wait_for_ports()
         except BaseException:

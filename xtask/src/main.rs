@@ -13,6 +13,7 @@ mod bench;
 mod demo;
 mod gates;
 mod memcheck;
+mod plugins;
 mod process;
 mod python;
 mod runtime_library;
@@ -45,8 +46,9 @@ cargo xtask header
     Writes include/nereid.h from the tables of the C interfaces and the sources of the functions.
 
 cargo xtask setup
-    Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime.
-    Prints the environment variable that lets `cargo test` find it.
+    Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
+    and, where they can be had, Triton's Python backend and local cache into target/plugins.
+    Prints the environment variables that let the tests find them.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
     Trains a classifier of handwritten digits, serves it, classifies digits over HTTP and gRPC, shows the result and
@@ -99,6 +101,10 @@ fn run() -> Result<bool> {
             arguments.finish()?;
             python::install("tests/requirements.txt")?;
             println!("{}={}", runtime_library::VARIABLE, runtime_library::fetch()?.display());
+            match plugins::fetch() {
+                Ok(folder) => println!("{}={}", plugins::VARIABLE, folder.display()),
+                Err(error) => println!("without Triton's plug-ins: {error:#}"),
+            }
             Ok(true)
         }
         "demo" => demo::run(&demo::Options::parse(arguments)?),

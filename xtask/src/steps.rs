@@ -35,6 +35,16 @@ impl Steps {
         self.done.push((name.to_owned(), outcome, start.elapsed()));
     }
 
+    /// Runs a step that not every machine can do: if it fails, it counts as skipped.
+    pub(crate) fn attempt(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
+        self.run(name, step);
+        if let Some((_, outcome, _)) = self.done.last_mut()
+            && let Outcome::Failed(reason) = outcome
+        {
+            *outcome = Outcome::Skipped(std::mem::take(reason));
+        }
+    }
+
     pub(crate) fn skip(&mut self, name: &str, reason: &str) {
         self.done.push((name.to_owned(), Outcome::Skipped(reason.to_owned()), Duration::ZERO));
     }
@@ -94,6 +104,7 @@ mod tests {
     fn a_skipped_step_is_no_failure() {
         let mut steps = Steps::new();
         steps.skip("deny", "cargo-deny is not installed");
+        steps.attempt("plug-ins", || anyhow::bail!("there is no wheel to be had"));
         assert!(steps.summary());
     }
 }

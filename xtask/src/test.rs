@@ -1,12 +1,13 @@
 //! `cargo xtask test`: everything that must be good before a change is.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
-use crate::{demo, gates, memcheck, process, python, runtime_library, workspace};
+use crate::{demo, gates, memcheck, plugins, process, python, runtime_library, workspace};
 
 /// Runs all steps, prints how they went, and gives whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
@@ -40,7 +41,14 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         Some(reason) => steps.skip("memory", reason),
     }
     steps.run("python packages", || python::install("tests/requirements.txt"));
-    steps.run("python clients", python_clients);
+    let mut brought = None;
+    steps.attempt("plug-ins", || {
+        let folder = plugins::fetch()?;
+        println!("{}", folder.display());
+        brought = Some(folder);
+        Ok(())
+    });
+    steps.run("python clients", || python_clients(brought.as_deref()));
     steps.run("demo", || {
         let port_base = process::free_port_base()?;
         ensure!(
@@ -69,10 +77,16 @@ fn tests() -> Result<()> {
     process::run(&mut with_library(command)?)
 }
 
-fn python_clients() -> Result<()> {
+/// Without `plugins`, what needs Triton's plug-ins is skipped.
+fn python_clients(plugins: Option<&Path>) -> Result<()> {
     let server = workspace::build_server(Profile::Dev)?;
     let mut pytest = with_library(python::command())?;
-    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "tests/clients"]).env("NEREID_BINARY", server);
+    pytest
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "-rs", "tests/clients"])
+        .env("NEREID_BINARY", server);
+    if let Some(plugins) = plugins {
+        pytest.env(plugins::VARIABLE, plugins);
+    }
     process::run(&mut pytest)
 }
 

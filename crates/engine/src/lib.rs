@@ -35,7 +35,9 @@ pub use clock::now;
 pub use host_policy::HostPolicy;
 pub use model::{Model, id_prefix};
 use observe::metrics::Exposition;
-pub use observe::{BatchStatistic, DurationStatistic, ModelStatistics, metrics::MetricsOptions};
+pub use observe::{
+    BatchStatistic, DurationStatistic, ModelStatistics, ResponseStatistic, metrics::MetricsOptions,
+};
 pub use processors::{ProcessorSet, usable as usable_processors};
 pub use repository::{IndexEntry, ModelState};
 use repository::{Loader, Repository};
@@ -199,13 +201,37 @@ impl Engine {
         self.not_exiting().map(|()| true)
     }
 
-    /// Whether the server is ready for requests; if strict, whether all its models are.
+    /// Whether the server is ready for requests; if strict, whether all its models are, by the account of their backends,
+    /// too. Backends are asked where they may block.
     ///
     /// # Errors
     /// UNAVAILABLE while it is stopping.
-    pub fn ready(&self) -> Result<bool, Error> {
+    pub async fn ready(&self) -> Result<bool, Error> {
+        let Some(models) = self.to_be_asked()? else { return Ok(false) };
+        for model in models {
+            if !model.ready().await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// As [`Engine::ready`], asking on this thread. Blocks as long as a backend does.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn ready_here(&self) -> Result<bool, Error> {
+        Ok(self.to_be_asked()?.is_some_and(|models| models.iter().all(|model| model.ready_here())))
+    }
+
+    /// The models whose backends decide whether the server is ready; `None` if it is not, whatever they say.
+    fn to_be_asked(&self) -> Result<Option<Vec<Arc<Model>>>, Error> {
         self.not_exiting()?;
-        Ok(!self.shared.strict_readiness || self.all_loaded())
+        if !self.shared.strict_readiness {
+            return Ok(Some(Vec::new()));
+        }
+        let table = self.shared.repository.table();
+        Ok(table.all_ready().then(|| table.telling_readiness()))
     }
 
     fn not_exiting(&self) -> Result<(), Error> {
@@ -218,9 +244,13 @@ impl Engine {
         self.shared.repository.table().all_ready()
     }
 
-    /// Whether that version, or any, can be used. An unknown model is not ready, and no error.
-    pub fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
-        self.model(name, version).is_ok()
+    /// Whether that version, or any, can be used, by the account of its backend, too, which is asked where it may block.
+    /// An unknown model is not ready, and no error.
+    pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
+        match self.model(name, version) {
+            Ok(model) => model.ready().await,
+            Err(_) => false,
+        }
     }
 
     /// What the server tells of itself.

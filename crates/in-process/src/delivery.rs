@@ -67,7 +67,7 @@ pub(crate) struct Delivery {
     model: Arc<Model>,
     request_id: Name,
     recipient: Recipient,
-    trace: Option<OwnedTrace>,
+    trace: Option<Arc<OwnedTrace>>,
     /// Of a request that nothing else holds.
     _loan: Option<Arc<Loan>>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Parts {
     pub(crate) model: Arc<Model>,
     pub(crate) request_id: Name,
     pub(crate) recipient: Recipient,
-    pub(crate) trace: Option<OwnedTrace>,
+    pub(crate) trace: Option<Arc<OwnedTrace>>,
     pub(crate) loan: Option<Arc<Loan>>,
 }
 

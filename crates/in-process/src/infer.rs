@@ -138,14 +138,14 @@ pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
     trace: *mut Trace,
 ) -> *mut CError {
     // SAFETY: null or a live trace that the caller gives away.
-    let trace = unsafe { OwnedTrace::take(trace) };
+    let trace = unsafe { OwnedTrace::take(trace) }.map(Arc::new);
     // SAFETY: null or a live server, null or a live request.
     guard(|| unsafe { borrow(server)?.not_before_start().and_then(|_| send(request, trace)) })
 }
 
 /// # Safety
 /// The request is null or live, and the caller gives it away if this succeeds.
-unsafe fn send(handle: *mut InferenceRequest, trace: Option<OwnedTrace>) -> Result<(), Error> {
+unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) -> Result<(), Error> {
     // SAFETY: null or live as the caller promises.
     let own = unsafe { borrow(handle) }?;
     let asked = own.asked();
@@ -155,8 +155,9 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<OwnedTrace>) -> Resu
     drop(asked);
     let request_id = sent.as_ref().map_or_else(|_| Default::default(), |request| request.id.clone());
     let lends_memory = Arc::strong_count(&loan) > 1;
-    let stream = sent.and_then(|request| {
+    let stream = sent.and_then(|mut request| {
         if let Some(trace) = &trace {
+            request.trace = Some(trace.clone());
             trace.describe(own.model().name(), own.model().version(), &request.id);
             trace_inputs(trace, &request);
         }

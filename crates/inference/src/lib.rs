@@ -13,6 +13,8 @@ pub mod config;
 mod error;
 mod metrics;
 mod name;
+mod observe;
+mod report;
 mod request;
 mod response;
 mod tensor;
@@ -21,11 +23,10 @@ mod timeline;
 pub use error::{Error, ErrorCode, FailureReason};
 pub use metrics::MetricSource;
 pub use name::Name;
+pub use observe::{BatchReporter, Observe, Outcome};
+pub use report::ResponseReport;
 pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
-pub use response::{
-    BatchReporter, Canceller, Delivery, Observe, Outcome, Outlet, Parcel, Responder, Response,
-    ResponseReport, ResponseStream, corridor,
-};
+pub use response::{Canceller, Delivery, Outlet, Parcel, Responder, Response, ResponseStream, corridor};
 pub use scheduling::Moment;
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
 pub use timeline::{Marks, ReportedTimes, Timeline};

@@ -1,5 +1,5 @@
 //! What a client asks for.
-use std::time::Duration;
+use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -22,6 +22,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// What the client wants the model to know besides its inputs, in the client's order.
     pub parameters: Parameters,
+    /// Who follows the request, as whoever asks and the backend know it; kept alive for them, and nobody else's affair.
+    pub trace: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// How a request brings its inputs.

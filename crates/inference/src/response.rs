@@ -17,9 +17,11 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use scheduling::Moment;
 
-use crate::{Error, ErrorCode, FailureReason, Marks, Parameters, ReportedTimes, Tensor, Timeline};
+use crate::{
+    BatchReporter, Error, ErrorCode, FailureReason, Observe, Outcome, Parameters, ReportedTimes,
+    ResponseReport, Tensor, Timeline,
+};
 
 /// One answer to a request. A decoupled model may give none or many.
 #[derive(Debug, Clone, Default)]
@@ -49,80 +51,6 @@ pub struct Delivery {
     pub result: Result<Response, Error>,
     /// Nothing comes after it.
     pub last: bool,
-}
-
-/// How a request ended.
-#[derive(Debug, Clone, Copy)]
-pub enum Outcome<'a> {
-    /// Well.
-    Success,
-    /// With that error as its last word.
-    Failure(&'a Error),
-}
-
-/// Whoever counts and cares for requests while they are under way.
-pub trait Observe: Send + Sync {
-    /// The request has ended. Called exactly once, before its last word is visible to the asking side. Must not block.
-    fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>);
-
-    /// Nobody waits for the request any more. Called at most once; it may come while [`Observe::ended`] runs on another
-    /// thread, or just after. Must not block.
-    fn cancelled(&self);
-
-    /// The backend has told when a request passed its doors, after the request was counted (`counted`) without knowing.
-    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
-        let _ = (timeline, counted, times);
-    }
-
-    /// The same for an execution as a whole.
-    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
-        let _ = (marks, counted, times);
-    }
-
-    /// The backend has told how it made the response of that index of a decoupled request.
-    fn response_reported(&self, index: u64, report: &ResponseReport) {
-        let _ = (index, report);
-    }
-}
-
-/// How one response of a decoupled request was made (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
-#[derive(Debug, Clone)]
-pub struct ResponseReport {
-    /// Work on it began.
-    pub start: Moment,
-    /// Its outputs were computed; absent for one without outputs.
-    pub compute_output_start: Option<Moment>,
-    /// It was sent.
-    pub end: Moment,
-    /// Why it failed, if it did.
-    pub error: Option<ErrorCode>,
-}
-
-/// Tells the times of one execution to whoever counts.
-#[derive(Clone)]
-pub struct BatchReporter {
-    marks: Arc<Marks>,
-    observer: Arc<dyn Observe>,
-}
-
-impl fmt::Debug for BatchReporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchReporter").field("marks", &self.marks).finish_non_exhaustive()
-    }
-}
-
-impl BatchReporter {
-    /// The execution has passed its doors at these times. Only the first report counts.
-    pub fn report(&self, times: ReportedTimes) {
-        if let Some(counted) = self.marks.report(times) {
-            self.observer.batch_reported(&self.marks, counted, times);
-        }
-    }
-
-    /// A response of one of its requests was made so.
-    pub fn report_response(&self, index: u64, report: &ResponseReport) {
-        self.observer.response_reported(index, report);
-    }
 }
 
 /// What the responses of one request pass on their way: whoever has a look at them, or holds them back for a while.
@@ -355,10 +283,15 @@ impl Responder {
         }
     }
 
+    /// Tells how the backend made the response of that index.
+    pub fn report_response(&self, index: u64, report: ResponseReport) {
+        self.corridor.observer.response_reported(index, report);
+    }
+
     /// Through which the backend tells the times of the execution this request is part of, if it is part of one.
     pub fn batch_reporter(&self) -> Option<BatchReporter> {
         let marks = self.timeline().execution()?.clone();
-        Some(BatchReporter { marks, observer: self.corridor.observer.clone() })
+        Some(BatchReporter::new(marks, self.corridor.observer.clone()))
     }
 
     /// Whether responses leave through an outlet.

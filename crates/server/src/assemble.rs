@@ -89,12 +89,13 @@ impl Server {
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
         let more_metrics: Option<Arc<dyn MetricSource>> = Some(in_process::custom_metrics());
         let plugins = Plugins { cache, more_metrics, ..extensions.plugins };
-        let backends = plugins.backends.clone();
+        let (mut backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
         let engine = Engine::new(engine_options(options), plugins).map_err(creating)?;
         // Plug-ins call the server by its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
         engine.load_models().await.map_err(creating)?;
+        backends.extend(finder.iter().flat_map(|finder| finder.found()));
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
             if let Err(error) = engine.stop(options.server.exit_timeout).await {

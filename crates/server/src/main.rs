@@ -42,6 +42,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// Brief executions of C++ backends run on network threads, too. Rust's default is smaller than they are used to.
+const NETWORK_STACK_BYTES: usize = 8 << 20;
+
 /// For threads that block where nothing is left to wait for.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
@@ -58,6 +61,7 @@ fn serve(options: &Options) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine::usable_processors().get())
         .thread_name("network")
+        .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()
         .build()?;
     let code = runtime.block_on(run(options))?;

@@ -23,7 +23,7 @@ fn backend_table(options: &Options, backends: &[Arc<dyn Backend>]) -> Table<3> {
         let settings = &options.backends.settings;
         let own = settings
             .iter()
-            .filter(|setting| setting.backend.as_deref().is_none_or(|name| name == backend.name()));
+            .filter(|setting| setting.backend.as_deref().is_none_or(|name| name == backend.settings_name()));
         let config: serde_json::Map<_, _> =
             own.map(|setting| (setting.key.clone(), setting.value.clone().into())).collect();
         let config = serde_json::json!({ "cmdline": config }).to_string();

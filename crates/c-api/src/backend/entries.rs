@@ -24,6 +24,7 @@ pub(super) struct Entries {
     model_finalize: Option<About<Model>>,
     instance_initialize: Option<About<ModelInstance>>,
     instance_finalize: Option<About<ModelInstance>>,
+    instance_ready: Option<About<ModelInstance>>,
     execute: Execute,
 }
 
@@ -41,6 +42,7 @@ impl Entries {
                 model_finalize: library.function(c"TRITONBACKEND_ModelFinalize"),
                 instance_initialize: library.function(c"TRITONBACKEND_ModelInstanceInitialize"),
                 instance_finalize: library.function(c"TRITONBACKEND_ModelInstanceFinalize"),
+                instance_ready: library.function(c"TRITONBACKEND_ModelInstanceReady"),
                 execute: library.function(c"TRITONBACKEND_ModelInstanceExecute").ok_or_else(|| {
                     Error::not_found(format!(
                         "unable to find required entrypoint 'TRITONBACKEND_ModelInstanceExecute' in library {}",
@@ -73,6 +75,16 @@ impl Entries {
 
     pub(super) fn instance_finalize(&self, instance: &ModelInstance) -> Result<(), Error> {
         call(self.instance_finalize, instance)
+    }
+
+    /// Whether the library can be asked whether an instance is ready.
+    pub(super) fn tells_readiness(&self) -> bool {
+        self.instance_ready.is_some()
+    }
+
+    /// Asks the library whether an instance is ready, which it is if the library has no say in that.
+    pub(super) fn instance_ready(&self, instance: &ModelInstance) -> Result<(), Error> {
+        call(self.instance_ready, instance)
     }
 
     pub(super) fn get_attribute(&self, backend: &Backend, attributes: &Attributes) -> Result<(), Error> {

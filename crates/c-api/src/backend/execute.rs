@@ -12,18 +12,19 @@ use super::{Backend, ModelInstance, Request};
 /// An initialized instance; finalized when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
-    instance: Box<ModelInstance>,
+    instance: Arc<ModelInstance>,
     backend: Arc<Backend>,
 }
 
 impl Running {
-    /// Lets the library initialize the instance.
+    /// Lets the library initialize the instance, which is ready then, or whatever the library says.
     ///
     /// # Errors
     /// The library's.
-    pub(super) fn start(instance: Box<ModelInstance>, backend: Arc<Backend>) -> Result<Self, Error> {
-        let running = Self { instance, backend };
+    pub(super) fn start(instance: ModelInstance, backend: Arc<Backend>) -> Result<Self, Error> {
+        let running = Self { instance: Arc::new(instance), backend };
         running.backend.entries().instance_initialize(&running.instance)?;
+        running.instance.model().roster().enter(&running.instance);
         Ok(running)
     }
 }
@@ -54,6 +55,7 @@ impl BackendInstance for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.instance.model().roster().leave(&self.instance);
         self.instance.model().wait_for_returns();
         if let Err(error) = self.backend.entries().instance_finalize(&self.instance) {
             log::error!("failed finalizing model instance: {error}");

@@ -7,7 +7,7 @@ use std::{
     },
 };
 
-use inference::{Error, Responder};
+use inference::{Error, Responder, ResponseReport};
 
 use super::{Model, Request, Response, hold::Hold, response::FINAL};
 use crate::{
@@ -38,9 +38,13 @@ impl ResponseFactory {
         })
     }
 
-    /// The number of the next response that is reported.
-    pub(super) fn next_index(&self) -> u64 {
-        self.response_index.fetch_add(1, Relaxed)
+    /// Reports how the next response was made that is reported. It has its number even if the report makes no sense.
+    ///
+    /// # Errors
+    /// That of the report.
+    pub(super) fn report(&self, report: Result<ResponseReport, Error>) -> Result<(), Error> {
+        let index = self.response_index.fetch_add(1, Relaxed);
+        report.map(|report| self.responder.report_response(index, report))
     }
 }
 

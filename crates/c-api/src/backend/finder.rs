@@ -99,6 +99,14 @@ impl BackendFinder for Libraries {
         let found = find(source, Path::new(&backends))?;
         self.open(name, &found, settings)
     }
+
+    fn found(&self) -> Vec<Arc<dyn Backend>> {
+        let backends = self.opened.lock();
+        let mut found: Vec<Arc<dyn Backend>> = Vec::new();
+        found.extend(backends.values().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
+        found.sort_by(|one, other| one.name().cmp(other.name()));
+        found
+    }
 }
 
 /// The file name of the library that a configuration asks for.

@@ -1,4 +1,4 @@
-//! What keeps a model alive: requests and response factories in a library's hands.
+//! What keeps a model alive: requests and response factories in a library's hands, and questions to it.
 //!
 //! A library may release a request long after it was executed. Its instance and its model are finalized only when the
 //! last one has come back.

@@ -15,7 +15,10 @@ use inference::{
 };
 use parking_lot::Mutex;
 
-use super::{Model, model::usages};
+use super::{
+    Model,
+    usage::{Account, Amounts},
+};
 use crate::{
     handle::{Handle, borrow, guard, put, readable},
     words::{
@@ -41,6 +44,7 @@ pub struct ModelInstance {
     state: AtomicPtr<c_void>,
     /// Of the latest batch.
     reporter: Mutex<Option<BatchReporter>>,
+    memory: Account,
 }
 
 impl Handle for ModelInstance {
@@ -72,11 +76,8 @@ impl ModelInstance {
             model: model.clone(),
             state: AtomicPtr::default(),
             reporter: Mutex::default(),
+            memory: model.memory().beside(),
         }
-    }
-
-    pub(super) fn name(&self) -> &Name {
-        &self.name
     }
 
     pub(super) fn model(&self) -> &Arc<Model> {
@@ -242,7 +243,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSetState(
     guard(|| unsafe { borrow(instance) }.map(|own| own.state.store(state, Relaxed)))
 }
 
-/// Tells how much memory the instance takes; it goes to the log.
+/// Tells how much memory of each kind the instance takes, in place of what was told before. The attributes stay the
+/// library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportMemoryUsage(
     instance: *mut ModelInstance,
@@ -251,8 +253,9 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportMemoryUsage(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live instance; that many live attributes.
-        let (instance, usage) = unsafe { (borrow(instance)?, usages(usage, usage_size)?) };
-        log::debug!("instance '{}' uses {usage}", instance.name());
+        let (instance, amounts) = unsafe { (borrow(instance)?, Amounts::read(usage, usage_size)?) };
+        log::debug!("instance '{}' uses {amounts}", instance.name);
+        instance.memory.report(amounts);
         Ok(())
     })
 }

@@ -17,8 +17,10 @@ pub mod model;
 pub mod output;
 pub mod request;
 pub mod response;
+mod roster;
 pub mod state;
 pub mod statistics;
+mod usage;
 
 pub use backend_handle::{Backend, ServerHandle};
 pub use finder::Libraries;

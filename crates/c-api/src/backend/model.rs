@@ -10,7 +10,7 @@ use std::{
 
 use inference::{
     Error, Name,
-    backend::{BackendModel, Instance, InstanceSpec, ModelSource},
+    backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource},
     config::ModelConfig,
 };
 use parking_lot::Mutex;
@@ -21,9 +21,11 @@ use super::{
     execute::Running,
     hold::{Held, Hold},
     instance::ModelInstance,
+    roster::Roster,
+    usage::{Account, Amounts},
 };
 use crate::{
-    handle::{Handle, array, borrow, c_path, guard, put, readable},
+    handle::{Handle, borrow, c_path, guard, put, readable},
     words::{
         buffer_attributes::BufferAttributes,
         error::CError,
@@ -48,6 +50,8 @@ pub struct Model {
     outputs: OnceLock<Box<[Name]>>,
     state: AtomicPtr<c_void>,
     held: Arc<Held>,
+    roster: Roster,
+    memory: Account,
 }
 
 impl Handle for Model {
@@ -80,6 +84,8 @@ impl Model {
             outputs: OnceLock::new(),
             state: AtomicPtr::default(),
             held: Arc::default(),
+            roster: Roster::default(),
+            memory: Account::of_model(),
             source: source.clone(),
         }
     }
@@ -112,6 +118,16 @@ impl Model {
     /// Returns when the library holds nothing of this model any more.
     pub(super) fn wait_for_returns(&self) {
         self.held.wait();
+    }
+
+    /// What the model takes; its instances have accounts beside it.
+    pub(super) fn memory(&self) -> &Account {
+        &self.memory
+    }
+
+    /// Its instances.
+    pub(super) fn roster(&self) -> &Roster {
+        &self.roster
     }
 
     fn is_auto_completed(&self) -> bool {
@@ -210,6 +226,19 @@ impl BackendModel for OpenedModel {
         }
     }
 
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        self.model.memory.total()
+    }
+
+    fn tells_readiness(&self) -> bool {
+        self.backend.entries().tells_readiness()
+    }
+
+    fn ready(&self) -> Result<(), Error> {
+        let entries = self.backend.entries();
+        self.model.roster.ask(&self.model.held, |instance| entries.instance_ready(instance))
+    }
+
     fn builds_in_parallel(&self) -> bool {
         self.backend.builds_in_parallel()
     }
@@ -221,7 +250,7 @@ impl BackendModel for OpenedModel {
             names.sort();
             names.into()
         });
-        let instance = Box::new(ModelInstance::new(&self.model, config, spec));
+        let instance = ModelInstance::new(&self.model, config, spec);
         let running = Running::start(instance, self.backend.clone())?;
         // The interface promises that an instance is not executed twice at a time, not on which thread it is.
         let own_thread = self.model.source.settings.get("own-thread").is_some_and(|value| value == "true");
@@ -347,7 +376,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelSetState(model: *mut Model, state: *
     guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Relaxed)))
 }
 
-/// Tells how much memory the model takes; it goes to the log.
+/// Tells how much memory of each kind the model takes besides its instances, in place of what was told before. The
+/// attributes stay the library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelReportMemoryUsage(
     model: *mut Model,
@@ -356,25 +386,9 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelReportMemoryUsage(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live model; that many live attributes.
-        let (model, usage) = unsafe { (borrow(model)?, usages(usage, usage_size)?) };
-        log::debug!("model '{}' uses {usage}", model.name());
+        let (model, amounts) = unsafe { (borrow(model)?, Amounts::read(usage, usage_size)?) };
+        log::debug!("model '{}' uses {amounts}", model.name());
+        model.memory.report(amounts);
         Ok(())
     })
-}
-
-/// So many attributes in words.
-///
-/// # Safety
-/// Null or an array of that many handles.
-pub(super) unsafe fn usages(usage: *mut *mut BufferAttributes, size: u32) -> Result<String, Error> {
-    // SAFETY: as the caller promises.
-    let handles = unsafe { array(usage.cast_const(), size)? };
-    let mut words = Vec::new();
-    for handle in handles {
-        // SAFETY: as the caller promises.
-        let attributes = unsafe { borrow(handle.cast_const())? };
-        let (memory_type, number) = attributes.memory();
-        words.push(format!("{} bytes of memory type {memory_type} ({number})", attributes.byte_size()));
-    }
-    Ok(words.join(", "))
 }

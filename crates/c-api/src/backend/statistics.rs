@@ -1,9 +1,10 @@
-//! What backends report of the time their work took.
+//! What backends report of the time their work took: executions, requests, and single responses of decoupled requests.
+//! It is what clients see in `inference_stats`, `batch_stats` and `response_stats`.
 //!
 //! Times are those of the steady clock (`CLOCK_MONOTONIC`) in nanoseconds, as the runtime's own moments are.
 use std::ptr;
 
-use inference::{Error, ErrorCode, Moment, ReportedTimes, ResponseReport};
+use inference::{ErrorCode, Moment, ReportedTimes, ResponseReport};
 use parking_lot::Mutex;
 
 use super::{ModelInstance, Request, factory::ResponseFactory};
@@ -74,18 +75,6 @@ struct Said {
     compute_output_start: u64,
     end: u64,
     error: Option<ErrorCode>,
-}
-
-impl Said {
-    fn report(&self) -> ResponseReport {
-        let computed = Some(self.compute_output_start).filter(|at| *at > 0);
-        ResponseReport {
-            start: Moment::from_nanos(self.start),
-            compute_output_start: computed.map(Moment::from_nanos),
-            end: Moment::from_nanos(self.end),
-            error: self.error,
-        }
-    }
 }
 
 impl Default for Said {
@@ -191,7 +180,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     unsafe { say(statistics, |said| said.error = code) }
 }
 
-/// Reports the response.
+/// Reports the response, which becomes the next one of its request. Times that run backwards are an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
     statistics: *mut ResponseStatistics,
@@ -200,10 +189,14 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
         // SAFETY: null or live statistics.
         let said = unsafe { borrow(statistics)? }.said.lock();
         // SAFETY: null or live, as whoever said them promised.
-        let (instance, factory) = unsafe { (borrow(said.instance)?, borrow(said.factory)?) };
-        let reporter =
-            instance.reporter().ok_or_else(|| Error::unavailable("the instance has not been executed"))?;
-        reporter.report_response(factory.next_index(), &said.report());
-        Ok(())
+        let factory = unsafe { borrow(said.instance).and(borrow(said.factory))? };
+        let compute_output_start =
+            Some(said.compute_output_start).filter(|at| *at > 0).map(Moment::from_nanos);
+        factory.report(ResponseReport::new(
+            Moment::from_nanos(said.start),
+            compute_output_start,
+            Moment::from_nanos(said.end),
+            said.error,
+        ))
     })
 }

@@ -302,6 +302,24 @@ is_one_of(const char* word, const char* const* words, size_t count)
   return false;
 }
 
+/* A response that was sent before it was begun. */
+static Error*
+report_nonsense_of_response(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request)
+{
+  TRITONBACKEND_ModelInstanceResponseStatistics* statistics;
+  TRITONBACKEND_ResponseFactory* factory;
+  CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsNew(&statistics));
+  CHECK(TRITONBACKEND_ResponseFactoryNew(&factory, request));
+  report(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(statistics, instance));
+  report(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(statistics, factory));
+  report(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(statistics, UINT64_MAX));
+  report(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(statistics, 1));
+  Error* error = REFUSED(TRITONBACKEND_ModelInstanceReportResponseStatistics(statistics));
+  report(TRITONBACKEND_ResponseFactoryDelete(factory));
+  report(TRITONBACKEND_ModelInstanceResponseStatisticsDelete(statistics));
+  return error;
+}
+
 static void
 answer(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request, const char* way)
 {
@@ -327,6 +345,7 @@ answer(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request, co
     report(TRITONBACKEND_ModelInstanceReportStatistics(
         instance, request, true, UINT64_MAX, 0, UINT64_MAX, 1));
     report(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, UINT64_MAX, 4, 3, 2, 1));
+    error = error == NULL ? report_nonsense_of_response(instance, request) : error;
   }
   send_final(response, error);
   report(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));

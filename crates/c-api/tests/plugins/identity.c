@@ -8,6 +8,7 @@
  *   release         "after" the response is sent (the default), or "before"
  *   thread          "true": the response is sent by another thread, after the execution has returned
  *   pieces          "true": each response has the parameter `pieces`, how many pieces its inputs came in
+ *   memory          "true": the model reports 64 bytes of memory, each instance 100 and 7 of pinned memory
  */
 #include <pthread.h>
 
@@ -21,6 +22,7 @@ typedef struct {
   bool releases_before;
   bool in_thread;
   bool tells_pieces;
+  bool tells_memory;
 } Settings;
 
 /* What an instance has to wait for before it ends. */
@@ -47,6 +49,41 @@ TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend)
   return api_version_is_known();
 }
 
+/* An amount of memory, to be deleted. */
+static Error*
+amount(TRITONSERVER_MemoryType type, size_t bytes, TRITONSERVER_BufferAttributes** attributes)
+{
+  CHECK(TRITONSERVER_BufferAttributesNew(attributes));
+  CHECK(TRITONSERVER_BufferAttributesSetMemoryType(*attributes, type));
+  return TRITONSERVER_BufferAttributesSetByteSize(*attributes, bytes);
+}
+
+static Error*
+report_memory_of_model(TRITONBACKEND_Model* model)
+{
+  TRITONSERVER_BufferAttributes* usage[1];
+  CHECK(amount(TRITONSERVER_MEMORY_CPU, 64, &usage[0]));
+  Error* error = TRITONBACKEND_ModelReportMemoryUsage(model, usage, 1);
+  report(TRITONSERVER_BufferAttributesDelete(usage[0]));
+  return error;
+}
+
+static Error*
+report_memory_of_instance(TRITONBACKEND_ModelInstance* instance)
+{
+  TRITONSERVER_BufferAttributes* usage[2];
+  CHECK(amount(TRITONSERVER_MEMORY_CPU, 100, &usage[0]));
+  CHECK(amount(TRITONSERVER_MEMORY_CPU_PINNED, 7, &usage[1]));
+  /* What was reported before is forgotten. */
+  Error* error = TRITONBACKEND_ModelInstanceReportMemoryUsage(instance, usage, 1);
+  if (error == NULL) {
+    error = TRITONBACKEND_ModelInstanceReportMemoryUsage(instance, usage, 2);
+  }
+  report(TRITONSERVER_BufferAttributesDelete(usage[0]));
+  report(TRITONSERVER_BufferAttributesDelete(usage[1]));
+  return error;
+}
+
 Error*
 TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
 {
@@ -59,6 +96,10 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
   CHECK(model_says(model, "release", "before", &read.releases_before));
   CHECK(model_says(model, "thread", "true", &read.in_thread));
   CHECK(model_says(model, "pieces", "true", &read.tells_pieces));
+  CHECK(model_says(model, "memory", "true", &read.tells_memory));
+  if (read.tells_memory) {
+    CHECK(report_memory_of_model(model));
+  }
   read.reports = !silent;
   Settings* settings = malloc(sizeof *settings);
   *settings = read;
@@ -77,6 +118,13 @@ TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model)
 Error*
 TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance* instance)
 {
+  TRITONBACKEND_Model* model;
+  void* settings;
+  CHECK(TRITONBACKEND_ModelInstanceModel(instance, &model));
+  CHECK(TRITONBACKEND_ModelState(model, &settings));
+  if (((const Settings*)settings)->tells_memory) {
+    CHECK(report_memory_of_instance(instance));
+  }
   Workers* workers = calloc(1, sizeof *workers);
   pthread_mutex_init(&workers->lock, NULL);
   pthread_cond_init(&workers->changed, NULL);

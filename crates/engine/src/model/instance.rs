@@ -169,6 +169,8 @@ fn start(id: InstanceId, recipe: &Recipe, placed: &Placed) -> io::Result<Startin
                 Some(pinned)
             }
             Err(error) => {
+                // First, so that whoever hears of the error and gives the model up is the last to have it.
+                drop(recipe);
                 let _ = report.send(Err(error));
                 return;
             }

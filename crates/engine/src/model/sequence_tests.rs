@@ -6,7 +6,7 @@ use std::{
 
 use inference::{
     CorrelationId, DataType, Delivery, Response, SequenceStep, Tensor,
-    backend::{Batch, Device, Instance, InstanceSpec},
+    backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, ResolvedConfig, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, Strategy};

@@ -7,8 +7,8 @@ use std::{
 };
 
 use inference::{
-    DataType, Delivery, ErrorCode, RequestInputs, Response, Tensor,
-    backend::{Batch, Device, Instance, InstanceSpec},
+    DataType, Delivery, ErrorCode, FailureReason, RequestInputs, Response, Tensor,
+    backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
     config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, VersionPolicy},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};

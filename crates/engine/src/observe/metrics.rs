@@ -96,7 +96,7 @@ impl Series {
         ];
         Self {
             labels,
-            statistics: model.statistics(),
+            statistics: record.read(model.name(), model.version()),
             failures: failures.map(|(label, reason)| (label, record.failures(reason))),
             cached: model.config().response_cache,
             pending: model.pending(),

@@ -2,9 +2,11 @@
 mod host;
 pub(crate) mod metrics;
 mod record;
+mod responses;
 
 pub use record::{BatchStatistic, DurationStatistic, ModelStatistics};
 pub(crate) use record::{Lookup, Record};
+pub use responses::ResponseStatistic;
 
 /// Watches requests that are no traffic, such as padding rows and warm-up, or that have been counted otherwise.
 pub(crate) struct Uncounted;

@@ -5,8 +5,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{FailureReason, Marks, Moment, Name, Outcome, ReportedTimes, Timeline};
+use inference::{
+    FailureReason, Marks, Moment, Name, Outcome, ReportedTimes, ResponseReport, Timeline,
+    backend::MemoryUsage,
+};
 use parking_lot::Mutex;
+
+use super::responses::{ResponseStatistic, Responses};
 
 /// How often something happened, and how long it took in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,7 +23,7 @@ pub struct DurationStatistic {
 }
 
 impl DurationStatistic {
-    fn add(&mut self, duration: Duration) {
+    pub(super) fn add(&mut self, duration: Duration) {
         self.count += 1;
         self.ns += nanos(duration);
     }
@@ -60,6 +65,10 @@ pub struct ModelStatistics {
     pub cache_miss: DurationStatistic,
     /// Per executed batch size, ascending.
     pub batches: Vec<BatchStatistic>,
+    /// Per position of a response in its request, ascending; of backends that report their responses.
+    pub responses: Vec<ResponseStatistic>,
+    /// What the model takes now, by its backend's account.
+    pub memory_usage: Vec<MemoryUsage>,
 }
 
 /// Executions of one batch size; counts batches, not requests.
@@ -129,6 +138,7 @@ pub(crate) struct Record {
     last_inference_ms: AtomicU64,
     failures: [AtomicU64; 4],
     batches: Mutex<BTreeMap<u32, BatchStatistic>>,
+    responses: Responses,
 }
 
 impl Record {
@@ -200,6 +210,11 @@ impl Record {
         }
     }
 
+    /// Counts a response that a backend has reported.
+    pub(crate) fn response(&self, index: u64, report: ResponseReport) {
+        self.responses.count(index, report);
+    }
+
     /// Counts a request that is answered from the cache.
     pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Moment) {
         self.success.add(now - timeline.request_start);
@@ -220,7 +235,12 @@ impl Record {
         self.failures[reason as usize].load(Relaxed)
     }
 
-    /// What has been counted, under the name and version it was counted for.
+    /// What has been counted by position of the response.
+    pub(crate) fn responses(&self) -> Vec<ResponseStatistic> {
+        self.responses.read()
+    }
+
+    /// What else has been counted, under the name and version it was counted for.
     pub(crate) fn read(&self, name: &Name, version: i64) -> ModelStatistics {
         let batches = self.batches.lock();
         ModelStatistics {
@@ -241,6 +261,8 @@ impl Record {
                 .iter()
                 .map(|(&rows, batch)| BatchStatistic { batch_size: rows.into(), ..*batch })
                 .collect(),
+            responses: Vec::new(),
+            memory_usage: Vec::new(),
         }
     }
 }

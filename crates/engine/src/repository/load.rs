@@ -192,13 +192,14 @@ impl Loader {
         let files = cache.map(|_| fingerprint::Files::read(&plan.directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
+        let environment =
+            Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
+        source.declared = Arc::new(plan.declared.told_to_backend(&environment));
         let opened = backend.open(&source)?;
         let mut completed = declared.clone();
         if self.completion == Completion::Auto {
             opened.complete_config(&mut completed)?;
         }
-        let environment =
-            Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
         let mut config = finish(&plan.declared, completed, &environment)?;
         files::read(&mut config.typed, &plan.directory)?;
         match &mut config.typed.scheduling {

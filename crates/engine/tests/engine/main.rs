@@ -1,6 +1,7 @@
 //! The engine on repositories of its own, with backends whose behaviour each test writes down.
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, fail by it")]
 mod agents;
+mod asking;
 mod caching;
 mod host_policies;
 mod loading;

@@ -9,9 +9,9 @@ async fn a_model_is_found_and_served() {
     let repository = Repository::new().model("m", ECHO, &["1"]).file("README", "no model");
     let engine = repository.serve(echo()).await;
     assert_eq!(index(&engine), ["m 1 READY"]);
-    assert!(engine.ready().unwrap() && engine.live().unwrap() && engine.all_loaded());
-    assert!(engine.model_ready("m", None) && engine.model_ready("m", Some(1)));
-    assert!(!engine.model_ready("m", Some(2)) && !engine.model_ready("n", None));
+    assert!(engine.ready().await.unwrap() && engine.live().unwrap() && engine.all_loaded());
+    assert!(engine.model_ready("m", None).await && engine.model_ready("m", Some(1)).await);
+    assert!(!engine.model_ready("m", Some(2)).await && !engine.model_ready("n", None).await);
     assert!(serves(&engine, "m").await);
 }
 
@@ -35,7 +35,7 @@ async fn a_known_model_file_is_enough() {
 #[tokio::test]
 async fn an_empty_repository_is_ready() {
     let engine = Repository::new().serve(echo()).await;
-    assert!(engine.ready().unwrap());
+    assert!(engine.ready().await.unwrap());
     assert_eq!(index(&engine), [""; 0]);
     assert_eq!(engine.metrics(), "");
 }
@@ -71,7 +71,7 @@ async fn the_default_version_is_the_largest_that_is_ready() {
     assert_eq!(engine.model("m", None).unwrap().version(), 2);
     assert_eq!(index(&engine), ["m 1 READY", "m 2 READY", "m 3 UNAVAILABLE Internal: no good"]);
     assert_eq!(engine.ready_versions("m"), [1, 2]);
-    assert!(!engine.ready().unwrap());
+    assert!(!engine.ready().await.unwrap());
 
     let refused = |name, version| {
         let error = engine.model(name, version).unwrap_err();
@@ -113,7 +113,7 @@ async fn a_model_in_two_repositories_is_served_from_neither() {
         "Request for unknown model: 'twice' is not found"
     );
     assert!(serves(&engine, "a").await && serves(&engine, "b").await);
-    assert!(!engine.ready().unwrap());
+    assert!(!engine.ready().await.unwrap());
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_configuration_that_does_not_parse_says_where() {
             format!("bad - UNAVAILABLE Internal: failed to read text proto from {}:2:", file.display());
         assert!(bad.starts_with(&place), "{bad}");
         assert_eq!(good, "good 1 READY");
-        assert_eq!(engine.ready().unwrap(), !strict);
+        assert_eq!(engine.ready().await.unwrap(), !strict);
         assert!(!engine.all_loaded());
         assert!(serves(&engine, "good").await);
     }
@@ -145,7 +145,7 @@ async fn a_model_without_a_version_directory_says_so() {
     let engine = repository.serve(echo()).await;
     let text = "at least one version must be available under the version policy of model 'm'";
     assert_eq!(index(&engine), [format!("m - UNAVAILABLE Invalid argument: {text}")]);
-    assert!(!engine.ready().unwrap());
+    assert!(!engine.ready().await.unwrap());
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn strict_mode_wants_a_complete_configuration() {
     let text = "Invalid argument: model input 'IN' must specify 'dims'";
     assert!(incomplete.starts_with(&format!("open - UNAVAILABLE {text}")), "{incomplete}");
     let engine = repository.serve(completed).await;
-    assert!(engine.model_ready("open", None), "{:?}", index(&engine));
+    assert!(engine.model_ready("open", None).await, "{:?}", index(&engine));
 }
 
 #[tokio::test]

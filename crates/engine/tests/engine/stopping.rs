@@ -54,7 +54,7 @@ async fn stopping_finishes_what_was_accepted_and_refuses_the_rest() {
     });
     let refused = refusal(&engine).await;
     assert_eq!((refused.code, &refused.message[..]), (ErrorCode::Unavailable, REFUSAL));
-    for exiting in [engine.live(), engine.ready()] {
+    for exiting in [engine.live(), engine.ready().await] {
         let error = exiting.unwrap_err();
         assert_eq!((error.code, &error.message[..]), (ErrorCode::Unavailable, "Server exiting"));
     }
@@ -178,7 +178,7 @@ async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
         }
         assert_eq!(ask(&engine, "m", 13).only().await.unwrap_err().code, ErrorCode::Internal);
         // The request is answered while the panic unwinds, a moment before the model knows.
-        while engine.model_ready("m", Some(2)) {
+        while engine.model_ready("m", Some(2)).await {
             tokio::task::yield_now().await;
         }
         let fault = "the backend of model 'm' version 2 panicked: unlucky";
@@ -196,7 +196,7 @@ async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
             (ErrorCode::Unavailable, "Request for unknown model: 'm' version 2 is not at ready state")
         );
         assert_eq!(engine.model("m", None).unwrap().version(), 1, "the next one takes over");
-        assert!(!engine.ready().unwrap());
+        assert!(!engine.ready().await.unwrap());
         assert!(serves(&engine, "m").await && serves(&engine, "other").await);
         engine.stop(PATIENCE).await.unwrap();
     }

@@ -9,7 +9,8 @@ use std::{
 use inference::{
     DataType, Error, Request, RequestInputs, Response, ResponseStream, Tensor,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
+        ModelSource,
     },
     config::ModelConfig,
 };
@@ -90,6 +91,7 @@ pub(crate) async fn start(options: Options, backend: Native) -> Engine {
 type Open = dyn Fn(&ModelSource) -> Result<(), Error> + Send + Sync;
 type Complete = dyn Fn(&mut proto::ModelConfig) -> Result<(), Error> + Send + Sync;
 type Build = dyn Fn(&ModelConfig, &InstanceSpec) -> Result<(), Error> + Send + Sync;
+type Ready = dyn Fn() -> Result<(), Error> + Send + Sync;
 type Execute = dyn Fn(&str, Batch) + Send + Sync;
 
 /// A backend of closures; those that are not given do nothing, or echo.
@@ -101,6 +103,8 @@ pub(crate) struct Native {
     open: Arc<Open>,
     complete: Arc<Complete>,
     build: Arc<Build>,
+    memory: Vec<MemoryUsage>,
+    ready: Option<Arc<Ready>>,
     execute: Arc<Execute>,
 }
 
@@ -118,6 +122,8 @@ impl Native {
             open: Arc::new(|_| Ok(())),
             complete: Arc::new(|_| Ok(())),
             build: Arc::new(|_, _| Ok(())),
+            memory: Vec::new(),
+            ready: None,
             execute: Arc::new(|_, batch| batch.executions.into_iter().for_each(answer)),
         }
     }
@@ -156,6 +162,16 @@ impl Native {
         Self { build: Arc::new(build), ..self }
     }
 
+    /// What each model takes.
+    pub(crate) fn memory(self, memory: Vec<MemoryUsage>) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// What each model says when it is asked whether it is ready.
+    pub(crate) fn ready(self, ready: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Self {
+        Self { ready: Some(Arc::new(ready)), ..self }
+    }
+
     /// What an instance of that model does with a batch.
     pub(crate) fn execute(self, execute: impl Fn(&str, Batch) + Send + Sync + 'static) -> Self {
         Self { execute: Arc::new(execute), ..self }
@@ -182,6 +198,18 @@ struct Opened(Native);
 impl BackendModel for Opened {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
         (self.0.complete)(config)
+    }
+
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        self.0.memory.clone()
+    }
+
+    fn tells_readiness(&self) -> bool {
+        self.0.ready.is_some()
+    }
+
+    fn ready(&self) -> Result<(), Error> {
+        self.0.ready.as_ref().map_or(Ok(()), |ready| ready())
     }
 
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {

@@ -104,18 +104,19 @@ impl Call {
             }
             Self::ServerReady => {
                 let ServerReadyRequest {} = decode(frames)?;
-                encode(&ServerReadyResponse { ready: engine.ready()? })
+                encode(&ServerReadyResponse { ready: engine.ready().await? })
             }
             Self::HealthCheck => {
                 // The service a client asks about does not matter: there is one server.
                 let _: HealthCheckRequest = decode(frames)?;
-                let status = if engine.ready()? { ServingStatus::Serving } else { ServingStatus::NotServing };
+                let ready = engine.ready().await?;
+                let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
                 encode(&HealthCheckResponse { status: status.into() })
             }
             Self::ModelReady => {
                 let request: ModelReadyRequest = decode(frames)?;
                 let version = version::parse(&request.version)?;
-                encode(&ModelReadyResponse { ready: engine.model_ready(&request.name, version) })
+                encode(&ModelReadyResponse { ready: engine.model_ready(&request.name, version).await })
             }
             Self::ServerMetadata => {
                 let ServerMetadataRequest {} = decode(frames)?;

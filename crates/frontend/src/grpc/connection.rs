@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{service, state::GrpcState};
+use crate::at_once::at_once;
 
 /// How long a client may take to begin to speak.
 const HANDSHAKE: Duration = Duration::from_secs(120);
@@ -50,7 +51,7 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<GrpcState>) -> Re
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     count += 1;
-                    connections.spawn(connection(stream, state.clone(), count));
+                    connections.spawn(at_once(connection(stream, state.clone(), count)));
                 }
                 Err(error) => {
                     log::warn!("failed to accept a gRPC connection: {error}");

@@ -20,7 +20,10 @@ use super::{
     body::ResponseBody,
     spelling::{Recent, Remembering},
 };
-use crate::drain::{Drain, Open};
+use crate::{
+    at_once::at_once,
+    drain::{Drain, Open},
+};
 
 /// A header block may be this long: as much as the reference bears.
 const MAX_HEADER_BYTES: usize = 64 << 10;
@@ -79,7 +82,7 @@ pub async fn serve<S: Respond>(
             Some(closed) = connections.join_next() => report(closed),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, service.clone(), drain.clone(), idle));
+                    connections.spawn(at_once(connection(stream, service.clone(), drain.clone(), idle)));
                 }
                 Err(error) => {
                     log::warn!("failed to accept a connection: {error}");

@@ -108,7 +108,7 @@ impl HttpService {
         }
         match route {
             Route::Live => Ok(health(self.engine.live()?)),
-            Route::Ready => Ok(health(self.engine.ready()?)),
+            Route::Ready => Ok(health(self.engine.ready().await?)),
             Route::Server => Ok(reply::json(StatusCode::OK, self.server_metadata.clone())),
             Route::AllStatistics => self.statistics(None, None),
             Route::Model { model, version, about } => {
@@ -116,7 +116,7 @@ impl HttpService {
                 match about {
                     About::Infer => self.infer(parts, body, &model, version).await,
                     About::Metadata => self.model_metadata(&model, version),
-                    About::Ready => Ok(self.model_ready(&model, version)),
+                    About::Ready => Ok(self.model_ready(&model, version).await),
                     About::Config => self.model_config(&model, version),
                     About::Statistics => self.statistics(Some(&model), version),
                     About::Generate => self.generate(parts, body, &model, version).await,
@@ -154,8 +154,8 @@ impl HttpService {
         Ok(reply::json(StatusCode::OK, show::model(&metadata)))
     }
 
-    fn model_ready(&self, name: &str, version: Option<i64>) -> Reply {
-        if self.engine.model_ready(name, version) {
+    async fn model_ready(&self, name: &str, version: Option<i64>) -> Reply {
+        if self.engine.model_ready(name, version).await {
             reply::bare(StatusCode::OK)
         } else {
             reply::json(StatusCode::BAD_REQUEST, error::body("Model version not ready"))

@@ -196,7 +196,7 @@ fn model_statistics(writer: &mut Writer, model: &ModelStatistics) {
 
 #[cfg(test)]
 mod tests {
-    use proto::repository_index_response::ModelIndex;
+    use proto::{InferResponseStatistics, MemoryUsage, repository_index_response::ModelIndex};
 
     use super::*;
 
@@ -288,5 +288,29 @@ mod tests {
             r#""compute_output":{"count":0,"ns":0}}"#
         );
         assert!(text.contains(&format!(r#""batch_stats":[{batch},{batch}],"#)), "{text}");
+    }
+
+    #[test]
+    fn responses_are_shown_by_their_position_and_memory_by_its_kind() {
+        let success = Some(StatisticDuration { count: 1, ns: 2 });
+        let responses = InferResponseStatistics { success, ..InferResponseStatistics::default() };
+        let memory = MemoryUsage { r#type: "CPU".into(), id: -1, byte_size: u64::MAX };
+        let busy = ModelStatistics {
+            response_stats: [("0".to_owned(), responses)].into(),
+            memory_usage: vec![memory],
+            ..ModelStatistics::default()
+        };
+        let text =
+            String::from_utf8(statistics(&ModelStatisticsResponse { model_stats: vec![busy] })).unwrap();
+        let expected = concat!(
+            r#""response_stats":{"0":{"compute_infer":{"count":0,"ns":0},"compute_output":{"count":0,"ns":0},"#,
+            r#""success":{"count":1,"ns":2},"fail":{"count":0,"ns":0},"empty_response":{"count":0,"ns":0},"#,
+            r#""cancel":{"count":0,"ns":0}}},"#
+        );
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains(r#""memory_usage":[{"type":"CPU","id":-1,"byte_size":18446744073709551615}]"#),
+            "{text}"
+        );
     }
 }

@@ -118,6 +118,7 @@ impl Asked {
             priority: self.priority,
             timeout: (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us)),
             parameters: self.parameters.clone(),
+            trace: None,
         })
     }
 

@@ -11,7 +11,7 @@ use c_api::{
 };
 use inference::Error;
 
-use super::{Server, choice, not_ready};
+use super::{Server, not_ready};
 use crate::options::ServerOptions;
 
 /// A server of these options. Returns when each model is ready or has failed. The caller owns it.
@@ -72,14 +72,16 @@ impl Server {
         self.engine().map_or(Ok(false), engine::Engine::live)
     }
 
+    /// Asks on the caller's thread, as the reference does: a plug-in may call from any of the server's own threads.
     fn is_ready(&self) -> Result<bool, Error> {
-        self.engine().map_or(Ok(false), engine::Engine::ready)
+        self.engine().map_or(Ok(false), engine::Engine::ready_here)
     }
 
-    /// An unknown model is an error.
+    /// The same of a model; an unknown one is an error.
     fn is_model_ready(&self, name: &str, version: i64) -> Result<bool, Error> {
-        self.model(name, version)?;
-        Ok(self.serving()?.model_ready(name, choice(version)))
+        let model = self.model(name, version)?;
+        self.serving()?;
+        Ok(model.ready_here())
     }
 
     /// For requests, which a stopping server still takes.
@@ -95,14 +97,16 @@ pub unsafe extern "C" fn TRITONSERVER_ServerIsLive(server: *mut Server, live: *m
     guard(|| unsafe { put(live, false).and(put(live, borrow(server)?.is_live()?)) })
 }
 
-/// Whether the server is ready for requests; if strict, whether all its models are.
+/// Whether the server is ready for requests; if strict, whether all its models are, by the account of their backends, too,
+/// which may block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerIsReady(server: *mut Server, ready: *mut bool) -> *mut CError {
     // SAFETY: null or a live server; null or writable.
     guard(|| unsafe { put(ready, false).and(put(ready, borrow(server)?.is_ready()?)) })
 }
 
-/// Whether a version of a model can be used, -1 for any. An unknown one is an error.
+/// Whether a version of a model can be used, -1 for any, by the account of its backend, too, which may block. An unknown one
+/// is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelIsReady(
     server: *mut Server,

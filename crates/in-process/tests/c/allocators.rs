@@ -44,8 +44,9 @@ unsafe extern "C-unwind" fn alloc(
         if manner.fails {
             return TRITONSERVER_ErrorNew(4, c"no room".as_ptr());
         }
-        let bytes = Box::leak(vec![0_u8; size].into_boxed_slice());
-        *buffer = if manner.gives_null { ptr::null_mut() } else { bytes.as_mut_ptr().cast() };
+        if !manner.gives_null {
+            *buffer = Box::leak(vec![0_u8; size].into_boxed_slice()).as_mut_ptr().cast();
+        }
         *buffer_userp = userp;
         *actual_kind = manner.kind;
     }

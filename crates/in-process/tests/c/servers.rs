@@ -124,6 +124,20 @@ fn a_server_tells_of_itself_as_over_http() {
 }
 
 #[test]
+fn versions_of_a_model_are_told_unless_one_is_asked_for() {
+    let stage = Stage::of(&format!("{MOBILE} version_policy {{ all {{}} }}"), Native::echo());
+    let versions = |version| {
+        // SAFETY: a live server and places of the helper.
+        let metadata = told(|message| unsafe {
+            TRITONSERVER_ServerModelMetadata(stage.server.as_ptr(), c"m".as_ptr(), version, message)
+        });
+        metadata.map(|json| json.split("\"platform\"").next().unwrap().to_owned())
+    };
+    assert_eq!(versions(-1).unwrap(), r#"{"name":"m","versions":["1","2"],"#);
+    assert_eq!(versions(1).unwrap(), r#"{"name":"m","versions":["1"],"#);
+}
+
+#[test]
 fn statistics_are_those_of_one_model_or_of_all() {
     let stage = Stage::new(&[("m", MOBILE), ("n", MOBILE)], Native::echo());
     let app = App::new();
@@ -136,6 +150,7 @@ fn statistics_are_those_of_one_model_or_of_all() {
     let one = statistics(c"m", 1).unwrap();
     assert!(one.starts_with(r#"{"model_stats":[{"name":"m","version":"1","#), "{one}");
     assert!(one.contains(r#""inference_count":1,"execution_count":1,"#), "{one}");
+    assert!(one.contains(r#""memory_usage":[{"type":"CPU","id":0,"byte_size":5}]"#), "{one}");
     assert_eq!(statistics(c"", -1).unwrap().matches(r#""last_inference""#).count(), 2);
     assert_eq!(
         statistics(c"x", -1),
@@ -172,6 +187,20 @@ fn a_model_has_properties_and_an_unknown_one_an_error() {
         let ready =
             |name: &CStr| flag(|ready| TRITONSERVER_ServerModelIsReady(handle, name.as_ptr(), -1, ready));
         assert_eq!((ready(c"batching"), ready(c"x")), (Ok(true), Err(unknown)));
+    }
+}
+
+#[test]
+fn a_model_whose_backend_says_so_is_not_ready_nor_is_a_strict_server() {
+    for well in [true, false] {
+        let backend = if well { Native::echo() } else { Native::echo().unwell() };
+        let stage = Stage::of(MOBILE, backend);
+        let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
+        // SAFETY: a live server and places of the helpers.
+        unsafe {
+            assert_eq!(flag(|ready| TRITONSERVER_ServerModelIsReady(handle, m, 1, ready)), Ok(well));
+            assert_eq!(flag(|ready| TRITONSERVER_ServerIsReady(handle, ready)), Ok(well));
+        }
     }
 }
 

@@ -19,7 +19,8 @@ use engine::{Engine, MetricsOptions, Options, Plugins, ServerMetadata};
 use inference::{
     DataType, Error, Response, Tensor,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryKind,
+        MemoryUsage, ModelSource,
     },
     config::ModelConfig,
 };
@@ -56,11 +57,20 @@ type Execute = dyn Fn(Batch) + Send + Sync;
 
 /// A backend named `native` that is a closure.
 #[derive(Clone)]
-pub(crate) struct Native(Arc<Execute>);
+pub(crate) struct Native {
+    execute: Arc<Execute>,
+    well: bool,
+}
 
 impl Native {
     pub(crate) fn each(answer: impl Fn(Execution) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(move |batch| batch.executions.into_iter().for_each(&answer)))
+        let execute = Arc::new(move |batch: Batch| batch.executions.into_iter().for_each(&answer));
+        Self { execute, well: true }
+    }
+
+    /// Says of its models that they are not ready.
+    pub(crate) fn unwell(self) -> Self {
+        Self { well: false, ..self }
     }
 
     /// Gives back what it gets.
@@ -90,6 +100,18 @@ impl Backend for Native {
 }
 
 impl BackendModel for Native {
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 }]
+    }
+
+    fn tells_readiness(&self) -> bool {
+        !self.well
+    }
+
+    fn ready(&self) -> Result<(), Error> {
+        if self.well { Ok(()) } else { Err(Error::internal("unwell")) }
+    }
+
     fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         let runner = Box::new(self.clone());
         let pinned = config.parameters.get("instance").is_some_and(|kind| kind == "pinned");
@@ -101,7 +123,7 @@ impl BackendInstance for Native {
     fn execute(&mut self, batch: Batch) {
         batch.marks.compute_started();
         batch.marks.compute_ended();
-        (self.0)(batch);
+        (self.execute)(batch);
     }
 }
 
@@ -127,7 +149,9 @@ impl Stage {
         let repository = tempfile::tempdir().unwrap();
         for (name, config) in models {
             let directory = repository.path().join(name);
-            fs::create_dir_all(directory.join("1")).unwrap();
+            // Those with a version policy of their own have two versions.
+            let versions = if config.contains("version_policy") { &["1", "2"][..] } else { &["1"] };
+            versions.iter().for_each(|version| fs::create_dir_all(directory.join(version)).unwrap());
             fs::write(directory.join("config.pbtxt"), config).unwrap();
             fs::write(directory.join("labels.txt"), "cat\n\ndog\n").unwrap();
         }

@@ -60,6 +60,9 @@ pub trait BackendFinder: Send + Sync {
     /// # Errors
     /// INVALID_ARG if there is none by that name; whatever the backend says if it does not start.
     fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error>;
+
+    /// Those it has found so far, by name.
+    fn found(&self) -> Vec<Arc<dyn Backend>>;
 }
 
 /// The `--backend-config` settings in force for the backend of a name.
@@ -76,7 +79,7 @@ pub struct ModelSource {
     pub model_directory: PathBuf,
     /// The version's directory below it.
     pub version_directory: PathBuf,
-    /// The configuration as declared and normalised, before the backend completes it.
+    /// The configuration as declared and normalised, with its instance groups, before the backend completes it.
     pub declared: Arc<proto::ModelConfig>,
     /// `--backend-config` settings in force for this backend: global ones overlaid by its own.
     pub settings: BTreeMap<String, String>,
@@ -107,11 +110,64 @@ pub trait BackendModel: Send + Sync {
         true
     }
 
+    /// What the model and its instances take of each memory, as far as it is known; each memory once. Asked when a client
+    /// wants statistics, on a network thread: must not block.
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        Vec::new()
+    }
+
+    /// Whether [`BackendModel::ready`] has something to tell. Only then is it asked.
+    fn tells_readiness(&self) -> bool {
+        false
+    }
+
+    /// Whether the instances could take requests now. Asked when a client wants to know, while there are instances: on any
+    /// thread, by several at once, also while instances execute. May block.
+    ///
+    /// # Errors
+    /// Why they could not; clients see a model that is not ready, and the log has the reason.
+    fn ready(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Builds one instance for the completed, validated configuration. Called on the thread that will run it.
     ///
     /// # Errors
     /// Why the instance cannot run; fails the load of the version.
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error>;
+}
+
+/// What is taken of one memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryUsage {
+    /// Kind of the memory.
+    pub kind: MemoryKind,
+    /// Ordinal of the device it belongs to; 0 for the host.
+    pub id: i64,
+    /// How many bytes.
+    pub byte_size: u64,
+}
+
+/// Kinds of memory, in the order clients see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemoryKind {
+    /// Ordinary host memory.
+    Cpu,
+    /// Host memory that devices may read.
+    CpuPinned,
+    /// Device memory.
+    Gpu,
+}
+
+impl MemoryKind {
+    /// The word of the protocol.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::CpuPinned => "CPU_PINNED",
+            Self::Gpu => "GPU",
+        }
+    }
 }
 
 /// Which instance to build, and where.

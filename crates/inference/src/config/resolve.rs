@@ -66,6 +66,15 @@ impl Declared {
     pub fn version_policy(&self) -> VersionPolicy {
         VersionPolicy::of(&self.config)
     }
+
+    /// What a backend is told when it opens the model: its instance groups are there, whatever it will complete.
+    ///
+    /// As Triton: backend_model.cc, Create.
+    pub fn told_to_backend(&self, environment: &Environment) -> proto::ModelConfig {
+        let mut config = self.config.clone();
+        complete_instance_groups(&mut config, environment);
+        config
+    }
 }
 
 /// A configuration as its source holds it: read, and nothing else.

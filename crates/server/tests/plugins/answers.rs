@@ -2,15 +2,10 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use testing::{
-    grpc::{self, framed},
-    http::PATIENCE,
-    plugins::Kind,
-    schema,
-};
+use testing::{grpc, http::PATIENCE, plugins::Kind};
 use tokio::runtime::Runtime;
 
-use crate::place::{Place, copying, ints, parameters};
+use crate::place::{Place, STREAM, copying, ints, parameters, question, repeating, stream};
 
 #[test]
 fn a_request_may_be_released_before_or_after_its_answer_and_from_another_thread() {
@@ -63,53 +58,14 @@ fn times_that_a_backend_reports_are_those_that_are_counted() {
     running.stop();
 }
 
-fn repeating(rest: &str) -> String {
-    format!(
-        "backend: 'repeat' max_batch_size: 0
-         input [ {{ name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] }} ]
-         output [ {{ name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] }},
-                  {{ name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] }} ]
-         model_transaction_policy {{ decoupled: true }}
-         instance_group [ {{ kind: KIND_CPU }} ]
-         {rest}"
-    )
-}
-
-/// A message of a stream that asks the model for a response to each value.
-fn question(model: &str, values: &[i32]) -> bytes::Bytes {
-    let request = json!({
-        "model_name": model,
-        "inputs": [{
-            "name": "IN", "datatype": "INT32", "shape": [values.len().to_string()],
-            "contents": {"int_contents": values}
-        }]
-    });
-    framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
-}
-
-const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
-
 #[test]
 fn a_decoupled_model_answers_as_often_as_it_likes() {
     let place = Place::with(&[(Kind::Backend, "repeat")])
         .model("flags", &repeating(""))
         .model("last", &repeating(&parameters(&[("final", "last")])));
     let running = place.serve(&[]);
-    let runtime = Runtime::new().unwrap();
     for model in ["flags", "last"] {
-        let (messages, status) = runtime
-            .block_on(async {
-                let connection = grpc::Connection::open(running.grpc).await?;
-                let mut call = connection.call(STREAM, &[]).await?;
-                call.send(question(model, &[5, 6, 7]));
-                call.finish();
-                call.rest().await
-            })
-            .unwrap();
-        assert_eq!(status.name(), "OK", "{model}: {}", status.message);
-        let responses =
-            messages.iter().map(|message| schema::decode("inference.ModelStreamInferResponse", message));
-        let responses: Vec<Value> = responses.collect::<Result<_, _>>().unwrap();
+        let responses = stream(&running, model, &[5, 6, 7]);
         assert_eq!(responses.len(), 3, "{model}: {responses:?}");
     }
     running.stop();

@@ -7,4 +7,5 @@ mod batches;
 mod caches;
 mod failures;
 mod place;
+mod reports;
 mod sight;

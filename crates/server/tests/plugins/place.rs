@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testing::{
     Program, Repository,
+    grpc::{self, framed},
     http::Connection,
     plugins::{Kind, Plugin},
+    schema,
 };
+use tokio::runtime::Runtime;
 
 /// Where models and plug-ins lie.
 pub(crate) struct Place {
@@ -130,4 +133,46 @@ pub(crate) fn copying(backend: &str, rest: &str) -> String {
          instance_group [ {{ kind: KIND_CPU }} ]
          {rest}"
     )
+}
+
+/// A configuration for the backend that answers as often as its input has values.
+pub(crate) fn repeating(rest: &str) -> String {
+    format!(
+        "backend: 'repeat' max_batch_size: 0
+         input [ {{ name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+         output [ {{ name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] }},
+                  {{ name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] }} ]
+         model_transaction_policy {{ decoupled: true }}
+         instance_group [ {{ kind: KIND_CPU }} ]
+         {rest}"
+    )
+}
+
+pub(crate) const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+
+/// A message of a stream that asks such a model for a response to each value.
+pub(crate) fn question(model: &str, values: &[i32]) -> bytes::Bytes {
+    let request = json!({
+        "model_name": model,
+        "inputs": [{
+            "name": "IN", "datatype": "INT32", "shape": [values.len().to_string()],
+            "contents": {"int_contents": values}
+        }]
+    });
+    framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
+}
+
+/// What a stream with that one question brings, to its end.
+pub(crate) fn stream(running: &Running, model: &str, values: &[i32]) -> Vec<Value> {
+    let (messages, status) = Runtime::new()
+        .unwrap()
+        .block_on(async {
+            let message = question(model, values);
+            grpc::Connection::open(running.grpc).await?.unary(STREAM, &[], message).await
+        })
+        .unwrap();
+    assert_eq!(status.name(), "OK", "{model}: {}", status.message);
+    let responses =
+        messages.iter().map(|message| schema::decode("inference.ModelStreamInferResponse", message));
+    responses.collect::<Result<_, _>>().unwrap()
 }

@@ -48,6 +48,18 @@ fn a_small_configuration_is_shown_as_clients_know_it() {
 }
 
 #[test]
+fn a_backend_is_told_the_instance_groups_before_it_completes_anything() {
+    let declared = auto(IO).unwrap();
+    let preferred = proto::ModelInstanceGroup { count: 3, kind: 2, ..Default::default() };
+    let environment = Environment { preferred_groups: vec![preferred], ..Environment::default() };
+    let told = declared.told_to_backend(&environment);
+    let [group] = &told.instance_group[..] else { panic!("{told:?}") };
+    assert_eq!((group.name.as_str(), group.count), ("m", 3));
+    assert_eq!(told.input, declared.config.input);
+    assert!(declared.config.instance_group.is_empty());
+}
+
+#[test]
 fn the_typed_form_has_everything_in_place() {
     let text = "max_batch_size: 8 version_policy { all {} }
         input { name: 'x' data_type: TYPE_STRING dims: [ -1, 2 ] reshape { shape: [ -1, 1, 2 ] } optional: true }

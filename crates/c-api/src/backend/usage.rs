@@ -1,0 +1,173 @@
+//! How much memory a model and its instances take, as their library reports it.
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use inference::{
+    Error,
+    backend::{MemoryKind, MemoryUsage},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    handle::{array, borrow},
+    words::{
+        buffer_attributes::BufferAttributes,
+        enums::{MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU},
+    },
+};
+
+/// Bytes by kind and number of the memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Amounts(BTreeMap<(MemoryKind, i64), u64>);
+
+/// What one model, or one instance of it, takes. What it took is forgotten when the account is dropped.
+#[derive(Debug)]
+pub(super) struct Account {
+    number: u64,
+    ledger: Arc<Ledger>,
+}
+
+/// The accounts of one model and its instances.
+#[derive(Debug, Default)]
+struct Ledger {
+    opened: AtomicU64,
+    reported: Mutex<BTreeMap<u64, Amounts>>,
+}
+
+impl Account {
+    /// The account of a model.
+    pub(super) fn of_model() -> Self {
+        Self::within(Arc::default())
+    }
+
+    /// One more account of the same model.
+    pub(super) fn beside(&self) -> Self {
+        Self::within(self.ledger.clone())
+    }
+
+    fn within(ledger: Arc<Ledger>) -> Self {
+        Self { number: ledger.opened.fetch_add(1, Relaxed), ledger }
+    }
+
+    /// This, in place of what was reported before.
+    pub(super) fn report(&self, amounts: Amounts) {
+        self.ledger.reported.lock().insert(self.number, amounts);
+    }
+
+    /// What the model and all its instances take.
+    pub(super) fn total(&self) -> Vec<MemoryUsage> {
+        let mut sums = BTreeMap::<_, u64>::new();
+        for (memory, byte_size) in self.ledger.reported.lock().values().flat_map(|Amounts(amounts)| amounts) {
+            let sum = sums.entry(*memory).or_default();
+            *sum = sum.saturating_add(*byte_size);
+        }
+        sums.into_iter().map(|((kind, id), byte_size)| MemoryUsage { kind, id, byte_size }).collect()
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.ledger.reported.lock().remove(&self.number);
+    }
+}
+
+impl Amounts {
+    /// What an array of attributes says. Of entries for the same memory the last one counts, as Triton: model.h,
+    /// SetMemoryUsage.
+    ///
+    /// # Errors
+    /// INVALID_ARG for an entry that is null, or a kind of memory that there is not.
+    ///
+    /// # Safety
+    /// Null or an array of that many handles, each null or live.
+    pub(super) unsafe fn read(usage: *mut *mut BufferAttributes, size: u32) -> Result<Self, Error> {
+        // SAFETY: as the caller promises.
+        let handles = unsafe { array(usage.cast_const(), size)? };
+        let mut amounts = BTreeMap::new();
+        for handle in handles {
+            // SAFETY: as the caller promises.
+            let attributes = unsafe { borrow(handle.cast_const())? };
+            let (memory_type, id) = attributes.memory();
+            let kind = match memory_type {
+                MEMORY_CPU => MemoryKind::Cpu,
+                MEMORY_CPU_PINNED => MemoryKind::CpuPinned,
+                MEMORY_GPU => MemoryKind::Gpu,
+                other => return Err(Error::invalid(format!("there is no memory type {other}"))),
+            };
+            amounts.insert((kind, id), attributes.byte_size() as u64);
+        }
+        Ok(Self(amounts))
+    }
+}
+
+impl fmt::Display for Amounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, ((kind, id), byte_size)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{byte_size} bytes of memory {} {id}", kind.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+    use crate::words::buffer_attributes::TRITONSERVER_BufferAttributesSetMemoryType;
+
+    fn amounts(kind: MemoryKind, id: i64, byte_size: u64) -> Amounts {
+        Amounts([((kind, id), byte_size)].into())
+    }
+
+    fn usage(kind: MemoryKind, id: i64, byte_size: u64) -> MemoryUsage {
+        MemoryUsage { kind, id, byte_size }
+    }
+
+    #[test]
+    fn a_model_takes_what_it_and_its_instances_take() {
+        let model = Account::of_model();
+        let instances = [model.beside(), model.beside()];
+        assert_eq!(model.total(), []);
+        model.report(amounts(MemoryKind::Gpu, 1, 100));
+        instances[0].report(amounts(MemoryKind::Cpu, 0, 5));
+        instances[1].report(amounts(MemoryKind::Cpu, 0, 6));
+        assert_eq!(model.total(), [usage(MemoryKind::Cpu, 0, 11), usage(MemoryKind::Gpu, 1, 100)]);
+    }
+
+    #[test]
+    fn the_latest_report_counts_until_its_account_is_gone() {
+        let model = Account::of_model();
+        let instance = model.beside();
+        instance.report(amounts(MemoryKind::Cpu, 0, 5));
+        instance.report(amounts(MemoryKind::CpuPinned, 0, 7));
+        assert_eq!(model.total(), [usage(MemoryKind::CpuPinned, 0, 7)]);
+        drop(instance);
+        assert_eq!(model.total(), []);
+    }
+
+    #[test]
+    fn attributes_are_read_and_those_without_sense_refused() {
+        let (five, six) = (BufferAttributes::host(5), BufferAttributes::host(6));
+        let mut handles = [&five, &six].map(|attributes| ptr::from_ref(attributes).cast_mut());
+        // SAFETY: an array of live handles.
+        let read = unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.unwrap();
+        assert_eq!(read, amounts(MemoryKind::Cpu, 0, 6), "the last one counts");
+        assert_eq!(read.to_string(), "6 bytes of memory CPU 0");
+        // SAFETY: live attributes.
+        assert!(unsafe { TRITONSERVER_BufferAttributesSetMemoryType(handles[1], 3) }.is_null());
+        // SAFETY: an array of live handles.
+        let error = unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.unwrap_err();
+        assert_eq!(error.message, "there is no memory type 3");
+        handles[1] = ptr::null_mut();
+        // SAFETY: an array of a live handle and null.
+        assert!(unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! A backend's model while its version is served: what it is asked besides running requests.
+//!
+//! Questions may come at any time and on any thread. The model is dropped by whoever closes the version, when the last
+//! question has been answered: a backend may take its time to end, and must not do so on the thread of a client.
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use inference::{
+    Error, FailureReason,
+    backend::{BackendModel, MemoryUsage},
+};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Semaphore;
+
+use super::Model;
+
+/// See the module documentation.
+pub(super) struct Opened {
+    questions: Mutex<Questions>,
+    /// Signalled when the last question has been answered.
+    answered: Condvar,
+    tells_readiness: bool,
+    /// One thread at a time waits for a backend that takes long to say whether it is ready: health checks come again and
+    /// again, whether the last one has been answered or not.
+    turn: Arc<Semaphore>,
+}
+
+struct Questions {
+    /// `None` once the version is closed.
+    backend: Option<Arc<dyn BackendModel>>,
+    unanswered: usize,
+}
+
+impl Opened {
+    pub(super) fn new(backend: Arc<dyn BackendModel>) -> Self {
+        Self {
+            tells_readiness: backend.tells_readiness(),
+            questions: Mutex::new(Questions { backend: Some(backend), unanswered: 0 }),
+            answered: Condvar::new(),
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// What the model takes, by its backend's account.
+    pub(super) fn memory_usage(&self) -> Vec<MemoryUsage> {
+        self.ask(|backend| backend.memory_usage()).unwrap_or_default()
+    }
+
+    /// Blocks as long as the backend does.
+    fn ready(&self) -> Result<(), Error> {
+        if self.tells_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
+    }
+
+    fn ask<A>(&self, question: impl FnOnce(&dyn BackendModel) -> A) -> Result<A, Error> {
+        let backend = {
+            let mut questions = self.questions.lock();
+            let backend = questions.backend.clone().ok_or_else(|| Error::unavailable("it has ended"))?;
+            questions.unanswered += 1;
+            backend
+        };
+        let answer = catch_unwind(AssertUnwindSafe(|| question(&*backend)));
+        // Before it is said that nobody asks any more.
+        drop(backend);
+        let mut questions = self.questions.lock();
+        questions.unanswered -= 1;
+        if questions.unanswered == 0 {
+            self.answered.notify_all();
+        }
+        answer.map_err(|_| Error::internal("its backend panicked").because(FailureReason::Backend))
+    }
+
+    /// Takes no more questions and drops the model when those that were asked have been answered. Blocks.
+    pub(super) fn end(&self) {
+        let mut questions = self.questions.lock();
+        let backend = questions.backend.take();
+        self.answered.wait_while(&mut questions, |questions| questions.unanswered > 0);
+        drop(questions);
+        drop(backend);
+    }
+}
+
+impl Model {
+    /// Whether the backend has a say in whether the version is ready.
+    pub(crate) fn tells_readiness(&self) -> bool {
+        self.opened.tells_readiness
+    }
+
+    /// Whether the instances could take requests, by the account of the backend, which is asked on a thread that may block.
+    /// Must be called in a tokio runtime.
+    pub(crate) async fn ready(self: &Arc<Self>) -> bool {
+        if !self.tells_readiness() {
+            return true;
+        }
+        // The semaphore is never closed. The turn ends with the answer, even if nobody waits for it any more.
+        let Ok(turn) = self.opened.turn.clone().acquire_owned().await else { return false };
+        let me = self.clone();
+        let answer = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            me.ready_here()
+        });
+        answer.await.unwrap_or(false)
+    }
+
+    /// As [`Engine::model_ready`](crate::Engine::model_ready), asking on this thread. Blocks as long as the backend does.
+    pub fn ready_here(&self) -> bool {
+        let answer = self.opened.ready();
+        if let Err(Error { message, .. }) = &answer {
+            log::debug!("Model '{}' version {} is not ready: {message}", self.name(), self.version());
+        }
+        answer.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use inference::{
+        backend::{Instance, InstanceSpec, MemoryKind},
+        config::ModelConfig,
+    };
+
+    use super::*;
+
+    const SOME: MemoryUsage = MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 };
+
+    /// Tells a test of each question about its readiness, and waits for the answer.
+    struct Asked {
+        questions: mpsc::SyncSender<mpsc::Sender<Result<(), Error>>>,
+        ended: mpsc::Sender<thread::ThreadId>,
+    }
+
+    impl BackendModel for Asked {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+            Err(Error::internal("none here"))
+        }
+
+        fn memory_usage(&self) -> Vec<MemoryUsage> {
+            vec![SOME]
+        }
+
+        fn tells_readiness(&self) -> bool {
+            true
+        }
+
+        fn ready(&self) -> Result<(), Error> {
+            let (answer, answered) = mpsc::channel();
+            self.questions.send(answer).unwrap();
+            answered.recv().expect("an answer, or a panic")
+        }
+    }
+
+    impl Drop for Asked {
+        fn drop(&mut self) {
+            let _ = self.ended.send(thread::current().id());
+        }
+    }
+
+    type Asking = mpsc::Receiver<mpsc::Sender<Result<(), Error>>>;
+
+    fn opened() -> (Arc<Opened>, Asking, mpsc::Receiver<thread::ThreadId>) {
+        let (questions, asking) = mpsc::sync_channel(0);
+        let (ended, end) = mpsc::channel();
+        (Arc::new(Opened::new(Arc::new(Asked { questions, ended }))), asking, end)
+    }
+
+    #[test]
+    fn a_model_ends_where_it_is_closed_when_the_last_question_has_been_answered() {
+        let (opened, asking, end) = opened();
+        let asker = thread::spawn({
+            let opened = opened.clone();
+            move || opened.ready()
+        });
+        let answer = asking.recv().unwrap();
+        let closer = thread::spawn({
+            let opened = opened.clone();
+            move || opened.end()
+        });
+        while opened.questions.lock().backend.is_some() {
+            thread::yield_now();
+        }
+        assert!(end.try_recv().is_err(), "it ended while it was asked");
+        answer.send(Ok(())).unwrap();
+        assert_eq!(asker.join().unwrap(), Ok(()));
+        assert_eq!(end.recv().unwrap(), closer.thread().id());
+        closer.join().unwrap();
+    }
+
+    #[test]
+    fn a_model_that_has_ended_is_not_ready_and_takes_nothing() {
+        let (opened, _asking, _end) = opened();
+        assert_eq!(opened.memory_usage(), [SOME]);
+        opened.end();
+        assert_eq!(opened.memory_usage(), []);
+        assert_eq!(opened.ready().unwrap_err().message, "it has ended");
+        opened.end();
+    }
+
+    #[test]
+    fn a_backend_that_panics_when_it_is_asked_is_not_ready_and_can_be_ended() {
+        let (opened, asking, end) = opened();
+        // Nobody hears the question.
+        drop(asking);
+        assert_eq!(opened.ready().unwrap_err().message, "its backend panicked");
+        opened.end();
+        end.recv().unwrap();
+    }
+}

@@ -1,0 +1,241 @@
+//! What is done with batches: on which thread they run, what a panic means, and who looks for more afterwards.
+//!
+//! Whoever has news for the model visits the driver, and does outside its lock what the visit asks for.
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use inference::{
+    Error, FailureReason, Moment, Request,
+    backend::{BackendInstance, Execution, Lease, Lender, Lent},
+};
+use scheduling::{Entry, InstanceId, Note, Rejected, Row};
+
+use super::{
+    Model,
+    assemble::assemble,
+    driver::{Assignment, Driver, Duties},
+    instance::Mail,
+    refusal::cancelled,
+};
+use crate::{
+    clock::{Sleeper, now},
+    limiter::Claims,
+};
+
+impl Model {
+    /// Whether a batch may run on the thread of the caller who completed it.
+    pub(super) fn may_run_here(&self, assignment: &Assignment) -> bool {
+        // A decoupled model may block on a slow client; large tensors take long whatever the last ones took.
+        assignment.mobile.is_some()
+            && !self.config.decoupled
+            && input_bytes(&assignment.batch.rows) <= BRIEF_BYTES
+    }
+
+    /// Runs a batch, and those that become due for the same instance meanwhile, for a short time.
+    pub(super) fn run_here(&self, first: Assignment, since: Moment) {
+        let mut next = Some(first);
+        while let Some(assignment) = next {
+            let instance = assignment.batch.instance;
+            next = self.run(assignment, &mut None);
+            let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
+            if let Some(late) = next.take_if(stays) {
+                self.mailboxes[instance].put(Mail::Work(late));
+            }
+        }
+    }
+
+    /// Runs a batch on this thread. Gives back the next one for the same instance, if one is due.
+    pub(super) fn run(
+        &self,
+        assignment: Assignment,
+        pinned: &mut Option<Box<dyn BackendInstance>>,
+    ) -> Option<Assignment> {
+        let Assignment { batch: scheduling::Batch { instance, mut rows }, mut mobile } = assignment;
+        let start = now();
+        rows.retain_mut(|row| !answer_if_cancelled(row));
+        let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
+        if has_work {
+            let lender =
+                self.sequences.as_ref().and_then(|_| self.me.upgrade()).map(|me| me as Arc<dyn Lender>);
+            let assembled = assemble(rows, instance, self.sequences.as_ref().zip(lender.as_ref()));
+            let marks = assembled.batch.marks.clone();
+            let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut mobile, pinned.as_mut()) {
+                (Some(mobile), _) => mobile.execute(assembled.batch),
+                (None, Some(pinned)) => pinned.execute(assembled.batch),
+                (None, None) => unreachable!("an instance lies on its thread or comes with its work"),
+            }));
+            if let Err(panic) = outcome {
+                self.die(instance, panic.as_ref());
+                // Its state is unknown and it is not used again; but it may hold requests that want an answer, which
+                // dropping it gives. A second panic tells nothing new.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop((mobile, pinned.take()))));
+                return None;
+            }
+            self.record.executed(&marks, now());
+        }
+        let end = now();
+        let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+        let mut driver = self.driver.lock();
+        driver.finished(instance, mobile, has_work.then_some(nanos));
+        let duties = driver.settle(end, &self.orders);
+        drop(driver);
+        self.tell_if_draining();
+        self.fulfil(duties, |assignment, _| assignment.batch.instance == instance)
+    }
+
+    /// Does what a visit to the driver asked for, but keeps the first batch that `keep` wants.
+    pub(super) fn fulfil(
+        &self,
+        duties: Duties,
+        keep: impl Fn(&Assignment, bool) -> bool,
+    ) -> Option<Assignment> {
+        self.refuse(duties.rejected);
+        duties.news.spread();
+        for Note::Restarted(id) in duties.notes {
+            log::warn!(
+                "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
+                 Previous sequence will be terminated early.",
+                self.name()
+            );
+        }
+        if let Some(at) = duties.alarm {
+            self.clock.call(at, self.me.clone());
+        }
+        let mut kept = None;
+        for assignment in duties.assignments {
+            if kept.is_none() && keep(&assignment, duties.brief) {
+                kept = Some(assignment);
+            } else {
+                self.mailboxes[assignment.batch.instance].put(Mail::Work(assignment));
+            }
+        }
+        kept
+    }
+
+    fn refuse(&self, rejected: Vec<Rejected<Execution>>) {
+        for Rejected { payload, reason } in rejected {
+            let error =
+                self.fault().cloned().unwrap_or_else(|| self.refusals.error(reason, &payload.request));
+            payload.responder.fail(error);
+        }
+    }
+
+    /// A visit that may find work for any instance.
+    pub(super) fn visit(&self, news: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>) {
+        let mut driver = self.driver.lock();
+        let rejected = news(&mut driver);
+        let duties = driver.settle(now(), &self.orders);
+        drop(driver);
+        self.refuse(rejected);
+        self.fulfil(duties, |_, _| false);
+    }
+
+    /// The backend has panicked: nothing runs here any more, and what waits is answered.
+    fn die(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
+        let words = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let message = format!(
+            "the backend of model '{}' version {} panicked: {}",
+            self.name(),
+            self.version,
+            words.unwrap_or("for an unknown reason")
+        );
+        log::error!("{message}");
+        let fault = Error::internal(message).because(FailureReason::Backend);
+        let _ = self.fault.set(fault);
+        let (waiting, news) = {
+            let mut driver = self.driver.lock();
+            let news = driver.lost(instance);
+            (driver.give_up(), news)
+        };
+        self.refuse(waiting);
+        news.spread();
+        self.tell_if_draining();
+    }
+}
+
+/// Inputs up to this size are run where their request arrives.
+const BRIEF_BYTES: usize = 64 << 10;
+/// How long a caller's thread runs batches of others after its own.
+const BRIEF_TIME: Duration = Duration::from_micros(100);
+
+fn input_bytes(rows: &[Row<Execution>]) -> usize {
+    let requests = rows.iter().filter_map(|row| match row {
+        Row::Request { entry, .. } => Some(&entry.payload.request),
+        Row::Padding => None,
+    });
+    requests.flat_map(Request::tensors).map(|tensor| tensor.data().len()).sum()
+}
+
+/// The last look before a batch runs. True if there was nobody left to run the request for. A request of a sequence runs
+/// all the same: the model would miss a step.
+fn answer_if_cancelled(row: &mut Row<Execution>) -> bool {
+    let Row::Request { entry, slot: None } = row else { return false };
+    let cancelled_by_client = entry.payload.responder.is_cancelled();
+    if cancelled_by_client {
+        entry.payload.responder.clone().fail(cancelled());
+    }
+    cancelled_by_client
+}
+
+impl Lender for Model {
+    fn returned(&self, instance: InstanceId, slot: u32) {
+        let at = now();
+        let mut driver = self.driver.lock();
+        // If its instance is at work, that looks for more by itself when it has finished.
+        if driver.returned(at, instance, slot) {
+            let duties = driver.settle(at, &self.orders);
+            drop(driver);
+            self.fulfil(duties, |_, _| false);
+        }
+    }
+
+    fn again(&self, mut lent: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+        let at = now();
+        let (instance, slot) = (lent.instance, lent.slot);
+        if execution.responder.is_cancelled() {
+            return Err((cancelled(), execution.lent(Lease::new(lent))));
+        }
+        if let Some(step) = &mut lent.meta.sequence {
+            step.start = false;
+        }
+        let entry = Entry { meta: lent.meta.clone(), arrived: at, payload: execution };
+        let mut driver = self.driver.lock();
+        match driver.again(instance, slot, entry) {
+            Ok(()) => {
+                let duties = driver.settle(at, &self.orders);
+                drop(driver);
+                self.fulfil(duties, |_, _| false);
+                Ok(())
+            }
+            Err(Rejected { payload, reason }) => {
+                drop(driver);
+                let error = self.refusals.error(reason, &payload.request);
+                Err((error, payload.lent(Lease::new(lent))))
+            }
+        }
+    }
+}
+
+impl Claims for Model {
+    fn granted(self: Arc<Self>, instance: InstanceId) {
+        self.visit(|driver| {
+            driver.granted(instance);
+            Vec::new()
+        });
+    }
+}
+
+impl Sleeper for Model {
+    fn wake(self: Arc<Self>) {
+        self.visit(|driver| {
+            driver.woken();
+            Vec::new()
+        });
+    }
+}

@@ -1,0 +1,176 @@
+//! What backends are asked, and what they tell unasked: readiness, memory, and how responses were made.
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+        mpsc,
+    },
+    time::Duration,
+};
+
+use inference::{
+    Error, ResponseReport,
+    backend::{MemoryKind, MemoryUsage},
+};
+use nereid_engine::{DurationStatistic, Engine};
+use parking_lot::Mutex;
+
+use crate::support::{ECHO, PATIENCE, Repository, answer, echo, index, serves, start, value};
+
+#[tokio::test]
+async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    for strict_readiness in [true, false] {
+        let well = Arc::new(AtomicBool::new(true));
+        let backend = echo().ready({
+            let well = well.clone();
+            move || if well.load(Acquire) { Ok(()) } else { Err(Error::internal("unwell")) }
+        });
+        let mut options = repository.options();
+        options.strict_readiness = strict_readiness;
+        let engine = start(options, backend).await;
+        for is_well in [true, false, true] {
+            well.store(is_well, Release);
+            let server = is_well || !strict_readiness;
+            assert_eq!(engine.model_ready("m", None).await, is_well);
+            assert_eq!(engine.model("m", Some(1)).unwrap().ready_here(), is_well);
+            assert_eq!((engine.ready().await, engine.ready_here()), (Ok(server), Ok(server)));
+            // It is only told: requests are taken, and the repository sees no difference.
+            assert!(serves(&engine, "m").await && engine.all_loaded());
+            assert_eq!(index(&engine), ["m 1 READY"]);
+        }
+    }
+}
+
+/// A backend that tells of each question and waits for leave to answer it.
+async fn slow() -> (Engine, Repository, mpsc::Receiver<mpsc::Sender<()>>) {
+    let (questions, asking) = mpsc::channel();
+    let backend = echo().mobile().ready(move || {
+        let (leave, wait) = mpsc::channel();
+        let _ = questions.send(leave);
+        // An answer, or the end of the test.
+        let _ = wait.recv_timeout(PATIENCE);
+        Ok(())
+    });
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let engine = repository.serve(backend).await;
+    (engine, repository, asking)
+}
+
+/// The next question, which comes from another thread while this runtime goes on.
+async fn next(asking: &mpsc::Receiver<mpsc::Sender<()>>) -> mpsc::Sender<()> {
+    loop {
+        match asking.try_recv() {
+            Ok(leave) => return leave,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// One thread is all this runtime has.
+#[tokio::test]
+async fn a_backend_that_takes_long_to_say_whether_it_is_ready_holds_nobody_else_up() {
+    let (engine, _repository, asking) = slow().await;
+    let asker = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.model_ready("m", None).await }
+    });
+    let leave = next(&asking).await;
+    assert!(serves(&engine, "m").await);
+    assert_eq!(engine.statistics(Some("m"), None).unwrap()[0].success.count, 1);
+    leave.send(()).unwrap();
+    assert!(asker.await.unwrap());
+}
+
+#[tokio::test]
+async fn health_checks_that_nobody_waits_for_any_more_do_not_pile_up() {
+    let (engine, _repository, asking) = slow().await;
+    let mut askers = Vec::new();
+    for _ in 0..3 {
+        let engine = engine.clone();
+        askers.push(tokio::spawn(async move { engine.model_ready("m", None).await }));
+    }
+    let first = next(&asking).await;
+    let last = askers.pop().unwrap();
+    for asker in askers {
+        asker.abort();
+        assert!(asker.await.is_err());
+    }
+    assert!(asking.try_recv().is_err(), "asked a second time before it had answered");
+    first.send(()).unwrap();
+    // Of the two that were given up, one was the first; the other one's turn is skipped.
+    next(&asking).await.send(()).unwrap();
+    assert!(last.await.unwrap());
+    assert!(asking.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_model_ends_when_it_has_answered() {
+    let (engine, _repository, asking) = slow().await;
+    let asker = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.model_ready("m", None).await }
+    });
+    let leave = next(&asking).await;
+    let mut stopping = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.stop(PATIENCE).await }
+    });
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut stopping).await;
+    assert!(early.is_err(), "it was ended while it was asked");
+    leave.send(()).unwrap();
+    stopping.await.unwrap().unwrap();
+    asker.await.unwrap();
+    assert!(!engine.model_ready("m", None).await);
+}
+
+#[tokio::test]
+async fn memory_is_told_with_the_statistics() {
+    let memory = vec![
+        MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 },
+        MemoryUsage { kind: MemoryKind::Gpu, id: 1, byte_size: 7 },
+    ];
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let engine = repository.serve(echo().memory(memory.clone())).await;
+    assert_eq!(engine.statistics(Some("m"), None).unwrap()[0].memory_usage, memory);
+}
+
+const WARMED: &str = "model_warmup { name: 'w' batch_size: 1
+    inputs { key: 'IN' value { data_type: TYPE_UINT8 dims: 1 zero_data: true } } }";
+
+#[tokio::test]
+async fn reported_responses_are_counted_by_their_position_unless_they_were_for_warm_up() {
+    let warmed = Arc::new(Mutex::new(0));
+    let backend = echo().execute({
+        let warmed = warmed.clone();
+        move |_, batch| {
+            for execution in batch.executions {
+                if value(&execution.request) == 0 {
+                    *warmed.lock() += 1;
+                }
+                for index in 0..=u64::from(value(&execution.request)) {
+                    let compute_infer = Duration::from_nanos(10);
+                    execution.responder.report_response(index, ResponseReport::Empty { compute_infer });
+                }
+                answer(execution);
+            }
+        }
+    });
+    let repository = Repository::new().model("m", &format!("{ECHO} {WARMED}"), &["1"]);
+    let engine = repository.serve(backend).await;
+    assert_eq!(*warmed.lock(), 1);
+    let counted = || {
+        let statistics = engine.statistics(Some("m"), None).unwrap().remove(0);
+        let each = statistics.responses.into_iter().map(|one| (one.index, one.empty_response));
+        each.collect::<Vec<_>>()
+    };
+    assert_eq!(counted(), []);
+    for value in [2, 1] {
+        crate::support::ask(&engine, "m", value).only().await.unwrap();
+    }
+    let times = |count| DurationStatistic { count, ns: 10 * count };
+    assert_eq!(counted(), [(0, times(2)), (1, times(2)), (2, times(1))]);
+}

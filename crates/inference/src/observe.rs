@@ -1,0 +1,66 @@
+//! Who counts and cares for requests while they are under way, and what backends report to them.
+use std::{fmt, sync::Arc};
+
+use scheduling::Moment;
+
+use crate::{Error, Marks, ReportedTimes, ResponseReport, Timeline};
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy)]
+pub enum Outcome<'a> {
+    /// Well.
+    Success,
+    /// With that error as its last word.
+    Failure(&'a Error),
+}
+
+/// Whoever counts and cares for requests while they are under way.
+pub trait Observe: Send + Sync {
+    /// The request has ended. Called exactly once, before its last word is visible to the asking side. Must not block.
+    fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>);
+
+    /// Nobody waits for the request any more. Called at most once; it may come while [`Observe::ended`] runs on another
+    /// thread, or just after. Must not block.
+    fn cancelled(&self);
+
+    /// The backend has told when a request passed its doors, after the request was counted (`counted`) without knowing.
+    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        let _ = (timeline, counted, times);
+    }
+
+    /// The same for an execution as a whole.
+    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        let _ = (marks, counted, times);
+    }
+
+    /// The backend has told how it made the response of that index, from 0, of a decoupled request.
+    fn response_reported(&self, index: u64, report: ResponseReport) {
+        let _ = (index, report);
+    }
+}
+
+/// Tells the times of one execution to whoever counts.
+#[derive(Clone)]
+pub struct BatchReporter {
+    marks: Arc<Marks>,
+    observer: Arc<dyn Observe>,
+}
+
+impl fmt::Debug for BatchReporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchReporter").field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+impl BatchReporter {
+    pub(crate) fn new(marks: Arc<Marks>, observer: Arc<dyn Observe>) -> Self {
+        Self { marks, observer }
+    }
+
+    /// The execution has passed its doors at these times. Only the first report counts.
+    pub fn report(&self, times: ReportedTimes) {
+        if let Some(counted) = self.marks.report(times) {
+            self.observer.batch_reported(&self.marks, counted, times);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How one response of a decoupled request was made, by the backend's own account
+//! (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
+use std::time::Duration;
+
+use scheduling::Moment;
+
+use crate::{Error, ErrorCode};
+
+/// How one response was made. Which of the four it was decides what is counted of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseReport {
+    /// It was sent, with outputs.
+    Success {
+        /// From the beginning of the work to the first output.
+        compute_infer: Duration,
+        /// From there until it was sent.
+        compute_output: Duration,
+    },
+    /// It failed.
+    Failure {
+        /// From the beginning of the work to the first output, or to the end if there was no output.
+        compute_infer: Duration,
+        /// From there until the error was sent; zero if there was no output.
+        compute_output: Duration,
+    },
+    /// It had no outputs, as the last word of a request may.
+    Empty {
+        /// From the beginning of the work until it was sent.
+        compute_infer: Duration,
+    },
+    /// It was given up, because its request was cancelled.
+    Cancelled {
+        /// From the beginning of the work until that was seen.
+        after: Duration,
+    },
+}
+
+impl ResponseReport {
+    /// The report of a response on which work began at `start` and which was sent at `end`, perhaps with outputs written
+    /// since `compute_output_start`, or because of an error. As Triton: infer_stats.cc, UpdateResponseSuccess and its
+    /// siblings.
+    ///
+    /// # Errors
+    /// INVALID_ARG if times that count are not in order.
+    pub fn new(
+        start: Moment,
+        compute_output_start: Option<Moment>,
+        end: Moment,
+        error: Option<ErrorCode>,
+    ) -> Result<Self, Error> {
+        let whole = || between(start, end, "Response start cannot happen after response end");
+        let parts = |written| -> Result<_, Error> {
+            let infer = between(start, written, "Response start cannot happen after compute output start")?;
+            Ok((infer, between(written, end, "Compute output start cannot happen after response end")?))
+        };
+        Ok(match (error, compute_output_start) {
+            (Some(ErrorCode::Cancelled), _) => Self::Cancelled { after: whole()? },
+            (None, None) => Self::Empty { compute_infer: whole()? },
+            (None, Some(written)) => {
+                let (compute_infer, compute_output) = parts(written)?;
+                Self::Success { compute_infer, compute_output }
+            }
+            (Some(_), Some(written)) => {
+                let (compute_infer, compute_output) = parts(written)?;
+                Self::Failure { compute_infer, compute_output }
+            }
+            (Some(_), None) => Self::Failure { compute_infer: whole()?, compute_output: Duration::ZERO },
+        })
+    }
+}
+
+/// The time between two moments that must be in that order.
+fn between(first: Moment, second: Moment, otherwise: &'static str) -> Result<Duration, Error> {
+    if first > second { Err(Error::invalid(otherwise)) } else { Ok(second - first) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(
+        start: u64,
+        written: u64,
+        end: u64,
+        error: Option<ErrorCode>,
+    ) -> Result<ResponseReport, String> {
+        let written = Some(written).filter(|at| *at > 0).map(Moment::from_nanos);
+        ResponseReport::new(Moment::from_nanos(start), written, Moment::from_nanos(end), error)
+            .map_err(|error| error.with_code())
+    }
+
+    fn ns(nanos: u64) -> Duration {
+        Duration::from_nanos(nanos)
+    }
+
+    #[test]
+    fn outputs_and_errors_decide_what_a_response_was() {
+        let internal = Some(ErrorCode::Internal);
+        assert_eq!(
+            report(10, 13, 18, None),
+            Ok(ResponseReport::Success { compute_infer: ns(3), compute_output: ns(5) })
+        );
+        assert_eq!(
+            report(10, 13, 18, internal),
+            Ok(ResponseReport::Failure { compute_infer: ns(3), compute_output: ns(5) })
+        );
+        assert_eq!(
+            report(10, 0, 18, internal),
+            Ok(ResponseReport::Failure { compute_infer: ns(8), compute_output: ns(0) })
+        );
+        assert_eq!(report(10, 0, 18, None), Ok(ResponseReport::Empty { compute_infer: ns(8) }));
+        for written in [0, 13] {
+            let cancelled = report(10, written, 18, Some(ErrorCode::Cancelled));
+            assert_eq!(cancelled, Ok(ResponseReport::Cancelled { after: ns(8) }));
+        }
+    }
+
+    #[test]
+    fn times_that_run_backwards_are_refused() {
+        let early_output = "Invalid argument: Response start cannot happen after compute output start";
+        let late_output = "Invalid argument: Compute output start cannot happen after response end";
+        let early_end = "Invalid argument: Response start cannot happen after response end";
+        for error in [None, Some(ErrorCode::Internal)] {
+            assert_eq!(report(10, 9, 18, error), Err(early_output.to_owned()));
+            assert_eq!(report(10, 19, 18, error), Err(late_output.to_owned()));
+            assert_eq!(report(10, 0, 9, error), Err(early_end.to_owned()));
+        }
+        // Where the outputs of a cancelled response began, nobody asks.
+        assert!(report(10, 99, 18, Some(ErrorCode::Cancelled)).is_ok());
+        assert_eq!(report(10, 0, 9, Some(ErrorCode::Cancelled)), Err(early_end.to_owned()));
+    }
+}
