@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask test | gates | header | setup | demo | bench`.
+//! Chores of the workspace: `cargo xtask test | memcheck | gates | header | setup | demo | bench`.
 //!
 //! Everything that needs more than cargo itself lives here: what to run before a change is good, the Python
 //! environment, the fetched ONNX Runtime, the demo, the benchmarks. All of it is written below `target`, is made
@@ -12,6 +12,7 @@ mod arguments;
 mod bench;
 mod demo;
 mod gates;
+mod memcheck;
 mod plugins;
 mod process;
 mod python;
@@ -32,6 +33,11 @@ Chores of the workspace.
 cargo xtask test [--quick]
     Everything that must be good before a change is: formatting, lints, gates, tests, documentation, Python clients
     and the demo. Makes what is missing first (see setup). --quick leaves out documentation, Python and the demo.
+
+cargo xtask memcheck [--requests N]
+    Sends N requests [default: 200], and ten times as many, to each test plug-in of the C interfaces, watched by the
+    compiler's sanitizers and by valgrind: no wrong use of memory, none lost, and none that grows with requests.
+    Skipped without valgrind.
 
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
@@ -76,6 +82,11 @@ fn run() -> Result<bool> {
             let quick = arguments.flag("--quick");
             arguments.finish()?;
             test::run(quick)
+        }
+        "memcheck" => {
+            let requests = arguments.value("--requests")?;
+            arguments.finish()?;
+            memcheck::run(requests)
         }
         "gates" => {
             arguments.finish()?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
-use crate::{demo, gates, plugins, process, python, runtime_library, workspace};
+use crate::{demo, gates, memcheck, plugins, process, python, runtime_library, workspace};
 
 /// Runs all steps, prints how they went, and gives whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
@@ -36,6 +36,10 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         let mut doc = cargo(&["doc", "--workspace", "--locked", "--no-deps"]);
         process::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     });
+    match memcheck::cannot_be() {
+        None => steps.run("memory", || memcheck::check(memcheck::FEW)),
+        Some(reason) => steps.skip("memory", reason),
+    }
     steps.run("python packages", || python::install("tests/requirements.txt"));
     let mut brought = None;
     steps.attempt("plug-ins", || {

@@ -1,7 +1,6 @@
 //! `tritonrepoagent.h`: repository agents in shared libraries, and the functions they call.
 use std::{
-    ffi::{CString, OsStr, c_char, c_void},
-    os::unix::ffi::OsStrExt,
+    ffi::{CString, c_char, c_void},
     path::{Path, PathBuf},
     ptr,
     sync::{
@@ -18,10 +17,10 @@ use parking_lot::Mutex;
 
 use crate::{
     backend::model::check_version,
-    handle::{Handle, borrow, guard, put, readable, text},
+    handle::{self, Handle, borrow, c_path, guard, put, readable},
     plugin::Library,
     words::{
-        error::{CError, c_text, consume},
+        error::{CError, consume},
         message::{Message, give_json},
     },
 };
@@ -196,6 +195,8 @@ pub struct Attended {
     state: AtomicPtr<c_void>,
     /// There while the library is called.
     model: AtomicPtr<AgentModel>,
+    /// Held by whoever uses the model: a library may call from threads of its own.
+    asking: Mutex<()>,
     /// Paths that the library has been told, and may read until the model is gone.
     told: Mutex<Vec<CString>>,
 }
@@ -206,8 +207,9 @@ impl Handle for Attended {
 
 impl Attended {
     fn with<T>(&self, ask: impl FnOnce(&mut AgentModel) -> Result<T, Error>) -> Result<T, Error> {
-        // SAFETY: null, or the model of the call that the library is in. It is called by one thread at a time, and no
-        // function here calls out.
+        let _one_at_a_time = self.asking.lock();
+        // SAFETY: null, or the model of the call that the library is in. The lock makes us the only ones, and no function
+        // here calls out.
         let model = unsafe { self.model.load(Relaxed).as_mut() };
         ask(model
             .ok_or_else(|| Error::unavailable("a model can be asked about while its agent is called"))?)
@@ -215,7 +217,7 @@ impl Attended {
 
     /// A path for the library to read.
     fn tell(&self, path: &Path) -> *const c_char {
-        let path = c_text(&path.to_string_lossy());
+        let path = c_path(path);
         let mut told = self.told.lock();
         if let Some(known) = told.iter().find(|known| **known == path) {
             return known.as_ptr();
@@ -291,7 +293,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryUpdate(
 ) -> *mut CError {
     // SAFETY: null or a live model; a text or null.
     guard(|| unsafe {
-        let location = PathBuf::from(OsStr::from_bytes(text(location)?.as_bytes()));
+        let location = handle::path(location)?;
         borrow(model)?.with(|model| model.relocate(artifact(artifact_type), location))
     })
 }

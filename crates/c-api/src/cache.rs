@@ -179,7 +179,7 @@ impl Buffer {
     /// The memory is there and is not written meanwhile.
     unsafe fn bytes<'a>(&self) -> &'a [u8] {
         // SAFETY: as the caller promises.
-        unsafe { crate::handle::array(self.base, self.size) }
+        unsafe { crate::handle::array(self.base, self.size) }.unwrap_or_default()
     }
 
     /// # Safety
@@ -206,6 +206,17 @@ unsafe impl Sync for CacheEntry {}
 
 impl Handle for CacheEntry {
     const NAME: &'static str = "TRITONCACHE_CacheEntry";
+}
+
+impl CacheEntry {
+    fn add(&self, base: *mut u8, attributes: &BufferAttributes) -> Result<(), Error> {
+        if attributes.byte_size() == 0 {
+            return Err(Error::invalid("Buffer byte size was zero"));
+        }
+        in_host_memory(attributes)?;
+        self.buffers.lock().push(Buffer { base, size: attributes.byte_size() });
+        Ok(())
+    }
 }
 
 /// `TRITONCACHE_Allocator`: what is to be done when the cache says copy.
@@ -280,12 +291,7 @@ pub unsafe extern "C" fn TRITONCACHE_CacheEntryAddBuffer(
         }
         // SAFETY: null or live.
         let (entry, attributes) = unsafe { (borrow(entry)?, borrow(attributes)?) };
-        if attributes.byte_size() == 0 {
-            return Err(Error::invalid("Buffer byte size was zero"));
-        }
-        in_host_memory(attributes)?;
-        entry.buffers.lock().push(Buffer { base: base.cast(), size: attributes.byte_size() });
-        Ok(())
+        entry.add(base.cast(), attributes)
     })
 }
 

@@ -4,8 +4,11 @@
 //! calls out may be entered again.
 use std::{
     any::Any,
-    ffi::{CStr, c_char},
+    borrow::Cow,
+    ffi::{CStr, CString, OsStr, c_char},
+    os::unix::ffi::OsStrExt,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
 };
 
 use inference::{Error, Name};
@@ -135,21 +138,62 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Error> {
     text.to_str().map_err(|_| Error::invalid(format!("'{}' is not UTF-8", text.to_string_lossy())))
 }
 
+/// A text for people to read, with signs in place of what is not UTF-8.
+///
+/// # Errors
+/// INVALID_ARG for null.
+///
+/// # Safety
+/// As for [`text`].
+pub unsafe fn words<'a>(text: *const c_char) -> Result<Cow<'a, str>, Error> {
+    if text.is_null() {
+        return Err(missing("text"));
+    }
+    // SAFETY: as the caller promises.
+    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// A path, of whatever bytes.
+///
+/// # Errors
+/// INVALID_ARG for null.
+///
+/// # Safety
+/// As for [`text`].
+pub unsafe fn path(text: *const c_char) -> Result<PathBuf, Error> {
+    if text.is_null() {
+        return Err(missing("path"));
+    }
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+/// A path for C readers. No path of a file has a NUL.
+pub(crate) fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}
+
 /// A text of ours, to be read in place by C.
 pub fn readable(name: &Name) -> *const c_char {
     name.with_nul().as_ptr().cast()
 }
 
-/// An array.
+/// An array; null has no elements.
+///
+/// # Errors
+/// INVALID_ARG for more elements than memory can have.
 ///
 /// # Safety
-/// The pointer is null or points to `len` elements that live as long as the reference.
-pub unsafe fn array<'a, T>(first: *const T, len: usize) -> &'a [T] {
-    if first.is_null() || len == 0 {
-        return &[];
+/// The pointer is null or points to `count` elements that live as long as the reference.
+pub unsafe fn array<'a, T>(first: *const T, count: impl TryInto<usize>) -> Result<&'a [T], Error> {
+    let count = count.try_into().ok().filter(|count| *count <= isize::MAX as usize / size_of::<T>().max(1));
+    let count = count.ok_or_else(|| Error::invalid("an array cannot have so many elements"))?;
+    if first.is_null() {
+        return Ok(&[]);
     }
     // SAFETY: as the caller promises.
-    unsafe { std::slice::from_raw_parts(first, len) }
+    Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
 #[cfg(test)]
@@ -174,5 +218,28 @@ mod tests {
         assert!(unsafe { put(std::ptr::null_mut(), 1) }.is_err());
         // SAFETY: null is allowed.
         unsafe { delete::<u8>(std::ptr::null_mut()) };
+    }
+
+    #[test]
+    fn an_array_is_no_larger_than_memory() {
+        let numbers = [1_i64, 2];
+        // SAFETY: as many numbers, and none is read of an array that cannot be.
+        unsafe {
+            assert_eq!(array(numbers.as_ptr(), 2_u32).unwrap(), [1, 2]);
+            assert!(array(std::ptr::null::<i64>(), 2_u64).unwrap().is_empty());
+            let error = array(numbers.as_ptr(), u64::MAX / 8).unwrap_err();
+            assert_eq!(error.message, "an array cannot have so many elements");
+        }
+    }
+
+    #[test]
+    fn what_people_read_need_not_be_utf_8() {
+        // SAFETY: texts.
+        unsafe {
+            assert_eq!(words(c"na\xefve".as_ptr()).unwrap(), "na\u{fffd}ve");
+            assert!(text(c"na\xefve".as_ptr()).is_err());
+            let odd = path(c"/na\xefve".as_ptr()).unwrap();
+            assert_eq!(c_path(&odd).as_c_str(), c"/na\xefve");
+        }
     }
 }

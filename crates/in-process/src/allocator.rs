@@ -201,9 +201,14 @@ impl Buffer {
         Ok(())
     }
 
-    /// Where it is, what the application keeps with it, its size, and its kind of memory.
-    pub(crate) fn parts(&self) -> (*const c_void, *mut c_void, usize, (MemoryType, i64)) {
-        (self.base, self.userp, self.byte_size, self.memory)
+    /// Where it is, its size, and its kind of memory.
+    pub(crate) fn parts(&self) -> (*const c_void, usize, (MemoryType, i64)) {
+        (self.base, self.byte_size, self.memory)
+    }
+
+    /// What the application keeps with it.
+    pub(crate) fn userp(&self) -> *mut c_void {
+        self.userp
     }
 
     /// The bytes of the output.

@@ -49,8 +49,8 @@ pub(crate) struct Loan {
     /// As it was handed over.
     request: *mut InferenceRequest,
     back: Return,
-    /// The request was refused and has stayed with the application.
-    refused: AtomicBool,
+    /// The request has become the server's. Otherwise it has stayed with the application.
+    accepted: AtomicBool,
 }
 
 // SAFETY: the request is only handed back; that may happen on any thread, says the header.
@@ -60,11 +60,10 @@ unsafe impl Sync for Loan {}
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if self.refused.load(Ordering::Acquire) {
-            return;
+        if self.accepted.load(Ordering::Acquire) {
+            let going = Going { request: self.request, back: self.back };
+            call_out(move || going.back());
         }
-        let going = Going { request: self.request, back: self.back };
-        call_out(move || going.back());
     }
 }
 
@@ -151,7 +150,7 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) ->
     let own = unsafe { borrow(handle) }?;
     let asked = own.asked();
     let (recipient, back) = asked.callbacks()?;
-    let loan = Arc::new(Loan { request: handle, back, refused: AtomicBool::new(false) });
+    let loan = Arc::new(Loan { request: handle, back, accepted: AtomicBool::new(false) });
     let sent = asked.request(own.model(), &loan);
     drop(asked);
     let request_id = sent.as_ref().map_or_else(|_| Default::default(), |request| request.id.clone());
@@ -164,8 +163,9 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) ->
         }
         own.model().infer(request, WAITING)
     });
-    let stream = stream.inspect_err(|_| loan.refused.store(true, Ordering::Release))?;
+    let stream = stream?;
     // The loan that is held here keeps the handle alive until the end of this function.
+    loan.accepted.store(true, Ordering::Release);
     own.running(stream.canceller());
     let kept = (!lends_memory).then(|| loan.clone());
     let model = own.model().clone();

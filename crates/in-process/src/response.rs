@@ -82,6 +82,22 @@ impl Output {
         Ok(Self { name, datatype, shape, buffer, labels: OnceLock::new() })
     }
 
+    unsafe fn show(
+        &self,
+        name: *mut *const c_char,
+        datatype: *mut CDataType,
+        shape: *mut *const i64,
+        dim_count: *mut u64,
+    ) {
+        // SAFETY: null or writable, as the caller promises.
+        unsafe {
+            put_if_wanted(name, readable(&self.name));
+            put_if_wanted(datatype, datatype_number(self.datatype));
+            put_if_wanted(shape, self.shape.as_ptr());
+            put_if_wanted(dim_count, self.shape.len() as u64);
+        }
+    }
+
     fn label(&self, model: &Model, class: usize) -> Option<&Name> {
         let read = || {
             let spec = model.config().output(&self.name);
@@ -201,21 +217,31 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutput(
     guard(|| {
         // SAFETY: null or a live response.
         let output = unsafe { borrow(response) }?.output(index)?;
-        let (own_base, own_userp, own_size, (kind, number)) = output.buffer.parts();
         // SAFETY: null or writable, all of them.
         unsafe {
-            put_if_wanted(name, readable(&output.name));
-            put_if_wanted(datatype, datatype_number(output.datatype));
-            put_if_wanted(shape, output.shape.as_ptr());
-            put_if_wanted(dim_count, output.shape.len() as u64);
-            put_if_wanted(base, own_base);
-            put_if_wanted(byte_size, own_size);
-            put_if_wanted(memory_type, kind);
-            put_if_wanted(memory_type_id, number);
-            put_if_wanted(userp, own_userp);
+            output.show(name, datatype, shape, dim_count);
+            show_buffer(&output.buffer, base, byte_size, memory_type, memory_type_id);
+            put_if_wanted(userp, output.buffer.userp());
         }
         Ok(())
     })
+}
+
+unsafe fn show_buffer(
+    buffer: &Buffer,
+    base: *mut *const c_void,
+    byte_size: *mut usize,
+    memory_type: *mut MemoryType,
+    memory_type_id: *mut i64,
+) {
+    let (own_base, own_size, (kind, number)) = buffer.parts();
+    // SAFETY: null or writable, as the caller promises.
+    unsafe {
+        put_if_wanted(base, own_base);
+        put_if_wanted(byte_size, own_size);
+        put_if_wanted(memory_type, kind);
+        put_if_wanted(memory_type_id, number);
+    }
 }
 
 /// The label of a class of an output, null if it has none; belongs to the response.

@@ -1,24 +1,79 @@
-//! The example of a server inside a C program does what it says.
-use std::{fs, path::Path, process::Command};
+//! The example of a server inside a C program does what it says, however the program has come by the library.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use testing::plugins::{Kind, Plugin, build_program, library_beside, root};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nereid");
 
+/// Opens the library beside it, for itself alone, and lets it be the program.
+const SHELL: &str = "
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+  void *library = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+  int (*program)(int, char **) = library == NULL ? NULL : (int (*)(int, char **))dlsym(library, \"main\");
+  if (program == NULL) {
+    fprintf(stderr, \"%s\\n\", dlerror());
+    return 1;
+  }
+  return program(argc - 1, argv);
+}
+";
+
+/// A directory with the backend of the example.
+fn backends(directory: &Path, flags: &[&str]) -> PathBuf {
+    let backends = directory.join("backends");
+    fs::create_dir_all(backends.join("identity")).unwrap();
+    Plugin::new(Kind::Backend, "identity").with_flags(flags).build(&backends.join("identity")).unwrap();
+    backends
+}
+
+/// Runs the example, which must do what it says.
+fn run(program: &Path, backends: &Path, more: &[&Path]) {
+    let models = root().join("examples/embed/models");
+    let output = Command::new(program).arg(models).arg(backends).args(more).output().unwrap();
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{log}");
+    assert!(said.contains("response of identity, version 1\nOUTPUT0 INT32: 3 1 4\n"), "{said}{log}");
+}
+
 #[test]
 fn a_c_program_serves_a_model_in_its_own_process() {
     let Some(library) = library_beside(Path::new(PROGRAM)) else { return };
     let directory = tempfile::tempdir().unwrap();
-    let backends = directory.path().join("backends");
-    fs::create_dir_all(backends.join("identity")).unwrap();
-    Plugin::new(Kind::Backend, "identity").build(&backends.join("identity")).unwrap();
-
-    let example = root().join("examples/embed");
     let program = directory.path().join("embed");
-    build_program(&example.join("embed.c"), library.parent().unwrap(), &program).unwrap();
-    let output = Command::new(program).arg(example.join("models")).arg(&backends).output().unwrap();
+    let source = root().join("examples/embed/embed.c");
+    build_program(&source, library.parent().unwrap(), &program, &[]).unwrap();
+    run(&program, &backends(directory.path(), &[]), &[]);
+}
 
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{log}");
-    assert!(said.contains("response of identity, version 1\nOUTPUT0 INT32: 3 1 4\n"), "{said}{log}");
+/// Runs the example in a process where only it sees the library, with a backend compiled with these flags.
+fn run_alone(library: &Path, flags: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let (example, shell) = (directory.path().join("libembed.so"), directory.path().join("shell"));
+    let source = root().join("examples/embed/embed.c");
+    let own = library.parent().unwrap();
+    build_program(&source, own, &example, &["-shared", "-fPIC"]).unwrap();
+    fs::write(shell.with_extension("c"), SHELL).unwrap();
+    build_program(&shell.with_extension("c"), own, &shell, &["-Wl,--as-needed"]).unwrap();
+    run(&shell, &backends(directory.path(), flags), &[&example]);
+}
+
+#[test]
+fn a_program_may_open_the_library_for_itself_alone() {
+    let Some(library) = library_beside(Path::new(PROGRAM)) else { return };
+    run_alone(&library, &[]);
+}
+
+#[test]
+fn a_backend_that_names_the_library_finds_one_that_was_opened_for_the_program_alone() {
+    let Some(library) = library_beside(Path::new(PROGRAM)) else { return };
+    let search = format!("-L{}", library.parent().unwrap().display());
+    run_alone(&library, &[&search, "-Wl,--no-as-needed", "-ltritonserver"]);
 }

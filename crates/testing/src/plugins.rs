@@ -88,15 +88,20 @@ pub fn library_beside(program: &Path) -> Option<PathBuf> {
 }
 
 /// Compiles a C program against our header and links it with `libtritonserver.so` of a directory, where it also finds it
-/// when it runs.
+/// when it runs. With more flags, such as `-shared` for a program that is a library.
 ///
 /// # Errors
 /// As for [`Plugin::build`].
-pub fn build_program(source: &Path, library_directory: &Path, program: &Path) -> io::Result<()> {
+pub fn build_program(
+    source: &Path,
+    library_directory: &Path,
+    program: &Path,
+    flags: &[&str],
+) -> io::Result<()> {
     let mut command = compiler();
     let mut search = OsString::from("-Wl,-rpath,");
     search.push(library_directory);
-    command.args(["-std=c11", "-D_GNU_SOURCE", "-g"]).arg(source).arg("-o").arg(program);
+    command.args(["-std=c11", "-D_GNU_SOURCE", "-g"]).args(flags).arg(source).arg("-o").arg(program);
     command.arg("-L").arg(library_directory).arg("-ltritonserver").arg("-pthread").arg(search);
     run(command)
 }

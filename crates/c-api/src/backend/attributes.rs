@@ -33,6 +33,23 @@ impl Handle for Attributes {
     const NAME: &'static str = "TRITONBACKEND_BackendAttribute";
 }
 
+/// Adds instance groups that a model gets whose configuration names none, the best first. Device numbers are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+    attributes: *mut Attributes,
+    kind: InstanceGroupKind,
+    count: u64,
+    device_ids: *const u64,
+    id_count: u64,
+) -> *mut CError {
+    guard(|| {
+        // SAFETY: null or live attributes; null or that many numbers.
+        let (attributes, devices) = unsafe { (borrow(attributes)?, array(device_ids, id_count)?) };
+        attributes.said.lock().preferred_groups.push(group(kind, count, devices));
+        Ok(())
+    })
+}
+
 fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceGroup {
     let kind = match kind {
         KIND_CPU => Kind::Cpu,
@@ -46,25 +63,6 @@ fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceG
         gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
         ..ModelInstanceGroup::default()
     }
-}
-
-/// Adds instance groups that a model gets whose configuration names none, the best first. Device numbers are copied.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
-    attributes: *mut Attributes,
-    kind: InstanceGroupKind,
-    count: u64,
-    device_ids: *const u64,
-    id_count: u64,
-) -> *mut CError {
-    guard(|| {
-        // SAFETY: null or live attributes; null or that many numbers.
-        let (attributes, devices) = unsafe {
-            (borrow(attributes)?, array(device_ids, usize::try_from(id_count).unwrap_or_default()))
-        };
-        attributes.said.lock().preferred_groups.push(group(kind, count, devices));
-        Ok(())
-    })
 }
 
 /// Says whether instances may be initialized side by side.

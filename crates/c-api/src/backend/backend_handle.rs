@@ -23,12 +23,9 @@ use super::{
     model::OpenedModel,
 };
 use crate::{
-    handle::{Handle, borrow, guard, put, readable},
+    handle::{Handle, borrow, c_path, guard, put, readable},
     plugin::Library,
-    words::{
-        error::{CError, c_text},
-        message::Message,
-    },
+    words::{error::CError, message::Message},
 };
 
 /// `TRITONSERVER_Server`, as backends get it from [`TRITONBACKEND_ModelServer`](super::model): nothing here looks behind
@@ -89,7 +86,7 @@ impl Backend {
         let backend = Arc::new(Self {
             name: name.into(),
             settings_name: settings_name.to_owned(),
-            directory: c_text(&directory.to_string_lossy()),
+            directory: c_path(directory),
             library_path: path.to_owned(),
             config: Message::new(&config.to_string()),
             policy: AtomicU32::new(0),

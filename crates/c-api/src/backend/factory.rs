@@ -29,6 +29,15 @@ impl Handle for ResponseFactory {
 }
 
 impl ResponseFactory {
+    fn new(request: &Request) -> Result<Self, Error> {
+        Ok(Self {
+            responder: request.responder()?.clone(),
+            model: request.model().clone(),
+            response_index: request.response_index().clone(),
+            _hold: request.model().hold(),
+        })
+    }
+
     /// Reports how the next response was made that is reported. It has its number even if the report makes no sense.
     ///
     /// # Errors
@@ -46,18 +55,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryNew(
     request: *mut Request,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe {
-        let request = borrow(request)?;
-        give(
-            factory,
-            ResponseFactory {
-                responder: request.responder()?.clone(),
-                model: request.model().clone(),
-                response_index: request.response_index().clone(),
-                _hold: request.model().hold(),
-            },
-        )
-    })
+    guard(|| unsafe { give(factory, ResponseFactory::new(borrow(request)?)?) })
 }
 
 /// Deletes a factory; null is fine. A request whose last word nobody can say any more ends with an error.

@@ -22,18 +22,12 @@ const PYTHON: &str = "python";
 const PYTHON_LIBRARY: &str = "libtriton_python.so";
 const PYTHON_MODEL: &str = "model.py";
 
-/// Backends in shared libraries. Each library is opened once, and stays until the server is gone.
+/// Backends in shared libraries. Each is initialized once, and stays until the server is gone.
 #[derive(Debug)]
 pub struct Libraries {
     server: ServerHandle,
-    opened: Mutex<Shelf>,
-}
-
-#[derive(Debug, Default)]
-struct Shelf {
-    libraries: BTreeMap<PathBuf, Arc<Library>>,
     /// By library, backend name and backend directory: a library may serve several backends.
-    backends: BTreeMap<(PathBuf, String, PathBuf), Opened>,
+    opened: Mutex<BTreeMap<(PathBuf, String, PathBuf), Opened>>,
 }
 
 /// A library that was found, and on whose behalf.
@@ -59,16 +53,12 @@ impl Libraries {
         // The same file under two names is one library.
         let file = path.canonicalize().unwrap_or_else(|_| path.clone());
         // Held while the library initializes itself: backends were never written to do so side by side.
-        let mut shelf = self.opened.lock();
+        let mut backends = self.opened.lock();
         let key = (file.clone(), name.to_owned(), directory.clone());
-        if let Some(opened) = shelf.backends.get(&key) {
+        if let Some(opened) = backends.get(&key) {
             return Ok(Arc::new(opened.clone()));
         }
-        let library = match shelf.libraries.get(&file) {
-            Some(library) => library.clone(),
-            None => Arc::new(Library::open_for_ever(&file)?),
-        };
-        shelf.libraries.insert(file, library.clone());
+        let library = Library::open_for_ever(&file)?;
         let opening = Opening {
             name,
             settings_name,
@@ -78,7 +68,7 @@ impl Libraries {
             server: self.server,
         };
         let opened = Opened(backend_handle::Backend::start(library, opening)?);
-        shelf.backends.insert(key, opened.clone());
+        backends.insert(key, opened.clone());
         Ok(Arc::new(opened))
     }
 }
@@ -111,9 +101,9 @@ impl BackendFinder for Libraries {
     }
 
     fn found(&self) -> Vec<Arc<dyn Backend>> {
-        let shelf = self.opened.lock();
+        let opened = self.opened.lock();
         let mut found: Vec<Arc<dyn Backend>> = Vec::new();
-        found.extend(shelf.backends.values().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
+        found.extend(opened.values().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
         found.sort_by(|one, other| one.name().cmp(other.name()));
         found
     }

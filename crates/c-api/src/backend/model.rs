@@ -25,10 +25,10 @@ use super::{
     usage::{Account, Amounts},
 };
 use crate::{
-    handle::{Handle, borrow, guard, put, readable},
+    handle::{Handle, borrow, c_path, guard, put, readable},
     words::{
         buffer_attributes::BufferAttributes,
-        error::{CError, c_text},
+        error::CError,
         message::{Message, give_json},
     },
 };
@@ -75,7 +75,7 @@ impl Model {
         backend: Option<Arc<Backend>>,
     ) -> Self {
         Self {
-            directory: c_text(&source.model_directory.to_string_lossy()),
+            directory: c_path(&source.model_directory),
             backend,
             server,
             config: Mutex::new(config.clone()),

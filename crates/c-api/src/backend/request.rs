@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, Error, Name, RequestInputs, Responder,
+    CorrelationId, Error, Name, Parameter, RequestInputs, Responder,
     backend::{Execution, SequenceState},
 };
 use parking_lot::Mutex;
@@ -123,6 +123,31 @@ impl Request {
         input.ok_or_else(|| self.says(&format!("out of bounds index {index}: request has {has} inputs")))
     }
 
+    fn parameter_at(&self, index: u32) -> Result<&(Name, Parameter), Error> {
+        let parameters = &self.asked.parameters;
+        let parameter = usize::try_from(index).ok().and_then(|index| parameters.get(index));
+        parameter.ok_or_else(|| {
+            let has = parameters.len();
+            Error::invalid(format!("out of bounds index {index}: request has {has} parameters"))
+        })
+    }
+
+    /// 0 outside of sequences.
+    fn correlation_number(&self) -> Result<u64, Error> {
+        match &self.asked.sequence.id {
+            None => Ok(0),
+            Some(CorrelationId::Number(number)) => Ok(number.get()),
+            Some(CorrelationId::Text(_)) => {
+                Err(self.says("correlation ID in request is not an unsigned int"))
+            }
+        }
+    }
+
+    /// A request that is only looked at has been found to be waited for.
+    fn is_cancelled(&self) -> bool {
+        self.execution.as_ref().is_some_and(|execution| execution.responder.is_cancelled())
+    }
+
     /// Names of the outputs that are wanted, sorted.
     fn outputs(&self) -> &[Name] {
         match &self.asked.outputs[..] {
@@ -198,14 +223,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationId(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live request.
-        let request = unsafe { borrow(request)? };
-        let number = match &request.asked.sequence.id {
-            None => 0,
-            Some(CorrelationId::Number(number)) => number.get(),
-            Some(CorrelationId::Text(_)) => {
-                return Err(request.says("correlation ID in request is not an unsigned int"));
-            }
-        };
+        let number = unsafe { borrow(request) }?.correlation_number()?;
         // SAFETY: null or writable.
         unsafe { put(id, number) }
     })
@@ -258,7 +276,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestIsCancelled(
     is_cancelled: *mut bool,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(is_cancelled, borrow(request)?.responder()?.is_cancelled()) })
+    guard(|| unsafe { put(is_cancelled, borrow(request)?.is_cancelled()) })
 }
 
 /// How many parameters the request has.
@@ -284,12 +302,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestParameter(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live request.
-        let parameters = unsafe { &borrow(request)?.asked.parameters };
-        let parameter = usize::try_from(index).ok().and_then(|index| parameters.get(index));
-        let has = parameters.len();
-        let (name, parameter) = parameter.ok_or_else(|| {
-            Error::invalid(format!("out of bounds index {index}: request has {has} parameters"))
-        })?;
+        let (name, parameter) = unsafe { borrow(request) }?.parameter_at(index)?;
         let (its_kind, its_value) = show(parameter);
         // SAFETY: null or writable.
         unsafe {
@@ -507,5 +520,45 @@ mod tests {
             request.input_at(1).unwrap_err().message,
             "[request id: 7] out of bounds index 1: request has 1 inputs"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, path::PathBuf};
+
+    use inference::backend::ModelSource;
+
+    use super::*;
+    use crate::{backend::ServerHandle, words::error::consume};
+
+    /// As a batching strategy sees it.
+    fn shown() -> Request {
+        let config = proto::ModelConfig::default();
+        let source = ModelSource {
+            name: "m".into(),
+            version: 1,
+            version_directory: PathBuf::new(),
+            model_directory: PathBuf::new(),
+            declared: Arc::new(config.clone()),
+            settings: BTreeMap::new(),
+            host_policies: Arc::default(),
+        };
+        let model = Arc::new(Model::shown(&source, &config, ServerHandle(ptr::null_mut())));
+        Request::shown(inference::Request::default(), &model)
+    }
+
+    #[test]
+    fn a_request_that_is_only_looked_at_is_not_cancelled_and_cannot_be_answered() {
+        let shown = shown();
+        let request = ptr::from_ref(&shown).cast_mut();
+        let (mut cancelled, mut response) = (true, ptr::null_mut());
+        // SAFETY: a live request and places of this function.
+        unsafe {
+            assert!(consume(TRITONBACKEND_RequestIsCancelled(request, &raw mut cancelled)).is_ok());
+            let answer = super::super::response::TRITONBACKEND_ResponseNew(&raw mut response, request);
+            assert!(consume(answer).is_err());
+        }
+        assert!(!cancelled);
     }
 }

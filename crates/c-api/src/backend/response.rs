@@ -180,7 +180,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseOutput(
         // SAFETY: a live response; a text or null; that many dims; null or writable.
         unsafe {
             put(output, ptr::null_mut())?;
-            let shape = array(shape, usize::try_from(dims_count).unwrap_or_default());
+            let shape = array(shape, dims_count)?;
             put(output, borrow(response)?.add_output(text(name)?, datatype, shape)?)
         }
     })

@@ -88,7 +88,7 @@ impl Amounts {
     /// Null or an array of that many handles, each null or live.
     pub(super) unsafe fn read(usage: *mut *mut BufferAttributes, size: u32) -> Result<Self, Error> {
         // SAFETY: as the caller promises.
-        let handles = unsafe { array(usage.cast_const(), usize::try_from(size).unwrap_or_default()) };
+        let handles = unsafe { array(usage.cast_const(), size)? };
         let mut amounts = BTreeMap::new();
         for handle in handles {
             // SAFETY: as the caller promises.

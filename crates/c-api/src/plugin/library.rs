@@ -2,43 +2,67 @@
 //!
 //! The file is copied into memory first and loaded from there: replacing or deleting it on disk cannot pull the ground
 //! from under the running code. What the library needs from its own surroundings (`$ORIGIN`) is opened from the disk
-//! before it, so that it finds it loaded.
+//! before it, so that it finds it loaded. A library whose surroundings have no names by which the loader could know them
+//! again (`DT_SONAME`) is itself loaded from the disk.
 use std::{
     ffi::{CStr, CString, c_int, c_void},
     fs::{self, File},
-    io::Write,
+    io::{self, Read, Write},
     os::{
         fd::{AsRawFd, FromRawFd},
-        unix::ffi::OsStrExt,
+        unix::fs::MetadataExt,
     },
     path::{Path, PathBuf},
     ptr::NonNull,
+    sync::Arc,
 };
 
 use inference::Error;
 use parking_lot::Mutex;
 
 use super::{elf, placeholder};
+use crate::handle::c_path;
 
 /// Library names that mean us: `libtritonserver.so`, `libtritonserver-717102f0.so`, ...
 const OURS: &str = "libtritonserver";
 
-/// One at a time opens libraries: their constructors were never written to run side by side.
-static OPENING: Mutex<()> = Mutex::new(());
+/// The libraries that stay loaded for ever. One at a time opens libraries, with this lock: their constructors were never
+/// written to run side by side.
+static STAYING: Mutex<Vec<(Identity, Arc<Library>)>> = Mutex::new(Vec::new());
 
-/// An opened shared library.
+/// An opened shared library, closed when dropped.
 #[derive(Debug)]
 pub struct Library {
     handle: NonNull<c_void>,
-    on_drop: OnDrop,
     /// Held open, for the loader knows the library by this file's number.
-    _copy: Option<File>,
+    copy: Option<File>,
 }
 
+/// What changes when a file is replaced or written anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnDrop {
-    Close,
-    Stay,
+struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+/// A library's file as it was read.
+struct Content {
+    identity: Identity,
+    bytes: Vec<u8>,
+}
+
+impl Content {
+    fn read(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let about = file.metadata()?;
+        let (device, inode, size) = (about.dev(), about.ino(), about.size());
+        let identity = Identity { device, inode, size, modified: (about.mtime(), about.mtime_nsec()) };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Self { identity, bytes })
+    }
 }
 
 // SAFETY: the handle is a number to the loader, which locks for itself.
@@ -52,38 +76,48 @@ impl Library {
     /// # Errors
     /// UNAVAILABLE with what the loader says.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Self::open_as(path, OnDrop::Close)
+        let content = read(path)?;
+        let _one_at_a_time = STAYING.lock();
+        Self::load(path, &content.bytes)
     }
 
-    /// Opens a library that stays loaded for ever: backends leave threads and thread-local destructors behind.
+    /// Opens a library that stays loaded for ever: backends leave threads and thread-local destructors behind. All servers
+    /// of the process share it, until the file changes.
     ///
     /// # Errors
     /// As [`Library::open`].
-    pub fn open_for_ever(path: &Path) -> Result<Self, Error> {
-        Self::open_as(path, OnDrop::Stay)
+    pub fn open_for_ever(path: &Path) -> Result<Arc<Self>, Error> {
+        let content = read(path)?;
+        let mut staying = STAYING.lock();
+        if let Some((_, library)) = staying.iter().find(|(known, _)| *known == content.identity) {
+            return Ok(library.clone());
+        }
+        let library = Arc::new(Self::load(path, &content.bytes)?);
+        staying.push((content.identity, library.clone()));
+        Ok(library)
     }
 
-    fn open_as(path: &Path, on_drop: OnDrop) -> Result<Self, Error> {
-        let failed = |why: String| {
-            Error::unavailable(format!("unable to load shared library: {}: {why}", path.display()))
-        };
-        let content = fs::read(path).map_err(|error| failed(error.to_string()))?;
-        let _one_at_a_time = OPENING.lock();
-        if let Some(dynamic) = elf::dynamic(&content) {
-            open_surroundings(&dynamic, path, &[], &mut Vec::new()).map_err(failed)?;
+    /// Loads a copy of the file at `path`. The caller holds the lock.
+    fn load(path: &Path, content: &[u8]) -> Result<Self, Error> {
+        let failed = |why: String| failed(path, &why);
+        if let Some(dynamic) = elf::dynamic(content) {
+            let origin = path.parent().unwrap_or(Path::new("."));
+            open_surroundings(&dynamic, origin, &[], &mut Vec::new());
+            if !dynamic.needed.iter().any(|name| name.starts_with(OURS)) {
+                show_own_functions();
+            }
         }
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let (handle, copy) = match copy_in_memory(&name, &content) {
-            Ok(copy) => (dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL), Some(copy)),
-            Err(error) => {
-                log::warn!(
-                    "failed to copy {} into memory, it is loaded from the disk: {error}",
-                    path.display()
-                );
-                (dlopen(&c_path(path), libc::RTLD_NOW | libc::RTLD_LOCAL), None)
-            }
-        };
-        Ok(Self { handle: handle.map_err(failed)?, on_drop, _copy: copy })
+        let copy = copy_in_memory(&name, content).map_err(|error| error.to_string());
+        let private = copy.and_then(|copy| {
+            let handle = dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
+            Ok(Self { handle, copy: Some(copy) })
+        });
+        private.or_else(|why| {
+            let handle = dlopen(&c_path(path), libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
+            log::warn!("a copy of {} cannot be loaded ({why}); it is used from the disk", path.display());
+            Ok(Self { handle, copy: None })
+        })
     }
 
     /// The function of that name, if the library defines it.
@@ -101,56 +135,66 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        if self.on_drop == OnDrop::Close {
-            // SAFETY: open, and closed once.
-            unsafe { libc::dlclose(self.handle.as_ptr()) };
-        } else if let Some(copy) = self._copy.take() {
-            // Its number must not be given to another library.
+        // SAFETY: open, and closed once.
+        unsafe { libc::dlclose(self.handle.as_ptr()) };
+        // Some libraries stay all the same, as those in C++ with unique symbols. Then the loader goes on knowing them by
+        // the number of their file, which must not be given to another.
+        if let Some(copy) = self.copy.take_if(|copy| is_loaded(&path_of(copy))) {
             std::mem::forget(copy);
         }
     }
 }
 
-/// Loads what a library needs: placeholders for us, and from its search path what lies there, each after what it needs
-/// itself. `above` is where the users of the library let their needs look, `opening` who they are.
-fn open_surroundings(
-    dynamic: &elf::Dynamic,
-    library: &Path,
-    above: &[PathBuf],
-    opening: &mut Vec<PathBuf>,
-) -> Result<(), String> {
-    let places = dynamic.places(library.parent().unwrap_or(Path::new(".")), above);
+fn failed(path: &Path, why: &str) -> Error {
+    Error::unavailable(format!("unable to load shared library: {}: {why}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Content, Error> {
+    Content::read(path).map_err(|error| failed(path, &error.to_string()))
+}
+
+/// Loads what a library needs, and what that needs first: placeholders for us, and what lies where the library looks.
+/// `inherited` is where its needs look besides; `seen` is what has been found on the way here. What cannot be loaded is
+/// left to the loader, which says why when it comes to the library itself.
+fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf], seen: &mut Vec<PathBuf>) {
+    let places = dynamic.places(origin, inherited);
     for name in &dynamic.needed {
         if name.starts_with(OURS) {
-            open_placeholder(name, own_library().as_deref())?;
-            continue;
+            let _ = open_placeholder(name);
+        } else if let Some(found) = places.find(name).filter(|found| !seen.contains(found)) {
+            seen.push(found.clone());
+            if let Some(nested) = fs::read(&found).ok().and_then(|content| elf::dynamic(&content)) {
+                let origin = found.parent().unwrap_or(Path::new("."));
+                open_surroundings(&nested, origin, &places.passed_on, seen);
+            }
+            let _ = dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL);
         }
-        let found = places.own.iter().map(|place| place.join(name)).find(|path| path.is_file());
-        let Some(found) = found.filter(|found| !opening.contains(found) && !is_loaded(name)) else {
-            continue;
-        };
-        opening.push(found.clone());
-        if let Some(nested) = fs::read(&found).ok().and_then(|content| elf::dynamic(&content)) {
-            open_surroundings(&nested, &found, &places.inherited, opening)?;
-        }
-        dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
-        // One that does not say its own name (`DT_SONAME`) is not known by it.
-        open_placeholder(name, found.to_str())?;
     }
-    Ok(())
 }
 
-/// Whether whoever needs a library of that name would get one that is there already.
-fn is_loaded(name: &str) -> bool {
-    CString::new(name).is_ok_and(|name| dlopen(&name, libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok())
+/// A plug-in that names no library finds our functions only if all can see them, which is not so if a program has opened
+/// our library for itself alone.
+fn show_own_functions() {
+    if let Some(own) = own_library().and_then(|own| CString::new(own).ok()) {
+        // It is loaded, or this code would not run.
+        let _ = dlopen(&own, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_GLOBAL);
+    }
 }
 
-/// Makes sure that a library of that name is loaded; if none is, an empty one that stands for another one.
-fn open_placeholder(name: &str, stands_for: Option<&str>) -> Result<(), String> {
-    if is_loaded(name) {
+fn is_loaded(path: &CStr) -> bool {
+    let Ok(handle) = dlopen(path, libc::RTLD_NOW | libc::RTLD_NOLOAD) else { return false };
+    // SAFETY: opened just now.
+    unsafe { libc::dlclose(handle.as_ptr()) };
+    true
+}
+
+/// Makes sure that a library of that name is loaded, and is us or nothing.
+fn open_placeholder(name: &str) -> Result<(), String> {
+    let c_name = CString::new(name).map_err(|error| error.to_string())?;
+    if is_loaded(&c_name) {
         return Ok(());
     }
-    let object = placeholder::shared_object(name, stands_for);
+    let object = placeholder::shared_object(name, own_library().as_deref());
     let copy = copy_in_memory(name, &object).map_err(|error| format!("failed to make {name}: {error}"))?;
     dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
     // Loaded for ever, under the number of this file.
@@ -194,10 +238,6 @@ fn path_of(copy: &File) -> CString {
     CString::new(format!("/proc/self/fd/{}", copy.as_raw_fd())).unwrap_or_default()
 }
 
-fn c_path(path: &Path) -> CString {
-    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
-}
-
 fn dlopen(path: &CStr, flags: c_int) -> Result<NonNull<c_void>, String> {
     // SAFETY: runs the library's constructors, which whoever installed it trusts.
     let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
@@ -214,8 +254,6 @@ fn dlopen(path: &CStr, flags: c_int) -> Result<NonNull<c_void>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, process::Command};
-
     use super::*;
 
     #[test]
@@ -236,26 +274,78 @@ mod tests {
         let library = Library::open(&path).unwrap();
         // SAFETY: never called.
         assert!(unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") }.is_none());
-        open_placeholder("libtritonserver-of-a-test.so", None).unwrap();
-        assert!(is_loaded("libtritonserver-of-a-test.so"));
+        open_placeholder("libtritonserver-of-a-test.so").unwrap();
+        assert!(is_loaded(c"libtritonserver-of-a-test.so"));
+    }
+
+    /// Compiles a source of its own, not of the test plug-ins.
+    fn compile(directory: &Path, source: &str, library: &str, flags: &[&str]) -> PathBuf {
+        let (file, library) = (directory.join("source.c"), directory.join(library));
+        fs::write(&file, source).unwrap();
+        let mut command = std::process::Command::new("cc");
+        command
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(&file)
+            .arg("-L")
+            .arg(directory)
+            .args(flags);
+        assert!(command.status().unwrap().success());
+        library
+    }
+
+    fn defines(library: &Library, name: &CStr) -> bool {
+        // SAFETY: never called.
+        unsafe { library.function::<unsafe extern "C" fn()>(name) }.is_some()
     }
 
     #[test]
-    fn needs_of_needs_are_found_where_the_library_says() {
+    fn a_library_that_refuses_to_be_closed_does_not_stand_for_the_next_one() {
         let directory = tempfile::tempdir().unwrap();
-        let libs = directory.path().join("libs");
-        fs::create_dir(&libs).unwrap();
-        let compile = |library: &Path, needs: &str, more: &[&str]| {
-            let mut command = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
-            command.args(["-shared", "-Wl,--no-as-needed", "-x", "c", "/dev/null", "-o"]).arg(library);
-            command.arg("-L").arg(&libs).args(more).arg(needs);
-            assert!(command.status().unwrap().success());
-        };
-        compile(&libs.join("libinherits_c.so"), "-lc", &[]);
-        compile(&libs.join("libinherits_b.so"), "-linherits_c", &[]);
-        let path = directory.path().join("libinherits_a.so");
-        let inherited = ["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/libs", "-Wl,--allow-shlib-undefined"];
-        compile(&path, "-linherits_b", &inherited);
-        Library::open(&path).unwrap();
+        let stubborn = compile(directory.path(), "int one;", "libone.so", &["-Wl,-z,nodelete"]);
+        let other = compile(directory.path(), "int two;", "libtwo.so", &[]);
+        for _ in 0..8 {
+            drop(Library::open(&stubborn).unwrap());
+            let next = Library::open(&other).unwrap();
+            assert!(defines(&next, c"two") && !defines(&next, c"one"));
+        }
+    }
+
+    #[test]
+    fn a_library_that_stays_is_opened_once_until_its_file_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = compile(directory.path(), "int one;", "libone.so", &[]);
+        let first = Library::open_for_ever(&path).unwrap();
+        assert!(Arc::ptr_eq(&first, &Library::open_for_ever(&path).unwrap()));
+        let written = compile(directory.path(), "int one; int two;", "libtwo.so", &[]);
+        fs::rename(written, &path).unwrap();
+        assert!(defines(&Library::open_for_ever(&path).unwrap(), c"two"));
+    }
+
+    #[test]
+    fn what_a_library_needs_is_found_where_the_library_looks_for_itself_and_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = directory.path().join("deep");
+        fs::create_dir(&deep).unwrap();
+        let near = "int far(void); int near(void) { return far(); }";
+        compile(&deep, "int far(void) { return 1; }", "libfar.so", &["-Wl,-soname,libfar.so"]);
+        compile(&deep, near, "libnear.so", &["-lfar", "-Wl,-soname,libnear.so"]);
+        let (search, rpath) =
+            (format!("-L{}", deep.display()), "-Wl,--disable-new-dtags,-rpath,$ORIGIN/deep");
+        // Only the first knows where the others lie.
+        let flags = [&search, "-lnear", rpath, "-Wl,--allow-shlib-undefined"];
+        let source = "int near(void); int here(void) { return near(); }";
+        let library = Library::open(&compile(directory.path(), source, "libhere.so", &flags)).unwrap();
+        assert!(defines(&library, c"here") && library.copy.is_some());
+    }
+
+    #[test]
+    fn a_library_that_needs_a_nameless_one_beside_it_is_used_from_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        compile(directory.path(), "int nameless(void) { return 1; }", "libnameless.so", &[]);
+        let source = "int nameless(void); int user(void) { return nameless(); }";
+        let flags = ["-lnameless", "-Wl,-rpath,$ORIGIN"];
+        let library = Library::open(&compile(directory.path(), source, "libuser.so", &flags)).unwrap();
+        assert!(defines(&library, c"user") && library.copy.is_none());
     }
 }

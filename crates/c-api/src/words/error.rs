@@ -66,12 +66,8 @@ pub unsafe fn consume(error: *mut CError) -> Result<(), Error> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char) -> *mut CError {
     let code = usize::try_from(code).ok().and_then(|code| CODES.get(code)).copied();
-    let message = if message.is_null() {
-        Default::default()
-    } else {
-        // SAFETY: a text.
-        unsafe { std::ffi::CStr::from_ptr(message) }.to_string_lossy()
-    };
+    // SAFETY: a text or null.
+    let message = unsafe { handle::words(message) }.unwrap_or_default();
     Box::into_raw(Box::new(CError::new(code.unwrap_or(ErrorCode::Unknown), &message)))
 }
 

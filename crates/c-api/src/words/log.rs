@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use ::log::{Level, Record};
 
 use super::error::CError;
-use crate::handle::{guard, text};
+use crate::handle::{guard, words};
 
 /// `TRITONSERVER_LogLevel` as the log knows it; other numbers are details.
 fn level(number: u32) -> Level {
@@ -32,10 +32,30 @@ pub unsafe extern "C" fn TRITONSERVER_LogMessage(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: texts or null.
-        let (file, message) = unsafe { (text(file).ok(), text(message)?) };
-        let mut record = Record::builder();
-        record.level(level(log_level)).target("plugin").file(file).line(u32::try_from(line).ok());
-        ::log::logger().log(&record.args(format_args!("{message}")).build());
+        let (file, message) = unsafe { (words(file).ok(), words(message)?) };
+        log(level(log_level), file.as_deref(), u32::try_from(line).ok(), &message);
         Ok(())
     })
+}
+
+fn log(level: Level, file: Option<&str>, line: Option<u32>, message: &str) {
+    let mut record = Record::builder();
+    record.level(level).target("plugin").file(file).line(line);
+    ::log::logger().log(&record.args(format_args!("{message}")).build());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_not_utf_8_is_logged_all_the_same() {
+        // SAFETY: texts.
+        let error = unsafe { TRITONSERVER_LogMessage(0, c"file.c".as_ptr(), 1, c"na\xefve".as_ptr()) };
+        assert!(error.is_null());
+        // SAFETY: null is allowed.
+        assert!(!unsafe { TRITONSERVER_LogMessage(0, ptr::null(), 1, ptr::null()) }.is_null());
+    }
 }

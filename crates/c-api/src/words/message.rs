@@ -53,7 +53,7 @@ pub unsafe extern "C" fn TRITONSERVER_MessageNewFromSerializedJson(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or that many bytes.
-        let bytes = unsafe { array(base.cast::<u8>(), byte_size) };
+        let bytes = unsafe { array(base.cast::<u8>(), byte_size)? };
         let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
         parsed.map_err(|error| Error::invalid(format!("failed to parse JSON message: {error}")))?;
         let json = String::from_utf8_lossy(bytes);

@@ -83,9 +83,8 @@ pub unsafe extern "C" fn TRITONSERVER_ParameterBytesNew(
     size: u64,
 ) -> *mut NamedParameter {
     // SAFETY: a text or null; that many bytes or null.
-    let (name, bytes) =
-        unsafe { (text(name), array(bytes.cast::<u8>(), usize::try_from(size).unwrap_or_default())) };
-    own(name, Ok(Parameter::Bytes(Bytes::copy_from_slice(bytes))))
+    let (name, bytes) = unsafe { (text(name), array(bytes.cast::<u8>(), size)) };
+    own(name, bytes.map(|bytes| Parameter::Bytes(Bytes::copy_from_slice(bytes))))
 }
 
 /// Deletes a parameter; null is fine.

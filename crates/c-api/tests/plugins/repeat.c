@@ -9,6 +9,7 @@
  *   own_statistics   "false": no response statistics are reported
  */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "common.h"
 
@@ -28,9 +29,10 @@ typedef struct {
   int32_t* values;
   uint32_t count;
   pthread_t thread;
+  atomic_bool is_done;
 } Answer;
 
-/* The answers of an instance. Threads are joined when it ends. */
+/* The answers of an instance. Threads that are done are joined at the next execution, the others when it ends. */
 typedef struct {
   Answer** started;
   size_t count;
@@ -72,16 +74,30 @@ TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance* instance)
   return TRITONBACKEND_ModelInstanceSetState(instance, calloc(1, sizeof(Answers)));
 }
 
+/* Joins threads, with `all` also those that are not done. */
+static void
+join(Answers* answers, bool all)
+{
+  size_t left = 0;
+  for (size_t index = 0; index < answers->count; index++) {
+    Answer* answer = answers->started[index];
+    if (all || atomic_load(&answer->is_done)) {
+      pthread_join(answer->thread, NULL);
+      free(answer);
+    } else {
+      answers->started[left++] = answer;
+    }
+  }
+  answers->count = left;
+}
+
 Error*
 TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance* instance)
 {
   void* state;
   CHECK(TRITONBACKEND_ModelInstanceState(instance, &state));
   Answers* answers = state;
-  for (size_t index = 0; index < answers->count; index++) {
-    pthread_join(answers->started[index]->thread, NULL);
-    free(answers->started[index]);
-  }
+  join(answers, true);
   free(answers->started);
   free(answers);
   return NULL;
@@ -178,6 +194,7 @@ answer_request(void* argument)
   report(end(answer, cancelled));
   report(TRITONBACKEND_ResponseFactoryDelete(answer->factory));
   free(answer->values);
+  atomic_store(&answer->is_done, true);
   return NULL;
 }
 
@@ -216,6 +233,7 @@ TRITONBACKEND_ModelInstanceExecute(
   CHECK(TRITONBACKEND_ModelInstanceState(instance, &state));
 
   Answers* answers = state;
+  join(answers, false);
   answers->started = realloc(answers->started, (answers->count + count) * sizeof *answers->started);
   const uint64_t start = now_ns();
   for (uint32_t index = 0; index < count; index++) {

@@ -60,9 +60,19 @@ impl Input {
         Self { name: name.into(), form, pieces: Vec::new(), by_policy: BTreeMap::new() }
     }
 
-    fn lend(&self, loan: &Arc<Loan>) -> TensorData {
+    fn read(&self) -> impl Iterator<Item = &Piece> {
         let pieces = if self.pieces.is_empty() { self.by_policy.values().next() } else { Some(&self.pieces) };
-        TensorData::from_pieces(pieces.into_iter().flatten().map(|piece| piece.lend(loan)))
+        pieces.into_iter().flatten()
+    }
+
+    /// Whether its pieces could all be in memory.
+    fn can_be(&self) -> bool {
+        let len = self.read().try_fold(0, |len: usize, piece| len.checked_add(piece.len()));
+        len.is_some_and(|len| isize::try_from(len).is_ok())
+    }
+
+    fn lend(&self, loan: &Arc<Loan>) -> TensorData {
+        TensorData::from_pieces(self.read().map(|piece| piece.lend(loan)))
     }
 }
 
@@ -94,7 +104,7 @@ impl Asked {
     /// The same for the engine. The memory of the inputs is lent.
     ///
     /// # Errors
-    /// INVALID_ARG for a raw input among others.
+    /// INVALID_ARG for a raw input among others, and for one that is larger than memory.
     pub(crate) fn request(&self, model: &Model, loan: &Arc<Loan>) -> Result<Request, Error> {
         Ok(Request {
             id: self.id.clone(),
@@ -113,6 +123,9 @@ impl Asked {
     }
 
     fn lend(&self, model: &Model, loan: &Arc<Loan>) -> Result<RequestInputs, Error> {
+        if let Some(Input { name, .. }) = self.inputs.iter().find(|input| !input.can_be()) {
+            return Err(self.says(&format!("input '{name}' has more data than memory can have")));
+        }
         let formed = |input: &Input| {
             let (datatype, shape) = input.form.clone()?;
             Some(Tensor::new(input.name.clone(), datatype, shape, input.lend(loan)))

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddInput(
     // SAFETY: null or a live request; a text or null; null or that many dimensions.
     unsafe {
         change(request, |asked, _| {
-            let (name, shape) = (text(name)?, array(shape, usize::try_from(dim_count).unwrap_or_default()));
+            let (name, shape) = (text(name)?, array(shape, dim_count)?);
             let unknown = || Error::invalid(format!("input '{name}' has no datatype of number {datatype}"));
             asked.add_input(name, enums::datatype(datatype).ok_or_else(unknown)?, shape.into())
         })
@@ -77,6 +77,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputs(
 unsafe fn piece(base: *const c_void, byte_size: usize, kind: MemoryType) -> Result<Piece, Error> {
     if kind == MEMORY_GPU {
         return Err(crate::not_offered("input data in memory of type GPU"));
+    }
+    if isize::try_from(byte_size).is_err() {
+        return Err(Error::invalid(format!("input data cannot have {byte_size} bytes")));
     }
     let base = match NonNull::new(base.cast_mut().cast()) {
         Some(base) => base,

@@ -9,6 +9,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -112,8 +113,14 @@ impl Server {
     }
 
     /// Waits for something of the engine. Blocks.
-    fn wait<T>(&self, task: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        self.attached()?.runtime.block_on(task)
+    fn wait<T: Send>(&self, task: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
+        let runtime = &self.attached()?.runtime;
+        if runtime::Handle::try_current().is_err() {
+            return runtime.block_on(task);
+        }
+        // A thread of a runtime may not do so. A plug-in that calls from a brief execution may be on one.
+        let waited = thread::scope(|scope| scope.spawn(|| runtime.block_on(task)).join());
+        waited.unwrap_or_else(|_| Err(Error::internal("the server panicked while it was waited for")))
     }
 
     /// The version of a model that C names, -1 being the server's choice. A stopping server still gives it.

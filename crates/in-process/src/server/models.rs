@@ -34,7 +34,7 @@ unsafe fn names(
     }
     let mut names = BTreeMap::new();
     // SAFETY: as the caller promises.
-    for parameter in unsafe { array(mapping, usize::try_from(count).unwrap_or_default()) } {
+    for parameter in unsafe { array(mapping, count)? } {
         // SAFETY: null or live.
         let NamedParameter { name: directory, value } = unsafe { borrow(*parameter) }?;
         let Parameter::String(model) = value else {
@@ -121,8 +121,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
     }
     guard(|| {
         if parameters.is_null() {
-            let text = "load parameters are not provided while parameter count is non-zero";
-            return Err(Error::invalid(text));
+            return Err(Error::invalid("load parameters are not provided while parameter count is non-zero"));
         }
         // SAFETY: null or a live server; a text or null.
         unsafe { borrow(server)?.serving().and(text(model_name)) }?;

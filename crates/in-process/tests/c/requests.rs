@@ -230,6 +230,28 @@ fn data_of_a_host_policy_is_read_where_there_is_no_other() {
 }
 
 #[test]
+fn input_data_fits_into_memory() {
+    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let ask = Ask::new(&stage, &app);
+    ask.add("IN", DataType::Uint8, &[3]).unwrap();
+    let append = |size| {
+        // SAFETY: a live request, which is refused before anybody reads the data.
+        said(unsafe {
+            let base = b"abc".as_ptr().cast();
+            TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, 0, 0)
+        })
+    };
+    let too_large = format!("Invalid argument: input data cannot have {} bytes", usize::MAX);
+    assert_eq!(append(usize::MAX), Err(too_large));
+    for _ in 0..3 {
+        append(isize::MAX as usize).unwrap();
+    }
+    let refused = ask.send().unwrap_err();
+    assert!(refused.ends_with("input 'IN' has more data than memory can have"), "{refused}");
+    assert_eq!(app.heard(), []);
+}
+
+#[test]
 fn input_data_is_host_memory() {
     let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);

@@ -32,6 +32,18 @@ fn number(tell: impl FnOnce(*mut u32) -> *mut c_api::words::error::CError) -> Re
 const NOT_READY: &str = "Unavailable: Server not ready";
 
 #[test]
+fn a_thread_that_a_runtime_works_on_may_ask_for_what_takes_a_while() {
+    let stage = Stage::of(MOBILE, Native::echo());
+    // SAFETY: a live server.
+    let unload = || said(unsafe { TRITONSERVER_ServerUnloadModel(stage.server.as_ptr(), c"m".as_ptr()) });
+    let refused = unload();
+    assert!(refused.is_err());
+    // As a plug-in does whose execution happens where the request arrives.
+    let within = tokio::runtime::Runtime::new().unwrap().block_on(async { unload() });
+    assert_eq!(within, refused);
+}
+
+#[test]
 fn a_handle_without_an_engine_is_not_live_and_refuses_the_rest() {
     let server = Server::hosting();
     let handle = server.as_ptr();

@@ -136,9 +136,8 @@ pub unsafe extern "C" fn TRITONSERVER_MetricArgsSetHistogram(
     buckets_count: u64,
 ) -> *mut CError {
     guard(|| {
-        let count = usize::try_from(buckets_count).unwrap_or_default();
         // SAFETY: null or live arguments; null or that many bounds.
-        let (args, bounds) = unsafe { (borrow(args)?, array(buckets, count)) };
+        let (args, bounds) = unsafe { (borrow(args)?, array(buckets, buckets_count)?) };
         *args.bounds.lock() = Some(bounds.to_vec());
         Ok(())
     })
@@ -156,7 +155,7 @@ pub unsafe extern "C" fn TRITONSERVER_MetricArgsDelete(args: *mut MetricArgs) ->
 unsafe fn labels(first: *const *const NamedParameter, count: u64) -> Result<Labels, Error> {
     let mut labels = Labels::new();
     // SAFETY: null or that many parameters, as the caller promises.
-    for parameter in unsafe { array(first, usize::try_from(count).unwrap_or_default()) } {
+    for parameter in unsafe { array(first, count)? } {
         // SAFETY: null or a live parameter.
         let NamedParameter { name, value } = unsafe { borrow(*parameter) }?;
         let Parameter::String(value) = value else {

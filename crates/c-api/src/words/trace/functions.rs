@@ -1,6 +1,6 @@
 //! The functions of `TRITONSERVER_InferenceTrace`.
 use std::{
-    ffi::{c_char, c_void},
+    ffi::{CStr, c_char, c_void},
     ptr,
 };
 
@@ -32,22 +32,24 @@ pub extern "C" fn TRITONSERVER_InferenceTraceLevelString(level: TraceLevel) -> *
 /// Name of an activity; `<unknown>` for other numbers. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_InferenceTraceActivityString(activity: Activity) -> *const c_char {
-    let names = [
-        c"REQUEST_START",
-        c"QUEUE_START",
-        c"COMPUTE_START",
-        c"COMPUTE_INPUT_END",
-        c"COMPUTE_OUTPUT_START",
-        c"COMPUTE_END",
-        c"REQUEST_END",
-        c"TENSOR_QUEUE_INPUT",
-        c"TENSOR_BACKEND_INPUT",
-        c"TENSOR_BACKEND_OUTPUT",
-        c"CUSTOM_ACTIVITY",
-    ];
     let index = usize::try_from(activity).ok();
-    index.and_then(|index| names.get(index)).unwrap_or(&c"<unknown>").as_ptr()
+    index.and_then(|index| ACTIVITIES.get(index)).unwrap_or(&c"<unknown>").as_ptr()
 }
+
+/// In the order of their numbers.
+const ACTIVITIES: [&CStr; 11] = [
+    c"REQUEST_START",
+    c"QUEUE_START",
+    c"COMPUTE_START",
+    c"COMPUTE_INPUT_END",
+    c"COMPUTE_OUTPUT_START",
+    c"COMPUTE_END",
+    c"REQUEST_END",
+    c"TENSOR_QUEUE_INPUT",
+    c"TENSOR_BACKEND_INPUT",
+    c"TENSOR_BACKEND_OUTPUT",
+    c"CUSTOM_ACTIVITY",
+];
 
 /// A trace that tells times. The caller owns it until a request takes it.
 #[unsafe(no_mangle)]
@@ -207,8 +209,6 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceContext(
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CStr;
-
     use parking_lot::Mutex;
 
     use super::{super::*, *};

@@ -1,0 +1,314 @@
+//! `cargo xtask memcheck`: what the C interfaces do with memory.
+//!
+//! A program in C serves every test plug-in in its own process and sends requests of all kinds. First the compiler's
+//! sanitizers watch program and plug-ins. Then valgrind watches the server, too: wrong accesses, decisions by bytes that
+//! nobody has written, and memory that nobody can reach any more are errors. The same program runs with ten times as many
+//! requests: what it leaves at its end must not grow with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::workspace::cargo;
+use crate::{process, workspace};
+
+/// Requests to each model, in the shorter of the two runs, where nothing else is said.
+const REQUESTS: u32 = 200;
+/// The same for a look in passing.
+pub(crate) const FEW: u32 = 20;
+/// How many times more requests the longer run has.
+const TIMES: u32 = 10;
+/// Bytes that the longer run may leave reachable beyond those of the shorter one: buffers that have grown with the
+/// number of threads which happened to meet, not with requests.
+const CHANCE: u64 = 4 << 10;
+
+/// The program's file.
+const PROGRAM: &str = "requests";
+
+/// What makes the compiler watch over addresses, leaks, and what C does not define.
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+
+/// Sources of test plug-ins, and the library each becomes below the directory of its name.
+const PLUGINS: [(&str, &str); 7] = [
+    ("identity", "libtriton_identity.so"),
+    ("repeat", "libtriton_repeat.so"),
+    ("stateful", "libtriton_stateful.so"),
+    ("failing", "libtriton_failing.so"),
+    ("config", "libtriton_config.so"),
+    ("cache", "libtritoncache_cache.so"),
+    ("agent", "libtritonrepoagent_agent.so"),
+];
+
+/// Models of the same name have these as their batching strategies.
+const STRATEGIES: [&str; 2] = ["single_batch", "volume_batch"];
+
+/// Checks memory with so many requests, or with the usual number, where that can be done. Whether all was good.
+pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
+    if let Some(reason) = cannot_be() {
+        println!("skipped: {reason}");
+        return Ok(true);
+    }
+    check(requests.unwrap_or(REQUESTS))?;
+    Ok(true)
+}
+
+/// Why memory cannot be checked on this machine, if so.
+pub(crate) fn cannot_be() -> Option<&'static str> {
+    let starts = |program: &str| {
+        let mut command = Command::new(program);
+        let status = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !starts("valgrind") {
+        return Some("valgrind is not installed (on Debian: apt-get install valgrind)");
+    }
+    (!starts(&compiler())).then_some("there is no C compiler; CC names it")
+}
+
+/// All runs.
+///
+/// # Errors
+/// Memory is used wrongly or lost, or what is left at the end grows with requests.
+pub(crate) fn check(requests: u32) -> Result<()> {
+    process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
+    let place = workspace::target().join("memcheck");
+    if place.exists() {
+        fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
+    }
+    if has_sanitizers() {
+        println!("with sanitizers in program and plug-ins:");
+        let place = place.join("sanitized");
+        let program = build(&place, &SANITIZERS)?;
+        process::run(&mut asking(Command::new(program), &place, requests * TIMES))?;
+    } else {
+        println!("skipped: sanitizers, which the C compiler does not have");
+    }
+    build(&place, &[])?;
+    let few = Left::after(&place, requests)?;
+    let many = Left::after(&place, requests * TIMES)?;
+    println!("left after {requests} requests to each model: {few}");
+    println!("left after {} requests to each model: {many}", requests * TIMES);
+    ensure!(many.lost <= few.lost, "lost memory grows with requests");
+    ensure!(many.reachable <= few.reachable + CHANCE, "memory that is still reachable grows with requests");
+    Ok(())
+}
+
+/// Adds what the program is asked to do.
+fn asking(mut command: Command, place: &Path, requests: u32) -> Command {
+    command.arg(place.join("models")).arg(place.join("plugins")).arg(requests.to_string());
+    command
+}
+
+/// `CC`, or `cc`.
+fn compiler() -> String {
+    std::env::var("CC").unwrap_or_else(|_| "cc".into())
+}
+
+/// Whether the compiler can make a program that its sanitizers watch.
+fn has_sanitizers() -> bool {
+    let mut command = Command::new(compiler());
+    command.args(SANITIZERS).args(["-shared", "-o", "/dev/null", "-x", "c", "/dev/null"]);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Compiles plug-ins and program and writes the repository. Gives the program.
+fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
+    for (source, library) in PLUGINS {
+        compile_plugin(source, &place.join("plugins").join(source).join(library), flags)?;
+    }
+    for (name, config) in models() {
+        let directory = place.join("models").join(&name);
+        fs::create_dir_all(directory.join("1"))
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        fs::write(directory.join("config.pbtxt"), config)?;
+        if STRATEGIES.contains(&name.as_str()) {
+            compile_plugin(&name, &directory.join("batchstrategy.so"), flags)?;
+        }
+    }
+    let program = place.join(PROGRAM);
+    let library = workspace::target().join("debug");
+    let mut command = compile(&workspace::root().join("crates/in-process/tests/memory/requests.c"), &program);
+    command.arg("-L").arg(&library).arg("-ltritonserver");
+    command.arg(format!("-Wl,-rpath,{}", library.display()));
+    process::run(command.args(flags))?;
+    Ok(program)
+}
+
+fn compile_plugin(source: &str, library: &Path, flags: &[&str]) -> Result<()> {
+    let directory = library.parent().context("a library lies in a directory")?;
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let source = workspace::root().join("crates/c-api/tests/plugins").join(source).with_extension("c");
+    process::run(compile(&source, library).args(["-shared", "-fPIC", "-fvisibility=hidden"]).args(flags))
+}
+
+fn compile(source: &Path, target: &Path) -> Command {
+    let mut command = Command::new(compiler());
+    command.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]);
+    command.arg(workspace::root().join("include")).arg(source).arg("-o").arg(target);
+    command
+}
+
+/// Models by name, with their configurations.
+fn models() -> Vec<(String, String)> {
+    let copying = |name: &str, rest: &str| (name.to_owned(), copying("identity", "INPUT0", "OUTPUT0", rest));
+    let failing = |place: &str| {
+        let config = copying_failing(&parameter("fail_at", place));
+        (format!("failing_{place}"), config)
+    };
+    let batches = "dynamic_batching { max_queue_delay_microseconds: 500 }";
+    let thread = parameter("thread", "true");
+    let before = parameter("release", "before");
+    let agent =
+        "model_repository_agents { agents [ { name: 'agent' parameters { key: 'file' value: '1/word' }
+        parameters { key: 'text' value: 'new' } parameters { key: 'release' value: 'true' } } ] }";
+    let mut models = vec![
+        copying("identity", batches),
+        copying("identity_before", &before),
+        copying("identity_thread", &format!("{batches} {thread}")),
+        copying("identity_thread_before", &format!("{thread}{before}")),
+        copying("cached", "response_cache { enable: true }"),
+        copying("single_batch", batches),
+        copying("volume_batch", &format!("{batches} {}", parameter("MAX_BATCH_VOLUME_BYTES", "40"))),
+        copying("agent", agent),
+        ("repeat".to_owned(), repeating("")),
+        ("repeat_last".to_owned(), repeating(&parameter("final", "last"))),
+        ("stateful".to_owned(), STATEFUL.to_owned()),
+        ("config".to_owned(), CONFIG.to_owned()),
+        ("failing".to_owned(), copying_failing("")),
+    ];
+    let places =
+        ["model_initialize", "set_config", "instance_initialize", "instance_finalize", "model_finalize"];
+    models.extend(places.map(failing));
+    models
+}
+
+fn parameter(key: &str, value: &str) -> String {
+    format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}\n")
+}
+
+fn copying(backend: &str, input: &str, output: &str, rest: &str) -> String {
+    format!(
+        "backend: '{backend}' max_batch_size: 8
+        input [ {{ name: '{input}' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+        output [ {{ name: '{output}' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+        instance_group [ {{ kind: KIND_CPU count: 2 }} ]
+        {rest}"
+    )
+}
+
+fn copying_failing(rest: &str) -> String {
+    copying("failing", "INPUT", "OUTPUT", rest)
+}
+
+fn repeating(rest: &str) -> String {
+    format!(
+        "backend: 'repeat' max_batch_size: 0
+        input [ {{ name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+        output [ {{ name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] }},
+                 {{ name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] }} ]
+        model_transaction_policy {{ decoupled: true }}
+        instance_group [ {{ kind: KIND_CPU }} ]
+        {rest}"
+    )
+}
+
+const CONFIG: &str = "backend: 'config' max_batch_size: 8
+    input [ { name: 'INPUT' data_type: TYPE_INT32 dims: [ -1 ] } ]
+    output [ { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU } ]";
+
+const STATEFUL: &str = "backend: 'stateful' max_batch_size: 4
+    input [ { name: 'INPUT' data_type: TYPE_INT32 dims: [ 1 ] } ]
+    output [ { name: 'OUTPUT' data_type: TYPE_INT32 dims: [ 1 ] }, { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU } ]
+    sequence_batching {
+      direct { }
+      control_input [
+        { name: 'START' control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
+        { name: 'END' control [ { kind: CONTROL_SEQUENCE_END fp32_false_true: [ 0, 1 ] } ] },
+        { name: 'READY' control [ { kind: CONTROL_SEQUENCE_READY bool_false_true: [ false, true ] } ] },
+        { name: 'CORRID' control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } ] }
+      ]
+      state [ {
+        input_name: 'sum_in' output_name: 'sum_out' data_type: TYPE_INT32 dims: [ 1 ]
+        initial_state { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true name: 'zero' }
+      } ]
+    }";
+
+/// Bytes that the program had not freed at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Left {
+    /// Nothing, or nothing but a pointer to its middle, leads there.
+    lost: u64,
+    reachable: u64,
+}
+
+impl Left {
+    /// Runs the program with so many requests to each model.
+    ///
+    /// # Errors
+    /// Memory is used wrongly or definitely lost; or the program fails.
+    fn after(place: &Path, requests: u32) -> Result<Left> {
+        let log = place.join(format!("valgrind-{requests}.log"));
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=memcheck", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
+        command.args(["--show-leak-kinds=definite,indirect", "--track-origins=yes", "--num-callers=30"]);
+        // One thread at a time, each in its turn.
+        command.args(["--fair-sched=yes", "--error-exitcode=99"]);
+        command.arg(format!("--log-file={}", log.display()));
+        command.arg(place.join(PROGRAM));
+        let ended = process::run(&mut asking(command, place, requests));
+        let words = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        if let Err(error) = ended {
+            let first: Vec<&str> = words.lines().take(80).collect();
+            bail!("{error}\n{}\n(the rest is in {})", first.join("\n"), log.display());
+        }
+        Left::read(&words).with_context(|| format!("{} has no summary of leaks", log.display()))
+    }
+
+    /// Reads the summary. All is well if nothing is left.
+    fn read(words: &str) -> Option<Left> {
+        if words.contains("All heap blocks were freed") {
+            return Some(Left { lost: 0, reachable: 0 });
+        }
+        let bytes = |kind: &str| {
+            let (_, rest) = words.split_once(&format!("{kind}: "))?;
+            rest.split(' ').next()?.replace(',', "").parse::<u64>().ok()
+        };
+        let lost = bytes("definitely lost")? + bytes("indirectly lost")? + bytes("possibly lost")?;
+        Some(Left { lost, reachable: bytes("still reachable")? })
+    }
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes lost or possibly lost, {} reachable", self.lost, self.reachable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_of_leaks_is_read() {
+        let words = "==1== LEAK SUMMARY:\n==1==    definitely lost: 1,024 bytes in 2 blocks\n\
+                     ==1==    indirectly lost: 2 bytes in 1 blocks\n==1==      possibly lost: 1,000,000 bytes in 3 blocks\n\
+                     ==1==    still reachable: 7 bytes in 1 blocks\n==1==         suppressed: 5 bytes in 1 blocks\n";
+        assert_eq!(Left::read(words), Some(Left { lost: 1_001_026, reachable: 7 }));
+        let none = "==1== All heap blocks were freed -- no leaks are possible";
+        assert_eq!(Left::read(none), Some(Left { lost: 0, reachable: 0 }));
+        assert_eq!(Left::read("==1== Process terminating"), None);
+    }
+
+    #[test]
+    fn every_model_has_a_name_of_its_own() {
+        let mut names: Vec<_> = models().into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+        assert!(STRATEGIES.iter().all(|name| names.iter().any(|model| model == name)));
+    }
+}
