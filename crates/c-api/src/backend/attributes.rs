@@ -33,21 +33,6 @@ impl Handle for Attributes {
     const NAME: &'static str = "TRITONBACKEND_BackendAttribute";
 }
 
-fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceGroup {
-    let kind = match kind {
-        KIND_CPU => Kind::Cpu,
-        KIND_GPU => Kind::Gpu,
-        KIND_MODEL => Kind::Model,
-        _ => Kind::Auto,
-    };
-    ModelInstanceGroup {
-        kind: kind as i32,
-        count: i32::try_from(count).unwrap_or(i32::MAX),
-        gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
-        ..ModelInstanceGroup::default()
-    }
-}
-
 /// Adds instance groups that a model gets whose configuration names none, the best first. Device numbers are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
@@ -63,6 +48,21 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup
         attributes.said.lock().preferred_groups.push(group(kind, count, devices));
         Ok(())
     })
+}
+
+fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceGroup {
+    let kind = match kind {
+        KIND_CPU => Kind::Cpu,
+        KIND_GPU => Kind::Gpu,
+        KIND_MODEL => Kind::Model,
+        _ => Kind::Auto,
+    };
+    ModelInstanceGroup {
+        kind: kind as i32,
+        count: i32::try_from(count).unwrap_or(i32::MAX),
+        gpus: devices.iter().filter_map(|device| i32::try_from(*device).ok()).collect(),
+        ..ModelInstanceGroup::default()
+    }
 }
 
 /// Says whether instances may be initialized side by side.

@@ -101,9 +101,9 @@ impl BackendFinder for Libraries {
     }
 
     fn found(&self) -> Vec<Arc<dyn Backend>> {
-        let backends = self.opened.lock();
+        let opened = self.opened.lock();
         let mut found: Vec<Arc<dyn Backend>> = Vec::new();
-        found.extend(backends.values().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
+        found.extend(opened.values().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
         found.sort_by(|one, other| one.name().cmp(other.name()));
         found
     }

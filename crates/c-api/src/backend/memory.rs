@@ -22,21 +22,6 @@ impl Handle for MemoryManager {
     const NAME: &'static str = "TRITONBACKEND_MemoryManager";
 }
 
-fn allocate(memory_type: MemoryType, byte_size: u64) -> Result<*mut c_void, Error> {
-    match memory_type {
-        MEMORY_CPU => {}
-        MEMORY_GPU => return Err(Error::unsupported("GPU memory allocation not supported")),
-        MEMORY_CPU_PINNED => return Err(Error::unsupported("Pinned memory allocation not supported")),
-        other => return Err(Error::invalid(format!("there is no memory type {other}"))),
-    }
-    // SAFETY: any size may be asked for.
-    let memory = unsafe { libc::malloc(usize::try_from(byte_size).unwrap_or(usize::MAX)) };
-    if memory.is_null() && byte_size > 0 {
-        return Err(Error::new(ErrorCode::Unavailable, "CPU memory allocation failed"));
-    }
-    Ok(memory)
-}
-
 /// Allocates memory, to be freed by [`TRITONBACKEND_MemoryManagerFree`]. Only ordinary host memory is supported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_MemoryManagerAllocate(
@@ -53,6 +38,22 @@ pub unsafe extern "C" fn TRITONBACKEND_MemoryManagerAllocate(
         // SAFETY: null or writable.
         unsafe { put(buffer, memory) }.inspect_err(|_| unsafe { libc::free(memory) })
     })
+}
+
+/// Memory to be given to `free`.
+fn allocate(memory_type: MemoryType, byte_size: u64) -> Result<*mut c_void, Error> {
+    match memory_type {
+        MEMORY_CPU => {}
+        MEMORY_GPU => return Err(Error::unsupported("GPU memory allocation not supported")),
+        MEMORY_CPU_PINNED => return Err(Error::unsupported("Pinned memory allocation not supported")),
+        other => return Err(Error::invalid(format!("there is no memory type {other}"))),
+    }
+    // SAFETY: any size may be asked for.
+    let memory = unsafe { libc::malloc(usize::try_from(byte_size).unwrap_or(usize::MAX)) };
+    if memory.is_null() && byte_size > 0 {
+        return Err(Error::new(ErrorCode::Unavailable, "CPU memory allocation failed"));
+    }
+    Ok(memory)
 }
 
 /// Frees memory of [`TRITONBACKEND_MemoryManagerAllocate`]; null is fine.

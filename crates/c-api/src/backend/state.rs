@@ -33,11 +33,6 @@ impl Handle for State {
 }
 
 impl State {
-    fn new(memory_of_sequence: SequenceState, output: Name, datatype: DataType, shape: Shape) -> Self {
-        let (buffer, attributes) = (Mutex::default(), BufferAttributes::default());
-        Self { memory_of_sequence, output, datatype, shape, buffer, attributes }
-    }
-
     /// Memory of that size; the same as before if the size is.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let no_room = || {
@@ -64,10 +59,6 @@ impl State {
     }
 }
 
-fn known(state: &str, kind: CDataType) -> Result<DataType, Error> {
-    datatype(kind).ok_or_else(|| Error::invalid(format!("state '{state}' has an unknown datatype, {kind}")))
-}
-
 /// Begins a new value of a state of the request's sequence. The shape is copied; the state belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_StateNew(
@@ -81,11 +72,22 @@ pub unsafe extern "C" fn TRITONBACKEND_StateNew(
     guard(|| {
         // SAFETY: null or a live request; a text or null; that many dims.
         let (request, name, shape) = unsafe { (borrow(request)?, text(name)?, array(shape, dims_count)?) };
-        let datatype = known(name, kind)?;
-        let made =
-            request.new_state(name, |memory| State::new(memory, name.into(), datatype, shape.into()))?;
+        let made = begin(request, name, kind, shape)?;
         // SAFETY: null or writable.
         unsafe { put(state, made) }
+    })
+}
+
+fn begin(request: &Request, name: &str, kind: CDataType, shape: &[i64]) -> Result<*mut State, Error> {
+    let datatype = datatype(kind)
+        .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
+    request.new_state(name, |memory_of_sequence| State {
+        memory_of_sequence,
+        output: name.into(),
+        datatype,
+        shape: shape.into(),
+        buffer: Mutex::default(),
+        attributes: BufferAttributes::default(),
     })
 }
 

@@ -4,7 +4,7 @@
 //! Times are those of the steady clock (`CLOCK_MONOTONIC`) in nanoseconds, as the runtime's own moments are.
 use std::ptr;
 
-use inference::{ErrorCode, Moment, ReportedTimes, ResponseReport};
+use inference::{Error, ErrorCode, Moment, ReportedTimes, ResponseReport};
 use parking_lot::Mutex;
 
 use super::{ModelInstance, Request, factory::ResponseFactory};
@@ -75,6 +75,14 @@ struct Said {
     compute_output_start: u64,
     end: u64,
     error: Option<ErrorCode>,
+}
+
+impl Said {
+    fn report(&self) -> Result<ResponseReport, Error> {
+        let computed = Some(self.compute_output_start).filter(|at| *at > 0);
+        let (start, end) = (Moment::from_nanos(self.start), Moment::from_nanos(self.end));
+        ResponseReport::new(start, computed.map(Moment::from_nanos), end, self.error)
+    }
 }
 
 impl Default for Said {
@@ -190,13 +198,6 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
         let said = unsafe { borrow(statistics)? }.said.lock();
         // SAFETY: null or live, as whoever said them promised.
         let factory = unsafe { borrow(said.instance).and(borrow(said.factory))? };
-        let compute_output_start =
-            Some(said.compute_output_start).filter(|at| *at > 0).map(Moment::from_nanos);
-        factory.report(ResponseReport::new(
-            Moment::from_nanos(said.start),
-            compute_output_start,
-            Moment::from_nanos(said.end),
-            said.error,
-        ))
+        factory.report(said.report())
     })
 }

@@ -8,16 +8,8 @@ pub(super) struct Dynamic {
     pub(super) needed: Vec<String>,
     /// Where it looks for them (`DT_RUNPATH`, else `DT_RPATH`), not expanded.
     search: Vec<String>,
-    has_runpath: bool,
-}
-
-/// Where libraries are looked for.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    /// For what a library needs.
-    pub(super) own: Vec<PathBuf>,
-    /// For what those need in their turn.
-    pub(super) inherited: Vec<PathBuf>,
+    /// The libraries it needs look there, too: true of `DT_RPATH`.
+    is_inherited: bool,
 }
 
 const PT_LOAD: u32 = 1;
@@ -62,22 +54,36 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
     Some(Dynamic {
         needed: texts(DT_NEEDED).collect(),
         search: search.filter(|path| !path.is_empty()).collect(),
-        has_runpath,
+        is_inherited: !has_runpath,
     })
 }
 
 impl Dynamic {
-    /// Where a library in `origin` looks, whose own user has left it `inherited`. As the loader: `DT_RPATH` is also for
-    /// what the needs need, unless they say otherwise; `DT_RUNPATH` is for the library alone, and all it looks at.
+    /// Where it looks for what it needs, and where what it needs looks. `inherited` is the latter of who needs it.
     pub(super) fn places(&self, origin: &Path, inherited: &[PathBuf]) -> Places {
         let origin = origin.to_string_lossy();
-        let expand = |path: &String| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
-        let said = self.search.iter().map(|path| PathBuf::from(expand(path)));
-        if self.has_runpath {
-            return Places { own: said.collect(), inherited: inherited.to_vec() };
+        let expand = |path: &String| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into();
+        let own: Vec<PathBuf> = self.search.iter().map(expand).collect();
+        if self.is_inherited {
+            let all = [&own, inherited].concat();
+            Places { own: all.clone(), passed_on: all }
+        } else {
+            Places { own, passed_on: inherited.to_vec() }
         }
-        let both: Vec<PathBuf> = said.chain(inherited.iter().cloned()).collect();
-        Places { own: both.clone(), inherited: both }
+    }
+}
+
+/// Directories in which a library and those that it needs look for theirs.
+#[derive(Debug)]
+pub(super) struct Places {
+    own: Vec<PathBuf>,
+    pub(super) passed_on: Vec<PathBuf>,
+}
+
+impl Places {
+    /// Where the library lies that is needed under that name.
+    pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
+        self.own.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
     }
 }
 
@@ -133,22 +139,6 @@ mod tests {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let needed = dynamic(&program).unwrap().needed;
         assert!(needed.iter().any(|name| name.starts_with("libc.so")), "{needed:?}");
-    }
-
-    #[test]
-    fn one_kind_of_path_is_inherited_and_the_other_is_not() {
-        let (above, origin) = (["/above".into()], Path::new("/here"));
-        let path = |has_runpath| Dynamic {
-            needed: Vec::new(),
-            search: vec!["$ORIGIN/libs".into(), "/${ORIGIN}".into()],
-            has_runpath,
-        };
-        let (rpath, runpath) = (path(false).places(origin, &above), path(true).places(origin, &above));
-        let [libs, plain] = ["/here/libs", "//here"].map(PathBuf::from);
-        assert_eq!(rpath.own, [libs.clone(), plain.clone(), "/above".into()]);
-        assert_eq!(rpath.inherited, rpath.own);
-        assert_eq!(runpath.own, [libs, plain]);
-        assert_eq!(runpath.inherited, above);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! The file is copied into memory first and loaded from there: replacing or deleting it on disk cannot pull the ground
 //! from under the running code. What the library needs from its own surroundings (`$ORIGIN`) is opened from the disk
-//! before it, so that it finds it loaded.
+//! before it, so that it finds it loaded. A library whose surroundings have no names by which the loader could know them
+//! again (`DT_SONAME`) is itself loaded from the disk.
 use std::{
     ffi::{CStr, CString, c_int, c_void},
     fs::{self, File},
@@ -100,23 +101,23 @@ impl Library {
     fn load(path: &Path, content: &[u8]) -> Result<Self, Error> {
         let failed = |why: String| failed(path, &why);
         if let Some(dynamic) = elf::dynamic(content) {
-            open_surroundings(&dynamic, path, &[], &mut Vec::new()).map_err(failed)?;
+            let origin = path.parent().unwrap_or(Path::new("."));
+            open_surroundings(&dynamic, origin, &[], &mut Vec::new());
             if !dynamic.needed.iter().any(|name| name.starts_with(OURS)) {
                 show_own_functions();
             }
         }
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let (handle, copy) = match copy_in_memory(&name, content) {
-            Ok(copy) => (dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL), Some(copy)),
-            Err(error) => {
-                log::warn!(
-                    "failed to copy {} into memory, it is loaded from the disk: {error}",
-                    path.display()
-                );
-                (dlopen(&c_path(path), libc::RTLD_NOW | libc::RTLD_LOCAL), None)
-            }
-        };
-        Ok(Self { handle: handle.map_err(failed)?, copy })
+        let copy = copy_in_memory(&name, content).map_err(|error| error.to_string());
+        let private = copy.and_then(|copy| {
+            let handle = dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
+            Ok(Self { handle, copy: Some(copy) })
+        });
+        private.or_else(|why| {
+            let handle = dlopen(&c_path(path), libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
+            log::warn!("a copy of {} cannot be loaded ({why}); it is used from the disk", path.display());
+            Ok(Self { handle, copy: None })
+        })
     }
 
     /// The function of that name, if the library defines it.
@@ -152,33 +153,23 @@ fn read(path: &Path) -> Result<Content, Error> {
     Content::read(path).map_err(|error| failed(path, &error.to_string()))
 }
 
-/// Loads what a library needs: placeholders for us, and from its search path what lies there, each after what it needs
-/// itself. `above` is where the users of the library let their needs look, `opening` who they are.
-fn open_surroundings(
-    dynamic: &elf::Dynamic,
-    library: &Path,
-    above: &[PathBuf],
-    opening: &mut Vec<PathBuf>,
-) -> Result<(), String> {
-    let places = dynamic.places(library.parent().unwrap_or(Path::new(".")), above);
+/// Loads what a library needs, and what that needs first: placeholders for us, and what lies where the library looks.
+/// `inherited` is where its needs look besides; `seen` is what has been found on the way here. What cannot be loaded is
+/// left to the loader, which says why when it comes to the library itself.
+fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf], seen: &mut Vec<PathBuf>) {
+    let places = dynamic.places(origin, inherited);
     for name in &dynamic.needed {
         if name.starts_with(OURS) {
-            open_placeholder(name, own_library().as_deref())?;
-            continue;
+            let _ = open_placeholder(name);
+        } else if let Some(found) = places.find(name).filter(|found| !seen.contains(found)) {
+            seen.push(found.clone());
+            if let Some(nested) = fs::read(&found).ok().and_then(|content| elf::dynamic(&content)) {
+                let origin = found.parent().unwrap_or(Path::new("."));
+                open_surroundings(&nested, origin, &places.passed_on, seen);
+            }
+            let _ = dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL);
         }
-        let found = places.own.iter().map(|place| place.join(name)).find(|path| path.is_file());
-        let Some(found) = found.filter(|found| !opening.contains(found) && !is_known(name)) else {
-            continue;
-        };
-        opening.push(found.clone());
-        if let Some(nested) = fs::read(&found).ok().and_then(|content| elf::dynamic(&content)) {
-            open_surroundings(&nested, &found, &places.inherited, opening)?;
-        }
-        dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
-        // One that does not say its own name (`DT_SONAME`) is not known by it.
-        open_placeholder(name, found.to_str())?;
     }
-    Ok(())
 }
 
 /// A plug-in that names no library finds our functions only if all can see them, which is not so if a program has opened
@@ -190,24 +181,20 @@ fn show_own_functions() {
     }
 }
 
-/// Whether whoever needs a library of that name would get one that is there already.
-fn is_known(name: &str) -> bool {
-    CString::new(name).is_ok_and(|name| is_loaded(&name))
-}
-
-fn is_loaded(name_or_path: &CStr) -> bool {
-    let Ok(handle) = dlopen(name_or_path, libc::RTLD_NOW | libc::RTLD_NOLOAD) else { return false };
+fn is_loaded(path: &CStr) -> bool {
+    let Ok(handle) = dlopen(path, libc::RTLD_NOW | libc::RTLD_NOLOAD) else { return false };
     // SAFETY: opened just now.
     unsafe { libc::dlclose(handle.as_ptr()) };
     true
 }
 
-/// Makes sure that a library of that name is loaded; if none is, an empty one that stands for another one.
-fn open_placeholder(name: &str, stands_for: Option<&str>) -> Result<(), String> {
-    if is_known(name) {
+/// Makes sure that a library of that name is loaded, and is us or nothing.
+fn open_placeholder(name: &str) -> Result<(), String> {
+    let c_name = CString::new(name).map_err(|error| error.to_string())?;
+    if is_loaded(&c_name) {
         return Ok(());
     }
-    let object = placeholder::shared_object(name, stands_for);
+    let object = placeholder::shared_object(name, own_library().as_deref());
     let copy = copy_in_memory(name, &object).map_err(|error| format!("failed to make {name}: {error}"))?;
     dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
     // Loaded for ever, under the number of this file.
@@ -287,7 +274,7 @@ mod tests {
         let library = Library::open(&path).unwrap();
         // SAFETY: never called.
         assert!(unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") }.is_none());
-        open_placeholder("libtritonserver-of-a-test.so", None).unwrap();
+        open_placeholder("libtritonserver-of-a-test.so").unwrap();
         assert!(is_loaded(c"libtritonserver-of-a-test.so"));
     }
 
@@ -295,8 +282,7 @@ mod tests {
     fn compile(directory: &Path, source: &str, library: &str, flags: &[&str]) -> PathBuf {
         let (file, library) = (directory.join("source.c"), directory.join(library));
         fs::write(&file, source).unwrap();
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let mut command = std::process::Command::new(compiler);
+        let mut command = std::process::Command::new("cc");
         command
             .args(["-shared", "-fPIC", "-o"])
             .arg(&library)
@@ -342,14 +328,24 @@ mod tests {
         let deep = directory.path().join("deep");
         fs::create_dir(&deep).unwrap();
         let near = "int far(void); int near(void) { return far(); }";
-        compile(&deep, "int far(void) { return 1; }", "libfar_of_a_test.so", &[]);
-        compile(&deep, near, "libnear_of_a_test.so", &["-lfar_of_a_test"]);
+        compile(&deep, "int far(void) { return 1; }", "libfar.so", &["-Wl,-soname,libfar.so"]);
+        compile(&deep, near, "libnear.so", &["-lfar", "-Wl,-soname,libnear.so"]);
         let (search, rpath) =
             (format!("-L{}", deep.display()), "-Wl,--disable-new-dtags,-rpath,$ORIGIN/deep");
         // Only the first knows where the others lie.
-        let flags = [&search, "-lnear_of_a_test", rpath, "-Wl,--allow-shlib-undefined"];
+        let flags = [&search, "-lnear", rpath, "-Wl,--allow-shlib-undefined"];
         let source = "int near(void); int here(void) { return near(); }";
         let library = Library::open(&compile(directory.path(), source, "libhere.so", &flags)).unwrap();
-        assert!(defines(&library, c"here"));
+        assert!(defines(&library, c"here") && library.copy.is_some());
+    }
+
+    #[test]
+    fn a_library_that_needs_a_nameless_one_beside_it_is_used_from_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        compile(directory.path(), "int nameless(void) { return 1; }", "libnameless.so", &[]);
+        let source = "int nameless(void); int user(void) { return nameless(); }";
+        let flags = ["-lnameless", "-Wl,-rpath,$ORIGIN"];
+        let library = Library::open(&compile(directory.path(), source, "libuser.so", &flags)).unwrap();
+        assert!(defines(&library, c"user") && library.copy.is_none());
     }
 }
