@@ -3,6 +3,7 @@ process that dies, and the end of the server."""
 
 import os
 import pathlib
+import queue
 import signal
 import threading
 from collections import Counter
@@ -11,7 +12,6 @@ import numpy as np
 import plugins
 import pytest
 import repository as models
-import requests
 from protocols import GRPC, HTTP, metric, pending
 from serving import PATIENCE, eventually, http_status
 from tritonclient.utils import InferenceServerException
@@ -68,8 +68,7 @@ def test_a_repeated_request_is_answered_by_the_local_cache(serve_cached, protoco
     assert counted == [2, 2]
     # The cache's own figures, which it writes down from time to time.
     own = {"nv_cache_num_hits": 2, "nv_cache_num_misses": 2, "nv_cache_num_lookups": 4, "nv_cache_num_entries": 2}
-    if "nv_cache_num_hits" in requests.get(server.metrics, timeout=PATIENCE).text:
-        eventually(lambda: all(metric(server, name) == value for name, value in own.items()), "the figures of the cache")
+    eventually(lambda: {name: metric(server, name) for name in own} == own, "the figures of the cache")
 
 
 def test_what_the_local_cache_has_no_room_for_is_executed_again(serve_cached, protocol):
@@ -185,6 +184,20 @@ def test_the_death_of_a_models_process_is_an_error_for_its_requests_and_for_nobo
     assert stub(server, "victim_0") is None
     # The fixture wants it to end in order.
     assert http_status(server.http_port, "/v2/health/live") == 200
+
+
+def test_a_stream_ends_with_an_error_when_the_models_process_dies(serve, tmp_path):
+    server = serve(lambda folder: plugins.python_model(folder, "streamer"))
+    answers = queue.Queue()
+    with GRPC.connect(server) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        told = np.array([str(tmp_path / "told")], np.object_)
+        client.async_stream_infer("streamer", [GRPC.input("N", np.zeros(1, np.int32)), GRPC.input("TELL", told)])
+        assert answers.get(timeout=PATIENCE)[1] is None
+        os.kill(stub(server, "streamer_0"), signal.SIGKILL)
+        errors = (error for _, error in iter(lambda: answers.get(timeout=PATIENCE), None))
+        assert next(filter(None, errors)).message() == "Stub process 'streamer_0' is not healthy."
+        client.stop_stream()
 
 
 def test_whatever_a_model_in_python_has_accepted_is_answered_before_the_server_ends(serve, threads, tmp_path):
