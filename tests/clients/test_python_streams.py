@@ -172,8 +172,8 @@ def test_a_model_that_cannot_be_asked_is_an_error_that_the_model_may_pass_on(cli
 
 def test_an_error_of_the_model_that_is_asked_is_passed_on(client, protocol):
     with pytest.raises(InferenceServerException) as failed:
-        ask_through(client, protocol, "identity_fp32", "exec", [[1, 2], [3, 4]])
-    assert "unexpected shape for input 'INPUT' for model 'identity_fp32'" in failed.value.message()
+        ask_through(client, protocol, "hearer", "exec", [1, 2])
+    assert "unexpected shape for input 'X' for model 'hearer'. Expected [1], got [2]." in failed.value.message()
 
 
 def test_models_that_ask_do_not_disturb_each_other(python_server, threads):

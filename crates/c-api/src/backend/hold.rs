@@ -1,10 +1,14 @@
 //! What keeps a model alive: requests and response factories in a library's hands, and questions to it.
 //!
-//! A library may release a request long after it was executed. Its instance and its model are finalized only when the
-//! last one has come back.
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+//! A library may release a request after it was executed and answered. Its instance and its model are finalized only when
+//! the last one has come back; or has not for so long that it was forgotten, as Triton's Python backend forgets the
+//! factories of requests whose process has died.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -24,11 +28,15 @@ impl Held {
         Hold(self.clone())
     }
 
-    /// Returns when everything has come back. Blocks.
-    pub(super) fn wait(&self) {
+    /// Returns when everything has come back, or when patience ends, and tells how many things have not. Blocks.
+    pub(super) fn wait(&self, patience: Duration) -> usize {
+        let end = Instant::now() + patience;
         let mut waiting = self.waiting.lock();
-        while self.count.load(Ordering::Acquire) > 0 {
-            self.returned.wait(&mut waiting);
+        loop {
+            let left = self.count.load(Ordering::Acquire);
+            if left == 0 || self.returned.wait_until(&mut waiting, end).timed_out() {
+                return left;
+            }
         }
     }
 }
@@ -54,14 +62,23 @@ mod tests {
     #[test]
     fn waiting_ends_when_the_last_hold_is_dropped() {
         let held = Arc::new(Held::default());
-        held.wait();
+        let for_ever = Duration::from_secs(3600);
+        assert_eq!(held.wait(for_ever), 0);
         let (first, second) = (held.hold(), held.hold());
         let waiter = std::thread::spawn({
             let held = held.clone();
-            move || held.wait()
+            move || held.wait(for_ever)
         });
         drop(first);
         drop(second);
-        waiter.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), 0);
+    }
+
+    #[test]
+    fn waiting_ends_with_patience_where_a_hold_was_forgotten() {
+        let held = Arc::new(Held::default());
+        let (_forgotten, returned) = (held.hold(), held.hold());
+        drop(returned);
+        assert_eq!(held.wait(Duration::from_millis(1)), 1);
     }
 }

@@ -6,6 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicPtr, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use inference::{
@@ -32,6 +33,9 @@ use crate::{
         message::{Message, give_json},
     },
 };
+
+/// How long a library may keep what belongs to requests that have ended.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `TRITONBACKEND_Model`. Its library finalizes it when it is dropped.
 #[derive(Debug)]
@@ -115,9 +119,16 @@ impl Model {
         self.held.hold()
     }
 
-    /// Returns when the library holds nothing of this model any more.
+    /// Returns when the library holds nothing of this model any more, or after a while: the requests have ended, so that
+    /// whatever it still holds is of no use to anybody.
     pub(super) fn wait_for_returns(&self) {
-        self.held.wait();
+        let left = self.held.wait(PATIENCE);
+        if left > 0 {
+            log::error!(
+                "backend of model '{}' has not given back {left} requests, responses or response factories",
+                self.name()
+            );
+        }
     }
 
     /// What the model takes; its instances have accounts beside it.

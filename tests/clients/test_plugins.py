@@ -1,0 +1,246 @@
+"""Triton's own plug-ins, unmodified, at the edges of their life: the local cache, a backend written in Python, a model's
+process that dies, and the end of the server."""
+
+import os
+import pathlib
+import queue
+import signal
+import threading
+from collections import Counter
+
+import numpy as np
+import plugins
+import pytest
+import repository as models
+from protocols import GRPC, HTTP, metric, pending
+from serving import PATIENCE, eventually, http_status
+from tritonclient.utils import InferenceServerException
+
+pytestmark = plugins.needed
+
+
+@pytest.fixture
+def serve(start, tmp_path):
+    """Starts a server with models that a function writes; the backends are Triton's, or those of a directory."""
+
+    def serve(write, *options, backends=plugins.BACKENDS):
+        folder = tmp_path / "models"
+        if not folder.exists():
+            folder.mkdir()
+            write(folder)
+        options = (f"--backend-directory={backends}", *options)
+        return start(folder, *options, variables=plugins.VARIABLES).wait_until_ready()
+
+    return serve
+
+
+CACHED = "response_cache { enable: true }\n"
+
+
+@pytest.fixture
+def serve_cached(serve):
+    def write(folder):
+        plugins.python_model(folder, "runs", config=CACHED)
+
+    return lambda size: serve(write, f"--cache-directory={plugins.CACHES}", f"--cache-config=local,size={size}")
+
+
+def run(client, protocol, x):
+    result = client.infer("runs", [protocol.input("X", np.asarray(x, np.float32))])
+    return result.as_numpy("Y").tolist(), result.as_numpy("RUN").item()
+
+
+def test_a_repeated_request_is_answered_by_the_local_cache(serve_cached, protocol):
+    server = serve_cached(1 << 20)
+    with protocol.connect(server) as client:
+        assert run(client, protocol, [1, 2]) == ([1, 2], 1)
+        assert run(client, protocol, [1, 2]) == ([1, 2], 1)
+        assert run(client, protocol, [2, 1]) == ([2, 1], 2)
+        assert run(client, protocol, [1, 2]) == ([1, 2], 1)
+        statistics = protocol.statistics(client, "runs")
+        spent = statistics["inference_stats"]
+        assert (statistics["inference_count"], statistics["execution_count"]) == (2, 2)
+        assert [spent[kind]["count"] for kind in ("success", "cache_hit", "cache_miss")] == [4, 2, 2]
+        assert all(spent[kind]["ns"] > 0 for kind in ("cache_hit", "cache_miss"))
+        assert spent["compute_infer"]["count"] == 2
+    kinds = ("num_hits_per_model", "num_misses_per_model")
+    counted = [metric(server, f"nv_cache_{kind}", model="runs", version=1) for kind in kinds]
+    assert counted == [2, 2]
+    # The cache's own figures, which it writes down from time to time.
+    own = {"nv_cache_num_hits": 2, "nv_cache_num_misses": 2, "nv_cache_num_lookups": 4, "nv_cache_num_entries": 2}
+    eventually(lambda: {name: metric(server, name) for name in own} == own, "the figures of the cache")
+
+
+def test_what_the_local_cache_has_no_room_for_is_executed_again(serve_cached, protocol):
+    server = serve_cached(4096)
+    x = list(range(4000))
+    with protocol.connect(server) as client:
+        assert run(client, protocol, x) == (x, 1)
+        assert run(client, protocol, x) == (x, 2)
+        spent = protocol.statistics(client, "runs")["inference_stats"]
+        assert (spent["cache_hit"].get("count", 0), spent["cache_miss"]["count"]) == (0, 2)
+
+
+def test_a_cache_without_a_size_keeps_the_server_from_starting(start, tmp_path):
+    with pytest.raises(AssertionError) as failed:
+        start(tmp_path, f"--cache-directory={plugins.CACHES}", "--cache-config=local,colour=blue")
+    assert "Failed to initialize LocalCache: config didn't contain a valid 'size' field." in str(failed.value)
+
+
+def test_a_backend_written_in_python_runs_models_without_files(serve, tmp_path):
+    backends = tmp_path / "backends"
+    (backends / "mine").mkdir(parents=True)
+    (backends / "python").symlink_to(plugins.BACKENDS / "python")
+    (backends / "mine/model.py").write_text((plugins.MODELS / "backend.py").read_text())
+
+    def write(folder):
+        for factor in (2, 5):
+            (folder / f"times_{factor}/1").mkdir(parents=True)
+            parameter = f'parameters {{ key: "FACTOR" value: {{ string_value: "{factor}" }} }}'
+            (folder / f"times_{factor}/config.pbtxt").write_text(f'backend: "mine"\n{parameter}')
+        # By the same library, as another backend.
+        plugins.python_model(folder, "waiter")
+
+    server = serve(write, backends=backends)
+    with HTTP.connect(server) as client:
+        for factor in (2, 5):
+            result = client.infer(f"times_{factor}", [HTTP.input("X", np.array([1, 2], np.float32))])
+            assert result.as_numpy("Y").tolist() == [factor, 2 * factor]
+            assert client.get_model_config(f"times_{factor}")["backend"] == "mine"
+        assert client.infer("waiter", plugins.waiter_inputs(HTTP, 3)).as_numpy("Y").item() == 6
+
+
+def stub(server, instance):
+    """The process that runs an instance of a model, a child of the server."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if int(parent) == server.process.pid and instance in words:
+            return int(process.name)
+    return None
+
+
+class Crowd:
+    """Callers that ask a model until they are told to stop; each counts what became of each of its requests."""
+
+    def __init__(self, server, model, threads, count):
+        self.server, self.model = server, model
+        self.stopping = threading.Event()
+        self.outcomes = Counter()
+        self._lock = threading.Lock()
+        self.callers = [threads.submit(self.call, (HTTP, GRPC)[number % 2], number) for number in range(count)]
+
+    def call(self, protocol, x):
+        with protocol.connect(self.server) as client:
+            while not self.stopping.is_set():
+                try:
+                    result = client.infer(self.model, plugins.waiter_inputs(protocol, x))
+                    assert result.as_numpy("Y").item() == 2 * x
+                    outcome = "answered"
+                except InferenceServerException as error:
+                    outcome = error.message()
+                with self._lock:
+                    self.outcomes[outcome] += 1
+
+    def stop(self):
+        """Fails if a caller waits in vain, or was answered wrongly."""
+        self.stopping.set()
+        for caller in self.callers:
+            caller.result(PATIENCE)
+
+
+def test_the_death_of_a_models_process_is_an_error_for_its_requests_and_for_nobody_else(serve, threads):
+    def write(folder):
+        plugins.python_model(folder, "victim", "waiter")
+        plugins.python_model(folder, "waiter")
+        models.identity(folder, "FP32")
+
+    server = serve(write)
+    crowds = {model: Crowd(server, model, threads, 8) for model in ("victim", "waiter")}
+    for crowd in crowds.values():
+        eventually(lambda crowd=crowd: crowd.outcomes["answered"] > 50, "the callers to be under way")
+    os.kill(stub(server, "victim_0"), signal.SIGKILL)
+    eventually(lambda: len(crowds["victim"].outcomes) > 1, "the death to be noticed")
+    before = crowds["waiter"].outcomes["answered"]
+    eventually(lambda: crowds["waiter"].outcomes["answered"] > before + 50, "the other model to go on")
+    for crowd in crowds.values():
+        crowd.stop()
+
+    assert set(crowds["waiter"].outcomes) == {"answered"}
+    answered = crowds["victim"].outcomes.pop("answered")
+    print(f"{answered} answered, then {dict(crowds['victim'].outcomes)}")
+    assert all("Stub process 'victim_0' is not healthy." in error for error in crowds["victim"].outcomes)
+    # Each request has been counted once.
+    with GRPC.connect(server) as client:
+        counted = GRPC.statistics(client, "victim")["inference_stats"]
+        assert counted["success"]["count"] == answered
+        assert counted["fail"]["count"] == crowds["victim"].outcomes.total()
+        assert client.is_server_live() and client.is_model_ready("waiter")
+        result = client.infer("identity_fp32", [GRPC.input("INPUT", np.ones(3, np.float32))])
+        assert result.as_numpy("OUTPUT").tolist() == [1, 1, 1]
+    assert stub(server, "victim_0") is None
+    # The fixture wants it to end in order.
+    assert http_status(server.http_port, "/v2/health/live") == 200
+
+
+def test_a_stream_ends_with_an_error_when_the_models_process_dies(serve, tmp_path):
+    server = serve(lambda folder: plugins.python_model(folder, "streamer"))
+    answers = queue.Queue()
+    with GRPC.connect(server) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        told = np.array([str(tmp_path / "told")], np.object_)
+        client.async_stream_infer("streamer", [GRPC.input("N", np.zeros(1, np.int32)), GRPC.input("TELL", told)])
+        assert answers.get(timeout=PATIENCE)[1] is None
+        os.kill(stub(server, "streamer_0"), signal.SIGKILL)
+        errors = (error for _, error in iter(lambda: answers.get(timeout=PATIENCE), None))
+        assert next(filter(None, errors)).message() == "Stub process 'streamer_0' is not healthy."
+        client.stop_stream()
+
+
+def test_whatever_a_model_in_python_has_accepted_is_answered_before_the_server_ends(serve, threads, tmp_path):
+    gate = tmp_path / "gate"
+    server = serve(lambda folder: plugins.python_model(folder, "waiter"))
+
+    def ask(x):
+        protocol = (HTTP, GRPC)[x % 2]
+        with protocol.connect(server) as client:
+            return client.infer("waiter", plugins.waiter_inputs(protocol, x, gate)).as_numpy("Y").item()
+
+    answers = [threads.submit(ask, 0)]
+    eventually(plugins.begun(gate), "the first to be executed")
+    answers += [threads.submit(ask, x) for x in range(1, 13)]
+    eventually(lambda: pending(server, "waiter") == 12, "the others to wait")
+    process = stub(server, "waiter_0")
+    server.terminate()
+    eventually(lambda: http_status(server.http_port, "/v2/health/live") is None, "newcomers to be refused")
+    gate.touch()
+    assert [answer.result(PATIENCE) for answer in answers] == [2 * x for x in range(13)]
+    assert server.process.wait(PATIENCE) == 0
+    eventually(lambda: not pathlib.Path(f"/proc/{process}").exists(), "the model's process to end")
+
+
+def test_a_server_under_load_ends_in_order(serve, threads):
+    server = serve(lambda folder: plugins.python_model(folder, "waiter"))
+    answered = Counter()
+
+    def call(x):
+        with GRPC.connect(server) as client:
+            while True:
+                try:
+                    result = client.infer("waiter", plugins.waiter_inputs(GRPC, x))
+                except InferenceServerException as error:
+                    # Whoever comes too late was not accepted.
+                    assert error.status() == "StatusCode.UNAVAILABLE", error
+                    return
+                assert result.as_numpy("Y").item() == 2 * x
+                answered[x] += 1
+
+    callers = [threads.submit(call, x) for x in range(12)]
+    eventually(lambda: answered.total() > 200, "the callers to be under way")
+    server.terminate()
+    for caller in callers:
+        caller.result(PATIENCE)
+    assert server.process.wait(PATIENCE) == 0
