@@ -3,9 +3,7 @@ process that dies, and the end of the server."""
 
 import os
 import pathlib
-import queue
 import signal
-import threading
 from collections import Counter
 
 import numpy as np
@@ -123,81 +121,42 @@ def stub(server, instance):
     return None
 
 
-class Crowd:
-    """Callers that ask a model until they are told to stop; each counts what became of each of its requests."""
+def test_the_death_of_a_models_process_is_an_error_for_its_requests_and_for_nobody_else(serve, threads, tmp_path):
+    """It dies while it waits for a file: amid a message it would leave a lock behind, and the backend end the server."""
 
-    def __init__(self, server, model, threads, count):
-        self.server, self.model = server, model
-        self.stopping = threading.Event()
-        self.outcomes = Counter()
-        self._lock = threading.Lock()
-        self.callers = [threads.submit(self.call, (HTTP, GRPC)[number % 2], number) for number in range(count)]
-
-    def call(self, protocol, x):
-        with protocol.connect(self.server) as client:
-            while not self.stopping.is_set():
-                try:
-                    result = client.infer(self.model, plugins.waiter_inputs(protocol, x))
-                    assert result.as_numpy("Y").item() == 2 * x
-                    outcome = "answered"
-                except InferenceServerException as error:
-                    outcome = error.message()
-                with self._lock:
-                    self.outcomes[outcome] += 1
-
-    def stop(self):
-        """Fails if a caller waits in vain, or was answered wrongly."""
-        self.stopping.set()
-        for caller in self.callers:
-            caller.result(PATIENCE)
-
-
-def test_the_death_of_a_models_process_is_an_error_for_its_requests_and_for_nobody_else(serve, threads):
     def write(folder):
         plugins.python_model(folder, "victim", "waiter")
         plugins.python_model(folder, "waiter")
         models.identity(folder, "FP32")
 
-    server = serve(write)
-    crowds = {model: Crowd(server, model, threads, 8) for model in ("victim", "waiter")}
-    for crowd in crowds.values():
-        eventually(lambda crowd=crowd: crowd.outcomes["answered"] > 50, "the callers to be under way")
-    os.kill(stub(server, "victim_0"), signal.SIGKILL)
-    eventually(lambda: len(crowds["victim"].outcomes) > 1, "the death to be noticed")
-    before = crowds["waiter"].outcomes["answered"]
-    eventually(lambda: crowds["waiter"].outcomes["answered"] > before + 50, "the other model to go on")
-    for crowd in crowds.values():
-        crowd.stop()
+    def ask(model, x, until=""):
+        protocol = (HTTP, GRPC)[x % 2]
+        with protocol.connect(server) as client:
+            try:
+                return client.infer(model, plugins.waiter_inputs(protocol, x, until)).as_numpy("Y").item()
+            except InferenceServerException as error:
+                return error.message()
 
-    assert set(crowds["waiter"].outcomes) == {"answered"}
-    answered = crowds["victim"].outcomes.pop("answered")
-    print(f"{answered} answered, then {dict(crowds['victim'].outcomes)}")
-    assert all("Stub process 'victim_0' is not healthy." in error for error in crowds["victim"].outcomes)
-    # Each request has been counted once.
+    server = serve(write)
+    gate = tmp_path / "gate"
+    dead = "Stub process 'victim_0' is not healthy."
+    assert ask("victim", 3) == 6
+    answers = [threads.submit(ask, "victim", 0, gate)]
+    eventually(plugins.begun(gate), "the first to be executed")
+    answers += [threads.submit(ask, "victim", x) for x in range(1, 13)]
+    eventually(lambda: pending(server, "victim") == 12, "the others to wait")
+    os.kill(stub(server, "victim_0"), signal.SIGKILL)
+    others = [threads.submit(ask, "waiter", x) for x in range(12)]
+    assert [answer.result(PATIENCE) for answer in answers] == [dead] * 13
+    assert [other.result(PATIENCE) for other in others] == [2 * x for x in range(12)]
+    assert ask("victim", 4) == dead
+    assert stub(server, "victim_0") is None
     with GRPC.connect(server) as client:
         counted = GRPC.statistics(client, "victim")["inference_stats"]
-        assert counted["success"]["count"] == answered
-        assert counted["fail"]["count"] == crowds["victim"].outcomes.total()
-        assert client.is_server_live() and client.is_model_ready("waiter")
+        assert [counted[kind]["count"] for kind in ("success", "fail")] == [1, 14]
+        assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("waiter")
         result = client.infer("identity_fp32", [GRPC.input("INPUT", np.ones(3, np.float32))])
         assert result.as_numpy("OUTPUT").tolist() == [1, 1, 1]
-    assert stub(server, "victim_0") is None
-    # The fixture wants it to end in order.
-    assert http_status(server.http_port, "/v2/health/live") == 200
-
-
-def test_a_stream_ends_with_an_error_when_the_models_process_dies(serve, tmp_path):
-    server = serve(lambda folder: plugins.python_model(folder, "streamer"))
-    answers = queue.Queue()
-    with GRPC.connect(server) as client:
-        client.start_stream(lambda result, error: answers.put((result, error)))
-        told = np.array([str(tmp_path / "told")], np.object_)
-        client.async_stream_infer("streamer", [GRPC.input("N", np.zeros(1, np.int32)), GRPC.input("TELL", told)])
-        assert answers.get(timeout=PATIENCE)[1] is None
-        os.kill(stub(server, "streamer_0"), signal.SIGKILL)
-        errors = (error for _, error in iter(lambda: answers.get(timeout=PATIENCE), None))
-        assert next(filter(None, errors)).message() == "Stub process 'streamer_0' is not healthy."
-        client.stop_stream()
 
 
 def test_whatever_a_model_in_python_has_accepted_is_answered_before_the_server_ends(serve, threads, tmp_path):
