@@ -28,7 +28,8 @@ pub(crate) async fn at_once<T>(task: impl Future<Output = T>) -> T {
         bell.runtime.register(context.waker());
         let mut own = Context::from_waker(&waker);
         for _ in 0..ROUNDS {
-            bell.state.store(POLLED, Release);
+            // What was done before any ring so far is seen by this poll.
+            bell.state.swap(POLLED, AcqRel);
             if let Poll::Ready(output) = task.as_mut().poll(&mut own) {
                 return Poll::Ready(output);
             }
@@ -48,7 +49,9 @@ pub(crate) async fn at_once<T>(task: impl Future<Output = T>) -> T {
 const ROUNDS: usize = 8;
 
 const RESTING: u8 = 0;
+/// The task is being polled.
 const POLLED: u8 = 1;
+/// Somebody has rung since the poll began, or since the task rests.
 const RUNG: u8 = 2;
 
 /// What the task is woken by.
@@ -64,8 +67,8 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Heard by the poll that is under way, which looks before it rests.
-        if self.state.compare_exchange(POLLED, RUNG, AcqRel, Acquire).is_err_and(|state| state == RESTING) {
+        // Whoever polls looks before it rests; who rests is called once.
+        if self.state.fetch_or(RUNG, AcqRel) == RESTING {
             self.runtime.wake();
         }
     }

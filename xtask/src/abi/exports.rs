@@ -16,6 +16,8 @@ pub(crate) struct Export {
     /// What its documentation says, without headings and what stands below them.
     pub(crate) docs: String,
     pub(crate) signature: Signature,
+    /// Lines of its body, comments not counted.
+    pub(crate) lines: usize,
 }
 
 /// What a function takes and gives, with aliases replaced.
@@ -85,13 +87,19 @@ fn exports(source: &str, aliases: &Aliases) -> Vec<Export> {
         if !source[line..at].contains("extern \"C") || !above.iter().any(|line| line.contains("no_mangle")) {
             continue;
         }
-        let Some((head, _)) = source[at..].split_once('{') else { continue };
+        let Some((head, rest)) = source[at..].split_once('{') else { continue };
         let head = one_line(head);
         let Some((name, _)) = head["fn ".len()..].split_once('(') else { continue };
         let Some(signature) = signature(&head, aliases) else { continue };
-        found.push(Export { name: name.to_owned(), docs: docs(&above), signature });
+        found.push(Export { name: name.to_owned(), docs: docs(&above), signature, lines: body_lines(rest) });
     }
     found
+}
+
+/// Of what stands behind the brace that opens a function.
+fn body_lines(rest: &str) -> usize {
+    let body = if rest.starts_with('}') { "" } else { rest.split_once("\n}").map_or(rest, |(body, _)| body) };
+    body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
 /// Of a text such as `fn name(a: A, b: B) -> C` or `fn(A, B)`.
@@ -219,5 +227,6 @@ fn TRITON_NotExported() {}
         );
         assert_eq!(found[0].signature.returns, plain("*mut CError"));
         assert_eq!(found[1].signature.returns, plain(""));
+        assert_eq!((found[0].lines, found[1].lines), (1, 0));
     }
 }

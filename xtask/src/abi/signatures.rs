@@ -25,7 +25,10 @@ enum Class {
     Pointer(Box<Class>),
 }
 
-/// What of the exports is not as the tables say, one line each.
+/// An exported function checks, borrows, calls and maps the error; what takes more lines belongs behind it.
+const DOORMAN_LINES: usize = 10;
+
+/// What of the exports is not as the tables and the rules say, one line each.
 pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String> {
     let functions = interfaces.iter().flat_map(|interface| &interface.functions);
     let functions: BTreeMap<_, _> =
@@ -37,6 +40,10 @@ pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String
             None => broken.push(format!("{} is in no table of the C interfaces", export.name)),
             Some(function) if function.side == Side::Plugin => {
                 broken.push(format!("{} is for plug-ins to define, not for us", export.name));
+            }
+            Some(_) if export.lines > DOORMAN_LINES => {
+                let lines = export.lines;
+                broken.push(format!("{}: {lines} lines, more than {DOORMAN_LINES}", export.name));
             }
             Some(function) => {
                 let differences = types.differences(&function.prototype, &export.signature).into_iter();
@@ -163,7 +170,7 @@ mod tests {
 
     fn export(name: &str, parameters: Vec<Type>) -> Export {
         let signature = Signature { parameters, returns: plain("*mut CError") };
-        Export { name: name.to_owned(), docs: String::new(), signature }
+        Export { name: name.to_owned(), docs: String::new(), signature, lines: 1 }
     }
 
     fn call(parameter: &str) -> Type {
@@ -197,6 +204,12 @@ mod tests {
             ]
         );
         assert_eq!(broken_by(export("A_Do", vec![])), ["A_Do: takes 0 parameters instead of 5"]);
+    }
+
+    #[test]
+    fn a_function_that_does_more_than_a_doorman_is_named() {
+        let long = Export { lines: DOORMAN_LINES + 1, ..export("A_Do", vec![]) };
+        assert_eq!(broken_by(long), ["A_Do: 11 lines, more than 10"]);
     }
 
     #[test]
