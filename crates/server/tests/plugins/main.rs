@@ -6,6 +6,7 @@ mod answers;
 mod batches;
 mod caches;
 mod failures;
+mod files;
 mod place;
 mod reports;
 mod sight;
