@@ -7,10 +7,12 @@
  *                   "false" (none is reported)
  *   release         "after" the response is sent (the default), or "before"
  *   thread          "true": the response is sent by another thread, after the execution has returned
- *   pieces          "true": each response has the parameter `pieces`, how many pieces its inputs came in
+ *   pieces          "true": each response has the parameters `pieces`, how many pieces its inputs came in, and
+ *                   `thread`, the name of the thread that it was made on
  *   memory          "true": the model reports 64 bytes of memory, each instance 100 and 7 of pinned memory
  */
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include "common.h"
 
@@ -223,7 +225,13 @@ fill(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, bool tell
     CHECK(TRITONBACKEND_RequestInputByIndex(request, index, &input));
     CHECK(copy_input(input, request, response, &pieces));
   }
-  return tells_pieces ? TRITONBACKEND_ResponseSetIntParameter(response, "pieces", pieces) : NULL;
+  if (!tells_pieces) {
+    return NULL;
+  }
+  char thread[16] = "";
+  prctl(PR_GET_NAME, thread);
+  CHECK(TRITONBACKEND_ResponseSetStringParameter(response, "thread", thread));
+  return TRITONBACKEND_ResponseSetIntParameter(response, "pieces", pieces);
 }
 
 /* Rows of a request to a model that batches. */
@@ -262,7 +270,10 @@ static void
 answer_all(const Work* work)
 {
   const Settings* settings = work->settings;
-  sleep_ms(settings->delay_ms);
+  if (settings->delay_ms > 0) {
+    /* Even no time at all takes the kernel a while. */
+    sleep_ms(settings->delay_ms);
+  }
   const uint64_t compute_end = now_ns();
   uint64_t all_rows = 0;
   for (uint32_t index = 0; index < work->count; index++) {

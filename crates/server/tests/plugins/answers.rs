@@ -40,6 +40,18 @@ fn an_input_is_handed_over_in_pieces_and_the_answer_may_say_more_than_its_output
 }
 
 #[test]
+fn a_backend_that_wants_it_is_executed_on_the_threads_of_its_instances_alone() {
+    let place = Place::with(&[(Kind::Backend, "identity")]);
+    let place = place.model("m", &copying("identity", &parameters(&[("pieces", "true")])));
+    let running = place.serve(&["--backend-config=identity,own-thread=true"]);
+    // Executions as brief as these would soon run where their requests arrive, in a release build at least.
+    for _ in 0..40 {
+        assert_eq!(running.infer("m", &ints("INPUT0", &[1])).1["parameters"]["thread"], "m_0_0");
+    }
+    running.stop();
+}
+
+#[test]
 fn times_that_a_backend_reports_are_those_that_are_counted() {
     let place = Place::with(&[(Kind::Backend, "identity")]);
     let running =
