@@ -3,7 +3,6 @@
 //! Handles become shared references only; what changes behind them lies in atomics and locks, so that a function that
 //! calls out may be entered again.
 use std::{
-    any::Any,
     borrow::Cow,
     ffi::{CStr, CString, OsStr, c_char},
     os::unix::ffi::OsStrExt,
@@ -11,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inference::{Error, Name};
+use inference::{Error, Name, words_of_panic};
 
 use crate::words::error::{CError, into_c};
 
@@ -26,16 +25,8 @@ pub fn guard(body: impl FnOnce() -> Result<(), Error>) -> *mut CError {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => std::ptr::null_mut(),
         Ok(Err(error)) => into_c(&error),
-        Err(panic) => into_c(&Error::internal(format!("the server panicked: {}", words_of(&*panic)))),
+        Err(panic) => into_c(&Error::internal(format!("the server panicked: {}", words_of_panic(&*panic)))),
     }
-}
-
-fn words_of(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("for an unknown reason")
 }
 
 fn missing(what: &str) -> Error {

@@ -23,11 +23,13 @@ pub mod infer;
 pub mod logging;
 pub mod metrics;
 pub mod options;
+mod plugins;
 pub mod request;
 pub mod response;
 pub mod server;
 
 pub use c_api::words::metrics::source as custom_metrics;
+pub use plugins::plugins;
 pub use server::{EXTENSIONS, Server, TRITON_VERSION};
 
 use inference::Error;

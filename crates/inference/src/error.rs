@@ -1,5 +1,5 @@
 //! The one error that crosses the doors between rooms.
-use std::borrow::Cow;
+use std::{any::Any, borrow::Cow};
 
 /// What went wrong, in the eight terms that Triton's protocols can express (`TRITONSERVER_Error_Code`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,4 +106,10 @@ impl Error {
     pub fn with_code(&self) -> String {
         format!("{}: {}", self.code.words(), self.message)
     }
+}
+
+/// What a panic said.
+pub fn words_of_panic(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for an unknown reason")
 }

@@ -20,7 +20,7 @@ mod response;
 mod tensor;
 mod timeline;
 
-pub use error::{Error, ErrorCode, FailureReason};
+pub use error::{Error, ErrorCode, FailureReason, words_of_panic};
 pub use metrics::MetricSource;
 pub use name::Name;
 pub use observe::{BatchReporter, Observe, Outcome};

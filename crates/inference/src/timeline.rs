@@ -8,6 +8,7 @@ use std::{
             Ordering::{AcqRel, Relaxed},
         },
     },
+    time::Duration,
 };
 
 use scheduling::Moment;
@@ -23,6 +24,23 @@ pub struct ReportedTimes {
     pub compute_end: Moment,
     /// Outputs were handed out.
     pub exec_end: Moment,
+}
+
+impl ReportedTimes {
+    /// Until inputs were in place.
+    pub fn input(&self) -> Duration {
+        self.compute_start - self.exec_start
+    }
+
+    /// From there until outputs were computed.
+    pub fn infer(&self) -> Duration {
+        self.compute_end - self.compute_start
+    }
+
+    /// From there until outputs were handed out.
+    pub fn output(&self) -> Duration {
+        self.exec_end - self.compute_end
+    }
 }
 
 /// Two may come in any order, on any threads: whoever counts something, and the backend that reports when it happened.
@@ -97,8 +115,8 @@ impl Timeline {
         self.execution.get()
     }
 
-    /// Notes that the request has ended and is being counted; to be said once. Gives the backend's times, if it has
-    /// reported them.
+    /// Notes that the request has ended and has been counted, as the runtime has seen it; to be said once. Gives the
+    /// backend's times, if it has reported them.
     pub fn counted(&self, at: Moment) -> Option<ReportedTimes> {
         self.end.count(at)
     }
@@ -170,8 +188,8 @@ impl Marks {
         !self.taken.swap(true, Relaxed)
     }
 
-    /// Notes that the execution is being counted; to be said by whom [`Marks::count_once`] has told so. Gives the
-    /// backend's times, if it has reported them.
+    /// Notes that the execution has been counted, as the runtime has seen it; to be said by whom [`Marks::count_once`] has
+    /// told so. Gives the backend's times, if it has reported them.
     pub fn counted(&self, at: Moment) -> Option<ReportedTimes> {
         self.count.count(at)
     }

@@ -15,7 +15,7 @@ use frontend::{
     listen,
     metrics::MetricsService,
 };
-use inference::{Error, MetricSource};
+use inference::Error;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -87,8 +87,7 @@ impl Server {
             return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
         }
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
-        let more_metrics: Option<Arc<dyn MetricSource>> = Some(in_process::custom_metrics());
-        let plugins = Plugins { cache, more_metrics, ..extensions.plugins };
+        let plugins = Plugins { cache, ..extensions.plugins };
         let (mut backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
         let engine = Engine::new(engine_options(options), plugins).map_err(creating)?;
         // Plug-ins call the server by its C handle while their models load.

@@ -7,15 +7,8 @@ use std::{
     time::Duration,
 };
 
-use backend_onnx::{LibrarySearch, OnnxBackend};
-use c_api::{
-    agent::Agents,
-    backend::{Libraries, ServerHandle},
-    batching::Strategies,
-    cache::Caches,
-};
-use engine::Plugins;
-use inference::backend::Backend;
+use backend_onnx::LibrarySearch;
+use c_api::cache::Caches;
 use server::{
     Extensions, Server, logging,
     options::{self, Environment, Invocation, Options},
@@ -90,19 +83,12 @@ async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 /// What is built in, and where the rest comes from.
 fn extensions(options: &Options) -> Extensions {
     let program = std::env::current_exe().ok();
-    let onnx: Arc<dyn Backend> = Arc::new(OnnxBackend::new(LibrarySearch {
+    let onnxruntime = LibrarySearch {
         named: options.backends.onnxruntime_library.clone(),
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
-    }));
-    let host = in_process::Server::hosting();
-    let server = ServerHandle(host.as_ptr().cast());
-    let plugins = Plugins {
-        backends: vec![onnx],
-        finder: Some(Arc::new(Libraries::new(server))),
-        agents: Some(Arc::new(Agents::new(options.repository.agent_directory.clone()))),
-        strategies: Some(Arc::new(Strategies::new(server))),
-        ..Plugins::default()
     };
+    let host = in_process::Server::hosting();
+    let plugins = in_process::plugins(&host, onnxruntime, options.repository.agent_directory.clone());
     Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(Caches)) }
 }

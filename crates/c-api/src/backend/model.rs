@@ -12,10 +12,10 @@ use std::{
 use inference::{
     Error, Name,
     backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource},
-    config::ModelConfig,
+    config::{ModelConfig, complete},
 };
 use parking_lot::Mutex;
-use proto::{ModelParameter, model_config::SchedulingChoice};
+use proto::ModelParameter;
 
 use super::{
     Backend, ServerHandle,
@@ -145,25 +145,10 @@ impl Model {
         self.source.settings.get("auto-complete-config").is_none_or(|value| value != "false")
     }
 
-    /// Takes over what a library may complete: batch size, tensors, the scheduling choice if there is none, and the
-    /// transaction policy. As Triton: backend_model.cc, UpdateModelConfig.
+    /// Takes over what a library may complete.
     fn complete(&self, completed: proto::ModelConfig) -> Result<(), Error> {
         let mut config = self.config.lock();
-        let (from, to) = (choice(&config), choice(&completed));
-        if from != 0 && from != to {
-            return Err(Error::internal(format!(
-                "Cannot update scheduling choice from {from} to {to} when auto-completing."
-            )));
-        }
-        config.max_batch_size = completed.max_batch_size;
-        config.input = completed.input;
-        config.output = completed.output;
-        if config.scheduling_choice.is_none() {
-            config.scheduling_choice = completed.scheduling_choice;
-        }
-        if let Some(policy) = completed.model_transaction_policy {
-            config.model_transaction_policy.get_or_insert_default().decoupled = policy.decoupled;
-        }
+        *config = complete(&config, completed)?;
         *self.completed.lock() = Some(config.clone());
         Ok(())
     }
@@ -178,16 +163,6 @@ impl Model {
             let parameter = ModelParameter { string_value };
             config.parameters.entry("EXECUTION_ENV_PATH".to_owned()).or_insert(parameter);
         }
-    }
-}
-
-/// The field number of the scheduling choice, 0 for none.
-fn choice(config: &proto::ModelConfig) -> u32 {
-    match &config.scheduling_choice {
-        None => 0,
-        Some(SchedulingChoice::DynamicBatching(_)) => 11,
-        Some(SchedulingChoice::SequenceBatching(_)) => 13,
-        Some(SchedulingChoice::EnsembleScheduling(_)) => 15,
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 use inference::{
     Error, FailureReason, Moment, Request,
     backend::{BackendInstance, Execution, Lease, Lender, Lent},
+    words_of_panic,
 };
 use scheduling::{Entry, InstanceId, Note, Rejected, Row};
 
@@ -135,15 +136,11 @@ impl Model {
 
     /// The backend has panicked: nothing runs here any more, and what waits is answered.
     fn die(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
-        let words = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!(
             "the backend of model '{}' version {} panicked: {}",
             self.name(),
             self.version,
-            words.unwrap_or("for an unknown reason")
+            words_of_panic(panic)
         );
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);

@@ -159,12 +159,16 @@ impl Record {
         }
         let Some(marks) = timeline.execution() else { return };
         if matches!(outcome, Outcome::Success) {
-            let times = timeline.counted(now).unwrap_or_else(|| observed(marks, now));
-            self.queue.add(times.exec_start - timeline.queue_start());
-            self.compute_input.add(times.compute_start - times.exec_start);
-            self.compute_infer.add(times.compute_end - times.compute_start);
-            self.compute_output.add(times.exec_end - times.compute_end);
+            let seen = observed(marks, now);
+            self.queue.add(seen.exec_start - timeline.queue_start());
+            self.compute_input.add(seen.input());
+            self.compute_infer.add(seen.infer());
+            self.compute_output.add(seen.output());
             self.inferences.fetch_add(timeline.rows.into(), Relaxed);
+            // Only now: a report that comes from here on revises what is there.
+            if let Some(times) = timeline.counted(now) {
+                self.revise_request(timeline, now, times);
+            }
         }
         self.executed(marks, now);
     }
@@ -172,41 +176,40 @@ impl Record {
     /// Puts the times that a backend reports in the place of those a request was counted with.
     pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
         let Some(marks) = timeline.execution() else { return };
-        let before = observed(marks, counted);
-        let queued = timeline.queue_start();
-        self.queue.revise(before.exec_start - queued, times.exec_start - queued);
-        self.compute_input
-            .revise(before.compute_start - before.exec_start, times.compute_start - times.exec_start);
-        self.compute_infer
-            .revise(before.compute_end - before.compute_start, times.compute_end - times.compute_start);
-        self.compute_output.revise(before.exec_end - before.compute_end, times.exec_end - times.compute_end);
+        let (seen, queued) = (observed(marks, counted), timeline.queue_start());
+        self.queue.revise(seen.exec_start - queued, times.exec_start - queued);
+        self.compute_input.revise(seen.input(), times.input());
+        self.compute_infer.revise(seen.infer(), times.infer());
+        self.compute_output.revise(seen.output(), times.output());
     }
 
     /// The same for an execution.
     pub(crate) fn revise_batch(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
-        let before = observed(marks, counted);
+        let seen = observed(marks, counted);
         let mut batches = self.batches.lock();
         let batch = batches.entry(marks.rows).or_default();
-        batch
-            .compute_input
-            .revise(before.compute_start - before.exec_start, times.compute_start - times.exec_start);
-        batch
-            .compute_infer
-            .revise(before.compute_end - before.compute_start, times.compute_end - times.compute_start);
-        batch.compute_output.revise(before.exec_end - before.compute_end, times.exec_end - times.compute_end);
+        batch.compute_input.revise(seen.input(), times.input());
+        batch.compute_infer.revise(seen.infer(), times.infer());
+        batch.compute_output.revise(seen.output(), times.output());
     }
 
     /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
     pub(crate) fn executed(&self, marks: &Marks, now: Moment) {
-        if marks.count_once() {
-            let times = marks.counted(now).unwrap_or_else(|| observed(marks, now));
-            self.executions.fetch_add(1, Relaxed);
-            self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
+        if !marks.count_once() {
+            return;
+        }
+        self.executions.fetch_add(1, Relaxed);
+        self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
+        let seen = observed(marks, now);
+        {
             let mut batches = self.batches.lock();
             let batch = batches.entry(marks.rows).or_default();
-            batch.compute_input.add(times.compute_start - times.exec_start);
-            batch.compute_infer.add(times.compute_end - times.compute_start);
-            batch.compute_output.add(times.exec_end - times.compute_end);
+            batch.compute_input.add(seen.input());
+            batch.compute_infer.add(seen.infer());
+            batch.compute_output.add(seen.output());
+        }
+        if let Some(times) = marks.counted(now) {
+            self.revise_batch(marks, now, times);
         }
     }
 
@@ -291,7 +294,7 @@ fn wall_clock_ms() -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use inference::{Error, Marks};
+    use inference::{Error, Marks, Observe, corridor};
 
     use super::*;
 
@@ -319,6 +322,61 @@ mod tests {
         assert_eq!(read.compute_infer, DurationStatistic { count: 2, ns: 60_000 });
         assert_eq!(read.batches.len(), 1);
         assert_eq!((read.batches[0].batch_size, read.batches[0].compute_infer.count), (5, 1));
+    }
+
+    struct Counting(Record);
+
+    impl Observe for Counting {
+        fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>) {
+            self.0.request_ended(timeline, outcome, at(50));
+        }
+        fn cancelled(&self) {}
+        fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+            self.0.revise_request(timeline, counted, times);
+        }
+        fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+            self.0.revise_batch(marks, counted, times);
+        }
+    }
+
+    #[test]
+    fn times_that_a_backend_reports_count_whether_they_come_before_the_end_or_after_it() {
+        let times = ReportedTimes {
+            exec_start: at(21),
+            compute_start: at(24),
+            compute_end: at(31),
+            exec_end: at(36),
+        };
+        for before_the_end in [true, false] {
+            let counting = Arc::new(Counting(Record::default()));
+            let (responder, _stream) = corridor(Timeline::new(at(10), 2), counting.clone(), 1);
+            responder.timeline().queued(at(11));
+            responder.timeline().executing(Arc::new(Marks::start(2, || at(20))));
+            let (backend, batch) = (responder.clone(), responder.batch_reporter().unwrap());
+            let report = || {
+                backend.report(times);
+                batch.report(times);
+            };
+            if before_the_end {
+                report();
+            }
+            responder.finish();
+            if !before_the_end {
+                report();
+            }
+            let read = counting.0.read(&"m".into(), 1);
+            let request = [read.queue, read.compute_input, read.compute_infer, read.compute_output];
+            assert_eq!(
+                request.map(|each| (each.count, each.ns)),
+                [(1, 10_000), (1, 3_000), (1, 7_000), (1, 5_000)]
+            );
+            let batch = [
+                &read.batches[0].compute_input,
+                &read.batches[0].compute_infer,
+                &read.batches[0].compute_output,
+            ];
+            assert_eq!(batch.map(|each| (each.count, each.ns)), [(1, 3_000), (1, 7_000), (1, 5_000)]);
+        }
     }
 
     #[test]

@@ -48,8 +48,6 @@ pub(crate) struct Loader {
     /// What models share resources by, if the operator wants them to.
     limiter: Option<Arc<Limiter>>,
     host_policies: BTreeMap<String, HostPolicy>,
-    /// The same, as backends are told.
-    host_policy_settings: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 /// What one model is going to be, and who looks after it until it is no more.
@@ -93,13 +91,6 @@ impl Loader {
             hold_until_backlogged: options.hold_until_backlogged,
             clock,
             limiter: rate_limit.map(limiter),
-            host_policy_settings: Arc::new(
-                options
-                    .host_policies
-                    .iter()
-                    .map(|(name, policy)| (name.clone(), policy.settings()))
-                    .collect(),
-            ),
             host_policies: options.host_policies,
         }
     }
@@ -179,6 +170,7 @@ impl Loader {
     fn load_once(&self, plan: &Plan, version: i64) -> Result<Arc<Model>, Error> {
         let since = now();
         let declared = &plan.declared.config;
+        let settings = |(name, policy): (&String, &HostPolicy)| (name.clone(), policy.settings());
         let mut source = ModelSource {
             name: plan.name.clone(),
             version,
@@ -186,7 +178,7 @@ impl Loader {
             version_directory: plan.directory.join(version.to_string()),
             declared: Arc::new(declared.clone()),
             settings: BTreeMap::new(),
-            host_policies: self.host_policy_settings.clone(),
+            host_policies: Arc::new(self.host_policies.iter().map(settings).collect()),
         };
         let cache = self.cache_for(declared);
         let files = cache.map(|_| fingerprint::Files::read(&plan.directory, version));

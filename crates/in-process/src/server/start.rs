@@ -4,19 +4,17 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicU32},
 };
 
-use backend_onnx::{LibrarySearch, OnnxBackend, python_prefixes};
-use c_api::{
-    agent::Agents,
-    backend::{Libraries, ServerHandle},
-    batching::Strategies,
-    cache::Caches,
-};
+use backend_onnx::{LibrarySearch, python_prefixes};
+use c_api::cache::Caches;
 use engine::{Engine, Plugins};
-use inference::{Error, cache::CacheFinder};
+use inference::{
+    Error,
+    cache::{CacheFinder, ResponseCache},
+};
 use tokio::runtime::{self, Runtime};
 
 use super::{Own, Server};
-use crate::{custom_metrics, options::Settings};
+use crate::{options::Settings, plugins};
 
 impl Server {
     /// A server of these options, with a runtime of its own. Blocks until each model is ready or has failed.
@@ -65,7 +63,8 @@ impl Server {
         settings.check()?;
         let runtime = self.own()?.runtime.as_ref().map(Runtime::handle).cloned();
         let runtime = runtime.ok_or_else(|| Error::internal("the server has no runtime"))?;
-        let plugins = plugins(settings, self)?;
+        let agents = settings.agent_directory.clone().into();
+        let plugins = Plugins { cache: cache(settings)?, ..plugins(self, library_search(), agents) };
         runtime.block_on(async {
             let engine = Engine::new(settings.engine_options(), plugins)?;
             self.attach(engine.clone());
@@ -75,23 +74,14 @@ impl Server {
     }
 }
 
-/// What is plugged into the engine of a server that was made from C.
+/// The response cache that the options name.
 ///
 /// # Errors
-/// The response cache cannot be had.
-fn plugins(settings: &Settings, server: &Arc<Server>) -> Result<Plugins, Error> {
-    let handle = ServerHandle(server.as_ptr().cast());
+/// It cannot be had.
+fn cache(settings: &Settings) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
     let directory = Path::new(&settings.cache_directory);
     let wanted = settings.caches.first_key_value();
-    let cache = wanted.map(|(name, settings)| Caches.open(name, settings, directory)).transpose()?;
-    Ok(Plugins {
-        backends: vec![Arc::new(OnnxBackend::new(library_search()))],
-        finder: Some(Arc::new(Libraries::new(handle))),
-        cache,
-        agents: Some(Arc::new(Agents::new(settings.agent_directory.clone().into()))),
-        strategies: Some(Arc::new(Strategies::new(handle))),
-        more_metrics: Some(custom_metrics()),
-    })
+    wanted.map(|(name, settings)| Caches.open(name, settings, directory)).transpose()
 }
 
 /// As the binary looks for ONNX Runtime, without an option to name it.

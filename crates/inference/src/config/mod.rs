@@ -18,7 +18,7 @@ pub use backend_fields::{FileEntry, ModelLayout};
 pub use complete::Environment;
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
-pub use resolve::{Completion, ConfigSource, Declared, GivenConfig, declare, finish, read};
+pub use resolve::{Completion, ConfigSource, Declared, GivenConfig, complete, declare, finish, read};
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
 pub use versions::{
     VersionDirectory, absent_versions, no_version_available, select_versions, version_directory,

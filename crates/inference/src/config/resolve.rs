@@ -168,7 +168,7 @@ pub fn finish(
     completed: proto::ModelConfig,
     environment: &Environment,
 ) -> Result<ResolvedConfig, ConfigErrors> {
-    let config = merge(declared, completed)?;
+    let config = complete(&declared.config, completed)?;
     if !declared.is_given && config.input.is_empty() && config.output.is_empty() {
         let text = format!("model configuration is not provided for model '{}'", config.name);
         return Err(ConfigErrors::one(ErrorCode::NotFound, text));
@@ -176,8 +176,16 @@ pub fn finish(
     resolve(config, environment).map_err(|errors| errors.located(declared.file.as_deref(), &declared.fields))
 }
 
-fn merge(declared: &Declared, completed: proto::ModelConfig) -> Result<proto::ModelConfig, ConfigErrors> {
-    let mut config = declared.config.clone();
+/// A configuration with what a backend may complete taken over: `max_batch_size`, `input`, `output`, the scheduling choice if
+/// there was none, and the transaction policy.
+///
+/// # Errors
+/// INTERNAL for another scheduling choice.
+pub fn complete(
+    config: &proto::ModelConfig,
+    completed: proto::ModelConfig,
+) -> Result<proto::ModelConfig, ConfigErrors> {
+    let mut config = config.clone();
     config.max_batch_size = completed.max_batch_size;
     config.input = completed.input;
     config.output = completed.output;
