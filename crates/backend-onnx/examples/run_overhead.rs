@@ -9,8 +9,8 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, Marks, Moment, Observe, Outcome, Request, RequestInputs, Response, ResponseStream,
-    Shape, Tensor, Timeline,
+    DataType, Error, Marks, Observe, Outcome, Request, RequestInputs, Response, ResponseStream, Shape,
+    Tensor, Timeline, Timestamp,
     backend::{Backend, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
     config::{Completion, ConfigSource, Environment, ModelLayout, declare, finish},
     corridor,
@@ -31,10 +31,10 @@ impl Observe for Unobserved {
     fn cancelled(&self) {}
 }
 
-fn clock() -> Moment {
+fn clock() -> Timestamp {
     static START: OnceLock<Instant> = OnceLock::new();
     let nanos = START.get_or_init(Instant::now).elapsed().as_nanos();
-    Moment::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    Timestamp::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 #[expect(clippy::print_stdout, reason = "the result of the program")]

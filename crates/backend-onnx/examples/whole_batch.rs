@@ -21,8 +21,8 @@ use std::{
 };
 
 use inference::{
-    DataType, Marks, Moment, Name, Observe, Outcome, Request, RequestInputs, ResponseStream, Tensor,
-    TensorData, Timeline,
+    DataType, Marks, Name, Observe, Outcome, Request, RequestInputs, ResponseStream, Tensor, TensorData,
+    Timeline, Timestamp,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, Lease,
         Lender, Lent, ModelSource, SequenceState,
@@ -177,7 +177,7 @@ impl Observe for Unobserved {
 struct Rows(Mutex<Vec<(u32, Execution)>>);
 impl Lender for Rows {
     fn returned(&self, _: usize, _: u32) {}
-    fn again(&self, lent: Lent, execution: Execution) -> Result<(), (inference::Error, Execution)> {
+    fn reschedule(&self, lent: Lent, execution: Execution) -> Result<(), (inference::Error, Execution)> {
         self.0.lock().push((lent.slot, execution));
         Ok(())
     }
@@ -251,7 +251,7 @@ impl Loaded {
         let lender = Arc::new(Rows::default());
         let mut rows = Vec::new();
         for (asked, request) in asked {
-            let timeline = Timeline::new(Moment::from_nanos(1), 1);
+            let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             let (responder, stream) = corridor(timeline, Arc::new(Unobserved), usize::MAX);
             let state = self.fresh()?;
             let execution = Execution::new(request.clone(), responder).remembering(Some(state.clone()));
@@ -289,7 +289,7 @@ impl Loaded {
             places[slot as usize] = Some(execution.remembering(state).lent(Lease::new(lent)));
         }
         let done = |row: &Row| {
-            let timeline = Timeline::new(Moment::from_nanos(1), 1);
+            let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             // Nobody reads what the row says, and it asks for nothing.
             let (responder, _) = corridor(timeline, Arc::new(Unobserved), usize::MAX);
             let request = Request { outputs: vec![Name::default()], ..row.request.clone() };
@@ -302,7 +302,7 @@ impl Loaded {
             self.set_start(&mut execution.request, is_first);
         }
         let count = u32::try_from(executions.len()).unwrap_or(u32::MAX);
-        let marks = Arc::new(Marks::start(count, || Moment::from_nanos(1)));
+        let marks = Arc::new(Marks::start(count, || Timestamp::from_nanos(1)));
         Batch { executions, marks }
     }
 

@@ -9,15 +9,15 @@ use std::{
     time::Duration,
 };
 
-use inference::Moment;
+use inference::Timestamp;
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, by CLOCK_MONOTONIC: the clock of every [`Moment`] in the process.
-pub fn now() -> Moment {
+/// Now, by CLOCK_MONOTONIC: the clock of every [`Timestamp`] in the process.
+pub fn now() -> Timestamp {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
-    Moment::from_nanos(nanos)
+    Timestamp::from_nanos(nanos)
 }
 
 /// Whoever can be woken.
@@ -41,8 +41,8 @@ struct Shared {
 /// Each sleeper is in here at most once. Its address tells who it is: as long as it is in here, the address is taken.
 #[derive(Default)]
 struct Calls {
-    waiting: BTreeMap<(Moment, usize), Weak<dyn Sleeper>>,
-    moments: HashMap<usize, Moment>,
+    waiting: BTreeMap<(Timestamp, usize), Weak<dyn Sleeper>>,
+    moments: HashMap<usize, Timestamp>,
     over: bool,
 }
 
@@ -69,7 +69,7 @@ impl AlarmClock {
     ///
     /// Only its earliest call counts: whoever is woken looks around and asks again. Otherwise calls that have become
     /// pointless would pile up, and each would lead to another one.
-    pub(crate) fn call(&self, at: Moment, sleeper: Weak<dyn Sleeper>) {
+    pub(crate) fn call(&self, at: Timestamp, sleeper: Weak<dyn Sleeper>) {
         let mut calls = self.shared.calls.lock();
         let address = sleeper.as_ptr().cast::<()>().addr();
         let later = match calls.moments.get(&address) {
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    struct Bell(Mutex<mpsc::Sender<(u32, Moment)>>, u32);
+    struct Bell(Mutex<mpsc::Sender<(u32, Timestamp)>>, u32);
     impl Sleeper for Bell {
         fn wake(self: Arc<Self>) {
             self.0.lock().send((self.1, now())).unwrap();

@@ -1,7 +1,7 @@
 //! Who counts and cares for requests while they are under way, and what backends report to them.
 use std::{fmt, sync::Arc};
 
-use scheduling::Moment;
+use scheduling::Timestamp;
 
 use crate::{Error, Marks, ReportedTimes, ResponseReport, Timeline};
 
@@ -24,12 +24,12 @@ pub trait Observe: Send + Sync {
     fn cancelled(&self);
 
     /// The backend has told when a request passed its doors, after the request was counted (`counted`) without knowing.
-    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         let _ = (timeline, counted, times);
     }
 
     /// The same for an execution as a whole.
-    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+    fn batch_reported(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
         let _ = (marks, counted, times);
     }
 

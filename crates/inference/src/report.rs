@@ -2,7 +2,7 @@
 //! (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
 use std::time::Duration;
 
-use scheduling::Moment;
+use scheduling::Timestamp;
 
 use crate::{Error, ErrorCode};
 
@@ -43,9 +43,9 @@ impl ResponseReport {
     /// # Errors
     /// INVALID_ARG if times that count are not in order.
     pub fn new(
-        start: Moment,
-        compute_output_start: Option<Moment>,
-        end: Moment,
+        start: Timestamp,
+        compute_output_start: Option<Timestamp>,
+        end: Timestamp,
         error: Option<ErrorCode>,
     ) -> Result<Self, Error> {
         let whole = || between(start, end, "Response start cannot happen after response end");
@@ -70,7 +70,7 @@ impl ResponseReport {
 }
 
 /// The time between two moments that must be in that order.
-fn between(first: Moment, second: Moment, otherwise: &'static str) -> Result<Duration, Error> {
+fn between(first: Timestamp, second: Timestamp, otherwise: &'static str) -> Result<Duration, Error> {
     if first > second { Err(Error::invalid(otherwise)) } else { Ok(second - first) }
 }
 
@@ -84,8 +84,8 @@ mod tests {
         end: u64,
         error: Option<ErrorCode>,
     ) -> Result<ResponseReport, String> {
-        let written = Some(written).filter(|at| *at > 0).map(Moment::from_nanos);
-        ResponseReport::new(Moment::from_nanos(start), written, Moment::from_nanos(end), error)
+        let written = Some(written).filter(|at| *at > 0).map(Timestamp::from_nanos);
+        ResponseReport::new(Timestamp::from_nanos(start), written, Timestamp::from_nanos(end), error)
             .map_err(|error| error.with_code())
     }
 

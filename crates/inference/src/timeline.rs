@@ -11,19 +11,19 @@ use std::{
     time::Duration,
 };
 
-use scheduling::Moment;
+use scheduling::Timestamp;
 
 /// When an execution passed its doors, by the backend's own account (`TRITONBACKEND_ModelInstanceReportStatistics`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedTimes {
     /// The backend got the requests.
-    pub exec_start: Moment,
+    pub exec_start: Timestamp,
     /// Inputs were in place.
-    pub compute_start: Moment,
+    pub compute_start: Timestamp,
     /// Outputs were computed.
-    pub compute_end: Moment,
+    pub compute_end: Timestamp,
     /// Outputs were handed out.
-    pub exec_end: Moment,
+    pub exec_end: Timestamp,
 }
 
 impl ReportedTimes {
@@ -54,17 +54,17 @@ struct Meeting {
 
 impl Meeting {
     /// Called once. Gives what has been reported before.
-    fn count(&self, at: Moment) -> Option<ReportedTimes> {
+    fn count(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.counted.store(at.as_nanos(), Relaxed);
         let is_second = self.second_comes.swap(true, AcqRel);
         if is_second { self.reported.get().copied() } else { None }
     }
 
     /// Gives when it was counted, if it was before. Only the first report counts.
-    fn report(&self, times: ReportedTimes) -> Option<Moment> {
+    fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
         self.reported.set(times).ok()?;
         let is_second = self.second_comes.swap(true, AcqRel);
-        is_second.then(|| Moment::from_nanos(self.counted.load(Relaxed)))
+        is_second.then(|| Timestamp::from_nanos(self.counted.load(Relaxed)))
     }
 }
 
@@ -72,7 +72,7 @@ impl Meeting {
 #[derive(Debug)]
 pub struct Timeline {
     /// When the request was accepted from its caller.
-    pub request_start: Moment,
+    pub request_start: Timestamp,
     /// Rows the request brings; 1 for models without a batch dimension.
     pub rows: u32,
     queue_start: AtomicU64,
@@ -82,21 +82,21 @@ pub struct Timeline {
 
 impl Timeline {
     /// A request of `rows` rows that was accepted at `request_start`.
-    pub fn new(request_start: Moment, rows: u32) -> Self {
+    pub fn new(request_start: Timestamp, rows: u32) -> Self {
         let queue_start = AtomicU64::new(0);
         Self { request_start, rows, queue_start, execution: OnceLock::new(), end: Meeting::default() }
     }
 
     /// Notes that the request entered its queue.
-    pub fn queued(&self, at: Moment) {
+    pub fn queued(&self, at: Timestamp) {
         self.queue_start.store(at.as_nanos(), Relaxed);
     }
 
     /// When the request entered its queue; its arrival if it never did.
-    pub fn queue_start(&self) -> Moment {
+    pub fn queue_start(&self) -> Timestamp {
         match self.queue_start.load(Relaxed) {
             0 => self.request_start,
-            nanos => Moment::from_nanos(nanos),
+            nanos => Timestamp::from_nanos(nanos),
         }
     }
 
@@ -117,12 +117,12 @@ impl Timeline {
 
     /// Notes that the request has ended and has been counted, as the runtime has seen it; to be said once. Gives the
     /// backend's times, if it has reported them.
-    pub fn counted(&self, at: Moment) -> Option<ReportedTimes> {
+    pub fn counted(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.end.count(at)
     }
 
     /// Notes the backend's times. Gives when the request was counted, if it was: without them, then.
-    pub(crate) fn report(&self, times: ReportedTimes) -> Option<Moment> {
+    pub(crate) fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
         self.end.report(times)
     }
 }
@@ -135,8 +135,8 @@ pub struct Marks {
     /// Rows of the whole batch; what `batch_stats` is keyed by.
     pub rows: u32,
     /// When the batch was handed to the backend.
-    pub exec_start: Moment,
-    clock: fn() -> Moment,
+    pub exec_start: Timestamp,
+    clock: fn() -> Timestamp,
     compute_start: AtomicU64,
     compute_end: AtomicU64,
     taken: AtomicBool,
@@ -145,7 +145,7 @@ pub struct Marks {
 
 impl Marks {
     /// An execution of `rows` rows that starts now, by `clock`.
-    pub fn start(rows: u32, clock: fn() -> Moment) -> Self {
+    pub fn start(rows: u32, clock: fn() -> Timestamp) -> Self {
         Self {
             rows,
             exec_start: clock(),
@@ -168,18 +168,18 @@ impl Marks {
     }
 
     /// When inputs were in place.
-    pub fn compute_start(&self) -> Moment {
+    pub fn compute_start(&self) -> Timestamp {
         match self.compute_start.load(Relaxed) {
             0 => self.exec_start,
-            nanos => Moment::from_nanos(nanos),
+            nanos => Timestamp::from_nanos(nanos),
         }
     }
 
     /// When outputs were computed, or `now` if the backend did not say.
-    pub fn compute_end(&self, now: Moment) -> Moment {
+    pub fn compute_end(&self, now: Timestamp) -> Timestamp {
         match self.compute_end.load(Relaxed) {
             0 => now,
-            nanos => Moment::from_nanos(nanos),
+            nanos => Timestamp::from_nanos(nanos),
         }
     }
 
@@ -190,12 +190,12 @@ impl Marks {
 
     /// Notes that the execution has been counted, as the runtime has seen it; to be said by whom [`Marks::count_once`] has
     /// told so. Gives the backend's times, if it has reported them.
-    pub fn counted(&self, at: Moment) -> Option<ReportedTimes> {
+    pub fn counted(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.count.count(at)
     }
 
     /// Notes the backend's times. Gives when the execution was counted, if it was: without them, then.
-    pub(crate) fn report(&self, times: ReportedTimes) -> Option<Moment> {
+    pub(crate) fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
         self.count.report(times)
     }
 }
@@ -214,27 +214,27 @@ mod tests {
     use super::*;
 
     const TIMES: ReportedTimes = ReportedTimes {
-        exec_start: Moment::from_nanos(1),
-        compute_start: Moment::from_nanos(2),
-        compute_end: Moment::from_nanos(3),
-        exec_end: Moment::from_nanos(4),
+        exec_start: Timestamp::from_nanos(1),
+        compute_start: Timestamp::from_nanos(2),
+        compute_end: Timestamp::from_nanos(3),
+        exec_end: Timestamp::from_nanos(4),
     };
 
     #[test]
     fn whoever_comes_second_learns_what_the_first_left() {
         let report_first = Meeting::default();
         assert_eq!(report_first.report(TIMES), None);
-        assert_eq!(report_first.count(Moment::from_nanos(9)), Some(TIMES));
+        assert_eq!(report_first.count(Timestamp::from_nanos(9)), Some(TIMES));
         let count_first = Meeting::default();
-        assert_eq!(count_first.count(Moment::from_nanos(9)), None);
-        assert_eq!(count_first.report(TIMES), Some(Moment::from_nanos(9)));
+        assert_eq!(count_first.count(Timestamp::from_nanos(9)), None);
+        assert_eq!(count_first.report(TIMES), Some(Timestamp::from_nanos(9)));
     }
 
     #[test]
     fn a_second_report_is_not_heard() {
         let meeting = Meeting::default();
-        assert_eq!(meeting.count(Moment::from_nanos(9)), None);
-        assert_eq!(meeting.report(TIMES), Some(Moment::from_nanos(9)));
+        assert_eq!(meeting.count(Timestamp::from_nanos(9)), None);
+        assert_eq!(meeting.report(TIMES), Some(Timestamp::from_nanos(9)));
         assert_eq!(meeting.report(TIMES), None);
     }
 }

@@ -6,12 +6,12 @@ use std::{hint::black_box, num::NonZeroU64, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nereid_scheduling::{
-    DirectStrategy, DynamicBatcher, DynamicBatching, Meta, Moment, OldestStrategy, QueuePolicy, Row,
-    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, TimeoutAction,
+    DirectStrategy, DynamicBatcher, DynamicBatching, Meta, OldestStrategy, QueuePolicy, Row, Scheduler,
+    SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, TimeoutAction, Timestamp,
     Unbatched,
 };
 
-const NOW: Moment = Moment::from_nanos(1_000_000_000);
+const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 
 /// About what the engine carries.
 type Payload = [u64; 4];

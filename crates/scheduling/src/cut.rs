@@ -5,7 +5,7 @@
 //! to be walked again.
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{Meta, Moment};
+use crate::{Meta, Timestamp};
 
 /// Limits a batch must keep and sizes it should like to reach.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Front {
     /// How many rows they bring.
     rows: u32,
     /// When the first of them came (not always the one at the head: an urgent one may have passed it).
-    oldest: Moment,
+    oldest: Timestamp,
     shape_key: u64,
     /// The best place to cut it, if it is worth cutting: after so many requests. 0 is nowhere.
     best_cut: usize,
@@ -52,7 +52,7 @@ pub(crate) enum Cut {
     /// The first `n` requests should leave now.
     Release(usize),
     /// Waiting until then may make a better batch.
-    Hold(Moment),
+    Hold(Timestamp),
 }
 
 impl CutRule {
@@ -68,7 +68,7 @@ impl CutRule {
         &self,
         mut front: Front,
         meta: &Meta,
-        arrived: Moment,
+        arrived: Timestamp,
         may_join: impl FnOnce() -> bool,
     ) -> Front {
         if front.closed {
@@ -100,7 +100,7 @@ impl CutRule {
 
     /// Decides what to do with a queue that begins with `front`.
     // As Triton: dynamic_batch_scheduler.cc, GetDynamicBatch, with no batch already under way.
-    pub(crate) fn decide(&self, front: &Front, now: Moment) -> Cut {
+    pub(crate) fn decide(&self, front: &Front, now: Timestamp) -> Cut {
         if front.requests == 0 {
             return Cut::Empty;
         }
@@ -121,7 +121,7 @@ impl CutRule {
 mod tests {
     use super::*;
 
-    const NOW: Moment = Moment::from_nanos(1_000_000);
+    const NOW: Timestamp = Timestamp::from_nanos(1_000_000);
     const DELAY: Duration = Duration::from_micros(100);
 
     fn rule(max_batch_size: u32, preferred: &[u32], max_delay: Duration) -> CutRule {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// The verdict on requests of these sizes and shapes that all came at `NOW`.
-    fn decide(rule: &CutRule, queue: &[(u32, u64)], now: Moment) -> Cut {
+    fn decide(rule: &CutRule, queue: &[(u32, u64)], now: Timestamp) -> Cut {
         let join = |front, &(batch_size, shape_key): &(u32, u64)| {
             rule.extended(front, &Meta { batch_size, shape_key, ..Meta::default() }, NOW, || true)
         };
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn an_endless_delay_never_ends() {
         let rule = rule(8, &[8], Duration::MAX);
-        let end = Moment::from_nanos(u64::MAX);
+        let end = Timestamp::from_nanos(u64::MAX);
         assert_eq!(decide(&rule, &[(1, 0)], NOW + Duration::from_secs(1_000_000)), Cut::Hold(end));
     }
 }

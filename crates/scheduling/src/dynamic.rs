@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    Batch, Due, Entry, InstanceId, JoinRule, Joining, Meta, Moment, QueuePolicy, Rejected, Rejection,
-    Scheduler,
+    Batch, BatchFilter, BatchFilterState, DueBatch, Entry, InstanceId, Meta, QueuePolicy, Rejected,
+    Rejection, Scheduler, Timestamp,
     cut::{Cut, CutRule, Front},
     queue::RequestQueue,
 };
@@ -51,20 +51,20 @@ pub struct DynamicBatcher<T> {
     rule: CutRule,
     /// The front of `queue`, if known: forgotten at any change but growth behind it. It is found out by whoever asks
     /// first, and so behind a shared reference.
-    forming: RefCell<Option<Forming<T>>>,
+    open_batch: RefCell<Option<OpenBatch<T>>>,
     /// Outlives what it has begun, above.
-    join_rule: Option<Box<dyn JoinRule<T>>>,
-    latest_arrival: Moment,
+    batch_filter: Option<Box<dyn BatchFilter<T>>>,
+    latest_arrival: Timestamp,
     /// How many more requests `hold_until_queued` waits for.
     missing: usize,
     draining: bool,
 }
 
 /// The front of a queue, and the join rule's own view of it.
-struct Forming<T> {
+struct OpenBatch<T> {
     front: Front,
     /// Absent without a rule, and before the first request.
-    joining: Option<Box<dyn Joining<T>>>,
+    filter_state: Option<Box<dyn BatchFilterState<T>>>,
 }
 
 impl<T> DynamicBatcher<T> {
@@ -74,9 +74,9 @@ impl<T> DynamicBatcher<T> {
         Self {
             queue: RequestQueue::new(&config),
             rule: CutRule::new(config.max_batch_size, config.preferred_batch_sizes, config.max_queue_delay),
-            forming: RefCell::new(None),
-            join_rule: None,
-            latest_arrival: Moment::default(),
+            open_batch: RefCell::new(None),
+            batch_filter: None,
+            latest_arrival: Timestamp::default(),
             missing: config.hold_until_queued,
             draining: false,
         }
@@ -84,11 +84,11 @@ impl<T> DynamicBatcher<T> {
 
     /// The same, with one more rule about who may share a batch.
     #[must_use]
-    pub fn with_join_rule(self, rule: Box<dyn JoinRule<T>>) -> Self {
-        Self { forming: RefCell::new(None), join_rule: Some(rule), ..self }
+    pub fn with_batch_filter(self, rule: Box<dyn BatchFilter<T>>) -> Self {
+        Self { open_batch: RefCell::new(None), batch_filter: Some(rule), ..self }
     }
 
-    fn cut(&self, now: Moment) -> Cut {
+    fn cut(&self, now: Timestamp) -> Cut {
         if self.missing > 0 {
             return Cut::Empty;
         }
@@ -101,90 +101,90 @@ impl<T> DynamicBatcher<T> {
     }
 
     fn front(&self) -> Front {
-        let mut known = self.forming.borrow_mut();
-        if let Some(forming) = &*known {
-            return forming.front;
+        let mut known = self.open_batch.borrow_mut();
+        if let Some(open_batch) = &*known {
+            return open_batch.front;
         }
-        let mut forming = Forming { front: Front::default(), joining: None };
+        let mut open_batch = OpenBatch { front: Front::default(), filter_state: None };
         for entry in self.queue.iter() {
-            self.extend(&mut forming, entry);
-            if forming.front.is_closed() {
+            self.extend(&mut open_batch, entry);
+            if open_batch.front.is_closed() {
                 break;
             }
         }
-        known.insert(forming).front
+        known.insert(open_batch).front
     }
 
     /// Adds the next request of the queue to its front, if it may join.
-    fn extend(&self, forming: &mut Forming<T>, next: &Entry<T>) {
-        let Forming { front, joining } = forming;
-        *front = self.rule.extended(*front, &next.meta, next.arrived, || match &self.join_rule {
-            Some(rule) => joining.get_or_insert_with(|| rule.begin()).join(&next.payload),
+    fn extend(&self, open_batch: &mut OpenBatch<T>, next: &Entry<T>) {
+        let OpenBatch { front, filter_state } = open_batch;
+        *front = self.rule.extended(*front, &next.meta, next.arrived, || match &self.batch_filter {
+            Some(rule) => filter_state.get_or_insert_with(|| rule.begin()).join(&next.payload),
             None => true,
         });
     }
 
     /// Says that the head of the queue may not be what it was.
-    fn forget_front(&mut self) {
-        *self.forming.get_mut() = None;
+    fn reset_open_batch(&mut self) {
+        *self.open_batch.get_mut() = None;
     }
 }
 
 impl<T: Send> Scheduler<T> for DynamicBatcher<T> {
-    fn enqueue(&mut self, now: Moment, meta: Meta, payload: T) -> Result<(), Rejected<T>> {
+    fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<(), Rejected<T>> {
         if self.draining {
             return Err(Rejected { payload, reason: Rejection::Draining });
         }
         let arrived = now.max(self.latest_arrival);
         let before = self.queue.push(arrived, meta, payload)?;
-        let mut known = self.forming.take();
+        let mut known = self.open_batch.take();
         if before + 1 == self.queue.len() {
-            if let (Some(forming), Some(last)) = (&mut known, self.queue.last()) {
-                self.extend(forming, last);
+            if let (Some(open_batch), Some(last)) = (&mut known, self.queue.last()) {
+                self.extend(open_batch, last);
             }
         } else {
             // If it comes after one that could not join, it makes no difference.
-            known = known.filter(|forming| before > forming.front.requests());
+            known = known.filter(|open_batch| before > open_batch.front.requests());
         }
-        self.forming.replace(known);
+        self.open_batch.replace(known);
         self.latest_arrival = arrived;
         self.missing = self.missing.saturating_sub(1);
         Ok(())
     }
 
-    fn expire(&mut self, now: Moment) -> Vec<Rejected<T>> {
+    fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
         if !self.queue.may_expire(now) {
             return Vec::new();
         }
-        self.forget_front();
+        self.reset_open_batch();
         self.queue.expire(now)
     }
 
-    fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
-        self.forget_front();
-        self.queue.sweep(gone)
+    fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
+        self.reset_open_batch();
+        self.queue.sweep(is_cancelled)
     }
 
-    fn due(&self, now: Moment, idle: &[InstanceId]) -> Option<Due> {
+    fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
         let &instance = idle.first()?;
         match self.cut(now) {
-            Cut::Release(requests) => Some(Due { instance, requests }),
+            Cut::Release(requests) => Some(DueBatch { instance, requests }),
             Cut::Hold(_) | Cut::Empty => None,
         }
     }
 
-    fn take(&mut self, due: Due) -> Batch<T> {
-        self.forget_front();
+    fn take(&mut self, due: DueBatch) -> Batch<T> {
+        self.reset_open_batch();
         Batch { instance: due.instance, rows: self.queue.take_front(due.requests) }
     }
 
-    fn next_wakeup(&self, now: Moment) -> Option<Moment> {
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let patience_ends = match self.cut(now) {
             Cut::Hold(until) => Some(until),
             Cut::Release(_) | Cut::Empty => None,
         };
         // A request is late when its deadline is over, not when it is reached.
-        let late = self.queue.next_deadline().map(|deadline| deadline + Moment::TICK);
+        let late = self.queue.next_deadline().map(|deadline| deadline + Timestamp::TICK);
         [patience_ends, late].into_iter().flatten().filter(|&at| now < at).min()
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    const NOW: Moment = Moment::from_nanos(1_000);
+    const NOW: Timestamp = Timestamp::from_nanos(1_000);
 
     fn batcher(config: DynamicBatching) -> DynamicBatcher<u32> {
         DynamicBatcher::new(DynamicBatching {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn knows_its_front(batcher: &DynamicBatcher<u32>) -> bool {
-        batcher.forming.borrow().is_some()
+        batcher.open_batch.borrow().is_some()
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
             enqueue(&mut batcher, 2);
             assert!(knows_its_front(&batcher));
         }
-        assert_eq!(batcher.due(NOW, &[0]), Some(Due { instance: 0, requests: 4 }));
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4 }));
     }
 
     #[test]
@@ -287,20 +287,20 @@ mod tests {
             ..DynamicBatching::default()
         });
         enqueue(&mut batcher, 2);
-        assert_eq!(batcher.next_wakeup(NOW), Some(Moment::from_nanos(1_011)));
-        assert_eq!(batcher.next_wakeup(Moment::from_nanos(1_011)), None, "it is high time to expire");
+        assert_eq!(batcher.next_wakeup(NOW), Some(Timestamp::from_nanos(1_011)));
+        assert_eq!(batcher.next_wakeup(Timestamp::from_nanos(1_011)), None, "it is high time to expire");
     }
 
     /// Lets everybody join, and counts the questions.
     struct Questions(Arc<AtomicUsize>);
 
-    impl JoinRule<u32> for Questions {
-        fn begin(&self) -> Box<dyn Joining<u32>> {
+    impl BatchFilter<u32> for Questions {
+        fn begin(&self) -> Box<dyn BatchFilterState<u32>> {
             Box::new(Self(self.0.clone()))
         }
     }
 
-    impl Joining<u32> for Questions {
+    impl BatchFilterState<u32> for Questions {
         fn join(&mut self, _: &u32) -> bool {
             self.0.fetch_add(1, Relaxed);
             true
@@ -311,7 +311,7 @@ mod tests {
     fn a_long_queue_is_not_asked_about_at_each_visit() {
         let asked = Arc::new(AtomicUsize::new(0));
         let rule = Box::new(Questions(asked.clone()));
-        let mut batcher = batcher(DynamicBatching::default()).with_join_rule(rule);
+        let mut batcher = batcher(DynamicBatching::default()).with_batch_filter(rule);
         for _ in 0..1_000 {
             enqueue(&mut batcher, 2);
             assert!(batcher.due(NOW, &[]).is_none());

@@ -16,10 +16,10 @@
 #![deny(missing_docs)]
 use std::time::Duration;
 
+mod batch_filter;
 mod cut;
 mod dynamic;
-mod joining;
-mod level;
+mod priority_level;
 mod queue;
 mod rate_limiter;
 mod reorder;
@@ -27,8 +27,8 @@ mod sequence;
 mod time;
 mod unbatched;
 
+pub use batch_filter::{BatchFilter, BatchFilterState};
 pub use dynamic::{DynamicBatcher, DynamicBatching};
-pub use joining::{JoinRule, Joining};
 pub use queue::{QueuePolicy, TimeoutAction};
 pub use rate_limiter::{
     Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, Resources, Shortage,
@@ -38,7 +38,7 @@ pub use sequence::{
     DirectStrategy, OldestStrategy, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, SlotState,
     Strategy,
 };
-pub use time::Moment;
+pub use time::Timestamp;
 pub use unbatched::Unbatched;
 
 /// Index of an instance within its model.
@@ -79,7 +79,7 @@ pub struct Entry<T> {
     /// What the policy looks at.
     pub meta: Meta,
     /// When it was accepted.
-    pub arrived: Moment,
+    pub arrived: Timestamp,
     /// What the policy carries.
     pub payload: T,
 }
@@ -101,7 +101,7 @@ pub enum Row<T> {
         /// The request.
         entry: Entry<T>,
         /// The sequence slot it runs in. When the backend has given the request back, tell
-        /// [`Scheduler::released`], or hand it to [`Scheduler::again`].
+        /// [`Scheduler::released`], or hand it to [`Scheduler::reschedule`].
         slot: Option<u32>,
     },
     /// Keeps later sequence slots in their place; the model is told "not ready".
@@ -112,12 +112,12 @@ pub enum Row<T> {
 /// happens to the scheduler, or drop it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the batch leaves only when the receipt is handed to `take`"]
-pub struct Due {
+pub struct DueBatch {
     instance: InstanceId,
     requests: usize,
 }
 
-impl Due {
+impl DueBatch {
     /// Where the batch shall run: one of the instances that were said to be idle.
     #[must_use]
     pub fn instance(&self) -> InstanceId {
@@ -172,7 +172,7 @@ pub enum Note {
 /// What holds for each, and is checked by this crate's random histories: every accepted payload leaves
 /// exactly once, by `take`, `expire` or `sweep`; `take` after `due` is never empty; `next_wakeup(now)` is
 /// later than `now`, and nothing changes by time alone before it.
-/// A policy for sequences also hands payloads back by `lose_instance`, and takes some in again by `again`.
+/// A policy for sequences also hands payloads back by `lose_instance`, and takes some in again by `reschedule`.
 ///
 /// `now` should not run backwards from call to call. If it does (clock read before the lock was taken),
 /// requests count as arrived no earlier than the one before them.
@@ -183,26 +183,26 @@ pub trait Scheduler<T: Send>: Send {
     /// Hands it back with [`Rejection::Draining`] after [`drain`](Self::drain), with
     /// [`Rejection::QueueFull`] if its queue policy says so, and, where requests belong to sequences, with
     /// the rule that it breaks.
-    fn enqueue(&mut self, now: Moment, meta: Meta, payload: T) -> Result<(), Rejected<T>>;
+    fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<(), Rejected<T>>;
 
     /// Hands back what may not wait any longer. Costs next to nothing when no deadline has passed.
-    fn expire(&mut self, now: Moment) -> Vec<Rejected<T>>;
+    fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>>;
 
-    /// Hands back every waiting request that `gone` says nobody waits for. Looks at all of them, so call
+    /// Hands back every waiting request that `is_cancelled` says nobody waits for. Looks at all of them, so call
     /// it only when somebody has cancelled.
-    fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>>;
+    fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>>;
 
     /// The batch that should leave now, if one of the `idle` instances (in order of preference) can take it.
     ///
     /// Call [`expire`](Self::expire) first: deadlines are not looked at here.
-    fn due(&self, now: Moment, idle: &[InstanceId]) -> Option<Due>;
+    fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch>;
 
     /// Removes the batch that `due` has just described.
-    fn take(&mut self, due: Due) -> Batch<T>;
+    fn take(&mut self, due: DueBatch) -> Batch<T>;
 
     /// Says that the backend has given back the request of a sequence slot, and will not touch it again.
     /// That may be before or after its instance is idle; the next request of the slot waits for it.
-    fn released(&mut self, _now: Moment, _instance: InstanceId, _slot: u32) {}
+    fn released(&mut self, _now: Timestamp, _instance: InstanceId, _slot: u32) {}
 
     /// Instead of [`released`](Self::released): the backend wants to work on the request of a sequence slot
     /// in one more execution.
@@ -210,9 +210,9 @@ pub trait Scheduler<T: Send>: Send {
     /// # Errors
     /// Hands it back with [`Rejection::NotIterative`] if the model is not configured for this, and with
     /// [`Rejection::InstanceLost`] if the slot is not there. `released` is owed then as before.
-    fn again(
+    fn reschedule(
         &mut self,
-        _now: Moment,
+        _now: Timestamp,
         _instance: InstanceId,
         _slot: u32,
         entry: Entry<T>,
@@ -221,11 +221,11 @@ pub trait Scheduler<T: Send>: Send {
     }
 
     /// An instance has joined. Policies without state in instances know them from `due` only.
-    fn add_instance(&mut self, _now: Moment, _instance: InstanceId) {}
+    fn add_instance(&mut self, _now: Timestamp, _instance: InstanceId) {}
 
     /// An instance shall leave: nothing new begins there. It is still needed, and should be offered to
     /// [`due`](Self::due) when idle, until it [may leave](Self::may_leave).
-    fn remove_instance(&mut self, _now: Moment, _instance: InstanceId) {}
+    fn remove_instance(&mut self, _now: Timestamp, _instance: InstanceId) {}
 
     /// Whether nothing here depends on an instance that shall leave.
     fn may_leave(&self, _instance: InstanceId) -> bool {
@@ -233,13 +233,13 @@ pub trait Scheduler<T: Send>: Send {
     }
 
     /// An instance has died. Hands back what could only have run there.
-    fn lose_instance(&mut self, _now: Moment, _instance: InstanceId) -> Vec<Rejected<T>> {
+    fn lose_instance(&mut self, _now: Timestamp, _instance: InstanceId) -> Vec<Rejected<T>> {
         Vec::new()
     }
 
     /// The next moment, later than `now`, at which time alone may change an answer, given that
     /// everything due at `now` has been taken. It may come while no instance is idle.
-    fn next_wakeup(&self, now: Moment) -> Option<Moment>;
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp>;
 
     /// Takes no new requests from now on, but for those that continue a sequence. What waits still runs, and
     /// is not held back for company that cannot come any more.

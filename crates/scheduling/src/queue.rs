@@ -1,7 +1,9 @@
 //! Where requests of a batched model wait: priority levels, queue limits and queue timeouts.
 use std::{collections::BTreeMap, num::NonZero, time::Duration};
 
-use crate::{DynamicBatching, Entry, Meta, Moment, Rejected, Rejection, Row, level::Level};
+use crate::{
+    DynamicBatching, Entry, Meta, Rejected, Rejection, Row, Timestamp, priority_level::PriorityLevel,
+};
 
 /// What one queue does when it is full or slow (`ModelQueuePolicy` of a model configuration).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,7 +21,7 @@ pub struct QueuePolicy {
 }
 
 impl QueuePolicy {
-    fn deadline(&self, now: Moment, meta: &Meta) -> Option<Moment> {
+    fn deadline(&self, now: Timestamp, meta: &Meta) -> Option<Timestamp> {
         let default = self.default_timeout.filter(|timeout| !timeout.is_zero())?;
         let asked = meta.timeout.filter(|timeout| self.allow_timeout_override && !timeout.is_zero());
         Some(now + asked.map_or(default, |asked| asked.min(default)))
@@ -62,11 +64,11 @@ impl LevelRules {
 #[derive(Debug)]
 pub(crate) struct RequestQueue<T> {
     rules: LevelRules,
-    levels: BTreeMap<u64, Level<T>>,
+    levels: BTreeMap<u64, PriorityLevel<T>>,
     len: usize,
     /// No request has an earlier deadline than this. It may be too early, when the request it stems from
     /// has been served: that costs `expire` one look at each level, not at each request.
-    deadlines_begin: Option<Moment>,
+    deadlines_begin: Option<Timestamp>,
 }
 
 /// Empty levels are kept up to this many, so that their buffers are not allocated for each request.
@@ -90,10 +92,11 @@ impl<T> RequestQueue<T> {
 
     /// Adds a request at the end of its level and says how many are served before it. `now` must not be
     /// earlier than in calls before.
-    pub(crate) fn push(&mut self, now: Moment, meta: Meta, payload: T) -> Result<usize, Rejected<T>> {
+    pub(crate) fn push(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<usize, Rejected<T>> {
         let number = self.rules.level(meta.priority);
         let policy = self.rules.policy(number);
-        let level = self.levels.entry(number).or_insert_with(|| Level::new(policy.allow_timeout_override));
+        let level =
+            self.levels.entry(number).or_insert_with(|| PriorityLevel::new(policy.allow_timeout_override));
         if policy.max_queue_size.is_some_and(|max| level.len() >= max.get()) {
             return Err(Rejected { payload, reason: Rejection::QueueFull });
         }
@@ -106,12 +109,12 @@ impl<T> RequestQueue<T> {
     }
 
     /// Whether some deadline may have passed: if not, `expire` would change nothing.
-    pub(crate) fn may_expire(&self, now: Moment) -> bool {
+    pub(crate) fn may_expire(&self, now: Timestamp) -> bool {
         self.deadlines_begin.is_some_and(|deadline| deadline < now)
     }
 
     /// Rejects or delays, as the policy of their level says, what is late at `now`.
-    pub(crate) fn expire(&mut self, now: Moment) -> Vec<Rejected<T>> {
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
         let mut rejected = Vec::new();
         for (&number, level) in &mut self.levels {
             let action = self.rules.policy(number).timeout_action;
@@ -126,18 +129,18 @@ impl<T> RequestQueue<T> {
         }
         self.len -= rejected.len();
         self.deadlines_begin = self.next_deadline();
-        self.forget_empty_levels();
+        self.remove_empty_levels();
         rejected
     }
 
-    /// Removes every request that `gone` says nobody waits for.
-    pub(crate) fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
+    /// Removes every request that `is_cancelled` says nobody waits for.
+    pub(crate) fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
         let mut swept = Vec::new();
         for level in self.levels.values_mut() {
-            swept.extend(level.sweep(gone));
+            swept.extend(level.sweep(is_cancelled));
         }
         self.len -= swept.len();
-        self.forget_empty_levels();
+        self.remove_empty_levels();
         swept
             .into_iter()
             .map(|entry| Rejected { payload: entry.payload, reason: Rejection::Cancelled })
@@ -146,12 +149,12 @@ impl<T> RequestQueue<T> {
 
     /// Requests in order of service.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
-        self.levels.values().flat_map(Level::iter)
+        self.levels.values().flat_map(PriorityLevel::iter)
     }
 
     /// The request that is served last.
     pub(crate) fn last(&self) -> Option<&Entry<T>> {
-        self.levels.values().rev().find_map(Level::last)
+        self.levels.values().rev().find_map(PriorityLevel::last)
     }
 
     /// Removes the first `count` requests in order of service.
@@ -168,27 +171,27 @@ impl<T> RequestQueue<T> {
             }
         }
         self.len -= rows.len();
-        self.forget_empty_levels();
+        self.remove_empty_levels();
         rows
     }
 
     /// The earliest deadline of all. A request is late only after it.
-    pub(crate) fn next_deadline(&self) -> Option<Moment> {
-        self.levels.values().filter_map(Level::next_deadline).min()
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        self.levels.values().filter_map(PriorityLevel::next_deadline).min()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    fn forget_empty_levels(&mut self) {
+    fn remove_empty_levels(&mut self) {
         if self.levels.len() > LEVELS_KEPT {
             self.levels.retain(|_, level| level.len() > 0);
         }
     }
 }
 
-fn earliest(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     [one, other].into_iter().flatten().min()
 }
 
@@ -196,8 +199,8 @@ fn earliest(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
 mod tests {
     use super::*;
 
-    fn ms(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
+    fn ms(millis: u64) -> Timestamp {
+        Timestamp::from_nanos(millis * 1_000_000)
     }
 
     fn policy(timeout: u64, timeout_action: TimeoutAction) -> QueuePolicy {
@@ -208,7 +211,7 @@ mod tests {
         }
     }
 
-    fn push(queue: &mut RequestQueue<char>, now: Moment, priority: u64, payload: char) {
+    fn push(queue: &mut RequestQueue<char>, now: Timestamp, priority: u64, payload: char) {
         queue.push(now, Meta { priority, ..Meta::default() }, payload).expect("the queue has room");
     }
 
@@ -264,9 +267,9 @@ mod tests {
         push(&mut queue, ms(0), 0, 'a');
         assert_eq!(queue.next_deadline(), Some(ms(10)));
         assert!(!queue.may_expire(ms(10)));
-        assert!(queue.may_expire(ms(10) + Moment::TICK));
+        assert!(queue.may_expire(ms(10) + Timestamp::TICK));
         assert_eq!(queue.expire(ms(10)), []);
-        let late = queue.expire(ms(10) + Moment::TICK);
+        let late = queue.expire(ms(10) + Timestamp::TICK);
         assert_eq!(late, [Rejected { payload: 'a', reason: Rejection::TimedOut }]);
         assert_eq!(queue.len(), 0);
     }

@@ -16,13 +16,13 @@ pub struct Ticket(u64);
 #[derive(Debug)]
 pub struct ReorderBuffer<I> {
     /// Tickets that are not over, or wait behind one that is not; the first one is never over.
-    places: VecDeque<Place<I>>,
+    places: VecDeque<ReorderEntry<I>>,
     /// The number of the first of `places`.
     first: u64,
 }
 
 #[derive(Debug)]
-struct Place<I> {
+struct ReorderEntry<I> {
     held: Vec<I>,
     over: bool,
 }
@@ -37,7 +37,7 @@ impl<I> ReorderBuffer<I> {
     /// The next place in the order. Take one per request, when it is dequeued.
     pub fn ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.first + self.places.len() as u64);
-        self.places.push_back(Place { held: Vec::new(), over: false });
+        self.places.push_back(ReorderEntry { held: Vec::new(), over: false });
         ticket
     }
 
@@ -78,7 +78,7 @@ impl<I> ReorderBuffer<I> {
     }
 
     /// The place of a ticket that has not left, and how many are before it.
-    fn place(&mut self, ticket: Ticket) -> Option<(usize, &mut Place<I>)> {
+    fn place(&mut self, ticket: Ticket) -> Option<(usize, &mut ReorderEntry<I>)> {
         let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
         self.places.get_mut(index).map(|place| (index, place))
     }

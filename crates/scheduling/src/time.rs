@@ -12,9 +12,9 @@ use std::{
 ///
 /// Invariant: none; every value is a moment. Arithmetic saturates, so that "far away" stays far away.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(u64);
+pub struct Timestamp(u64);
 
-impl Moment {
+impl Timestamp {
     /// The smallest step of this clock.
     pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
@@ -31,7 +31,7 @@ impl Moment {
     }
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for Timestamp {
     type Output = Self;
 
     /// The moment `later` afterwards, or the last one there is.
@@ -40,7 +40,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-impl Sub for Moment {
+impl Sub for Timestamp {
     type Output = Duration;
 
     /// The time since `earlier`, or zero if that is not earlier.
@@ -49,7 +49,7 @@ impl Sub for Moment {
     }
 }
 
-impl fmt::Debug for Moment {
+impl fmt::Debug for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Moment({:?})", Duration::from_nanos(self.0))
     }
@@ -61,21 +61,21 @@ mod tests {
 
     #[test]
     fn moments_and_durations_add_up() {
-        let start = Moment::from_nanos(1_000);
-        assert_eq!(start + Duration::from_micros(2), Moment::from_nanos(3_000));
-        assert_eq!(Moment::from_nanos(3_000) - start, Duration::from_micros(2));
+        let start = Timestamp::from_nanos(1_000);
+        assert_eq!(start + Duration::from_micros(2), Timestamp::from_nanos(3_000));
+        assert_eq!(Timestamp::from_nanos(3_000) - start, Duration::from_micros(2));
     }
 
     #[test]
     fn arithmetic_stops_at_the_ends_of_time() {
-        let end = Moment::from_nanos(u64::MAX);
-        assert_eq!(Moment::from_nanos(1) + Duration::MAX, end);
-        assert_eq!(end + Moment::TICK, end);
-        assert_eq!(Moment::from_nanos(1) - end, Duration::ZERO);
+        let end = Timestamp::from_nanos(u64::MAX);
+        assert_eq!(Timestamp::from_nanos(1) + Duration::MAX, end);
+        assert_eq!(end + Timestamp::TICK, end);
+        assert_eq!(Timestamp::from_nanos(1) - end, Duration::ZERO);
     }
 
     #[test]
     fn debugging_shows_a_readable_time() {
-        assert_eq!(format!("{:?}", Moment::from_nanos(1_500_000)), "Moment(1.5ms)");
+        assert_eq!(format!("{:?}", Timestamp::from_nanos(1_500_000)), "Moment(1.5ms)");
     }
 }

@@ -1,7 +1,7 @@
 //! The default scheduler: each request is a batch of its own, for any idle instance.
 use std::collections::VecDeque;
 
-use crate::{Batch, Due, Entry, InstanceId, Meta, Moment, Rejected, Rejection, Row, Scheduler};
+use crate::{Batch, DueBatch, Entry, InstanceId, Meta, Rejected, Rejection, Row, Scheduler, Timestamp};
 
 /// The policy of a model without a `scheduling_choice`: first come, first served, one request at a time.
 ///
@@ -28,7 +28,7 @@ impl<T> Default for Unbatched<T> {
 }
 
 impl<T: Send> Scheduler<T> for Unbatched<T> {
-    fn enqueue(&mut self, now: Moment, meta: Meta, payload: T) -> Result<(), Rejected<T>> {
+    fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<(), Rejected<T>> {
         if self.draining {
             return Err(Rejected { payload, reason: Rejection::Draining });
         }
@@ -37,29 +37,29 @@ impl<T: Send> Scheduler<T> for Unbatched<T> {
         Ok(())
     }
 
-    fn expire(&mut self, _now: Moment) -> Vec<Rejected<T>> {
+    fn expire(&mut self, _now: Timestamp) -> Vec<Rejected<T>> {
         Vec::new()
     }
 
-    fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
-        crate::level::sweep(&mut self.waiting, |entry| gone(&entry.payload))
+    fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
+        crate::priority_level::sweep(&mut self.waiting, |entry| is_cancelled(&entry.payload))
             .into_iter()
             .map(|entry| Rejected { payload: entry.payload, reason: Rejection::Cancelled })
             .collect()
     }
 
-    fn due(&self, _now: Moment, idle: &[InstanceId]) -> Option<Due> {
+    fn due(&self, _now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
         let &instance = idle.first()?;
-        (!self.waiting.is_empty()).then_some(Due { instance, requests: 1 })
+        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1 })
     }
 
-    fn take(&mut self, due: Due) -> Batch<T> {
+    fn take(&mut self, due: DueBatch) -> Batch<T> {
         debug_assert!(!self.waiting.is_empty(), "the receipt is older than the queue");
         let rows = self.waiting.pop_front().into_iter().map(|entry| Row::Request { entry, slot: None });
         Batch { instance: due.instance, rows: rows.collect() }
     }
 
-    fn next_wakeup(&self, _now: Moment) -> Option<Moment> {
+    fn next_wakeup(&self, _now: Timestamp) -> Option<Timestamp> {
         None
     }
 

@@ -5,13 +5,13 @@
 use std::{cell::RefCell, collections::BTreeMap, env, num::NonZero, time::Duration};
 
 use nereid_scheduling::{
-    Batch, Due, DynamicBatcher, DynamicBatching, InstanceId, Meta, Moment, QueuePolicy, Rejected, Rejection,
-    Scheduler, TimeoutAction, Unbatched,
+    Batch, DueBatch, DynamicBatcher, DynamicBatching, InstanceId, Meta, QueuePolicy, Rejected, Rejection,
+    Scheduler, TimeoutAction, Timestamp, Unbatched,
 };
 use proptest::prelude::*;
 
-#[path = "support/company.rs"]
-mod company;
+#[path = "support/batch_limit.rs"]
+mod batch_limit;
 #[path = "support/driver.rs"]
 mod driver;
 #[path = "support/reference.rs"]
@@ -19,7 +19,7 @@ mod reference;
 #[path = "support/simulation.rs"]
 mod simulation;
 
-use company::{Company, Limit};
+use batch_limit::{BatchLimit, Limit};
 use driver::RequestId;
 use reference::Reference;
 use simulation::{Arrival, History, Load, MAX_CLOCK_LAG, requests};
@@ -33,14 +33,14 @@ struct Both {
 }
 
 impl Scheduler<RequestId> for Both {
-    fn enqueue(&mut self, now: Moment, meta: Meta, id: RequestId) -> Result<(), Rejected<RequestId>> {
+    fn enqueue(&mut self, now: Timestamp, meta: Meta, id: RequestId) -> Result<(), Rejected<RequestId>> {
         let plain = self.plain.enqueue(now, meta.clone(), id);
         let real = self.real.enqueue(now, meta, id);
         assert_eq!(real.as_ref().err().map(|rejected| rejected.reason), plain.err(), "enqueue({id})");
         real
     }
 
-    fn expire(&mut self, now: Moment) -> Vec<Rejected<RequestId>> {
+    fn expire(&mut self, now: Timestamp) -> Vec<Rejected<RequestId>> {
         let real = self.real.expire(now);
         let ids: Vec<_> = real.iter().map(|rejected| rejected.payload).collect();
         assert_eq!(ids, self.plain.expire(now), "expire({now:?})");
@@ -54,7 +54,7 @@ impl Scheduler<RequestId> for Both {
         swept
     }
 
-    fn due(&self, now: Moment, idle: &[InstanceId]) -> Option<Due> {
+    fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
         let due = self.real.due(now, idle);
         let expected = if idle.is_empty() { Vec::new() } else { self.plain.due(now) };
         assert_eq!(due.is_some(), !expected.is_empty(), "due({now:?})");
@@ -62,7 +62,7 @@ impl Scheduler<RequestId> for Both {
         due
     }
 
-    fn take(&mut self, due: Due) -> Batch<RequestId> {
+    fn take(&mut self, due: DueBatch) -> Batch<RequestId> {
         let batch = self.real.take(due);
         let ids: Vec<_> = requests(&batch).collect();
         assert_eq!(ids, *self.expected.borrow(), "take");
@@ -70,7 +70,7 @@ impl Scheduler<RequestId> for Both {
         batch
     }
 
-    fn next_wakeup(&self, now: Moment) -> Option<Moment> {
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let wakeup = self.real.next_wakeup(now);
         assert_eq!(wakeup, self.plain.next_wakeup(now), "next_wakeup({now:?})");
         wakeup
@@ -172,31 +172,31 @@ proptest! {
     #[test]
     fn the_dynamic_batcher_keeps_its_promises(config in settings(), load in load()) {
         let scheduler = Box::new(DynamicBatcher::new(config.clone()));
-        History::play(scheduler, config, Company::default(), &load);
+        History::play(scheduler, config, BatchLimit::default(), &load);
     }
 
     #[test]
     fn the_dynamic_batcher_decides_as_described(config in settings(), load in load()) {
         let real = DynamicBatcher::new(config.clone());
-        let plain = Reference::new(config.clone(), Company::default());
+        let plain = Reference::new(config.clone(), BatchLimit::default());
         let scheduler = Box::new(Both { real, plain, expected: RefCell::default() });
-        History::play(scheduler, config, Company::default(), &load);
+        History::play(scheduler, config, BatchLimit::default(), &load);
     }
 
     #[test]
     fn the_dynamic_batcher_keeps_to_a_join_rule(config in settings(), limit in limit(), load in load()) {
-        let company = Company::new(limit);
-        let rule = company.rule().expect("there is a limit");
-        let real = DynamicBatcher::new(config.clone()).with_join_rule(rule);
-        let plain = Reference::new(config.clone(), company.clone());
+        let batch_limit = BatchLimit::new(limit);
+        let rule = batch_limit.rule().expect("there is a limit");
+        let real = DynamicBatcher::new(config.clone()).with_batch_filter(rule);
+        let plain = Reference::new(config.clone(), batch_limit.clone());
         let scheduler = Box::new(Both { real, plain, expected: RefCell::default() });
-        History::play(scheduler, config, company, &load);
+        History::play(scheduler, config, batch_limit, &load);
     }
 
     #[test]
     fn unbatched_scheduling_keeps_its_promises(load in load()) {
         let config = DynamicBatching { max_batch_size: 1, ..DynamicBatching::default() };
-        let history = History::play(Box::new(Unbatched::new()), config, Company::default(), &load);
+        let history = History::play(Box::new(Unbatched::new()), config, BatchLimit::default(), &load);
         let may = [None, Some(Rejection::Cancelled), Some(Rejection::Draining)];
         prop_assert!(history.gone.values().all(|reason| may.contains(reason)));
     }

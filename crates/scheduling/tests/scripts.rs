@@ -4,8 +4,8 @@
 //! difference before you commit it.
 use std::{env, fs, path::Path};
 
-#[path = "support/company.rs"]
-mod company;
+#[path = "support/batch_limit.rs"]
+mod batch_limit;
 #[path = "support/driver.rs"]
 mod driver;
 #[path = "support/script.rs"]

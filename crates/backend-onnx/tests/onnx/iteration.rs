@@ -63,7 +63,7 @@ impl Lender for Slots {
     fn returned(&self, _: usize, slot: u32) {
         self.returned.lock().push(slot);
     }
-    fn again(&self, lent: Lent, mut execution: Execution) -> Result<(), (Error, Execution)> {
+    fn reschedule(&self, lent: Lent, mut execution: Execution) -> Result<(), (Error, Execution)> {
         if self.refuses {
             return Err((not_iterative(), execution.lent(Lease::new(lent))));
         }

@@ -229,7 +229,7 @@ impl Lender for Story {
     fn returned(&self, _: usize, slot: u32) {
         self.events.lock().push(format!("slot {slot} returned"));
     }
-    fn again(&self, _: Lent, execution: Execution) -> Result<(), (inference::Error, Execution)> {
+    fn reschedule(&self, _: Lent, execution: Execution) -> Result<(), (inference::Error, Execution)> {
         Err((inference::backend::not_iterative(), execution))
     }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, Marks, Moment, Name, Observe, Outcome, Request, RequestInputs, Response, ResponseStream,
-    Tensor, TensorData, Timeline,
+    DataType, Error, Marks, Name, Observe, Outcome, Request, RequestInputs, Response, ResponseStream, Tensor,
+    TensorData, Timeline, Timestamp,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
         ModelSource, SequenceState,
@@ -180,7 +180,7 @@ impl Loaded {
     /// Runs one batch; whoever has made the executions reads the answers.
     pub(crate) fn execute(&mut self, executions: Vec<Execution>) {
         let total = executions.iter().map(|execution| execution.responder.timeline().rows).sum();
-        let marks = Arc::new(Marks::start(total, || Moment::from_nanos(1)));
+        let marks = Arc::new(Marks::start(total, || Timestamp::from_nanos(1)));
         self.instance.execute(Batch { executions, marks });
     }
 
@@ -193,7 +193,7 @@ impl Loaded {
 /// A request that `observer` watches, and where its answer comes out.
 pub(crate) fn execution(request: Request, observer: Arc<dyn Observe>) -> (Execution, ResponseStream) {
     let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
-    let timeline = Timeline::new(Moment::from_nanos(1), rows);
+    let timeline = Timeline::new(Timestamp::from_nanos(1), rows);
     let (responder, stream) = corridor(timeline, observer, usize::MAX);
     (Execution::new(request, responder), stream)
 }

@@ -4,7 +4,7 @@
 //! Times are those of the steady clock (`CLOCK_MONOTONIC`) in nanoseconds, as the runtime's own moments are.
 use std::ptr;
 
-use inference::{Error, ErrorCode, Moment, ReportedTimes, ResponseReport};
+use inference::{Error, ErrorCode, ReportedTimes, ResponseReport, Timestamp};
 use parking_lot::Mutex;
 
 use super::{ModelInstance, Request, factory::ResponseFactory};
@@ -15,10 +15,10 @@ use crate::{
 
 fn times(exec_start: u64, compute_start: u64, compute_end: u64, exec_end: u64) -> ReportedTimes {
     ReportedTimes {
-        exec_start: Moment::from_nanos(exec_start),
-        compute_start: Moment::from_nanos(compute_start),
-        compute_end: Moment::from_nanos(compute_end),
-        exec_end: Moment::from_nanos(exec_end),
+        exec_start: Timestamp::from_nanos(exec_start),
+        compute_start: Timestamp::from_nanos(compute_start),
+        compute_end: Timestamp::from_nanos(compute_end),
+        exec_end: Timestamp::from_nanos(exec_end),
     }
 }
 
@@ -80,8 +80,8 @@ struct Said {
 impl Said {
     fn report(&self) -> Result<ResponseReport, Error> {
         let computed = Some(self.compute_output_start).filter(|at| *at > 0);
-        let (start, end) = (Moment::from_nanos(self.start), Moment::from_nanos(self.end));
-        ResponseReport::new(start, computed.map(Moment::from_nanos), end, self.error)
+        let (start, end) = (Timestamp::from_nanos(self.start), Timestamp::from_nanos(self.end));
+        ResponseReport::new(start, computed.map(Timestamp::from_nanos), end, self.error)
     }
 }
 

@@ -199,12 +199,12 @@ fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {
 fn correlation_id(datatype: DataType, step: Option<&SequenceStep>) -> Bytes {
     let number = match step.map(|step| &step.id) {
         Some(SequenceId::Number(number)) => number.get(),
-        Some(SequenceId::Own(number)) => *number,
+        Some(SequenceId::ServerGenerated(number)) => *number,
         Some(SequenceId::Text(_)) | None => 0,
     };
     let Some(size) = datatype.byte_size() else {
         let text = match step.map(|step| &step.id) {
-            Some(id @ (SequenceId::Text(_) | SequenceId::Own(_))) => id.to_string(),
+            Some(id @ (SequenceId::Text(_) | SequenceId::ServerGenerated(_))) => id.to_string(),
             Some(SequenceId::Number(_)) | None => String::new(),
         };
         // Ids come over protocols that limit them far below 4 GiB.

@@ -5,8 +5,8 @@
 //! is to be done; rejecting, running and waking happen outside the lock.
 use std::sync::{Arc, Weak};
 
-use inference::{Moment, backend::Execution, batching::BatchingStrategy};
-use scheduling::{Batch, Due, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
+use inference::{Timestamp, backend::Execution, batching::BatchingStrategy};
+use scheduling::{Batch, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
 
 use super::{claims::Tenancy, instance::Mobile, order::Orders};
 use crate::limiter::{Claims, News};
@@ -20,7 +20,7 @@ pub(super) struct Driver {
     /// Where idle instances lie that any thread may run.
     resting: Vec<Option<Mobile>>,
     /// The earliest wake-up call that has been asked for and has not come.
-    alarm: Option<Moment>,
+    alarm: Option<Timestamp>,
     /// How long an execution is expected to take, in nanoseconds; unknown until some were measured.
     cost: Cost,
     tenancy: Tenancy,
@@ -56,7 +56,7 @@ pub(super) struct Duties {
     pub(super) rejected: Vec<Rejected<Execution>>,
     pub(super) assignments: Vec<Assignment>,
     /// A wake-up call to ask for.
-    pub(super) alarm: Option<Moment>,
+    pub(super) alarm: Option<Timestamp>,
     /// What the operator should hear of.
     pub(super) notes: Vec<Note>,
     /// Instances, of other models too, whose claims on shared resources were granted.
@@ -84,7 +84,7 @@ impl Driver {
     #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
     pub(super) fn enqueue(
         &mut self,
-        at: Moment,
+        at: Timestamp,
         meta: scheduling::Meta,
         execution: Execution,
     ) -> Result<(), Rejected<Execution>> {
@@ -113,20 +113,20 @@ impl Driver {
     }
 
     /// A backend has given back the request of a slot. True if its instance waits for work.
-    pub(super) fn returned(&mut self, at: Moment, instance: InstanceId, slot: u32) -> bool {
+    pub(super) fn returned(&mut self, at: Timestamp, instance: InstanceId, slot: u32) -> bool {
         self.policy.scheduler.released(at, instance, slot);
         self.idle.contains(&instance)
     }
 
     /// A backend wants to execute the request of a slot again.
     #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
-    pub(super) fn again(
+    pub(super) fn reschedule(
         &mut self,
         instance: InstanceId,
         slot: u32,
         entry: Entry<Execution>,
     ) -> Result<(), Rejected<Execution>> {
-        self.policy.scheduler.again(entry.arrived, instance, slot, entry)
+        self.policy.scheduler.reschedule(entry.arrived, instance, slot, entry)
     }
 
     /// Everything that waits, because nothing will run any more.
@@ -181,7 +181,7 @@ impl Driver {
     }
 
     /// The batch that should leave now, for an instance that does not wait for a grant.
-    fn due(&self, at: Moment) -> Option<Due> {
+    fn due(&self, at: Timestamp) -> Option<DueBatch> {
         if self.idle.iter().all(|&instance| self.tenancy.may_be_offered(instance)) {
             return self.policy.scheduler.due(at, &self.idle);
         }
@@ -190,7 +190,7 @@ impl Driver {
     }
 
     /// After every piece of news: what has waited too long, which batches leave, when to look again.
-    pub(super) fn settle(&mut self, at: Moment, orders: &Orders) -> Duties {
+    pub(super) fn settle(&mut self, at: Timestamp, orders: &Orders) -> Duties {
         let mut duties = Duties { rejected: self.policy.scheduler.expire(at), ..Duties::default() };
         while let Some(due) = self.due(at) {
             if !self.tenancy.may_run(due.instance(), &mut duties.news) {

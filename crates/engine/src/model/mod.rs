@@ -14,8 +14,8 @@ use std::{
 };
 
 use inference::{
-    Error, Marks, Moment, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport, ResponseStream,
-    Timeline,
+    Error, Marks, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport, ResponseStream, Timeline,
+    Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig, Scheduling},
@@ -105,7 +105,7 @@ pub(crate) struct Parts {
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Cached>,
     /// When loading began.
-    pub(crate) since: Moment,
+    pub(crate) since: Timestamp,
 }
 
 impl Model {
@@ -321,7 +321,7 @@ fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn Batch
             let batcher = DynamicBatcher::new(dynamic.clone());
             Box::new(match strategy.clone() {
                 Some(strategy) => {
-                    batcher.with_join_rule(Box::new(Consulted { strategy, model: config.name.clone() }))
+                    batcher.with_batch_filter(Box::new(Consulted { strategy, model: config.name.clone() }))
                 }
                 None => batcher,
             })
@@ -344,11 +344,11 @@ impl Observe for Model {
         self.visit(Driver::sweep);
     }
 
-    fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         self.record.revise_request(timeline, counted, times);
     }
 
-    fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+    fn batch_reported(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
         self.record.revise_batch(marks, counted, times);
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Moment, Request,
+    Error, FailureReason, Request, Timestamp,
     backend::{BackendInstance, Execution, Lease, Lender, Lent},
     words_of_panic,
 };
@@ -36,7 +36,7 @@ impl Model {
     }
 
     /// Runs a batch, and those that become due for the same instance meanwhile, for a short time.
-    pub(super) fn run_here(&self, first: Assignment, since: Moment) {
+    pub(super) fn run_here(&self, first: Assignment, since: Timestamp) {
         let mut next = Some(first);
         while let Some(assignment) = next {
             let instance = assignment.batch.instance;
@@ -192,7 +192,7 @@ impl Lender for Model {
         }
     }
 
-    fn again(&self, mut lent: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+    fn reschedule(&self, mut lent: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
         let at = now();
         let (instance, slot) = (lent.instance, lent.slot);
         if execution.responder.is_cancelled() {
@@ -203,7 +203,7 @@ impl Lender for Model {
         }
         let entry = Entry { meta: lent.meta.clone(), arrived: at, payload: execution };
         let mut driver = self.driver.lock();
-        match driver.again(instance, slot, entry) {
+        match driver.reschedule(instance, slot, entry) {
             Ok(()) => {
                 let duties = driver.settle(at, &self.orders);
                 drop(driver);

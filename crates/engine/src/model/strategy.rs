@@ -9,7 +9,7 @@ use inference::{
     backend::Execution,
     batching::{BatchingStrategy, PendingBatch},
 };
-use scheduling::{JoinRule, Joining};
+use scheduling::{BatchFilter, BatchFilterState};
 
 /// A strategy, as the batcher knows it.
 pub(super) struct Consulted {
@@ -17,8 +17,8 @@ pub(super) struct Consulted {
     pub(super) model: Name,
 }
 
-impl JoinRule<Execution> for Consulted {
-    fn begin(&self) -> Box<dyn Joining<Execution>> {
+impl BatchFilter<Execution> for Consulted {
+    fn begin(&self) -> Box<dyn BatchFilterState<Execution>> {
         let batch = unless_it_panics(&self.model, || self.strategy.begin());
         Box::new(Forming { batch, model: self.model.clone() })
     }
@@ -30,7 +30,7 @@ struct Forming {
     model: Name,
 }
 
-impl Joining<Execution> for Forming {
+impl BatchFilterState<Execution> for Forming {
     fn join(&mut self, execution: &Execution) -> bool {
         let Some(batch) = &mut self.batch else { return false };
         unless_it_panics(&self.model, || batch.include(&execution.request)).unwrap_or(false)
@@ -51,7 +51,7 @@ mod tests {
     use std::path::PathBuf;
 
     use inference::{
-        Error, Moment, Request,
+        Error, Request, Timestamp,
         backend::{BackendInstance, BackendModel, Batch, Device, Instance, InstanceSpec},
         config::{ModelConfig, ResolvedConfig, Scheduling},
     };
@@ -122,7 +122,7 @@ mod tests {
             clock: AlarmClock::start().unwrap(),
             limiter: None,
             cached: None,
-            since: Moment::default(),
+            since: Timestamp::default(),
         });
         (model, ends)
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    FailureReason, Marks, Moment, Name, Outcome, ReportedTimes, ResponseReport, Timeline,
+    FailureReason, Marks, Name, Outcome, ReportedTimes, ResponseReport, Timeline, Timestamp,
     backend::MemoryUsage,
 };
 use parking_lot::Mutex;
@@ -115,11 +115,11 @@ impl Counter {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup {
     /// Came to the scheduler.
-    pub(crate) queued: Moment,
+    pub(crate) queued: Timestamp,
     /// The cache was asked.
-    pub(crate) began: Moment,
+    pub(crate) began: Timestamp,
     /// The cache had said what it knows.
-    pub(crate) ended: Moment,
+    pub(crate) ended: Timestamp,
 }
 
 /// See the module documentation.
@@ -143,7 +143,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// Counts a request that has just ended.
-    pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Outcome<'_>, now: Moment) {
+    pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Outcome<'_>, now: Timestamp) {
         match outcome {
             Outcome::Success => self.success.add(now - timeline.request_start),
             Outcome::Failure(error) => {
@@ -174,7 +174,7 @@ impl Record {
     }
 
     /// Puts the times that a backend reports in the place of those a request was counted with.
-    pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+    pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         let Some(marks) = timeline.execution() else { return };
         let (seen, queued) = (observed(marks, counted), timeline.queue_start());
         self.queue.revise(seen.exec_start - queued, times.exec_start - queued);
@@ -184,7 +184,7 @@ impl Record {
     }
 
     /// The same for an execution.
-    pub(crate) fn revise_batch(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+    pub(crate) fn revise_batch(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
         let seen = observed(marks, counted);
         let mut batches = self.batches.lock();
         let batch = batches.entry(marks.rows).or_default();
@@ -194,7 +194,7 @@ impl Record {
     }
 
     /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
-    pub(crate) fn executed(&self, marks: &Marks, now: Moment) {
+    pub(crate) fn executed(&self, marks: &Marks, now: Timestamp) {
         if !marks.count_once() {
             return;
         }
@@ -219,7 +219,7 @@ impl Record {
     }
 
     /// Counts a request that is answered from the cache.
-    pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Moment) {
+    pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Timestamp) {
         self.success.add(now - timeline.request_start);
         self.queue.add(lookup.began - lookup.queued);
         self.cache_hit.add(lookup.ended - lookup.began);
@@ -271,7 +271,7 @@ impl Record {
 }
 
 /// The times of an execution as the runtime has seen them, up to `now`.
-fn observed(marks: &Marks, now: Moment) -> ReportedTimes {
+fn observed(marks: &Marks, now: Timestamp) -> ReportedTimes {
     ReportedTimes {
         exec_start: marks.exec_start,
         compute_start: marks.compute_start(),
@@ -298,8 +298,8 @@ mod tests {
 
     use super::*;
 
-    fn at(us: u64) -> Moment {
-        Moment::from_nanos(us * 1_000)
+    fn at(us: u64) -> Timestamp {
+        Timestamp::from_nanos(us * 1_000)
     }
 
     fn executed(record: &Record, rows: u32, marks: &Arc<Marks>, outcome: Outcome<'_>) {
@@ -331,10 +331,10 @@ mod tests {
             self.0.request_ended(timeline, outcome, at(50));
         }
         fn cancelled(&self) {}
-        fn reported(&self, timeline: &Timeline, counted: Moment, times: ReportedTimes) {
+        fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
             self.0.revise_request(timeline, counted, times);
         }
-        fn batch_reported(&self, marks: &Marks, counted: Moment, times: ReportedTimes) {
+        fn batch_reported(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
             self.0.revise_batch(marks, counted, times);
         }
     }

@@ -48,7 +48,7 @@ impl Execution {
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
     pub fn reschedule(mut self) -> Result<(), (Error, Self)> {
         match self.lease.0.take() {
-            Some(lent) => lent.lender.clone().again(lent, self),
+            Some(lent) => lent.lender.clone().reschedule(lent, self),
             None => Err((not_iterative(), self)),
         }
     }
@@ -87,7 +87,7 @@ pub trait Lender: Send + Sync {
     /// # Errors
     /// It may not; the execution comes back with its lease.
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
-    fn again(&self, lent: Lent, execution: Execution) -> Result<(), (Error, Execution)>;
+    fn reschedule(&self, lent: Lent, execution: Execution) -> Result<(), (Error, Execution)>;
 }
 
 impl Lease {
@@ -170,7 +170,7 @@ impl SequenceState {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    use scheduling::Moment;
+    use scheduling::Timestamp;
 
     use super::*;
     use crate::{DataType, Observe, Outcome, Timeline, corridor};
@@ -190,7 +190,7 @@ mod tests {
         fn returned(&self, _: InstanceId, _: u32) {
             self.returned.fetch_add(1, Relaxed);
         }
-        fn again(&self, _: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+        fn reschedule(&self, _: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
             self.again.fetch_add(1, Relaxed);
             drop(execution);
             Ok(())
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn execution() -> Execution {
-        let (responder, stream) = corridor(Timeline::new(Moment::from_nanos(1), 1), Arc::new(Nobody), 1);
+        let (responder, stream) = corridor(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Nobody), 1);
         std::mem::forget(stream);
         Execution::new(Request::default(), responder)
     }

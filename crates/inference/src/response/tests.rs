@@ -4,7 +4,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use scheduling::Moment;
+use scheduling::Timestamp;
 
 use super::*;
 
@@ -40,7 +40,8 @@ impl Wake for Idle {
 
 fn open() -> (Responder, ResponseStream, Arc<Counter>) {
     let counter = Arc::new(Counter::default());
-    let (responder, stream) = corridor(Timeline::new(Moment::from_nanos(1), 1), counter.clone(), usize::MAX);
+    let (responder, stream) =
+        corridor(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), usize::MAX);
     (responder, stream, counter)
 }
 
@@ -130,7 +131,7 @@ fn a_client_that_goes_cancels_once_and_only_while_the_request_runs() {
 }
 
 fn narrow(capacity: usize) -> (Responder, ResponseStream) {
-    corridor(Timeline::new(Moment::from_nanos(1), 1), Arc::new(Counter::default()), capacity)
+    corridor(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Counter::default()), capacity)
 }
 
 /// Sends on another thread. Returns once that thread waits for room.

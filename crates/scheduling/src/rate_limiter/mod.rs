@@ -24,7 +24,7 @@ mod resources;
 
 use std::{collections::BTreeMap, iter::Chain, mem, num::NonZeroU32, option, sync::Arc, vec};
 
-use pools::{Pools, Share, compete};
+use pools::{Pools, ResourceShare, compete};
 pub use resources::{Capacities, Capacity, Device, Need, Resources, Shortage};
 
 /// Someone who may claim resources: an instance of some model. Its number is never given again by the same
@@ -82,35 +82,35 @@ impl IntoIterator for Grants {
 #[derive(Debug)]
 pub struct RateLimiter {
     pools: Pools,
-    members: BTreeMap<Claimant, Member>,
-    queue: BTreeMap<Rank, Claimant>,
+    members: BTreeMap<Claimant, ClaimantEntry>,
+    queue: BTreeMap<QueuePosition, Claimant>,
     registered: u64,
     /// Tickets handed out, to those who wait and again to those who become overdue.
     tickets: u64,
 }
 
 #[derive(Debug)]
-struct Member {
-    shares: Arc<[Share]>,
+struct ClaimantEntry {
+    shares: Arc<[ResourceShare]>,
     priority: NonZeroU32,
     score: u128,
-    state: State,
+    state: ClaimState,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum ClaimState {
     Idle,
     Queued {
-        rank: Rank,
+        rank: QueuePosition,
         /// Grants to competitors until it is overdue.
-        patience: u64,
+        grants_until_overdue: u64,
     },
     Holding,
 }
 
 /// A place in the queue; the smallest is looked at first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum QueuePosition {
     Overdue { ticket: u64 },
     InTurn { score: u128, ticket: u64 },
 }
@@ -146,7 +146,7 @@ impl RateLimiter {
         let shares = self.pools.enter(needs)?;
         let claimant = Claimant(self.registered);
         self.registered += 1;
-        self.members.insert(claimant, Member { shares, priority, score: 0, state: State::Idle });
+        self.members.insert(claimant, ClaimantEntry { shares, priority, score: 0, state: ClaimState::Idle });
         Ok((claimant, self.grant_what_fits()))
     }
 
@@ -195,16 +195,17 @@ impl RateLimiter {
     fn queue_up(&mut self, claimant: Claimant) -> (Claim, Grants) {
         let Some(member) = self.members.get_mut(&claimant) else { return (Claim::Queued, Grants::default()) };
         match member.state {
-            State::Holding => return (Claim::Granted, Grants::default()),
-            State::Queued { .. } => return (Claim::Queued, Grants::default()),
-            State::Idle => {}
+            ClaimState::Holding => return (Claim::Granted, Grants::default()),
+            ClaimState::Queued { .. } => return (Claim::Queued, Grants::default()),
+            ClaimState::Idle => {}
         }
         member.score = member.score.max(self.pools.clock(&member.shares));
         let competitors = u64::try_from(self.pools.competitors(&member.shares)).unwrap_or(u64::MAX);
-        let patience = Self::ROUNDS.saturating_mul(member.priority.get().into()).saturating_mul(competitors);
-        let rank = Rank::InTurn { score: member.score, ticket: self.tickets };
+        let grants_until_overdue =
+            Self::ROUNDS.saturating_mul(member.priority.get().into()).saturating_mul(competitors);
+        let rank = QueuePosition::InTurn { score: member.score, ticket: self.tickets };
         self.tickets += 1;
-        member.state = State::Queued { rank, patience };
+        member.state = ClaimState::Queued { rank, grants_until_overdue };
         self.queue.insert(rank, claimant);
         let mut claim = Claim::Queued;
         let mut others = Grants::default();
@@ -221,7 +222,7 @@ impl RateLimiter {
     /// Takes back what it holds, at the price of an execution. `false` if it holds nothing.
     fn finish(&mut self, claimant: Claimant) -> bool {
         let Some(member) = self.members.get_mut(&claimant) else { return false };
-        if !matches!(member.state, State::Holding) {
+        if !matches!(member.state, ClaimState::Holding) {
             return false;
         }
         member.score = member.score.saturating_add(member.priority.get().into());
@@ -231,10 +232,10 @@ impl RateLimiter {
     /// Makes it idle. `false` if it was, or is unknown.
     fn withdraw(&mut self, claimant: Claimant) -> bool {
         let Some(member) = self.members.get_mut(&claimant) else { return false };
-        match mem::replace(&mut member.state, State::Idle) {
-            State::Idle => return false,
-            State::Queued { rank, .. } => drop(self.queue.remove(&rank)),
-            State::Holding => self.pools.put_back(&member.shares),
+        match mem::replace(&mut member.state, ClaimState::Idle) {
+            ClaimState::Idle => return false,
+            ClaimState::Queued { rank, .. } => drop(self.queue.remove(&rank)),
+            ClaimState::Holding => self.pools.put_back(&member.shares),
         }
         true
     }
@@ -261,7 +262,7 @@ impl RateLimiter {
                 return Some(claimant);
             }
             self.pools.pass_over(shares);
-            if let Rank::Overdue { .. } = rank {
+            if let QueuePosition::Overdue { .. } = rank {
                 self.pools.promise(shares);
             }
         }
@@ -270,28 +271,30 @@ impl RateLimiter {
 
     fn grant(&mut self, claimant: Claimant) {
         let Some(member) = self.members.get_mut(&claimant) else { return };
-        if let State::Queued { rank, .. } = mem::replace(&mut member.state, State::Holding) {
+        if let ClaimState::Queued { rank, .. } = mem::replace(&mut member.state, ClaimState::Holding) {
             self.queue.remove(&rank);
         }
         let shares = Arc::clone(&member.shares);
         self.pools.take(&shares, member.score);
-        self.try_the_patience_of_others(&shares);
+        self.count_down_others(&shares);
     }
 
     /// Counts a grant of `shares` for all who wait for some of the same.
-    fn try_the_patience_of_others(&mut self, shares: &[Share]) {
+    fn count_down_others(&mut self, shares: &[ResourceShare]) {
         let mut overdue = Vec::new();
         for (&place, waiting) in &self.queue {
             let Some(member) = self.members.get_mut(waiting) else { continue };
-            let State::Queued { rank: rank @ Rank::InTurn { .. }, patience } = &mut member.state else {
+            let ClaimState::Queued { rank: rank @ QueuePosition::InTurn { .. }, grants_until_overdue } =
+                &mut member.state
+            else {
                 continue;
             };
             if !compete(&member.shares, shares) {
                 continue;
             }
-            *patience = patience.saturating_sub(1);
-            if *patience == 0 {
-                *rank = Rank::Overdue { ticket: self.tickets };
+            *grants_until_overdue = grants_until_overdue.saturating_sub(1);
+            if *grants_until_overdue == 0 {
+                *rank = QueuePosition::Overdue { ticket: self.tickets };
                 self.tickets += 1;
                 overdue.push((place, *rank));
             }

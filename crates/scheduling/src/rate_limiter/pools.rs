@@ -8,13 +8,13 @@ use super::resources::{Capacities, Resources, Scope, Shortage};
 
 /// Units of one pool, to hold while a batch runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
+pub(super) struct ResourceShare {
     pool: usize,
     count: u32,
 }
 
 /// Whether two claimants want something of the same pool.
-pub(super) fn compete(one: &[Share], other: &[Share]) -> bool {
+pub(super) fn compete(one: &[ResourceShare], other: &[ResourceShare]) -> bool {
     one.iter().any(|share| other.iter().any(|theirs| theirs.pool == share.pool))
 }
 
@@ -46,7 +46,7 @@ impl Pools {
     }
 
     /// Makes room for a claimant, or changes nothing.
-    pub(super) fn enter(&mut self, resources: &Resources) -> Result<Arc<[Share]>, Shortage> {
+    pub(super) fn enter(&mut self, resources: &Resources) -> Result<Arc<[ResourceShare]>, Shortage> {
         let mut needs = BTreeMap::new();
         for need in &resources.needs {
             // As Triton: rate_limiter.cc, ResourceManager::AddModelInstance: the last one counts.
@@ -70,14 +70,14 @@ impl Pools {
         Ok(needs.into_iter().map(|((scope, name), count)| self.share(name, scope, count)).collect())
     }
 
-    fn share(&mut self, name: &str, scope: Scope, count: u32) -> Share {
+    fn share(&mut self, name: &str, scope: Scope, count: u32) -> ResourceShare {
         let known = |pool: &Pool| pool.scope == scope && pool.name == name;
         let found = self.pools.iter().position(known);
         let pool = found.unwrap_or_else(|| self.open(Pool::new(name, scope)));
         let limit = self.capacities.limit(name, scope);
         self.pools[pool].demands.push(count);
         self.pools[pool].measure(limit);
-        Share { pool, count }
+        ResourceShare { pool, count }
     }
 
     fn open(&mut self, pool: Pool) -> usize {
@@ -90,7 +90,7 @@ impl Pools {
     }
 
     /// Forgets a claimant that holds nothing any more.
-    pub(super) fn leave(&mut self, shares: &[Share]) {
+    pub(super) fn leave(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             let pool = &mut self.pools[share.pool];
             let demand = pool.demands.iter().position(|&demand| demand == share.count);
@@ -104,12 +104,12 @@ impl Pools {
     }
 
     /// How many others one shares something with. Who shares several things counts several times.
-    pub(super) fn competitors(&self, shares: &[Share]) -> usize {
+    pub(super) fn competitors(&self, shares: &[ResourceShare]) -> usize {
         shares.iter().map(|share| self.pools[share.pool].demands.len().saturating_sub(1)).sum()
     }
 
     /// The latest of the clocks.
-    pub(super) fn clock(&self, shares: &[Share]) -> u128 {
+    pub(super) fn clock(&self, shares: &[ResourceShare]) -> u128 {
         shares.iter().map(|share| self.pools[share.pool].clock).max().unwrap_or(0)
     }
 
@@ -122,7 +122,7 @@ impl Pools {
     }
 
     /// Whether there is enough beside what is promised.
-    pub(super) fn suffice(&self, shares: &[Share]) -> bool {
+    pub(super) fn suffice(&self, shares: &[ResourceShare]) -> bool {
         shares.iter().all(|share| {
             let pool = &self.pools[share.pool];
             let left = u64::from(pool.capacity).saturating_sub(pool.used + pool.promised);
@@ -131,21 +131,21 @@ impl Pools {
     }
 
     /// Notes that a claim must wait.
-    pub(super) fn pass_over(&mut self, shares: &[Share]) {
+    pub(super) fn pass_over(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             self.pools[share.pool].passed_over = true;
         }
     }
 
     /// Notes that what a claim needs is for nobody behind it.
-    pub(super) fn promise(&mut self, shares: &[Share]) {
+    pub(super) fn promise(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             self.pools[share.pool].promised += u64::from(share.count);
         }
     }
 
     /// Hands out what is there, to the claim at which the walk has stopped.
-    pub(super) fn take(&mut self, shares: &[Share], score: u128) {
+    pub(super) fn take(&mut self, shares: &[ResourceShare], score: u128) {
         debug_assert!(self.suffice(shares), "more is granted than there is");
         for share in shares {
             let pool = &mut self.pools[share.pool];
@@ -158,7 +158,7 @@ impl Pools {
     }
 
     /// Takes back what `take` has handed out.
-    pub(super) fn put_back(&mut self, shares: &[Share]) {
+    pub(super) fn put_back(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             let pool = &mut self.pools[share.pool];
             debug_assert!(pool.used >= u64::from(share.count), "more comes back than was granted");

@@ -2,24 +2,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sequence;
-use crate::{Entry, Moment};
+use crate::{Entry, Timestamp};
 
 /// Sequences without a slot, each with a request at least.
 #[derive(Debug)]
 pub(super) struct Backlog<T> {
     /// By number, which is the order in which they came.
-    waiting: BTreeMap<u64, Waiting<T>>,
+    waiting: BTreeMap<u64, BackloggedSequence<T>>,
     /// Deadlines and numbers of those that have one.
-    deadlines: BTreeSet<(Moment, u64)>,
+    deadlines: BTreeSet<(Timestamp, u64)>,
     next_number: u64,
     requests: usize,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct BackloggedSequence<T> {
     sequence: Sequence<T>,
     /// The earliest of the deadlines of its requests.
-    deadline: Option<Moment>,
+    deadline: Option<Timestamp>,
 }
 
 impl<T> Backlog<T> {
@@ -41,7 +41,7 @@ impl<T> Backlog<T> {
         let deadline = deadline(&entry);
         self.deadlines.extend(deadline.map(|deadline| (deadline, number)));
         sequence.requests.push_back(entry);
-        self.waiting.insert(number, Waiting { sequence, deadline });
+        self.waiting.insert(number, BackloggedSequence { sequence, deadline });
         number
     }
 
@@ -67,20 +67,21 @@ impl<T> Backlog<T> {
     }
 
     /// When the next sequence will have waited too long, if ever.
-    pub(super) fn next_deadline(&self) -> Option<Moment> {
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 
     /// Removes the sequence with the earliest deadline, if that has passed.
-    pub(super) fn pop_late(&mut self, now: Moment) -> Option<Sequence<T>> {
+    pub(super) fn pop_late(&mut self, now: Timestamp) -> Option<Sequence<T>> {
         let &(_, number) = self.deadlines.first().filter(|&&(deadline, _)| deadline < now)?;
         let waiting = self.waiting.remove(&number)?;
         Some(self.left(number, waiting))
     }
 
-    /// Removes every sequence with a request that `gone` says nobody waits for.
-    pub(super) fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> Vec<Sequence<T>> {
-        let swept = self.waiting.extract_if(.., |_, waiting| waiting.sequence.is_touched(gone));
+    /// Removes every sequence with a request that `is_cancelled` says nobody waits for.
+    pub(super) fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Sequence<T>> {
+        let swept =
+            self.waiting.extract_if(.., |_, waiting| waiting.sequence.has_cancelled_request(is_cancelled));
         let swept: Vec<_> = swept.collect();
         swept.into_iter().map(|(number, waiting)| self.left(number, waiting)).collect()
     }
@@ -90,7 +91,7 @@ impl<T> Backlog<T> {
         self.waiting.values().map(|waiting| &waiting.sequence)
     }
 
-    fn left(&mut self, number: u64, waiting: Waiting<T>) -> Sequence<T> {
+    fn left(&mut self, number: u64, waiting: BackloggedSequence<T>) -> Sequence<T> {
         if let Some(deadline) = waiting.deadline {
             self.deadlines.remove(&(deadline, number));
         }
@@ -100,7 +101,7 @@ impl<T> Backlog<T> {
 }
 
 /// Until when a request may wait in the backlog. Zero is no wish.
-fn deadline<T>(entry: &Entry<T>) -> Option<Moment> {
+fn deadline<T>(entry: &Entry<T>) -> Option<Timestamp> {
     entry.meta.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| entry.arrived + timeout)
 }
 
@@ -111,8 +112,8 @@ mod tests {
     use super::*;
     use crate::{Meta, SequenceId};
 
-    fn ms(ms: u64) -> Moment {
-        Moment::from_nanos(ms * 1_000_000)
+    fn ms(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * 1_000_000)
     }
 
     fn request(arrived: u64, timeout: Option<u64>) -> Entry<char> {
@@ -121,10 +122,10 @@ mod tests {
     }
 
     fn sequence(number: u64) -> Sequence<char> {
-        Sequence::new(SequenceId::Own(number), true)
+        Sequence::new(SequenceId::ServerGenerated(number), true)
     }
 
-    fn late(backlog: &mut Backlog<char>, now: Moment) -> Vec<SequenceId> {
+    fn late(backlog: &mut Backlog<char>, now: Timestamp) -> Vec<SequenceId> {
         std::iter::from_fn(|| backlog.pop_late(now)).map(|sequence| sequence.id).collect()
     }
 
@@ -139,9 +140,9 @@ mod tests {
         backlog.append(second, request(10, Some(0)), false);
         assert_eq!(backlog.next_deadline(), Some(ms(40)));
         assert_eq!(late(&mut backlog, ms(40)), [], "a deadline that is reached is kept");
-        assert_eq!(late(&mut backlog, ms(40) + Moment::TICK), [SequenceId::Own(1)]);
+        assert_eq!(late(&mut backlog, ms(40) + Timestamp::TICK), [SequenceId::ServerGenerated(1)]);
         assert_eq!(backlog.requests(), 3);
-        assert_eq!(late(&mut backlog, ms(51)), [SequenceId::Own(2)]);
+        assert_eq!(late(&mut backlog, ms(51)), [SequenceId::ServerGenerated(2)]);
         assert_eq!((backlog.requests(), backlog.next_deadline()), (0, None));
     }
 
@@ -150,7 +151,7 @@ mod tests {
         let mut backlog = Backlog::new();
         backlog.push(sequence(1), request(0, Some(5)));
         backlog.push(sequence(2), request(0, None));
-        assert_eq!(backlog.pop().map(|sequence| sequence.id), Some(SequenceId::Own(1)));
+        assert_eq!(backlog.pop().map(|sequence| sequence.id), Some(SequenceId::ServerGenerated(1)));
         assert_eq!(backlog.next_deadline(), None);
         assert_eq!(backlog.requests(), 1);
     }

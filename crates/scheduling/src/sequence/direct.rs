@@ -5,7 +5,7 @@ use super::{
     DirectStrategy,
     slots::{InstanceSlots, Ready},
 };
-use crate::{Moment, Row, cut::Cut};
+use crate::{Row, Timestamp, cut::Cut};
 
 /// When a batch is worth sending.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Direct {
     /// What to do with the requests of an instance. A request of another shape counts: it holds a slot, and
     /// waiting does not change it.
     // As Triton: sequence_batch_scheduler.cc, DirectSequenceBatch::BatcherThread.
-    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Moment) -> Cut {
+    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp) -> Cut {
         let ready = instance.ready.len();
         if ready == 0 {
             return Cut::Empty;
@@ -39,8 +39,8 @@ impl Direct {
         if self.max_delay.is_zero() || ready >= self.enough {
             return Cut::Release(ready);
         }
-        let patience_ends = earliest(instance) + self.max_delay;
-        if patience_ends <= now { Cut::Release(ready) } else { Cut::Hold(patience_ends) }
+        let idle_deadline = earliest(instance) + self.max_delay;
+        if idle_deadline <= now { Cut::Release(ready) } else { Cut::Hold(idle_deadline) }
     }
 
     /// Sends off what can share a batch with the request that could have run first. The others stay, and
@@ -62,7 +62,7 @@ impl Direct {
     }
 }
 
-fn earliest<T>(instance: &InstanceSlots<T>) -> Moment {
+fn earliest<T>(instance: &InstanceSlots<T>) -> Timestamp {
     let earliest = instance.earliest.get();
     let earliest = earliest.or_else(|| instance.ready.iter().map(|ready| ready.since).min());
     instance.earliest.set(earliest);

@@ -1,22 +1,22 @@
 //! How sequences end, and who has their slots then.
 use std::collections::VecDeque;
 
-use super::{Seat, Sequence, SequenceBatcher};
+use super::{Sequence, SequenceBatcher, SlotId};
 use crate::{Entry, Rejected, Rejection};
 
 impl<T> SequenceBatcher<T> {
     /// The sequence of a slot is over, and the next one has it.
-    pub(super) fn vacate(&mut self, seat: Seat) {
-        if let Some(sequence) = self.slots.move_out(seat) {
+    pub(super) fn vacate(&mut self, slot_id: SlotId) {
+        if let Some(sequence) = self.slots.move_out(slot_id) {
             debug_assert!(sequence.requests.is_empty(), "sequence {} is not over", sequence.id);
             self.forget(&sequence);
         }
-        if self.slots.is_leaving(seat.instance) {
-            return self.slots.offer(seat);
+        if self.slots.is_leaving(slot_id.instance) {
+            return self.slots.offer(slot_id);
         }
         match self.backlog.pop() {
-            Some(next) => self.move_in(seat, next),
-            None => self.slots.offer(seat),
+            Some(next) => self.move_in(slot_id, next),
+            None => self.slots.offer(slot_id),
         }
     }
 
@@ -38,27 +38,28 @@ impl<T> SequenceBatcher<T> {
     }
 
     /// Closes and empties every sequence in a slot with a request that nobody waits for. What runs, runs on.
-    pub(super) fn sweep_slots(&mut self, gone: &dyn Fn(&T) -> bool, swept: &mut Vec<Rejected<T>>) {
-        let touched = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.tenant.as_ref().is_some_and(|tenant| tenant.is_touched(gone)));
-        let touched: Vec<_> = touched.map(|(seat, _)| seat).collect();
-        for &seat in &touched {
-            let Some(tenant) = self.slots.slot(seat).and_then(|slot| slot.tenant.as_mut()) else { continue };
-            if tenant.open {
-                self.open.remove(&tenant.id);
+    pub(super) fn sweep_slots(&mut self, is_cancelled: &dyn Fn(&T) -> bool, swept: &mut Vec<Rejected<T>>) {
+        let touched = self.slots.iter().filter(|(_, slot)| {
+            slot.occupant.as_ref().is_some_and(|occupant| occupant.has_cancelled_request(is_cancelled))
+        });
+        let touched: Vec<_> = touched.map(|(slot_id, _)| slot_id).collect();
+        for &slot_id in &touched {
+            let Some(occupant) = self.slots.slot(slot_id).and_then(|slot| slot.occupant.as_mut()) else {
+                continue;
+            };
+            if occupant.open {
+                self.open.remove(&occupant.id);
             }
-            tenant.open = false;
-            let requests = std::mem::take(&mut tenant.requests);
+            occupant.open = false;
+            let requests = std::mem::take(&mut occupant.requests);
             self.reject_all(requests, Rejection::Cancelled, swept);
         }
-        self.slots.forget_unready(&touched);
-        for seat in touched {
+        self.slots.remove_unready(&touched);
+        for slot_id in touched {
             // A request that may run once more keeps its slot.
-            let running = self.slots.slot(seat).is_some_and(|slot| slot.running);
+            let running = self.slots.slot(slot_id).is_some_and(|slot| slot.running);
             if !(self.config.iterative && running) {
-                self.vacate(seat);
+                self.vacate(slot_id);
             }
         }
     }

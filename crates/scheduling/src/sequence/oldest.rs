@@ -4,7 +4,7 @@ use super::{
     slots::{InstanceSlots, Ready},
 };
 use crate::{
-    Moment, Row,
+    Row, Timestamp,
     cut::{Cut, CutRule, Front},
 };
 
@@ -22,7 +22,7 @@ impl Oldest {
 
     /// A slot has a request that may run. Its turn and its patience begin now, and not when it came: else the
     /// requests of a sequence that come all together would never wait for those of others.
-    pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Moment) {
+    pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Timestamp) {
         let meta = &instance.next_request(slot).meta;
         let front = instance.front.get().map(|front| self.rule.extended(front, meta, now, || true));
         instance.ready.push_back(Ready { slot, since: now });
@@ -30,7 +30,7 @@ impl Oldest {
     }
 
     /// What to do with the requests of an instance.
-    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Moment) -> Cut {
+    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp) -> Cut {
         self.rule.decide(&self.front(instance), now)
     }
 

@@ -1,5 +1,7 @@
 //! How sequences begin: a request to its sequence, a sequence to its slot or the backlog.
-use super::{Direct, Place, Seat, Sequence, SequenceBatcher, SequenceId, SequenceStep, Service};
+use super::{
+    Direct, Sequence, SequenceBatcher, SequenceId, SequenceLocation, SequenceStep, SlotId, StrategyState,
+};
 use crate::{Entry, Meta, Note, Rejection};
 
 /// Notes that nobody asked for are kept up to this many.
@@ -7,7 +9,7 @@ const NOTES_KEPT: usize = 64;
 
 /// What a request is to the sequences there are.
 pub(super) enum Role {
-    Joins(Place),
+    Joins(SequenceLocation),
     Begins,
 }
 
@@ -27,9 +29,12 @@ impl<T> SequenceBatcher<T> {
             return Err(Rejection::Draining);
         }
         let Some(step) = given else {
-            self.last_own_id += 1;
-            meta.sequence =
-                Some(SequenceStep { id: SequenceId::Own(self.last_own_id), start: true, end: false });
+            self.last_generated_id += 1;
+            meta.sequence = Some(SequenceStep {
+                id: SequenceId::ServerGenerated(self.last_generated_id),
+                start: true,
+                end: false,
+            });
             return Ok(Role::Begins);
         };
         let place = self.open.get(&step.id).copied();
@@ -43,27 +48,27 @@ impl<T> SequenceBatcher<T> {
         }
     }
 
-    pub(super) fn join(&mut self, place: Place, entry: Entry<T>) {
+    pub(super) fn join(&mut self, place: SequenceLocation, entry: Entry<T>) {
         let step = entry.meta.sequence.as_ref().expect("only a request of a sequence joins one");
         let end = step.end;
         if end {
             // From here on the id stands for a sequence to come.
             self.open.remove(&step.id);
         }
-        let seat = match place {
-            Place::Backlog(number) => return self.backlog.append(number, entry, end),
-            Place::Slot(seat) => seat,
+        let slot_id = match place {
+            SequenceLocation::Backlog(number) => return self.backlog.append(number, entry, end),
+            SequenceLocation::Slot(slot_id) => slot_id,
         };
-        let slot = self.slots.slot(seat).expect("an open sequence is where its id points to");
-        let tenant = slot.tenant.as_mut().expect("an open sequence is where its id points to");
-        tenant.push(entry, end);
-        let patience_ends = tenant.patience_ends.take();
-        let can_run = !slot.running && tenant.requests.len() == 1;
-        if let Some(patience_ends) = patience_ends {
-            self.silent.remove(&(patience_ends, seat));
+        let slot = self.slots.slot(slot_id).expect("an open sequence is where its id points to");
+        let occupant = slot.occupant.as_mut().expect("an open sequence is where its id points to");
+        occupant.push(entry, end);
+        let idle_deadline = occupant.idle_deadline.take();
+        let can_run = !slot.running && occupant.requests.len() == 1;
+        if let Some(idle_deadline) = idle_deadline {
+            self.idle_sequences.remove(&(idle_deadline, slot_id));
         }
         if can_run {
-            self.became_ready(seat);
+            self.became_ready(slot_id);
         }
     }
 
@@ -71,29 +76,29 @@ impl<T> SequenceBatcher<T> {
         let step = entry.meta.sequence.as_ref().expect("only a request of a sequence begins one");
         let open = !step.end && step.id.is_given();
         let mut sequence = Sequence::new(step.id.clone(), open);
-        if let Some(seat) = self.slots.claim() {
+        if let Some(slot_id) = self.slots.claim() {
             sequence.requests.push_back(entry);
-            return self.move_in(seat, sequence);
+            return self.move_in(slot_id, sequence);
         }
         let id = open.then(|| sequence.id.clone());
         let number = self.backlog.push(sequence, entry);
-        self.open.extend(id.map(|id| (id, Place::Backlog(number))));
+        self.open.extend(id.map(|id| (id, SequenceLocation::Backlog(number))));
     }
 
-    pub(super) fn move_in(&mut self, seat: Seat, sequence: Sequence<T>) {
+    pub(super) fn move_in(&mut self, slot_id: SlotId, sequence: Sequence<T>) {
         if sequence.open {
-            self.open.insert(sequence.id.clone(), Place::Slot(seat));
+            self.open.insert(sequence.id.clone(), SequenceLocation::Slot(slot_id));
         }
-        if self.slots.move_in(seat, sequence) {
-            self.became_ready(seat);
+        if self.slots.move_in(slot_id, sequence) {
+            self.became_ready(slot_id);
         }
     }
 
-    pub(super) fn became_ready(&mut self, seat: Seat) {
-        let Some(instance) = self.slots.instance_mut(seat.instance) else { return };
+    pub(super) fn became_ready(&mut self, slot_id: SlotId) {
+        let Some(instance) = self.slots.instance_mut(slot_id.instance) else { return };
         match &self.service {
-            Service::Direct(_) => Direct::became_ready(instance, seat.slot),
-            Service::Oldest(oldest) => oldest.became_ready(instance, seat.slot, self.latest),
+            StrategyState::Direct(_) => Direct::became_ready(instance, slot_id.slot),
+            StrategyState::Oldest(oldest) => oldest.became_ready(instance, slot_id.slot, self.latest),
         }
     }
 }

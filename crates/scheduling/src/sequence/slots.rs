@@ -5,11 +5,11 @@ use std::{
 };
 
 use super::Sequence;
-use crate::{Entry, InstanceId, Moment, Row, cut::Front};
+use crate::{Entry, InstanceId, Row, Timestamp, cut::Front};
 
 /// One slot of one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seat {
+pub(super) struct SlotId {
     pub(super) instance: InstanceId,
     pub(super) slot: u32,
 }
@@ -17,8 +17,8 @@ pub(super) struct Seat {
 /// A place for one sequence. At most one of its requests runs at a time, and that may be one of the sequence
 /// before: who moves in waits for it.
 #[derive(Debug)]
-pub(super) struct Slot<T> {
-    pub(super) tenant: Option<Sequence<T>>,
+pub(super) struct SequenceSlot<T> {
+    pub(super) occupant: Option<Sequence<T>>,
     pub(super) running: bool,
 }
 
@@ -27,21 +27,21 @@ pub(super) struct Slot<T> {
 pub(super) struct Ready {
     pub(super) slot: u32,
     /// From when on the strategy counts the time it waits.
-    pub(super) since: Moment,
+    pub(super) since: Timestamp,
 }
 
 /// The slots of one instance.
 #[derive(Debug)]
 pub(super) struct InstanceSlots<T> {
     /// Those that have been used; a configuration may grant many more than are ever needed.
-    slots: Vec<Slot<T>>,
+    slots: Vec<SequenceSlot<T>>,
     /// In the order in which they became ready.
     pub(super) ready: VecDeque<Ready>,
     /// What `ready` begins with, for the oldest strategy, if known: forgotten at any change but growth.
     pub(super) front: Cell<Option<Front>>,
     /// The earliest of the times in `ready`, for the direct strategy, if known and not empty.
-    pub(super) earliest: Cell<Option<Moment>>,
-    tenants: usize,
+    pub(super) earliest: Cell<Option<Timestamp>>,
+    occupants: usize,
     running: usize,
     leaving: bool,
 }
@@ -53,7 +53,7 @@ impl<T> InstanceSlots<T> {
             ready: VecDeque::new(),
             front: Cell::new(None),
             earliest: Cell::new(None),
-            tenants: 0,
+            occupants: 0,
             running: 0,
             leaving: false,
         }
@@ -61,35 +61,35 @@ impl<T> InstanceSlots<T> {
 
     /// Whether every sequence here has a request that may run now.
     pub(super) fn all_are_ready(&self) -> bool {
-        self.ready.len() == self.tenants
+        self.ready.len() == self.occupants
     }
 
     /// The request that may run in a slot that is ready.
     pub(super) fn next_request(&self, slot: u32) -> &Entry<T> {
-        let tenant = self.slots[slot as usize].tenant.as_ref();
-        tenant.and_then(|tenant| tenant.requests.front()).expect("a slot that is ready has a request")
+        let occupant = self.slots[slot as usize].occupant.as_ref();
+        occupant.and_then(|occupant| occupant.requests.front()).expect("a slot that is ready has a request")
     }
 
     /// Sends off the next request of a slot that is ready; whoever calls removes it from `ready`.
     pub(super) fn start(&mut self, slot: u32) -> Row<T> {
         let from = &mut self.slots[slot as usize];
         debug_assert!(!from.running, "slot {slot} runs a request already");
-        let request = from.tenant.as_mut().and_then(|tenant| tenant.requests.pop_front());
+        let request = from.occupant.as_mut().and_then(|occupant| occupant.requests.pop_front());
         let entry = request.expect("a slot that is ready has a request");
         from.running = true;
         self.running += 1;
-        self.forget_ready();
+        self.remove_ready();
         Row::Request { entry, slot: Some(slot) }
     }
 
     /// `ready` has not only grown.
-    pub(super) fn forget_ready(&mut self) {
+    pub(super) fn remove_ready(&mut self) {
         self.front.set(None);
         self.earliest.set(None);
     }
 
-    fn is_deserted(&self) -> bool {
-        self.tenants == 0 && self.running == 0
+    fn is_unused(&self) -> bool {
+        self.occupants == 0 && self.running == 0
     }
 }
 
@@ -97,7 +97,7 @@ impl<T> InstanceSlots<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     rank: (u32, u32),
-    seat: Seat,
+    slot_id: SlotId,
 }
 
 /// All slots of all instances.
@@ -129,16 +129,16 @@ impl<T> SlotTable<T> {
         self.instances.values()
     }
 
-    pub(super) fn slot(&mut self, seat: Seat) -> Option<&mut Slot<T>> {
-        self.instances.get_mut(&seat.instance)?.slots.get_mut(seat.slot as usize)
+    pub(super) fn slot(&mut self, slot_id: SlotId) -> Option<&mut SequenceSlot<T>> {
+        self.instances.get_mut(&slot_id.instance)?.slots.get_mut(slot_id.slot as usize)
     }
 
     /// All slots with a tenant or a request that runs.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Seat, &Slot<T>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotId, &SequenceSlot<T>)> {
         self.instances.iter().flat_map(|(&instance, slots)| {
             let numbered = (0..).zip(&slots.slots);
-            let used = numbered.filter(|(_, slot)| slot.tenant.is_some() || slot.running);
-            used.map(move |(slot, state)| (Seat { instance, slot }, state))
+            let used = numbered.filter(|(_, slot)| slot.occupant.is_some() || slot.running);
+            used.map(move |(slot, state)| (SlotId { instance, slot }, state))
         })
     }
 
@@ -147,56 +147,59 @@ impl<T> SlotTable<T> {
         let slots = self.instances.entry(instance).or_insert_with(InstanceSlots::new);
         slots.leaving = false;
         let used = 0..slots.slots.len();
-        let vacant: Vec<_> = used.filter(|&slot| slots.slots[slot].tenant.is_none()).collect();
+        let vacant: Vec<_> = used.filter(|&slot| slots.slots[slot].occupant.is_none()).collect();
         for slot in vacant {
-            self.offer(Seat { instance, slot: slot as u32 });
+            self.offer(SlotId { instance, slot: slot as u32 });
         }
         self.offer_another(instance);
     }
 
     /// Nobody new moves into this instance; it is forgotten when the last one has left.
     pub(super) fn remove(&mut self, instance: InstanceId) {
-        self.free.retain(|free| free.seat.instance != instance);
+        self.free.retain(|free| free.slot_id.instance != instance);
         if let Some(slots) = self.instances.get_mut(&instance) {
             slots.leaving = true;
         }
-        self.forget_deserted(instance);
+        self.remove_unused(instance);
     }
 
     /// Forgets an instance at once, and who lived there.
-    pub(super) fn lose(&mut self, instance: InstanceId) -> impl Iterator<Item = (Seat, Slot<T>)> + use<T> {
-        self.free.retain(|free| free.seat.instance != instance);
+    pub(super) fn lose(
+        &mut self,
+        instance: InstanceId,
+    ) -> impl Iterator<Item = (SlotId, SequenceSlot<T>)> + use<T> {
+        self.free.retain(|free| free.slot_id.instance != instance);
         let lost = self.instances.remove(&instance).map(|lost| lost.slots).unwrap_or_default();
-        (0..).zip(lost).map(move |(slot, state)| (Seat { instance, slot }, state))
+        (0..).zip(lost).map(move |(slot, state)| (SlotId { instance, slot }, state))
     }
 
     /// The best slot for a newcomer. It must move in.
-    pub(super) fn claim(&mut self) -> Option<Seat> {
-        let seat = self.free.pop_first()?.seat;
-        let slots = self.instances.get_mut(&seat.instance)?;
-        if seat.slot as usize == slots.slots.len() {
-            slots.slots.push(Slot { tenant: None, running: false });
-            self.offer_another(seat.instance);
+    pub(super) fn claim(&mut self) -> Option<SlotId> {
+        let slot_id = self.free.pop_first()?.slot_id;
+        let slots = self.instances.get_mut(&slot_id.instance)?;
+        if slot_id.slot as usize == slots.slots.len() {
+            slots.slots.push(SequenceSlot { occupant: None, running: false });
+            self.offer_another(slot_id.instance);
         }
-        Some(seat)
+        Some(slot_id)
     }
 
     /// A sequence moves into a slot. Says whether it can run at once.
-    pub(super) fn move_in(&mut self, seat: Seat, sequence: Sequence<T>) -> bool {
-        let instance = self.instances.get_mut(&seat.instance).expect("a seat that was claimed is there");
-        let slot = &mut instance.slots[seat.slot as usize];
-        debug_assert!(slot.tenant.is_none(), "{seat:?} has a tenant");
-        slot.tenant = Some(sequence);
-        instance.tenants += 1;
+    pub(super) fn move_in(&mut self, slot_id: SlotId, sequence: Sequence<T>) -> bool {
+        let instance = self.instances.get_mut(&slot_id.instance).expect("a seat that was claimed is there");
+        let slot = &mut instance.slots[slot_id.slot as usize];
+        debug_assert!(slot.occupant.is_none(), "{slot_id:?} has a tenant");
+        slot.occupant = Some(sequence);
+        instance.occupants += 1;
         !slot.running
     }
 
     /// Removes the tenant of a slot, which then has to be offered to others.
-    pub(super) fn move_out(&mut self, seat: Seat) -> Option<Sequence<T>> {
-        let instance = self.instances.get_mut(&seat.instance)?;
-        let tenant = instance.slots.get_mut(seat.slot as usize)?.tenant.take()?;
-        instance.tenants -= 1;
-        Some(tenant)
+    pub(super) fn move_out(&mut self, slot_id: SlotId) -> Option<Sequence<T>> {
+        let instance = self.instances.get_mut(&slot_id.instance)?;
+        let occupant = instance.slots.get_mut(slot_id.slot as usize)?.occupant.take()?;
+        instance.occupants -= 1;
+        Some(occupant)
     }
 
     /// Whether the tenants of this instance are its last.
@@ -205,48 +208,50 @@ impl<T> SlotTable<T> {
     }
 
     /// A slot stands in line for the next tenant, unless its instance leaves.
-    pub(super) fn offer(&mut self, seat: Seat) {
-        if self.is_leaving(seat.instance) {
-            self.forget_deserted(seat.instance);
+    pub(super) fn offer(&mut self, slot_id: SlotId) {
+        if self.is_leaving(slot_id.instance) {
+            self.remove_unused(slot_id.instance);
             return;
         }
-        let free = self.free_slot(seat);
+        let free = self.free_slot(slot_id);
         self.free.insert(free);
     }
 
     /// The request of a slot runs no more. Says whether one did.
-    pub(super) fn stop(&mut self, seat: Seat) -> bool {
-        let as_running = self.free_slot(seat);
-        let Some(instance) = self.instances.get_mut(&seat.instance) else { return false };
-        let slot = instance.slots.get_mut(seat.slot as usize);
+    pub(super) fn stop(&mut self, slot_id: SlotId) -> bool {
+        let as_running = self.free_slot(slot_id);
+        let Some(instance) = self.instances.get_mut(&slot_id.instance) else { return false };
+        let slot = instance.slots.get_mut(slot_id.slot as usize);
         let Some(slot) = slot.filter(|slot| slot.running) else { return false };
         slot.running = false;
         instance.running -= 1;
-        if slot.tenant.is_none() {
+        if slot.occupant.is_none() {
             // It may be worth more to a newcomer now.
             self.free.remove(&as_running);
-            self.offer(seat);
+            self.offer(slot_id);
         }
         true
     }
 
     /// These slots have no request any more.
-    pub(super) fn forget_unready(&mut self, emptied: &[Seat]) {
+    pub(super) fn remove_unready(&mut self, emptied: &[SlotId]) {
         debug_assert!(emptied.is_sorted(), "found in order");
         for (&instance, slots) in &mut self.instances {
             let before = slots.ready.len();
-            slots.ready.retain(|ready| emptied.binary_search(&Seat { instance, slot: ready.slot }).is_err());
+            slots
+                .ready
+                .retain(|ready| emptied.binary_search(&SlotId { instance, slot: ready.slot }).is_err());
             if slots.ready.len() < before {
-                slots.forget_ready();
+                slots.remove_ready();
             }
         }
     }
 
-    fn free_slot(&self, seat: Seat) -> Free {
-        let slots = self.instances.get(&seat.instance).map(|slots| &slots.slots[..]).unwrap_or_default();
-        let running = u32::from(slots.get(seat.slot as usize).is_some_and(|slot| slot.running));
-        let rank = if self.numbers_matter { (seat.slot, running) } else { (running, seat.slot) };
-        Free { rank, seat }
+    fn free_slot(&self, slot_id: SlotId) -> Free {
+        let slots = self.instances.get(&slot_id.instance).map(|slots| &slots.slots[..]).unwrap_or_default();
+        let running = u32::from(slots.get(slot_id.slot as usize).is_some_and(|slot| slot.running));
+        let rank = if self.numbers_matter { (slot_id.slot, running) } else { (running, slot_id.slot) };
+        Free { rank, slot_id }
     }
 
     /// Offers the first slot that was never used, if the configuration grants one.
@@ -255,12 +260,12 @@ impl<T> SlotTable<T> {
         if let Ok(slot) = u32::try_from(used)
             && slot < self.slots_per_instance
         {
-            self.offer(Seat { instance, slot });
+            self.offer(SlotId { instance, slot });
         }
     }
 
-    fn forget_deserted(&mut self, instance: InstanceId) {
-        let deserted = |slots: &InstanceSlots<T>| slots.leaving && slots.is_deserted();
+    fn remove_unused(&mut self, instance: InstanceId) {
+        let deserted = |slots: &InstanceSlots<T>| slots.leaving && slots.is_unused();
         if self.instances.get(&instance).is_some_and(deserted) {
             self.instances.remove(&instance);
         }

@@ -23,7 +23,7 @@ pub enum SequenceId {
     Text(Arc<str>),
     /// Given by the scheduler of an iterative model to a request whose client names no sequence: 1, 2, 3
     /// and so on. From outside it counts as none.
-    Own(u64),
+    ServerGenerated(u64),
 }
 
 impl SequenceId {
@@ -32,7 +32,7 @@ impl SequenceId {
         match self {
             Self::Number(_) => true,
             Self::Text(text) => !text.is_empty(),
-            Self::Own(_) => false,
+            Self::ServerGenerated(_) => false,
         }
     }
 }
@@ -42,7 +42,7 @@ impl fmt::Display for SequenceId {
         match self {
             Self::Number(number) => number.fmt(out),
             Self::Text(text) => text.fmt(out),
-            Self::Own(number) => number.fmt(out),
+            Self::ServerGenerated(number) => number.fmt(out),
         }
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_number_is_not_its_text() {
         let five = NonZeroU64::new(5).unwrap();
-        let ids = [SequenceId::Number(five), SequenceId::Text("5".into()), SequenceId::Own(5)];
+        let ids = [SequenceId::Number(five), SequenceId::Text("5".into()), SequenceId::ServerGenerated(5)];
         for (index, id) in ids.iter().enumerate() {
             assert_eq!(id.to_string(), "5");
             assert!(ids.iter().skip(index + 1).all(|other| other != id));
@@ -65,6 +65,6 @@ mod tests {
     fn an_empty_text_and_our_own_numbers_are_no_ids_of_clients() {
         assert!(SequenceId::Text("a".into()).is_given());
         assert!(!SequenceId::Text("".into()).is_given());
-        assert!(!SequenceId::Own(1).is_given());
+        assert!(!SequenceId::ServerGenerated(1).is_given());
     }
 }

@@ -3,7 +3,7 @@ use std::num::NonZeroU64;
 
 use super::*;
 
-const NOW: Moment = Moment::from_nanos(1_000);
+const NOW: Timestamp = Timestamp::from_nanos(1_000);
 
 fn request(id: SequenceId, start: bool) -> Meta {
     Meta { sequence: Some(SequenceStep { id, start, end: false }), ..Meta::default() }
@@ -39,7 +39,7 @@ fn slots_that_nobody_needs_cost_nothing() {
 
 #[test]
 fn nobody_can_name_a_sequence_of_ours() {
-    let own = || request(SequenceId::Own(1), true);
+    let own = || request(SequenceId::ServerGenerated(1), true);
     let refused = Rejected { payload: 'x', reason: Rejection::MissingSequence };
     let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
     assert_eq!(batcher.enqueue(NOW, own(), 'x'), Err(refused));
@@ -48,7 +48,9 @@ fn nobody_can_name_a_sequence_of_ours() {
     for _ in 0..2 {
         assert_eq!(batcher.enqueue(NOW, own(), 'x'), Ok(()));
     }
-    assert!(batcher.backlog().eq([(&SequenceId::Own(1), 1), (&SequenceId::Own(2), 1)]));
+    assert!(
+        batcher.backlog().eq([(&SequenceId::ServerGenerated(1), 1), (&SequenceId::ServerGenerated(2), 1)])
+    );
     assert_eq!(batcher.live_sequences(), 0, "nobody else can join them");
 }
 

@@ -20,11 +20,11 @@ pub struct SlotState<'a> {
 impl<T> SequenceBatcher<T> {
     /// The slots that somebody has, by instance and number.
     pub fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {
-        self.slots.iter().map(|(seat, slot)| SlotState {
-            instance: seat.instance,
-            slot: seat.slot,
-            sequence: slot.tenant.as_ref().map(|tenant| &tenant.id),
-            waiting: slot.tenant.as_ref().map_or(0, |tenant| tenant.requests.len()),
+        self.slots.iter().map(|(slot_id, slot)| SlotState {
+            instance: slot_id.instance,
+            slot: slot_id.slot,
+            sequence: slot.occupant.as_ref().map(|occupant| &occupant.id),
+            waiting: slot.occupant.as_ref().map_or(0, |occupant| occupant.requests.len()),
             running: slot.running,
         })
     }

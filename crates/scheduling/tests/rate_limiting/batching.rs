@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use nereid_scheduling::{
-    Claim, DynamicBatcher, DynamicBatching, Meta, Moment, RateLimiter, Rejection, Scheduler,
+    Claim, DynamicBatcher, DynamicBatching, Meta, RateLimiter, Rejection, Scheduler, Timestamp,
 };
 
 use crate::{needs, register, unlimited};
@@ -16,8 +16,8 @@ fn batching(hold_until_queued: usize) -> DynamicBatcher<u32> {
     })
 }
 
-fn at(millis: u64) -> Moment {
-    Moment::from_nanos(millis * 1_000_000)
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(millis * 1_000_000)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A model on a virtual clock: instances, a scheduler, and the loop between them.
 use std::{collections::BTreeSet, time::Duration};
 
-use nereid_scheduling::{Batch, InstanceId, Meta, Moment, Rejected, Rejection, Scheduler};
+use nereid_scheduling::{Batch, InstanceId, Meta, Rejected, Rejection, Scheduler, Timestamp};
 
 /// How the tests name a request.
 pub(crate) type RequestId = u64;
@@ -18,17 +18,17 @@ pub(crate) type RunTime = Box<dyn Fn(&Batch<RequestId>) -> Option<Duration>>;
 
 pub(crate) struct Driver {
     pub(crate) scheduler: Box<dyn Scheduler<RequestId>>,
-    pub(crate) now: Moment,
+    pub(crate) now: Timestamp,
     pub(crate) idle: Vec<InstanceId>,
     runs_for: RunTime,
-    finishing: BTreeSet<(Moment, InstanceId)>,
+    finishing: BTreeSet<(Timestamp, InstanceId)>,
 }
 
 impl Driver {
     pub(crate) fn new(scheduler: Box<dyn Scheduler<RequestId>>, instances: usize, runs_for: RunTime) -> Self {
         Self {
             scheduler,
-            now: Moment::default(),
+            now: Timestamp::default(),
             idle: (0..instances).collect(),
             runs_for,
             finishing: BTreeSet::new(),
@@ -36,7 +36,7 @@ impl Driver {
     }
 
     /// A request comes; its thread may have read the clock a little before.
-    pub(crate) fn arrive(&mut self, request: RequestId, meta: Meta, clock_read: Moment) -> Vec<Outcome> {
+    pub(crate) fn arrive(&mut self, request: RequestId, meta: Meta, clock_read: Timestamp) -> Vec<Outcome> {
         match self.scheduler.enqueue(clock_read, meta, request) {
             Ok(()) => self.settle(),
             Err(Rejected { payload, reason }) => vec![Outcome::Rejected(payload, reason)],
@@ -57,15 +57,15 @@ impl Driver {
     }
 
     /// The next moment at which something may happen by itself.
-    pub(crate) fn next_event(&self) -> Option<Moment> {
+    pub(crate) fn next_event(&self) -> Option<Timestamp> {
         let finish = self.finishing.first().map(|&(at, _)| at);
         [finish, self.scheduler.next_wakeup(self.now)].into_iter().flatten().min()
     }
 
     /// Goes to the next moment at which something may happen by itself, if there is one until `limit`.
-    pub(crate) fn step(&mut self, limit: Moment) -> Option<Vec<Outcome>> {
+    pub(crate) fn step(&mut self, limit: Timestamp) -> Option<Vec<Outcome>> {
         let next = self.next_event().filter(|&next| next <= limit)?;
-        if let Some(before) = next.as_nanos().checked_sub(1).map(Moment::from_nanos) {
+        if let Some(before) = next.as_nanos().checked_sub(1).map(Timestamp::from_nanos) {
             assert!(self.scheduler.expire(before).is_empty(), "{before:?}: rejected before the wake-up");
             assert_eq!(self.scheduler.due(before, &self.idle), None, "{before:?}: due before the wake-up");
         }

@@ -4,17 +4,17 @@
 //! so that it can bear witness for the real one, which remembers what it can.
 use std::time::Duration;
 
-use nereid_scheduling::{DynamicBatching, Meta, Moment, QueuePolicy, Rejection, TimeoutAction};
+use nereid_scheduling::{DynamicBatching, Meta, QueuePolicy, Rejection, TimeoutAction, Timestamp};
 
-use crate::{company::Company, driver::RequestId};
+use crate::{batch_limit::BatchLimit, driver::RequestId};
 
 #[derive(Debug)]
 pub(crate) struct Reference {
     config: DynamicBatching,
-    company: Company,
+    batch_limit: BatchLimit,
     waiting: Vec<Waiting>,
     accepted: usize,
-    latest: Moment,
+    latest: Timestamp,
     draining: bool,
 }
 
@@ -22,27 +22,27 @@ pub(crate) struct Reference {
 struct Waiting {
     id: RequestId,
     meta: Meta,
-    arrived: Moment,
+    arrived: Timestamp,
     level: u64,
-    deadline: Option<Moment>,
+    deadline: Option<Timestamp>,
     /// Set when it is late and may stay: it is then served in the order of lateness.
-    late_since: Option<Moment>,
+    late_since: Option<Timestamp>,
 }
 
 /// What the walk over the queue comes to.
 enum Walk {
     Send(usize),
-    Wait(Moment),
+    Wait(Timestamp),
     Nothing,
 }
 
 impl Reference {
-    pub(crate) fn new(config: DynamicBatching, company: Company) -> Self {
-        let latest = Moment::default();
-        Self { config, company, waiting: Vec::new(), accepted: 0, latest, draining: false }
+    pub(crate) fn new(config: DynamicBatching, batch_limit: BatchLimit) -> Self {
+        let latest = Timestamp::default();
+        Self { config, batch_limit, waiting: Vec::new(), accepted: 0, latest, draining: false }
     }
 
-    pub(crate) fn enqueue(&mut self, now: Moment, meta: Meta, id: RequestId) -> Result<(), Rejection> {
+    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, id: RequestId) -> Result<(), Rejection> {
         if self.draining {
             return Err(Rejection::Draining);
         }
@@ -59,7 +59,7 @@ impl Reference {
         Ok(())
     }
 
-    pub(crate) fn expire(&mut self, now: Moment) -> Vec<RequestId> {
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<RequestId> {
         let late = |waiting: &Waiting| waiting.deadline.is_some_and(|deadline| now > deadline);
         let mut rejected = Vec::new();
         for mut waiting in std::mem::take(&mut self.waiting) {
@@ -82,7 +82,7 @@ impl Reference {
     }
 
     /// The batch that should leave now, if an instance is idle.
-    pub(crate) fn due(&self, now: Moment) -> Vec<RequestId> {
+    pub(crate) fn due(&self, now: Timestamp) -> Vec<RequestId> {
         let Walk::Send(count) = self.walk(now) else { return Vec::new() };
         self.in_order().into_iter().take(count).map(|waiting| waiting.id).collect()
     }
@@ -91,7 +91,7 @@ impl Reference {
         self.waiting.retain(|waiting| !batch.contains(&waiting.id));
     }
 
-    pub(crate) fn next_wakeup(&self, now: Moment) -> Option<Moment> {
+    pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let deadlines = self.waiting.iter().filter_map(|waiting| waiting.deadline);
         let late = deadlines.min().map(|deadline| deadline + Duration::from_nanos(1));
         let waits = match self.walk(now) {
@@ -128,7 +128,7 @@ impl Reference {
         order
     }
 
-    fn walk(&self, now: Moment) -> Walk {
+    fn walk(&self, now: Timestamp) -> Walk {
         if !self.draining && self.accepted < self.config.hold_until_queued {
             return Walk::Nothing;
         }
@@ -141,7 +141,7 @@ impl Reference {
             let so_far = size(&pending);
             let grown = so_far + next.meta.batch_size.max(1);
             let ids: Vec<_> = pending.iter().map(|waiting| waiting.id).collect();
-            let admitted = self.company.admits(&ids, next.id);
+            let admitted = self.batch_limit.admits(&ids, next.id);
             if let Some(first) = pending.first() {
                 if grown > largest_preferred && cut == 0 {
                     cut = pending.len();

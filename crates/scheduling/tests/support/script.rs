@@ -7,7 +7,7 @@
 //!
 //! - `model dynamic max=8 preferred=2,6 delay=10s instances=1 runs=0s`, or `model unbatched ...`. Without
 //!   `runs`, an instance is busy until `idle` says otherwise. Without `preferred` it is the maximum, as in a configuration.
-//!   `company=alone` and `company=10` are rules beyond sizes and shapes: one request, and volumes up to 10 together.
+//!   `batch_limit=alone` and `batch_limit=10` are rules beyond sizes and shapes: one request, and volumes up to 10 together.
 //! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16, volume 5)`: in brackets rows and wishes.
 //! - `cancel a`, `idle 0`, `drain`, each with `at 50us` in front or at the time of the line before.
 //! - `at 50us` alone looks at what happens then. `just after 50us` is one tick of the clock later.
@@ -19,12 +19,12 @@ use std::{
 };
 
 use nereid_scheduling::{
-    DynamicBatcher, DynamicBatching, Meta, Moment, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction,
+    DynamicBatcher, DynamicBatching, Meta, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction, Timestamp,
     Unbatched,
 };
 
 use crate::{
-    company::{Company, Limit},
+    batch_limit::{BatchLimit, Limit},
     driver::{Driver, Outcome, RequestId},
 };
 
@@ -42,8 +42,8 @@ pub(crate) fn play(scene: &str) -> String {
         }
     }
     let settings: Vec<_> = heads.iter().copied().filter(|line| !line.starts_with('#')).collect();
-    let (model, company) = model(&settings);
-    let mut stage = Stage::new(model, company);
+    let (model, batch_limit) = model(&settings);
+    let mut stage = Stage::new(model, batch_limit);
     for event in events {
         stage.perform(event);
     }
@@ -54,7 +54,7 @@ pub(crate) fn play(scene: &str) -> String {
 /// A model in the middle of a scene.
 struct Stage {
     model: Driver,
-    company: Company,
+    batch_limit: BatchLimit,
     names: Vec<String>,
     waiting: Vec<RequestId>,
     /// What was said, and what it led to.
@@ -62,8 +62,8 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(model: Driver, company: Company) -> Self {
-        Self { model, company, names: Vec::new(), waiting: Vec::new(), lines: Vec::new() }
+    fn new(model: Driver, batch_limit: BatchLimit) -> Self {
+        Self { model, batch_limit, names: Vec::new(), waiting: Vec::new(), lines: Vec::new() }
     }
 
     fn perform(&mut self, said: &str) {
@@ -72,8 +72,8 @@ impl Stage {
             assert!(self.model.now <= time, "'{said}' runs backwards");
             // What happens at the time of a mere look belongs into its own line.
             let before = if event.is_empty() { time.as_nanos() - 1 } else { time.as_nanos() };
-            self.advance(Moment::from_nanos(before));
-            self.model.now = Moment::from_nanos(before);
+            self.advance(Timestamp::from_nanos(before));
+            self.model.now = Timestamp::from_nanos(before);
         }
         let mut outcomes = Vec::new();
         let (verb, objects) = event.split_once(' ').unwrap_or((event, ""));
@@ -116,7 +116,7 @@ impl Stage {
         let id = self.names.len() as RequestId;
         self.names.push(name.to_owned());
         self.waiting.push(id);
-        self.company.weigh(id, volume);
+        self.batch_limit.weigh(id, volume);
         let mut outcomes = self.model.arrive(id, meta, self.model.now);
         while let Some(more) = self.model.step(self.model.now) {
             outcomes.extend(more);
@@ -125,7 +125,7 @@ impl Stage {
     }
 
     /// Lets happen what happens by itself until `limit`.
-    fn advance(&mut self, limit: Moment) {
+    fn advance(&mut self, limit: Timestamp) {
         while let Some(mut outcomes) = self.model.step(limit) {
             let now = self.model.now;
             while let Some(more) = self.model.step(now) {
@@ -215,12 +215,12 @@ impl Stage {
     }
 }
 
-fn model(settings: &[&str]) -> (Driver, Company) {
+fn model(settings: &[&str]) -> (Driver, BatchLimit) {
     let [first, levels @ ..] = settings else { panic!("a scene needs a 'model' line") };
     let mut options = options(first.strip_prefix("model ").expect("'model' comes first"));
     let instances = options.remove("instances").map_or(1, number);
     let runs_for = options.remove("runs").map(duration);
-    let company = Company::new(match options.remove("company") {
+    let batch_limit = BatchLimit::new(match options.remove("company") {
         None => Limit::None,
         Some("alone") => Limit::Alone,
         Some(most) => Limit::Volume(number(most)),
@@ -245,13 +245,13 @@ fn model(settings: &[&str]) -> (Driver, Company) {
             priority_queue_policies: levels.iter().map(|line| level(line)).collect(),
             preserve_ordering: false,
         });
-        match company.rule() {
-            Some(rule) => Box::new(batcher.with_join_rule(rule)),
+        match batch_limit.rule() {
+            Some(rule) => Box::new(batcher.with_batch_filter(rule)),
             None => Box::new(batcher),
         }
     };
     assert!(options.is_empty(), "'{first}': unknown {options:?}");
-    (Driver::new(scheduler, instances, Box::new(move |_| runs_for)), company)
+    (Driver::new(scheduler, instances, Box::new(move |_| runs_for)), batch_limit)
 }
 
 fn level(line: &str) -> (u64, QueuePolicy) {
@@ -306,14 +306,14 @@ fn read_request(said: &str) -> (&str, Meta, u32) {
     (name, meta, volume)
 }
 
-pub(crate) fn split_time(said: &str) -> (Option<Moment>, &str) {
+pub(crate) fn split_time(said: &str) -> (Option<Timestamp>, &str) {
     let (rest, ticks) = match said.strip_prefix("just after ") {
         Some(rest) => (Some(rest), 1),
         None => (said.strip_prefix("at "), 0),
     };
     let Some(rest) = rest else { return (None, said) };
     let (time, event) = rest.split_once(' ').unwrap_or((rest, ""));
-    (Some(Moment::default() + duration(time) + Duration::from_nanos(ticks)), event)
+    (Some(Timestamp::default() + duration(time) + Duration::from_nanos(ticks)), event)
 }
 
 pub(crate) fn number<N: std::str::FromStr>(word: &str) -> N {
@@ -332,12 +332,12 @@ pub(crate) fn duration(word: &str) -> Duration {
     Duration::from_nanos((count * nanos).round() as u64)
 }
 
-pub(crate) fn at(time: Moment) -> String {
+pub(crate) fn at(time: Timestamp) -> String {
     let shown = show(time);
     if shown.starts_with("just") { shown } else { format!("at {shown}") }
 }
 
-pub(crate) fn show(time: Moment) -> String {
+pub(crate) fn show(time: Timestamp) -> String {
     let (ticks, after) = if time.as_nanos() % 1_000 == 1 { (1, "just after ") } else { (0, "") };
     format!("{after}{:?}", Duration::from_nanos(time.as_nanos() - ticks)).replace('µ', "u")
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use nereid_scheduling::{
-    Due, Entry, InstanceId, Meta, Moment, Note, Rejection, Row, Scheduler, SequenceBatcher, SequenceId,
-    SequenceStep, Strategy,
+    DueBatch, Entry, InstanceId, Meta, Note, Rejection, Row, Scheduler, SequenceBatcher, SequenceId,
+    SequenceStep, Strategy, Timestamp,
 };
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) struct History {
     real: SequenceBatcher<RequestId>,
     plain: Reference,
     setting: Setting,
-    now: Moment,
+    now: Timestamp,
     idle: Vec<InstanceId>,
     busy: BTreeSet<InstanceId>,
     next_instance: InstanceId,
@@ -50,7 +50,7 @@ impl History {
             real: SequenceBatcher::new(setting.config.clone(), instances),
             plain: Reference::new(setting.config.clone(), instances),
             setting,
-            now: Moment::default() + Duration::from_millis(1),
+            now: Timestamp::default() + Duration::from_millis(1),
             idle: (0..instances).collect(),
             busy: BTreeSet::new(),
             next_instance: instances,
@@ -112,7 +112,7 @@ impl History {
         let start = flags % 100 < if live { 8 } else { 90 };
         let end = (flags / 100).is_multiple_of(4);
         meta.sequence = id.map(|id| SequenceStep { id: id.clone(), start, end });
-        let read = Moment::from_nanos(self.now.as_nanos() - clock_lag * 1_000);
+        let read = Timestamp::from_nanos(self.now.as_nanos() - clock_lag * 1_000);
         let request = self.arrivals;
         self.arrivals += 1;
         let expected = self.plain.enqueue(read, &meta, request);
@@ -135,23 +135,24 @@ impl History {
         let requests: Vec<_> = self.running.keys().copied().collect();
         let Some(&request) = nth(&requests, which) else { return };
         if again {
-            self.again(request);
+            self.reschedule(request);
         } else {
             self.release(request);
         }
     }
 
-    fn again(&mut self, request: RequestId) {
+    fn reschedule(&mut self, request: RequestId) {
         let Running { instance, slot, meta } = self.running.remove(&request).expect("it runs");
-        let entry = Entry { meta: meta.clone(), arrived: Moment::default(), payload: request };
-        let answer = self.real.again(self.now, instance, slot, entry).map_err(|rejected| rejected.reason);
+        let entry = Entry { meta: meta.clone(), arrived: Timestamp::default(), payload: request };
+        let answer =
+            self.real.reschedule(self.now, instance, slot, entry).map_err(|rejected| rejected.reason);
         if !self.setting.config.iterative {
             assert_eq!(answer, Err(Rejection::NotIterative));
             self.running.insert(request, Running { instance, slot, meta });
             return;
         }
         assert_eq!(answer, Ok(()));
-        self.plain.again(self.now, (instance, slot), request, meta.shape_key);
+        self.plain.reschedule(self.now, (instance, slot), request, meta.shape_key);
         self.waiting.insert(request, self.sequence_of[&request]);
         self.run_before.insert(request);
     }
@@ -241,14 +242,14 @@ impl History {
     }
 
     /// Time goes on, and stops wherever something happens by itself.
-    fn advance(&mut self, until: Moment) {
+    fn advance(&mut self, until: Timestamp) {
         // More than any history needs.
         for _ in 0..1_000 {
             let wakeup = self.real.next_wakeup(self.now);
             assert!(wakeup.is_none_or(|wakeup| wakeup > self.now), "a wake-up in the past would spin");
             let next = wakeup.map_or(until, |wakeup| wakeup.min(until));
             if next > self.now {
-                let before = Moment::from_nanos(next.as_nanos() - 1);
+                let before = Timestamp::from_nanos(next.as_nanos() - 1);
                 assert_eq!(self.real.expire(before).len(), 0, "refused before the wake-up");
                 assert_eq!(self.real.due(before, &self.idle), None, "due before the wake-up");
                 self.plain.expire(before);
@@ -274,7 +275,7 @@ impl History {
         loop {
             let expected = self.plain.due(self.now, &self.idle);
             let due = self.real.due(self.now, &self.idle);
-            let on = due.as_ref().map(Due::instance);
+            let on = due.as_ref().map(DueBatch::instance);
             assert_eq!(on, expected.as_ref().map(|&(instance, _)| instance), "due");
             let (Some(due), Some((instance, rows))) = (due, expected) else { break };
             self.start(due, instance, &rows);
@@ -289,7 +290,7 @@ impl History {
         assert_eq!(wakeup, self.plain.next_wakeup(self.now), "next_wakeup");
     }
 
-    fn start(&mut self, due: Due, instance: InstanceId, expected: &[PlainRow]) {
+    fn start(&mut self, due: DueBatch, instance: InstanceId, expected: &[PlainRow]) {
         let batch = self.real.take(due);
         assert_eq!(batch.instance, instance);
         self.plain.take(instance, expected);
@@ -339,8 +340,8 @@ impl History {
         assert_eq!(self.real.in_flight(), self.waiting.len(), "in_flight");
         assert_eq!(self.plain.in_flight(), self.waiting.len(), "in_flight of the reference");
         assert_eq!(self.real.live_sequences(), self.plain.live_sequences(), "live_sequences");
-        let tenants = self.real.slots().filter_map(|it| Some(((it.instance, it.slot), it.sequence?)));
-        assert_eq!(tenants.collect::<Vec<_>>(), self.plain.tenants());
+        let occupants = self.real.slots().filter_map(|it| Some(((it.instance, it.slot), it.sequence?)));
+        assert_eq!(occupants.collect::<Vec<_>>(), self.plain.occupants());
         let running = self.real.slots().filter(|slot| slot.running).count();
         assert_eq!(running, self.running.len(), "running");
         assert_eq!(self.real.backlog().map(|(id, _)| id).collect::<Vec<_>>(), self.plain.backlog());

@@ -1,7 +1,7 @@
 //! The sequence batcher once more, as plain as can be: lists that are searched anew for every question.
 use std::time::Duration;
 
-use nereid_scheduling::{InstanceId, Meta, Moment, Rejection, SequenceBatching, SequenceId, Strategy};
+use nereid_scheduling::{InstanceId, Meta, Rejection, SequenceBatching, SequenceId, Strategy, Timestamp};
 
 use crate::RequestId;
 
@@ -21,7 +21,7 @@ pub(crate) struct Reference {
     own_ids: u64,
     /// Counts the requests that could run.
     turns: u64,
-    latest: Moment,
+    latest: Timestamp,
     held: bool,
     draining: bool,
     pub(crate) restarts: Vec<SequenceId>,
@@ -43,15 +43,15 @@ struct Sequence {
     /// `None` is in the backlog.
     slot: Option<(InstanceId, u32)>,
     /// Since when it has nothing to do.
-    silent_since: Option<Moment>,
+    idle_since: Option<Timestamp>,
     /// Its turn, since its first request may run, and since when that is.
-    turn: Option<(u64, Moment)>,
+    turn: Option<(u64, Timestamp)>,
 }
 
 #[derive(Debug)]
 struct Request {
     id: RequestId,
-    arrived: Moment,
+    arrived: Timestamp,
     timeout: Option<Duration>,
     shape: u64,
 }
@@ -71,7 +71,7 @@ impl Reference {
             begun: 0,
             own_ids: 0,
             turns: 0,
-            latest: Moment::default(),
+            latest: Timestamp::default(),
             held: config.hold_until_queued > 0 || config.hold_until_backlogged > 0,
             config,
             draining: false,
@@ -80,7 +80,7 @@ impl Reference {
     }
 
     /// Says which sequence the request belongs to.
-    pub(crate) fn enqueue(&mut self, now: Moment, meta: &Meta, id: RequestId) -> Result<u64, Rejection> {
+    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: &Meta, id: RequestId) -> Result<u64, Rejection> {
         if meta.batch_size > 1 {
             return Err(Rejection::MultipleRows);
         }
@@ -107,14 +107,14 @@ impl Reference {
             let sequence = &mut self.sequences[known];
             sequence.requests.push(request);
             sequence.open = !last;
-            sequence.silent_since = None;
+            sequence.idle_since = None;
             if step.is_some_and(|step| step.start) {
                 self.restarts.push(sequence.id.clone());
             }
             sequence.number
         } else {
             self.own_ids += u64::from(step.is_none());
-            let id = step.map_or(SequenceId::Own(self.own_ids), |step| step.id.clone());
+            let id = step.map_or(SequenceId::ServerGenerated(self.own_ids), |step| step.id.clone());
             self.begin(id, !last, request)
         };
         self.give_turns();
@@ -139,7 +139,7 @@ impl Reference {
             open,
             requests: vec![request],
             slot,
-            silent_since: None,
+            idle_since: None,
             turn: None,
         });
         self.begun
@@ -210,7 +210,7 @@ impl Reference {
         self.instances = stay;
     }
 
-    pub(crate) fn expire(&mut self, now: Moment) -> Vec<RequestId> {
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<RequestId> {
         self.latest = self.latest.max(now);
         let now = self.latest;
         let mut late: Vec<_> = self
@@ -225,14 +225,14 @@ impl Reference {
         for (_, number) in late {
             rejected.extend(self.end(number).into_iter().map(|request| request.id));
         }
-        let mut silent: Vec<_> = self
+        let mut idle: Vec<_> = self
             .sequences
             .iter()
-            .filter_map(|it| Some((it.silent_since?, it.slot, it.number)))
+            .filter_map(|it| Some((it.idle_since?, it.slot, it.number)))
             .filter(|&(since, ..)| since + self.config.max_sequence_idle <= now)
             .collect();
-        silent.sort_unstable();
-        for (.., number) in silent {
+        idle.sort_unstable();
+        for (.., number) in idle {
             self.end(number);
         }
         rejected
@@ -269,7 +269,7 @@ impl Reference {
     }
 
     /// The batch that should leave now.
-    pub(crate) fn due(&self, now: Moment, idle: &[InstanceId]) -> Option<(InstanceId, Vec<PlainRow>)> {
+    pub(crate) fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<(InstanceId, Vec<PlainRow>)> {
         idle.iter().find_map(|&instance| match self.decide(instance, now) {
             Verdict::Send(rows) => Some((instance, rows)),
             Verdict::Wait(_) | Verdict::Nothing => None,
@@ -294,14 +294,14 @@ impl Reference {
         }
     }
 
-    pub(crate) fn released(&mut self, now: Moment, instance: InstanceId, slot: u32) {
+    pub(crate) fn released(&mut self, now: Timestamp, instance: InstanceId, slot: u32) {
         self.latest = self.latest.max(now);
         self.running.retain(|&running| running != (instance, slot));
         let latest = self.latest;
         if let Some(sequence) = self.sequences.iter_mut().find(|it| it.slot == Some((instance, slot))) {
             sequence.open &= !self.config.iterative;
             if sequence.requests.is_empty() {
-                sequence.silent_since = Some(latest);
+                sequence.idle_since = Some(latest);
                 if !sequence.open {
                     let number = sequence.number;
                     self.end(number);
@@ -312,7 +312,7 @@ impl Reference {
         self.let_leave();
     }
 
-    pub(crate) fn again(&mut self, now: Moment, place: (InstanceId, u32), id: RequestId, shape: u64) {
+    pub(crate) fn reschedule(&mut self, now: Timestamp, place: (InstanceId, u32), id: RequestId, shape: u64) {
         self.latest = self.latest.max(now);
         self.running.retain(|&running| running != place);
         let arrived = self.latest;
@@ -321,7 +321,7 @@ impl Reference {
         self.give_turns();
     }
 
-    pub(crate) fn add_instance(&mut self, now: Moment, instance: InstanceId) {
+    pub(crate) fn add_instance(&mut self, now: Timestamp, instance: InstanceId) {
         self.latest = self.latest.max(now);
         self.instances.retain(|&(known, _)| known != instance);
         self.instances.push((instance, Stay::Stays));
@@ -360,10 +360,10 @@ impl Reference {
         rejected
     }
 
-    pub(crate) fn next_wakeup(&self, now: Moment) -> Option<Moment> {
+    pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let mut times = Vec::new();
         for sequence in &self.sequences {
-            times.extend(sequence.silent_since.map(|since| since + self.config.max_sequence_idle));
+            times.extend(sequence.idle_since.map(|since| since + self.config.max_sequence_idle));
             if sequence.slot.is_none() {
                 times.extend(deadline(sequence).map(|deadline| deadline + Duration::from_nanos(1)));
             }
@@ -403,10 +403,10 @@ impl Reference {
     }
 
     /// Who has each slot, in order.
-    pub(crate) fn tenants(&self) -> Vec<((InstanceId, u32), &SequenceId)> {
-        let mut tenants: Vec<_> = self.sequences.iter().filter_map(|it| Some((it.slot?, &it.id))).collect();
-        tenants.sort_unstable_by_key(|&(slot, _)| slot);
-        tenants
+    pub(crate) fn occupants(&self) -> Vec<((InstanceId, u32), &SequenceId)> {
+        let mut occupants: Vec<_> = self.sequences.iter().filter_map(|it| Some((it.slot?, &it.id))).collect();
+        occupants.sort_unstable_by_key(|&(slot, _)| slot);
+        occupants
     }
 
     pub(crate) fn backlog(&self) -> Vec<&SequenceId> {
@@ -417,7 +417,7 @@ impl Reference {
         self.sequences.iter().filter(|it| which(it)).map(|it| it.requests.len()).sum()
     }
 
-    fn decide(&self, instance: InstanceId, now: Moment) -> Verdict {
+    fn decide(&self, instance: InstanceId, now: Timestamp) -> Verdict {
         let here = |it: &&Sequence| it.slot.is_some_and(|(on, _)| on == instance);
         let mut line: Vec<_> = self.sequences.iter().filter(here).filter(|it| it.turn.is_some()).collect();
         line.sort_by_key(|it| it.turn);
@@ -446,13 +446,19 @@ impl Reference {
     }
 
     /// The dynamic batcher's rule for requests of one row each.
-    fn cut(&self, line: &[&Sequence], preferred: &[usize], delay: Duration, at: (Moment, bool)) -> Verdict {
+    fn cut(
+        &self,
+        line: &[&Sequence],
+        preferred: &[usize],
+        delay: Duration,
+        at: (Timestamp, bool),
+    ) -> Verdict {
         let (now, complete) = at;
         let largest = preferred.iter().copied().max().unwrap_or(0);
         let fits = line.iter().take_while(|it| it.requests[0].shape == line[0].requests[0].shape).count();
         let fits = fits.min(self.config.max_batch_size.max(1) as usize);
         let blocked = fits < line.len();
-        let since = line[0].turn.map_or(Moment::default(), |(_, since)| since);
+        let since = line[0].turn.map_or(Timestamp::default(), |(_, since)| since);
         let late = !delay.is_zero() && since + delay <= now;
         // What there will be if one more comes decides whether to cut before it.
         let passed = (1..=fits).find(|&size| size + 1 > largest && (size < fits || blocked));
@@ -469,7 +475,7 @@ impl Reference {
 
 enum Verdict {
     Send(Vec<PlainRow>),
-    Wait(Moment),
+    Wait(Timestamp),
     Nothing,
 }
 
@@ -487,7 +493,7 @@ fn direct_rows(line: &[&Sequence]) -> Vec<PlainRow> {
     batch
 }
 
-fn deadline(sequence: &Sequence) -> Option<Moment> {
+fn deadline(sequence: &Sequence) -> Option<Timestamp> {
     let deadlines = sequence.requests.iter().filter_map(|it| it.timeout.map(|timeout| it.arrived + timeout));
     deadlines.min()
 }

@@ -20,8 +20,8 @@ use std::{
 };
 
 use nereid_scheduling::{
-    Batch, DirectStrategy, Entry, InstanceId, Meta, Moment, Note, OldestStrategy, Rejected, Rejection, Row,
-    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy,
+    Batch, DirectStrategy, Entry, InstanceId, Meta, Note, OldestStrategy, Rejected, Rejection, Row,
+    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, Timestamp,
 };
 
 use crate::{
@@ -53,11 +53,11 @@ struct Stage {
     slots: u32,
     runs_for: Option<Duration>,
     controls: bool,
-    now: Moment,
+    now: Timestamp,
     /// All there are, busy or not.
     instances: BTreeSet<InstanceId>,
     idle: Vec<InstanceId>,
-    finishing: BTreeSet<(Moment, InstanceId)>,
+    finishing: BTreeSet<(Timestamp, InstanceId)>,
     names: Vec<String>,
     /// Requests that a backend has, and where.
     running: BTreeMap<RequestId, (InstanceId, u32, Entry<RequestId>)>,
@@ -104,7 +104,7 @@ impl Stage {
             slots,
             runs_for,
             controls,
-            now: Moment::default(),
+            now: Timestamp::default(),
             instances: (0..instances).collect(),
             idle: (0..instances).collect(),
             finishing: BTreeSet::new(),
@@ -121,8 +121,8 @@ impl Stage {
             assert!(self.now <= time, "'{said}' runs backwards");
             // What happens at the time of a mere look belongs into its own line.
             let before = if event.is_empty() { time.as_nanos() - 1 } else { time.as_nanos() };
-            self.advance(Moment::from_nanos(before));
-            self.now = Moment::from_nanos(before);
+            self.advance(Timestamp::from_nanos(before));
+            self.now = Timestamp::from_nanos(before);
         }
         let mut told = Vec::new();
         let (verb, objects) = event.split_once(' ').unwrap_or((event, ""));
@@ -162,7 +162,7 @@ impl Stage {
             "again" => {
                 let (instance, slot, entry) = self.take_back(object);
                 let meta = entry.meta.clone();
-                if let Err(refused) = self.batcher.again(self.now, instance, slot, entry) {
+                if let Err(refused) = self.batcher.reschedule(self.now, instance, slot, entry) {
                     told.push(self.refusal(&refused));
                     let Rejected { payload, .. } = refused;
                     let entry = Entry { meta, arrived: self.now, payload };
@@ -288,15 +288,15 @@ impl Stage {
         told
     }
 
-    fn next_event(&self) -> Option<Moment> {
+    fn next_event(&self) -> Option<Timestamp> {
         let finish = self.finishing.first().map(|&(at, _)| at);
         [finish, self.batcher.next_wakeup(self.now)].into_iter().flatten().min()
     }
 
     /// Goes to the next moment at which something happens by itself, if there is one until `limit`.
-    fn step(&mut self, limit: Moment, told: &mut Vec<String>) -> bool {
+    fn step(&mut self, limit: Timestamp, told: &mut Vec<String>) -> bool {
         let Some(next) = self.next_event().filter(|&next| next <= limit) else { return false };
-        if let Some(before) = next.as_nanos().checked_sub(1).map(Moment::from_nanos) {
+        if let Some(before) = next.as_nanos().checked_sub(1).map(Timestamp::from_nanos) {
             assert!(self.batcher.expire(before).is_empty(), "{before:?}: rejected before the wake-up");
             assert_eq!(self.batcher.due(before, &self.idle), None, "{before:?}: due before the wake-up");
         }
@@ -310,7 +310,7 @@ impl Stage {
     }
 
     /// Lets happen what happens by itself until `limit`.
-    fn advance(&mut self, limit: Moment) {
+    fn advance(&mut self, limit: Timestamp) {
         let mut told = Vec::new();
         while self.step(limit, &mut told) {
             let now = self.now;
@@ -348,10 +348,10 @@ impl Stage {
                     map.push_str(" .");
                     continue;
                 };
-                let tenant = slot.sequence.map_or(".".to_owned(), label);
+                let occupant = slot.sequence.map_or(".".to_owned(), label);
                 let running = if slot.running { "*" } else { "" };
                 let waiting = if slot.waiting > 0 { format!("+{}", slot.waiting) } else { String::new() };
-                write!(map, " {tenant}{running}{waiting}").expect("strings take all");
+                write!(map, " {occupant}{running}{waiting}").expect("strings take all");
             }
             map.push(' ');
         }
@@ -395,6 +395,6 @@ fn label(id: &SequenceId) -> String {
         SequenceId::Number(number) => number.to_string(),
         SequenceId::Text(text) if text.bytes().all(|letter| letter.is_ascii_digit()) => format!("'{text}'"),
         SequenceId::Text(text) => text.to_string(),
-        SequenceId::Own(number) => format!("#{number}"),
+        SequenceId::ServerGenerated(number) => format!("#{number}"),
     }
 }

@@ -5,11 +5,11 @@ use std::{
 };
 
 use nereid_scheduling::{
-    Batch, DynamicBatching, Meta, Moment, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction,
+    Batch, DynamicBatching, Meta, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction, Timestamp,
 };
 
 use crate::{
-    company::Company,
+    batch_limit::BatchLimit,
     driver::{Driver, Outcome, RequestId},
     reference::Reference,
 };
@@ -45,10 +45,10 @@ pub(crate) struct Load {
 pub(crate) struct History {
     driver: Driver,
     config: DynamicBatching,
-    company: Company,
+    batch_limit: BatchLimit,
     /// Asked for levels only.
     levels: Reference,
-    cancellations: BTreeSet<(Moment, RequestId)>,
+    cancellations: BTreeSet<(Timestamp, RequestId)>,
     cancelled: BTreeSet<RequestId>,
     waiting: BTreeMap<RequestId, Waiting>,
     /// Who has left, and why if it was not to run.
@@ -60,7 +60,7 @@ pub(crate) struct History {
 struct Waiting {
     meta: Meta,
     level: u64,
-    arrived: Moment,
+    arrived: Timestamp,
 }
 
 impl History {
@@ -68,7 +68,7 @@ impl History {
     pub(crate) fn play(
         scheduler: Box<dyn Scheduler<RequestId>>,
         config: DynamicBatching,
-        company: Company,
+        batch_limit: BatchLimit,
         load: &Load,
     ) -> Self {
         let runs_for: Vec<_> = load.arrivals.iter().map(|arrival| arrival.runs_for).collect();
@@ -77,9 +77,9 @@ impl History {
         };
         let mut history = Self {
             driver: Driver::new(scheduler, load.instances, Box::new(longest)),
-            levels: Reference::new(config.clone(), Company::default()),
+            levels: Reference::new(config.clone(), BatchLimit::default()),
             config,
-            company,
+            batch_limit,
             cancellations: BTreeSet::new(),
             cancelled: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -105,12 +105,12 @@ impl History {
             self.cancellations.insert((now + Duration::from_micros(after), id));
         }
         let meta = arrival.meta.clone();
-        self.company.weigh(id, arrival.volume);
+        self.batch_limit.weigh(id, arrival.volume);
         let level = self.levels.level(&meta);
         let full = self.policy(level).max_queue_size.is_some_and(|max| self.in_level(level) >= max.get());
         self.waiting.insert(id, Waiting { meta: meta.clone(), level, arrived: now });
         let clock_read = now.as_nanos().saturating_sub(arrival.clock_lag * 1_000);
-        let outcomes = self.driver.arrive(id, meta, Moment::from_nanos(clock_read));
+        let outcomes = self.driver.arrive(id, meta, Timestamp::from_nanos(clock_read));
         let refused = match outcomes.first() {
             Some(Outcome::Rejected(rejected, Rejection::Draining)) => *rejected == id && self.draining,
             Some(Outcome::Rejected(rejected, Rejection::QueueFull)) => *rejected == id && full,
@@ -128,7 +128,7 @@ impl History {
         self.record(outcomes);
     }
 
-    fn advance(&mut self, limit: Moment) {
+    fn advance(&mut self, limit: Timestamp) {
         while let Some(next) = self.next_event().filter(|&next| next <= limit) {
             if let Some(outcomes) = self.driver.step(next) {
                 self.record(outcomes);
@@ -163,7 +163,7 @@ impl History {
         panic!("the history does not come to rest");
     }
 
-    fn next_event(&self) -> Option<Moment> {
+    fn next_event(&self) -> Option<Timestamp> {
         let cancellation = self.cancellations.first().map(|&(at, _)| at);
         [cancellation, self.driver.next_event()].into_iter().flatten().min()
     }
@@ -198,7 +198,7 @@ impl History {
         let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
         for after_first in 1..ids.len() {
             let (before, next) = (&ids[..after_first], ids[after_first]);
-            assert!(self.company.admits(before, next), "{next} may not join {before:?}");
+            assert!(self.batch_limit.admits(before, next), "{next} may not join {before:?}");
         }
         for pair in batch.windows(2) {
             assert!(pair[0].1.level <= pair[1].1.level, "urgent requests come first");

@@ -7,8 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{
-    Error, ErrorCode, Moment, Name, Outlet, Parcel, Request, Responder, Response, ResponseStream, Timeline,
-    cache::ResponseCache, corridor,
+    Error, ErrorCode, Name, Outlet, Parcel, Request, Responder, Response, ResponseStream, Timeline,
+    Timestamp, cache::ResponseCache, corridor,
 };
 use parking_lot::Mutex;
 
@@ -121,7 +121,7 @@ impl Model {
 
     /// Has the answer to a request kept that the cache does not know. Gives when the request came to the scheduler,
     /// whose work begins with the cache.
-    pub(super) fn keep_answer(self: &Arc<Self>, miss: Miss, responder: &Responder) -> Moment {
+    pub(super) fn keep_answer(self: &Arc<Self>, miss: Miss, responder: &Responder) -> Timestamp {
         let queued = miss.lookup.queued;
         let answer = Mutex::new(Answer::Nothing);
         // An order counts from the arrival: a hit that comes later must not be there earlier.

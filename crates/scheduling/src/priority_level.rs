@@ -1,29 +1,29 @@
 //! One priority level of a queue: who is on time, who is late, and who will be late next.
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::{Entry, Moment};
+use crate::{Entry, Timestamp};
 
 /// The requests of one priority level.
 #[derive(Debug)]
-pub(crate) struct Level<T> {
+pub(crate) struct PriorityLevel<T> {
     /// On time, oldest first, which is also the order of the serial numbers.
-    waiting: VecDeque<Waiting<T>>,
+    waiting: VecDeque<QueuedRequest<T>>,
     /// Late, in the order in which they became late.
     delayed: VecDeque<Entry<T>>,
     next_serial: u64,
     /// Deadlines and serial numbers of `waiting`, if requests may shorten theirs. Otherwise `None`, for
     /// then all grant the same time and the oldest request is the first to be late.
-    by_deadline: Option<BTreeSet<(Moment, u64)>>,
+    by_deadline: Option<BTreeSet<(Timestamp, u64)>>,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct QueuedRequest<T> {
     serial: u64,
-    deadline: Option<Moment>,
+    deadline: Option<Timestamp>,
     entry: Entry<T>,
 }
 
-impl<T> Level<T> {
+impl<T> PriorityLevel<T> {
     pub(crate) fn new(timeouts_differ: bool) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -43,24 +43,24 @@ impl<T> Level<T> {
     }
 
     /// Adds a request that is on time. If timeouts do not differ, deadlines must not run backwards.
-    pub(crate) fn push(&mut self, entry: Entry<T>, deadline: Option<Moment>) {
+    pub(crate) fn push(&mut self, entry: Entry<T>, deadline: Option<Timestamp>) {
         let serial = self.next_serial;
         self.next_serial += 1;
         if let (Some(by_deadline), Some(deadline)) = (&mut self.by_deadline, deadline) {
             by_deadline.insert((deadline, serial));
         }
-        self.waiting.push_back(Waiting { serial, deadline, entry });
+        self.waiting.push_back(QueuedRequest { serial, deadline, entry });
     }
 
     /// Removes the request that is served next.
     pub(crate) fn pop(&mut self) -> Option<Entry<T>> {
         let Some(first) = self.waiting.pop_front() else { return self.delayed.pop_front() };
-        forget_deadline(&mut self.by_deadline, &first);
+        remove_deadline(&mut self.by_deadline, &first);
         Some(first.entry)
     }
 
     /// When the next request will be late, if ever.
-    pub(crate) fn next_deadline(&self) -> Option<Moment> {
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         match &self.by_deadline {
             Some(by_deadline) => by_deadline.first().map(|&(deadline, _)| deadline),
             None => self.waiting.front()?.deadline,
@@ -73,7 +73,7 @@ impl<T> Level<T> {
     }
 
     /// Removes the request with the earliest deadline, if that has passed.
-    pub(crate) fn pop_late(&mut self, now: Moment) -> Option<Entry<T>> {
+    pub(crate) fn pop_late(&mut self, now: Timestamp) -> Option<Entry<T>> {
         if self.next_deadline()? >= now {
             return None;
         }
@@ -87,13 +87,13 @@ impl<T> Level<T> {
         self.waiting.remove(index.ok()?).map(|waiting| waiting.entry)
     }
 
-    /// Removes every request that `gone` says nobody waits for, delayed ones too.
-    pub(crate) fn sweep(&mut self, gone: &dyn Fn(&T) -> bool) -> impl Iterator<Item = Entry<T>> {
-        let waiting = sweep(&mut self.waiting, |waiting| gone(&waiting.entry.payload));
+    /// Removes every request that `is_cancelled` says nobody waits for, delayed ones too.
+    pub(crate) fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> impl Iterator<Item = Entry<T>> {
+        let waiting = sweep(&mut self.waiting, |waiting| is_cancelled(&waiting.entry.payload));
         for swept in &waiting {
-            forget_deadline(&mut self.by_deadline, swept);
+            remove_deadline(&mut self.by_deadline, swept);
         }
-        let delayed = sweep(&mut self.delayed, |entry| gone(&entry.payload));
+        let delayed = sweep(&mut self.delayed, |entry| is_cancelled(&entry.payload));
         waiting.into_iter().map(|waiting| waiting.entry).chain(delayed)
     }
 
@@ -108,21 +108,21 @@ impl<T> Level<T> {
     }
 }
 
-fn forget_deadline<T>(by_deadline: &mut Option<BTreeSet<(Moment, u64)>>, left: &Waiting<T>) {
+fn remove_deadline<T>(by_deadline: &mut Option<BTreeSet<(Timestamp, u64)>>, left: &QueuedRequest<T>) {
     if let (Some(by_deadline), Some(deadline)) = (by_deadline, left.deadline) {
         by_deadline.remove(&(deadline, left.serial));
     }
 }
 
-/// Removes what is `gone` from a queue and leaves the rest in its order.
-pub(crate) fn sweep<E>(queue: &mut VecDeque<E>, gone: impl Fn(&E) -> bool) -> Vec<E> {
+/// Removes what is `is_cancelled` from a queue and leaves the rest in its order.
+pub(crate) fn sweep<E>(queue: &mut VecDeque<E>, is_cancelled: impl Fn(&E) -> bool) -> Vec<E> {
     let mut swept = Vec::new();
-    if !queue.iter().any(&gone) {
+    if !queue.iter().any(&is_cancelled) {
         return swept;
     }
     for _ in 0..queue.len() {
         let Some(first) = queue.pop_front() else { break };
-        if gone(&first) {
+        if is_cancelled(&first) {
             swept.push(first);
         } else {
             queue.push_back(first);

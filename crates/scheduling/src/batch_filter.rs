@@ -4,9 +4,9 @@
 ///
 /// A batch is always the head of the queue, so the rule can end it early and do no more: it neither reorders requests
 /// nor lets a batch grow beyond the other rules.
-pub trait JoinRule<T>: Send {
+pub trait BatchFilter<T>: Send {
     /// A batch begins to form. At most one forms at a time.
-    fn begin(&self) -> Box<dyn Joining<T>>;
+    fn begin(&self) -> Box<dyn BatchFilterState<T>>;
 }
 
 /// A batch that forms. Dropped before the batch leaves, and when the head of the queue is not what it was: then
@@ -14,7 +14,7 @@ pub trait JoinRule<T>: Send {
 ///
 /// Questions are few: no request is asked about twice as long as the queue only grows at its end, and none after the
 /// one that ended the batch. So there are never more than the rows of a batch, and one.
-pub trait Joining<T>: Send {
+pub trait BatchFilterState<T>: Send {
     /// Whether the next request, which fits by its size and shape, may join those before it. A refusal ends the batch.
     ///
     /// The first request of a batch runs whatever the answer is: refused, it runs alone.

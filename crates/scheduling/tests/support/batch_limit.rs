@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use nereid_scheduling::{JoinRule, Joining};
+use nereid_scheduling::{BatchFilter, BatchFilterState};
 
 use crate::driver::RequestId;
 
@@ -26,13 +26,13 @@ pub(crate) enum Limit {
 
 /// A limit, and the volumes of requests. Clones share the volumes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Company {
+pub(crate) struct BatchLimit {
     limit: Limit,
     volumes: Arc<Mutex<BTreeMap<RequestId, u32>>>,
     forming: Arc<AtomicUsize>,
 }
 
-impl Company {
+impl BatchLimit {
     pub(crate) fn new(limit: Limit) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -54,7 +54,7 @@ impl Company {
     }
 
     /// The same as a rule, if there is a limit.
-    pub(crate) fn rule(&self) -> Option<Box<dyn JoinRule<RequestId>>> {
+    pub(crate) fn rule(&self) -> Option<Box<dyn BatchFilter<RequestId>>> {
         match self.limit {
             Limit::None => None,
             Limit::Alone | Limit::Volume(_) => Some(Box::new(self.clone())),
@@ -66,24 +66,24 @@ impl Company {
     }
 }
 
-impl JoinRule<RequestId> for Company {
-    fn begin(&self) -> Box<dyn Joining<RequestId>> {
+impl BatchFilter<RequestId> for BatchLimit {
+    fn begin(&self) -> Box<dyn BatchFilterState<RequestId>> {
         assert_eq!(self.forming.fetch_add(1, SeqCst), 0, "two batches form at the same time");
-        Box::new(Batch { company: self.clone(), requests: Vec::new(), ended: false })
+        Box::new(Batch { batch_limit: self.clone(), requests: Vec::new(), ended: false })
     }
 }
 
 struct Batch {
-    company: Company,
+    batch_limit: BatchLimit,
     requests: Vec<RequestId>,
     ended: bool,
 }
 
-impl Joining<RequestId> for Batch {
+impl BatchFilterState<RequestId> for Batch {
     fn join(&mut self, &request: &RequestId) -> bool {
         assert!(!self.ended, "{request} is asked about after another one was refused");
         assert!(!self.requests.contains(&request), "{request} is asked about again");
-        self.ended = !self.company.admits(&self.requests, request);
+        self.ended = !self.batch_limit.admits(&self.requests, request);
         self.requests.push(request);
         !self.ended
     }
@@ -91,6 +91,6 @@ impl Joining<RequestId> for Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.company.forming.fetch_sub(1, SeqCst);
+        self.batch_limit.forming.fetch_sub(1, SeqCst);
     }
 }
