@@ -9,11 +9,11 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, Marks, Observe, Outcome, Request, RequestInputs, Response, ResponseStream, Shape,
-    Tensor, Timeline, Timestamp,
+    DataType, Error, ExecutionTimes, Observe, Outcome, Request, RequestInputs, Response, ResponseStream,
+    Shape, Tensor, Timeline, Timestamp,
     backend::{Backend, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
-    config::{Completion, ConfigSource, Environment, ModelLayout, declare, finish},
-    corridor,
+    config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
+    response_channel,
 };
 use nereid_backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 
@@ -119,7 +119,7 @@ fn instance(
     })?;
     let mut completed = declared.config.clone();
     model.complete_config(&mut completed)?;
-    let config = Arc::new(finish(&declared, completed, &Environment::default())?.typed);
+    let config = Arc::new(finish(&declared, completed, &CompletionContext::default())?.typed);
     let spec = InstanceSpec {
         name: "addition_0".into(),
         device: Device::Cpu,
@@ -127,8 +127,8 @@ fn instance(
         passive: false,
     };
     match model.instance(&config, &spec)? {
-        Instance::Mobile(instance) => Ok(instance),
-        Instance::Pinned(_) => Err(Error::internal("an instance may change threads")),
+        Instance::Movable(instance) => Ok(instance),
+        Instance::ThreadBound(_) => Err(Error::internal("an instance may change threads")),
     }
 }
 
@@ -148,12 +148,15 @@ impl Asked {
             let input = Tensor::new("X".into(), DataType::Fp32, shape, room.slice(start..start + len));
             let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
             let (responder, stream) =
-                corridor(Timeline::new(clock(), rows), Arc::new(Unobserved), usize::MAX);
+                response_channel(Timeline::new(clock(), rows), Arc::new(Unobserved), usize::MAX);
             (Execution::new(request, responder), stream)
         };
         let (executions, streams): (Vec<_>, Vec<_>) = (0..requests).map(ask).unzip();
         let total = rows * u32::try_from(requests).unwrap_or(u32::MAX);
-        Self { batch: Batch { executions, marks: Arc::new(Marks::start(total, clock)) }, streams }
+        Self {
+            batch: Batch { executions, execution_times: Arc::new(ExecutionTimes::start(total, clock)) },
+            streams,
+        }
     }
 }
 

@@ -21,17 +21,17 @@ use std::{
 };
 
 use inference::{
-    DataType, Marks, Name, Observe, Outcome, Request, RequestInputs, ResponseStream, Tensor, TensorData,
-    Timeline, Timestamp,
+    DataType, ExecutionTimes, Name, Observe, Outcome, Request, RequestInputs, ResponseStream, Tensor,
+    TensorData, Timeline, Timestamp,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, Lease,
-        Lender, Lent, ModelSource, SequenceState,
+        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
+        ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
     },
     config::{
-        Completion, ConfigSource, Control, Environment, FileEntry, ModelConfig, ModelLayout, Scheduling,
-        declare, finish,
+        Completion, CompletionContext, ConfigSource, Control, FileEntry, ModelConfig, ModelLayout,
+        Scheduling, declare, finish,
     },
-    corridor,
+    response_channel,
 };
 use nereid_backend_onnx::{LibrarySearch, OnnxBackend};
 use parking_lot::Mutex;
@@ -175,10 +175,14 @@ impl Observe for Unobserved {
 /// Keeps what wants to run again for the next run of the same batch.
 #[derive(Default)]
 struct Rows(Mutex<Vec<(u32, Execution)>>);
-impl Lender for Rows {
+impl SlotOwner for Rows {
     fn returned(&self, _: usize, _: u32) {}
-    fn reschedule(&self, lent: Lent, execution: Execution) -> Result<(), (inference::Error, Execution)> {
-        self.0.lock().push((lent.slot, execution));
+    fn reschedule(
+        &self,
+        slot_ref: SlotRef,
+        execution: Execution,
+    ) -> Result<(), (inference::Error, Execution)> {
+        self.0.lock().push((slot_ref.slot, execution));
         Ok(())
     }
 }
@@ -216,10 +220,10 @@ impl Loaded {
         let model = backend.open(&source_of(name, &options.model, &declared.config))?;
         let mut completed = declared.config.clone();
         model.complete_config(&mut completed)?;
-        let config = Arc::new(finish(&declared, completed, &Environment::default())?.typed);
+        let config = Arc::new(finish(&declared, completed, &CompletionContext::default())?.typed);
         let (threads, device) = (options.threads, Device::Cpu);
         let spec = InstanceSpec { name: "whole_0".into(), device, threads, passive: false };
-        let (Instance::Mobile(instance), Some(rows)) =
+        let (Instance::Movable(instance), Some(rows)) =
             (model.instance(&config, &spec)?, config.max_batch_size)
         else {
             return Err("the model has no batches".into());
@@ -248,24 +252,24 @@ impl Loaded {
 
     /// Runs a batch until the longest of its requests is done; gives their texts.
     fn run_whole(&mut self, asked: Vec<Asked>, mut on: impl FnMut(Event)) -> Result<Vec<String>, Failure> {
-        let lender = Arc::new(Rows::default());
+        let slot_owner = Arc::new(Rows::default());
         let mut rows = Vec::new();
         for (asked, request) in asked {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-            let (responder, stream) = corridor(timeline, Arc::new(Unobserved), usize::MAX);
+            let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), usize::MAX);
             let state = self.fresh()?;
-            let execution = Execution::new(request.clone(), responder).remembering(Some(state.clone()));
+            let execution = Execution::new(request.clone(), responder).with_state(Some(state.clone()));
             let slot = u32::try_from(rows.len())?;
-            lender.0.lock().push((slot, execution));
+            slot_owner.0.lock().push((slot, execution));
             rows.push(Row { asked, request, state, stream, text: String::new() });
         }
         let mut is_first = true;
         loop {
-            let going_on = std::mem::take(&mut *lender.0.lock());
+            let going_on = std::mem::take(&mut *slot_owner.0.lock());
             if going_on.is_empty() {
                 return Ok(rows.into_iter().map(|row| row.text).collect());
             }
-            let batch = self.batch(&rows, going_on, &lender, is_first);
+            let batch = self.batch(&rows, going_on, &slot_owner, is_first);
             let width = batch.executions.len() as u64;
             self.instance.execute(batch);
             on(Event::Run(width));
@@ -279,21 +283,23 @@ impl Loaded {
         &self,
         rows: &[Row],
         going_on: Vec<(u32, Execution)>,
-        lender: &Arc<Rows>,
+        slot_owner: &Arc<Rows>,
         is_first: bool,
     ) -> Batch {
         let mut places: Vec<Option<Execution>> = rows.iter().map(|_| None).collect();
         for (slot, execution) in going_on {
-            let lent = Lent { lender: lender.clone(), instance: 0, slot, meta: Default::default() };
+            let slot_ref =
+                SlotRef { slot_owner: slot_owner.clone(), instance: 0, slot, meta: Default::default() };
             let state = execution.state.clone();
-            places[slot as usize] = Some(execution.remembering(state).lent(Lease::new(lent)));
+            places[slot as usize] =
+                Some(execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref)));
         }
         let done = |row: &Row| {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             // Nobody reads what the row says, and it asks for nothing.
-            let (responder, _) = corridor(timeline, Arc::new(Unobserved), usize::MAX);
+            let (responder, _) = response_channel(timeline, Arc::new(Unobserved), usize::MAX);
             let request = Request { outputs: vec![Name::default()], ..row.request.clone() };
-            Execution::new(request, responder).remembering(Some(row.state.copied()))
+            Execution::new(request, responder).with_state(Some(row.state.copied()))
         };
         let filled = places.into_iter().zip(rows);
         let mut executions: Vec<Execution> =
@@ -302,8 +308,8 @@ impl Loaded {
             self.set_start(&mut execution.request, is_first);
         }
         let count = u32::try_from(executions.len()).unwrap_or(u32::MAX);
-        let marks = Arc::new(Marks::start(count, || Timestamp::from_nanos(1)));
-        Batch { executions, marks }
+        let execution_times = Arc::new(ExecutionTimes::start(count, || Timestamp::from_nanos(1)));
+        Batch { executions, execution_times }
     }
 
     fn set_start(&self, request: &mut Request, is_first: bool) {
@@ -339,13 +345,13 @@ impl Row {
     /// Takes what has been answered since the last time.
     fn listen(&mut self, on: &mut impl FnMut(Event)) -> Result<(), Failure> {
         let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(Some(delivery)) = self.stream.poll_delivery(&mut context) {
-            for output in delivery.result?.outputs {
+        while let Poll::Ready(Some(item)) = self.stream.poll_item(&mut context) {
+            for output in item.result?.outputs {
                 on(Event::Token(self.text.is_empty().then_some(self.asked)));
                 let bytes = output.data().contiguous();
                 self.text.push_str(&String::from_utf8_lossy(bytes.get(4..).unwrap_or(&[])));
             }
-            if delivery.last {
+            if item.last {
                 on(Event::Done);
             }
         }

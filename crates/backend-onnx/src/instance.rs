@@ -2,7 +2,7 @@
 use std::sync::{Arc, Weak};
 
 use inference::{
-    Error, FailureReason, Marks, Response, Tensor,
+    Error, ExecutionTimes, FailureReason, Response, Tensor,
     backend::{BackendInstance, Batch, Execution},
 };
 use smallvec::SmallVec;
@@ -52,14 +52,14 @@ impl OnnxInstance {
     }
 
     /// Runs requests together. Each is answered before it is given back, and its sequence remembers before it is answered.
-    fn run(&mut self, executions: Vec<Execution>, marks: &Marks) {
+    fn run(&mut self, executions: Vec<Execution>, execution_times: &ExecutionTimes) {
         if executions.iter().all(is_padding) {
             for execution in executions {
                 execution.responder.complete(Response::default());
             }
             return;
         }
-        match self.compute(&executions, marks) {
+        match self.compute(&executions, execution_times) {
             Ok(steps) => {
                 for (execution, step) in executions.into_iter().zip(steps) {
                     let remembered = step.and_then(|step| {
@@ -87,7 +87,11 @@ impl OnnxInstance {
     }
 
     /// What requests that run together are given, in their order.
-    fn compute(&mut self, executions: &[Execution], marks: &Marks) -> Result<Steps, Error> {
+    fn compute(
+        &mut self,
+        executions: &[Execution],
+        execution_times: &ExecutionTimes,
+    ) -> Result<Steps, Error> {
         let mut shares = self.shares(executions)?;
         let mut faults = Faults::from_elem(None, executions.len());
         let carried: SmallVec<[_; 4]> = self.carried.iter().map(Weak::upgrade).collect();
@@ -107,9 +111,9 @@ impl OnnxInstance {
         let fetches = wanted(&self.plan, executions);
         let slots: SmallVec<[usize; 8]> = fetches.iter().map(|fetch| fetch.slot).collect();
 
-        marks.compute_started();
+        execution_times.compute_started();
         let result = self.session.run(self.run_options.as_ref(), &feeds, &slots);
-        marks.compute_ended();
+        execution_times.compute_ended();
 
         for (fetch, output) in fetches.iter().zip(result?) {
             if fetch.tells_who_is_done {
@@ -168,7 +172,7 @@ impl OnnxInstance {
 
 impl BackendInstance for OnnxInstance {
     fn execute(&mut self, batch: Batch) {
-        let Batch { mut executions, marks } = batch;
+        let Batch { mut executions, execution_times } = batch;
         let is_forsaken = |execution: &Execution| self.is_forsaken(execution);
         if executions.iter().any(is_forsaken) {
             let (gone, waiting): (Vec<_>, _) = executions.into_iter().partition(is_forsaken);
@@ -181,13 +185,13 @@ impl BackendInstance for OnnxInstance {
         executions.iter_mut().for_each(recall);
         if self.plan.max_rows.is_some() || executions.len() == 1 {
             for group in groups(&self.plan, executions) {
-                self.run(group, &marks);
+                self.run(group, &execution_times);
             }
             return;
         }
         // Tensors without a batch dimension cannot be joined.
         for execution in executions {
-            self.run(vec![execution], &marks);
+            self.run(vec![execution], &execution_times);
         }
     }
 }

@@ -144,7 +144,7 @@ impl BackendModel for OnnxModel {
         let run_options =
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
         let plan = Plan::new(config, session.signature())?;
-        Ok(Instance::Mobile(Box::new(OnnxInstance::new(session, plan, run_options, self.copies.clone()))))
+        Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, run_options, self.copies.clone()))))
     }
 }
 

@@ -123,7 +123,7 @@ impl Drop for Agent {
 struct Attending(Arc<Agent>);
 
 impl RepositoryAgent for Attending {
-    fn attend(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
+    fn attach(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
         let attended = Box::new(Attended::default());
         let mut looking_after = LookingAfter { agent: self.0.clone(), attended };
         if let Some(initialize) = self.0.model_initialize {

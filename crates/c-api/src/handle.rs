@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inference::{Error, Name, words_of_panic};
+use inference::{Error, Name, panic_message};
 
 use crate::words::error::{CError, into_c};
 
@@ -25,7 +25,7 @@ pub fn guard(body: impl FnOnce() -> Result<(), Error>) -> *mut CError {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => std::ptr::null_mut(),
         Ok(Err(error)) => into_c(&error),
-        Err(panic) => into_c(&Error::internal(format!("the server panicked: {}", words_of_panic(&*panic)))),
+        Err(panic) => into_c(&Error::internal(format!("the server panicked: {}", panic_message(&*panic)))),
     }
 }
 

@@ -38,8 +38,8 @@ impl Backend for Empty {
 impl BackendModel for Empty {
     fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         Ok(match config.name.as_str() {
-            "inline" => Instance::Mobile(Box::new(Self)),
-            _ => Instance::Pinned(Box::new(Self)),
+            "inline" => Instance::Movable(Box::new(Self)),
+            _ => Instance::ThreadBound(Box::new(Self)),
         })
     }
 }

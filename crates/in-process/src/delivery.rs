@@ -15,7 +15,7 @@ use std::{
 
 use c_api::words::trace::{self, OwnedTrace, TracedTensor};
 use engine::Model;
-use inference::{Delivery as Item, Name, ResponseStream, Timeline};
+use inference::{Name, ResponseItem, ResponseStream, Timeline};
 use parking_lot::Mutex;
 
 use crate::{
@@ -112,14 +112,14 @@ impl Delivery {
     }
 
     /// The next response; the inner `None` is the end of a request that had no last one.
-    fn next(&self, waker: &Waker) -> Option<Option<Item>> {
-        match self.stream.lock().as_mut()?.poll_delivery(&mut Context::from_waker(waker)) {
+    fn next(&self, waker: &Waker) -> Option<Option<ResponseItem>> {
+        match self.stream.lock().as_mut()?.poll_item(&mut Context::from_waker(waker)) {
             Poll::Ready(item) => Some(item),
             Poll::Pending => None,
         }
     }
 
-    fn deliver(&self, item: Option<Item>) {
+    fn deliver(&self, item: Option<ResponseItem>) {
         let last = item.as_ref().is_none_or(|item| item.last);
         let response = item.map_or(ptr::null_mut(), |item| {
             let allocator = &self.recipient.allocator;
@@ -161,10 +161,10 @@ fn tell_times(trace: &OwnedTrace, timeline: &Timeline) {
     if timeline.was_queued() {
         trace.report(trace::QUEUE_START, timeline.queue_start().as_nanos());
     }
-    if let Some(marks) = timeline.execution() {
-        trace.report(trace::COMPUTE_START, marks.exec_start.as_nanos());
-        trace.report(trace::COMPUTE_INPUT_END, marks.compute_start().as_nanos());
-        trace.report(trace::COMPUTE_OUTPUT_START, marks.compute_end(now).as_nanos());
+    if let Some(execution_times) = timeline.execution() {
+        trace.report(trace::COMPUTE_START, execution_times.exec_start.as_nanos());
+        trace.report(trace::COMPUTE_INPUT_END, execution_times.compute_start().as_nanos());
+        trace.report(trace::COMPUTE_OUTPUT_START, execution_times.compute_end(now).as_nanos());
         trace.report(trace::COMPUTE_END, now.as_nanos());
     }
     trace.report(trace::REQUEST_END, now.as_nanos());

@@ -24,7 +24,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// The words that logs and load reasons put before the message (`TRITONSERVER_ErrorCodeString`).
-    pub const fn words(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "Unknown",
             Self::Internal => "Internal",
@@ -104,12 +104,12 @@ impl Error {
 
     /// `<Code words>: <message>`, the form of load reasons and log lines.
     pub fn with_code(&self) -> String {
-        format!("{}: {}", self.code.words(), self.message)
+        format!("{}: {}", self.code.as_str(), self.message)
     }
 }
 
 /// What a panic said.
-pub fn words_of_panic(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for an unknown reason")
 }

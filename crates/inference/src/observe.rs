@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 
 use scheduling::Timestamp;
 
-use crate::{Error, Marks, ReportedTimes, ResponseReport, Timeline};
+use crate::{Error, ExecutionTimes, ReportedTimes, ResponseReport, Timeline};
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,8 @@ pub trait Observe: Send + Sync {
     }
 
     /// The same for an execution as a whole.
-    fn batch_reported(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
-        let _ = (marks, counted, times);
+    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
+        let _ = (execution_times, counted, times);
     }
 
     /// The backend has told how it made the response of that index, from 0, of a decoupled request.
@@ -42,25 +42,27 @@ pub trait Observe: Send + Sync {
 /// Tells the times of one execution to whoever counts.
 #[derive(Clone)]
 pub struct BatchReporter {
-    marks: Arc<Marks>,
+    execution_times: Arc<ExecutionTimes>,
     observer: Arc<dyn Observe>,
 }
 
 impl fmt::Debug for BatchReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchReporter").field("marks", &self.marks).finish_non_exhaustive()
+        f.debug_struct("BatchReporter")
+            .field("execution_times", &self.execution_times)
+            .finish_non_exhaustive()
     }
 }
 
 impl BatchReporter {
-    pub(crate) fn new(marks: Arc<Marks>, observer: Arc<dyn Observe>) -> Self {
-        Self { marks, observer }
+    pub(crate) fn new(execution_times: Arc<ExecutionTimes>, observer: Arc<dyn Observe>) -> Self {
+        Self { execution_times, observer }
     }
 
     /// The execution has passed its doors at these times. Only the first report counts.
     pub fn report(&self, times: ReportedTimes) {
-        if let Some(counted) = self.marks.report(times) {
-            self.observer.batch_reported(&self.marks, counted, times);
+        if let Some(counted) = self.execution_times.report(times) {
+            self.observer.batch_reported(&self.execution_times, counted, times);
         }
     }
 }

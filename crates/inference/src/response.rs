@@ -46,7 +46,7 @@ impl Response {
 
 /// What the asking side takes from the corridor.
 #[derive(Debug)]
-pub struct Delivery {
+pub struct ResponseItem {
     /// A response, or why there is none.
     pub result: Result<Response, Error>,
     /// Nothing comes after it.
@@ -54,111 +54,111 @@ pub struct Delivery {
 }
 
 /// What the responses of one request pass on their way: whoever has a look at them, or holds them back for a while.
-pub trait Outlet: Send + Sync {
+pub trait ResponseInterceptor: Send + Sync {
     /// Takes a parcel, which sooner or later must be opened. A last one comes after [`Observe::ended`].
-    fn pass(&self, parcel: Parcel);
+    fn intercept(&self, in_flight: InFlightResponse);
 }
 
 /// A response on its way to its corridor, or the end of a request that answers nothing more.
-pub struct Parcel {
-    corridor: Arc<Corridor>,
-    delivery: Option<Delivery>,
+pub struct InFlightResponse {
+    channel: Arc<ResponseChannel>,
+    item: Option<ResponseItem>,
 }
 
-impl Parcel {
+impl InFlightResponse {
     /// Whether the request of this parcel sends nothing after it.
     pub fn is_last(&self) -> bool {
-        self.delivery.as_ref().is_none_or(|delivery| delivery.last)
+        self.item.as_ref().is_none_or(|item| item.last)
     }
 
     /// The response, or the error in its place; `None` for an end without a word.
     pub fn result(&self) -> Option<&Result<Response, Error>> {
-        self.delivery.as_ref().map(|delivery| &delivery.result)
+        self.item.as_ref().map(|item| &item.result)
     }
 
     /// Makes the content visible to the asking side.
-    pub fn open(self) {
-        let Self { corridor, delivery } = self;
-        corridor.push(delivery);
+    pub fn deliver(self) {
+        let Self { channel, item } = self;
+        channel.push(item);
     }
 }
 
 /// The shared middle of [`Responder`] and [`ResponseStream`].
-struct Corridor {
+struct ResponseChannel {
     queue: Mutex<Queue>,
     /// Signalled when the asking side has taken a response or has gone.
-    room: Condvar,
+    capacity_freed: Condvar,
     capacity: usize,
     cancelled: AtomicBool,
     ended: AtomicBool,
     responders: AtomicUsize,
     timeline: Timeline,
     observer: Arc<dyn Observe>,
-    outlet: OnceLock<Arc<dyn Outlet>>,
+    interceptor: OnceLock<Arc<dyn ResponseInterceptor>>,
 }
 
 #[derive(Default)]
 struct Queue {
     /// The usual request has one response: it needs no deque.
-    front: Option<Delivery>,
-    behind: VecDeque<Delivery>,
+    front: Option<ResponseItem>,
+    behind: VecDeque<ResponseItem>,
     closed: bool,
     /// Nobody will take what still comes.
     abandoned: bool,
     waker: Option<Waker>,
-    /// Threads in [`Corridor::wait_for_room`].
+    /// Threads in [`ResponseChannel::wait_for_capacity`].
     senders_waiting: usize,
 }
 
 /// Makes the two ends for one request.
 ///
 /// At most `capacity` responses, and at least one, wait for a slow client; then [`Responder::send`] blocks.
-pub fn corridor(
+pub fn response_channel(
     timeline: Timeline,
     observer: Arc<dyn Observe>,
     capacity: usize,
 ) -> (Responder, ResponseStream) {
-    let corridor = Arc::new(Corridor {
+    let channel = Arc::new(ResponseChannel {
         queue: Mutex::default(),
-        room: Condvar::new(),
+        capacity_freed: Condvar::new(),
         capacity: capacity.max(1),
         cancelled: AtomicBool::new(false),
         ended: AtomicBool::new(false),
         responders: AtomicUsize::new(1),
         timeline,
         observer,
-        outlet: OnceLock::new(),
+        interceptor: OnceLock::new(),
     });
-    (Responder { corridor: corridor.clone() }, ResponseStream { corridor })
+    (Responder { channel: channel.clone() }, ResponseStream { channel })
 }
 
-impl Corridor {
-    fn deliver(self: &Arc<Self>, delivery: Option<Delivery>) {
-        match self.outlet.get() {
-            Some(outlet) => outlet.pass(Parcel { corridor: self.clone(), delivery }),
-            None => self.push(delivery),
+impl ResponseChannel {
+    fn deliver(self: &Arc<Self>, item: Option<ResponseItem>) {
+        match self.interceptor.get() {
+            Some(interceptor) => interceptor.intercept(InFlightResponse { channel: self.clone(), item }),
+            None => self.push(item),
         }
     }
 
     /// `None` closes without a word.
-    fn push(&self, delivery: Option<Delivery>) {
+    fn push(&self, item: Option<ResponseItem>) {
         let waker = {
             let mut queue = self.queue.lock();
             // Another hand has ended the request while this response was on its way.
             if queue.closed {
                 return;
             }
-            queue.closed = delivery.as_ref().is_none_or(|delivery| delivery.last);
+            queue.closed = item.as_ref().is_none_or(|item| item.last);
             if queue.closed && queue.senders_waiting > 0 {
-                self.room.notify_all();
+                self.capacity_freed.notify_all();
             }
-            if let Some(delivery) = delivery
+            if let Some(item) = item
                 && !queue.abandoned
             {
                 if queue.front.is_none() {
-                    queue.front = Some(delivery);
+                    queue.front = Some(item);
                 } else {
-                    queue.behind.push_back(delivery);
+                    queue.behind.push_back(item);
                 }
             }
             queue.waker.take()
@@ -169,23 +169,23 @@ impl Corridor {
     }
 
     /// The end, if nobody came first.
-    fn end(self: &Arc<Self>, last_word: Option<Result<Response, Error>>) {
+    fn end(self: &Arc<Self>, final_result: Option<Result<Response, Error>>) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        let outcome = match &last_word {
+        let outcome = match &final_result {
             Some(Err(error)) => Outcome::Failure(error),
             Some(Ok(_)) | None => Outcome::Success,
         };
         self.observer.ended(&self.timeline, outcome);
-        self.deliver(last_word.map(|result| Delivery { result, last: true }));
+        self.deliver(final_result.map(|result| ResponseItem { result, last: true }));
     }
 
-    fn wait_for_room(&self) {
+    fn wait_for_capacity(&self) {
         let mut queue = self.queue.lock();
         while queue.len() >= self.capacity && !queue.closed && !self.cancelled.load(Ordering::Acquire) {
             queue.senders_waiting += 1;
-            self.room.wait(&mut queue);
+            self.capacity_freed.wait(&mut queue);
             queue.senders_waiting -= 1;
         }
     }
@@ -201,7 +201,7 @@ impl Corridor {
             // Under the lock, so that a sender that has just found no room does not miss the signal. Even after the
             // end: a hand that came too late may still wait.
             if queue.senders_waiting > 0 {
-                self.room.notify_all();
+                self.capacity_freed.notify_all();
             }
             queue.abandoned |= abandon;
             abandon.then(|| (queue.front.take(), std::mem::take(&mut queue.behind)))
@@ -219,7 +219,7 @@ impl Queue {
         usize::from(self.front.is_some()) + self.behind.len()
     }
 
-    fn pop(&mut self) -> Option<Delivery> {
+    fn pop(&mut self) -> Option<ResponseItem> {
         let next = self.front.take()?;
         self.front = self.behind.pop_front();
         Some(next)
@@ -229,7 +229,7 @@ impl Queue {
 /// The only way to answer a request. Clones are further hands on the same request: a backend may keep one after it has
 /// given the request back.
 pub struct Responder {
-    corridor: Arc<Corridor>,
+    channel: Arc<ResponseChannel>,
 }
 
 impl Responder {
@@ -245,107 +245,107 @@ impl Responder {
     }
 
     fn send_result(&self, result: Result<Response, Error>) {
-        if !self.corridor.ended.load(Ordering::Acquire) {
-            self.corridor.wait_for_room();
-            self.corridor.deliver(Some(Delivery { result, last: false }));
+        if !self.channel.ended.load(Ordering::Acquire) {
+            self.channel.wait_for_capacity();
+            self.channel.deliver(Some(ResponseItem { result, last: false }));
         }
     }
 
     /// Ends the request with its last, usually only, response.
     pub fn complete(self, response: Response) {
-        self.corridor.end(Some(Ok(response)));
+        self.channel.end(Some(Ok(response)));
     }
 
     /// Ends the request without another response.
     pub fn finish(self) {
-        self.corridor.end(None);
+        self.channel.end(None);
     }
 
     /// Ends the request with an error.
     pub fn fail(self, error: Error) {
-        self.corridor.end(Some(Err(error)));
+        self.channel.end(Some(Err(error)));
     }
 
     /// Whether the client has gone. A long execution may look and stop early.
     pub fn is_cancelled(&self) -> bool {
-        self.corridor.cancelled.load(Ordering::Acquire)
+        self.channel.cancelled.load(Ordering::Acquire)
     }
 
     /// When the request passed its doors.
     pub fn timeline(&self) -> &Timeline {
-        &self.corridor.timeline
+        &self.channel.timeline
     }
 
     /// Tells the backend's own times of this request. Only the first report counts.
     pub fn report(&self, times: ReportedTimes) {
         if let Some(counted) = self.timeline().report(times) {
-            self.corridor.observer.reported(self.timeline(), counted, times);
+            self.channel.observer.reported(self.timeline(), counted, times);
         }
     }
 
     /// Tells how the backend made the response of that index.
     pub fn report_response(&self, index: u64, report: ResponseReport) {
-        self.corridor.observer.response_reported(index, report);
+        self.channel.observer.response_reported(index, report);
     }
 
     /// Through which the backend tells the times of the execution this request is part of, if it is part of one.
     pub fn batch_reporter(&self) -> Option<BatchReporter> {
-        let marks = self.timeline().execution()?.clone();
-        Some(BatchReporter::new(marks, self.corridor.observer.clone()))
+        let execution_times = self.timeline().execution()?.clone();
+        Some(BatchReporter::new(execution_times, self.channel.observer.clone()))
     }
 
     /// Whether responses leave through an outlet.
-    pub fn has_outlet(&self) -> bool {
-        self.corridor.outlet.get().is_some()
+    pub fn has_interceptor(&self) -> bool {
+        self.channel.interceptor.get().is_some()
     }
 
-    /// From now on responses leave through `outlet`. Said once, before the first response.
-    pub fn leave_through(&self, outlet: Arc<dyn Outlet>) {
-        let said = self.corridor.outlet.set(outlet);
+    /// From now on responses leave through `interceptor`. Said once, before the first response.
+    pub fn intercept_with(&self, interceptor: Arc<dyn ResponseInterceptor>) {
+        let said = self.channel.interceptor.set(interceptor);
         debug_assert!(said.is_ok(), "a request has one outlet");
     }
 }
 
 impl Clone for Responder {
     fn clone(&self) -> Self {
-        self.corridor.responders.fetch_add(1, Ordering::Relaxed);
-        Self { corridor: self.corridor.clone() }
+        self.channel.responders.fetch_add(1, Ordering::Relaxed);
+        Self { channel: self.channel.clone() }
     }
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if self.corridor.responders.fetch_sub(1, Ordering::AcqRel) > 1
-            || self.corridor.ended.load(Ordering::Acquire)
+        if self.channel.responders.fetch_sub(1, Ordering::AcqRel) > 1
+            || self.channel.ended.load(Ordering::Acquire)
         {
             return;
         }
         let forgotten = Error::internal("the backend dropped the request without an answer");
-        self.corridor.end(Some(Err(forgotten.because(FailureReason::Backend))));
+        self.channel.end(Some(Err(forgotten.because(FailureReason::Backend))));
     }
 }
 
 impl fmt::Debug for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Responder").field("timeline", &self.corridor.timeline).finish_non_exhaustive()
+        f.debug_struct("Responder").field("timeline", &self.channel.timeline).finish_non_exhaustive()
     }
 }
 
 /// Gives a request up without the stream of its responses, from wherever it is needed.
 #[derive(Clone)]
 pub struct Canceller {
-    corridor: Arc<Corridor>,
+    channel: Arc<ResponseChannel>,
 }
 
 impl Canceller {
     /// Asks for the request to be given up; what comes is still delivered.
     pub fn cancel(&self) {
-        self.corridor.cancel(false);
+        self.channel.cancel(false);
     }
 
     /// Whether that was asked, by whomever.
     pub fn is_cancelled(&self) -> bool {
-        self.corridor.cancelled.load(Ordering::Acquire)
+        self.channel.cancelled.load(Ordering::Acquire)
     }
 }
 
@@ -357,15 +357,15 @@ impl fmt::Debug for Canceller {
 
 /// The asking side. Dropping it cancels the request; what still comes is dropped, too.
 pub struct ResponseStream {
-    corridor: Arc<Corridor>,
+    channel: Arc<ResponseChannel>,
 }
 
 impl ResponseStream {
     /// The next response; `None` when the request has ended and everything was taken.
     ///
     /// Cancel-safe: a response is taken only when it is returned.
-    pub async fn next(&mut self) -> Option<Delivery> {
-        poll_fn(|context| self.poll_delivery(context)).await
+    pub async fn next(&mut self) -> Option<ResponseItem> {
+        poll_fn(|context| self.poll_item(context)).await
     }
 
     /// The answer of a model that gives exactly one.
@@ -379,8 +379,8 @@ impl ResponseStream {
             return Ok(response);
         }
         let mut count = 1;
-        while let Some(delivery) = self.next().await {
-            delivery.result?;
+        while let Some(item) = self.next().await {
+            item.result?;
             count += 1;
         }
         if count == 1 { Ok(response) } else { Err(unexpected_count(count)) }
@@ -388,27 +388,27 @@ impl ResponseStream {
 
     /// Asks for the request to be given up; what comes is still delivered.
     pub fn cancel(&self) {
-        self.corridor.cancel(false);
+        self.channel.cancel(false);
     }
 
     /// The same wish for whoever does not hold the stream.
     pub fn canceller(&self) -> Canceller {
-        Canceller { corridor: self.corridor.clone() }
+        Canceller { channel: self.channel.clone() }
     }
 
     /// When the request passed its doors.
     pub fn timeline(&self) -> &Timeline {
-        &self.corridor.timeline
+        &self.channel.timeline
     }
 
     /// What [`ResponseStream::next`] polls.
-    pub fn poll_delivery(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        let mut queue = self.corridor.queue.lock();
-        if let Some(delivery) = queue.pop() {
+    pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
+        let mut queue = self.channel.queue.lock();
+        if let Some(item) = queue.pop() {
             if queue.senders_waiting > 0 {
-                self.corridor.room.notify_one();
+                self.channel.capacity_freed.notify_one();
             }
-            return Poll::Ready(Some(delivery));
+            return Poll::Ready(Some(item));
         }
         if queue.closed {
             return Poll::Ready(None);
@@ -426,21 +426,21 @@ fn unexpected_count(count: usize) -> Error {
 }
 
 impl futures_core::Stream for ResponseStream {
-    type Item = Delivery;
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        self.poll_delivery(context)
+    type Item = ResponseItem;
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
+        self.poll_item(context)
     }
 }
 
 impl Drop for ResponseStream {
     fn drop(&mut self) {
-        self.corridor.cancel(true);
+        self.channel.cancel(true);
     }
 }
 
 impl fmt::Debug for ResponseStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseStream").field("timeline", &self.corridor.timeline).finish_non_exhaustive()
+        f.debug_struct("ResponseStream").field("timeline", &self.channel.timeline).finish_non_exhaustive()
     }
 }
 

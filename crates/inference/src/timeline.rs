@@ -46,13 +46,13 @@ impl ReportedTimes {
 /// Two may come in any order, on any threads: whoever counts something, and the backend that reports when it happened.
 /// The second one learns what the first one left.
 #[derive(Debug, Default)]
-struct Meeting {
+struct Rendezvous {
     counted: AtomicU64,
     reported: OnceLock<ReportedTimes>,
     second_comes: AtomicBool,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Called once. Gives what has been reported before.
     fn count(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.counted.store(at.as_nanos(), Relaxed);
@@ -76,15 +76,15 @@ pub struct Timeline {
     /// Rows the request brings; 1 for models without a batch dimension.
     pub rows: u32,
     queue_start: AtomicU64,
-    execution: OnceLock<Arc<Marks>>,
-    end: Meeting,
+    execution: OnceLock<Arc<ExecutionTimes>>,
+    end: Rendezvous,
 }
 
 impl Timeline {
     /// A request of `rows` rows that was accepted at `request_start`.
     pub fn new(request_start: Timestamp, rows: u32) -> Self {
         let queue_start = AtomicU64::new(0);
-        Self { request_start, rows, queue_start, execution: OnceLock::new(), end: Meeting::default() }
+        Self { request_start, rows, queue_start, execution: OnceLock::new(), end: Rendezvous::default() }
     }
 
     /// Notes that the request entered its queue.
@@ -106,12 +106,12 @@ impl Timeline {
     }
 
     /// Notes the execution the request has become part of. The first one counts.
-    pub fn executing(&self, marks: Arc<Marks>) {
-        let _ = self.execution.set(marks);
+    pub fn executing(&self, execution_times: Arc<ExecutionTimes>) {
+        let _ = self.execution.set(execution_times);
     }
 
     /// The execution the request has become part of, once it has.
-    pub fn execution(&self) -> Option<&Arc<Marks>> {
+    pub fn execution(&self) -> Option<&Arc<ExecutionTimes>> {
         self.execution.get()
     }
 
@@ -129,9 +129,9 @@ impl Timeline {
 
 /// The doors of one execution, shared by the requests of its batch.
 ///
-/// The runtime opens the first; the backend notes when inputs are ready ([`Marks::compute_started`]) and when outputs
-/// are computed ([`Marks::compute_ended`]). A backend that notes nothing is taken to compute all the time.
-pub struct Marks {
+/// The runtime opens the first; the backend notes when inputs are ready ([`ExecutionTimes::compute_started`]) and when outputs
+/// are computed ([`ExecutionTimes::compute_ended`]). A backend that notes nothing is taken to compute all the time.
+pub struct ExecutionTimes {
     /// Rows of the whole batch; what `batch_stats` is keyed by.
     pub rows: u32,
     /// When the batch was handed to the backend.
@@ -140,10 +140,10 @@ pub struct Marks {
     compute_start: AtomicU64,
     compute_end: AtomicU64,
     taken: AtomicBool,
-    count: Meeting,
+    count: Rendezvous,
 }
 
-impl Marks {
+impl ExecutionTimes {
     /// An execution of `rows` rows that starts now, by `clock`.
     pub fn start(rows: u32, clock: fn() -> Timestamp) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Marks {
             compute_start: AtomicU64::new(0),
             compute_end: AtomicU64::new(0),
             taken: AtomicBool::new(false),
-            count: Meeting::default(),
+            count: Rendezvous::default(),
         }
     }
 
@@ -188,7 +188,7 @@ impl Marks {
         !self.taken.swap(true, Relaxed)
     }
 
-    /// Notes that the execution has been counted, as the runtime has seen it; to be said by whom [`Marks::count_once`] has
+    /// Notes that the execution has been counted, as the runtime has seen it; to be said by whom [`ExecutionTimes::count_once`] has
     /// told so. Gives the backend's times, if it has reported them.
     pub fn counted(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.count.count(at)
@@ -200,9 +200,9 @@ impl Marks {
     }
 }
 
-impl fmt::Debug for Marks {
+impl fmt::Debug for ExecutionTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Marks")
+        f.debug_struct("ExecutionTimes")
             .field("rows", &self.rows)
             .field("exec_start", &self.exec_start)
             .finish_non_exhaustive()
@@ -222,19 +222,19 @@ mod tests {
 
     #[test]
     fn whoever_comes_second_learns_what_the_first_left() {
-        let report_first = Meeting::default();
+        let report_first = Rendezvous::default();
         assert_eq!(report_first.report(TIMES), None);
         assert_eq!(report_first.count(Timestamp::from_nanos(9)), Some(TIMES));
-        let count_first = Meeting::default();
+        let count_first = Rendezvous::default();
         assert_eq!(count_first.count(Timestamp::from_nanos(9)), None);
         assert_eq!(count_first.report(TIMES), Some(Timestamp::from_nanos(9)));
     }
 
     #[test]
     fn a_second_report_is_not_heard() {
-        let meeting = Meeting::default();
-        assert_eq!(meeting.count(Timestamp::from_nanos(9)), None);
-        assert_eq!(meeting.report(TIMES), Some(Timestamp::from_nanos(9)));
-        assert_eq!(meeting.report(TIMES), None);
+        let rendezvous = Rendezvous::default();
+        assert_eq!(rendezvous.count(Timestamp::from_nanos(9)), None);
+        assert_eq!(rendezvous.report(TIMES), Some(Timestamp::from_nanos(9)));
+        assert_eq!(rendezvous.report(TIMES), None);
     }
 }

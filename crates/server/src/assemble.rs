@@ -59,7 +59,7 @@ pub struct StartError {
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} - {}", self.doing, self.error.code.words(), self.error.message)
+        write!(f, "{}: {} - {}", self.doing, self.error.code.as_str(), self.error.message)
     }
 }
 

@@ -74,7 +74,7 @@ async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     match server.stop().await {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "failed to stop server: {} - {error}", error.code.words());
+            let _ = writeln!(io::stderr(), "failed to stop server: {} - {error}", error.code.as_str());
             Ok(ExitCode::FAILURE)
         }
     }

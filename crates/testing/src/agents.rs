@@ -61,7 +61,7 @@ impl Agent {
 }
 
 impl RepositoryAgent for Agent {
-    fn attend(&self, _: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
+    fn attach(&self, _: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
         Ok(Box::new(self.clone()))
     }
 }

@@ -68,8 +68,8 @@ impl BackendModel for Model {
             gate: self.gate.clone(),
         });
         match config.parameters.get("instance").map_or("pinned", String::as_str) {
-            "pinned" => Ok(Instance::Pinned(runner)),
-            "mobile" => Ok(Instance::Mobile(runner)),
+            "pinned" => Ok(Instance::ThreadBound(runner)),
+            "mobile" => Ok(Instance::Movable(runner)),
             other => Err(Error::invalid(format!(
                 "parameter 'instance' is '{other}', neither 'pinned' nor 'mobile'"
             ))),
@@ -86,12 +86,12 @@ struct Runner {
 
 impl BackendInstance for Runner {
     fn execute(&mut self, batch: Batch) {
-        batch.marks.compute_started();
+        batch.execution_times.compute_started();
         self.gate.pass();
         if !self.delay.is_zero() {
             thread::sleep(self.delay);
         }
-        batch.marks.compute_ended();
+        batch.execution_times.compute_ended();
         for execution in batch.executions {
             match &self.failure {
                 None => execution.responder.complete(echo(&self.config, &execution.request)),

@@ -2,8 +2,8 @@
 use std::{mem::take, sync::Arc};
 
 use inference::{
-    DataType, Delivery, Error, Observe, Outcome, Request, Response, ResponseStream, Timeline,
-    backend::{Execution, Lease, Lender, Lent, SequenceState, not_iterative},
+    DataType, Error, Observe, Outcome, Request, Response, ResponseItem, ResponseStream, Timeline,
+    backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative},
 };
 use parking_lot::Mutex;
 
@@ -59,19 +59,19 @@ struct Slots {
     returned: Mutex<Vec<u32>>,
     refuses: bool,
 }
-impl Lender for Slots {
+impl SlotOwner for Slots {
     fn returned(&self, _: usize, slot: u32) {
         self.returned.lock().push(slot);
     }
-    fn reschedule(&self, lent: Lent, mut execution: Execution) -> Result<(), (Error, Execution)> {
+    fn reschedule(&self, slot_ref: SlotRef, mut execution: Execution) -> Result<(), (Error, Execution)> {
         if self.refuses {
-            return Err((not_iterative(), execution.lent(Lease::new(lent))));
+            return Err((not_iterative(), execution.with_slot_guard(SlotGuard::new(slot_ref))));
         }
         let names: Vec<_> = execution.request.tensors().iter().map(|input| input.name().as_str()).collect();
         assert_eq!(names, ["X", "START"], "the state has not stayed among the inputs");
         set_start(&mut execution.request, false);
         let state = execution.state.clone();
-        self.waiting.lock().push(execution.remembering(state).lent(Lease::new(lent)));
+        self.waiting.lock().push(execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref)));
         Ok(())
     }
 }
@@ -89,8 +89,8 @@ impl Slots {
         set_start(&mut request, true);
         let (execution, stream) = execution(request, Arc::new(Unobserved));
         let state = SequenceState::new([("NEXT".into(), floats("COUNT", &[1, 1], &[0.]))]);
-        let lent = Lent { lender: self.clone(), instance: 0, slot, meta: Default::default() };
-        self.waiting.lock().push(execution.remembering(Some(state)).lent(Lease::new(lent)));
+        let slot_ref = SlotRef { slot_owner: self.clone(), instance: 0, slot, meta: Default::default() };
+        self.waiting.lock().push(execution.with_state(Some(state)).with_slot_guard(SlotGuard::new(slot_ref)));
         stream
     }
 
@@ -107,7 +107,7 @@ impl Slots {
 fn heard(stream: &mut ResponseStream) -> (Vec<Result<f32, String>>, bool) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let (mut heard, mut ended) = (Vec::new(), false);
-    while let std::task::Poll::Ready(Some(Delivery { result, last })) = stream.poll_delivery(&mut context) {
+    while let std::task::Poll::Ready(Some(ResponseItem { result, last })) = stream.poll_item(&mut context) {
         let value = |response: Response| read_floats(&response, "OUT")[0];
         heard.push(result.map(value).map_err(|error| error.message.into_owned()));
         ended = last;

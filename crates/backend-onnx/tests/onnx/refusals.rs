@@ -225,7 +225,7 @@ fn a_model_file_outside_the_version_directory() {
 }
 
 /// The negation with a control and a state, and a configuration of both.
-fn remembering(control: &[i64], state: &[i64], of: &str) -> (Graph, String) {
+fn with_state(control: &[i64], state: &[i64], of: &str) -> (Graph, String) {
     let graph = negation(&[-1, 2])
         .input("START", DataType::Fp32, control)
         .input("S", DataType::Fp32, state)
@@ -244,27 +244,27 @@ const STATE: &str = "input_name: 'S' output_name: 'NEXT' data_type: TYPE_FP32 di
 
 #[test]
 fn controls_that_the_graph_has_otherwise() {
-    let (graph, config) = remembering(&[-1, 1], &[-1, 2], STATE);
+    let (graph, config) = with_state(&[-1, 1], &[-1, 2], STATE);
     refused(
         graph,
         &config.replace("'START'", "'BEGIN'"),
         "Internal: configuration specified sequence control 'BEGIN', but model does not provide that input",
     );
-    let (graph, config) = remembering(&[-1, 3], &[-1, 2], STATE);
+    let (graph, config) = with_state(&[-1, 3], &[-1, 2], STATE);
     refused(
         graph,
         &config,
         "Invalid argument: unable to load model 'model', sequence control 'START' in model has dims [3] but dims [1] is \
          expected",
     );
-    let (graph, config) = remembering(&[-1, 1], &[-1, 2], STATE);
+    let (graph, config) = with_state(&[-1, 1], &[-1, 2], STATE);
     refused(
         graph,
         &config.replace("fp32_false_true", "int32_false_true"),
         "Invalid argument: unable to load model 'model', sequence control 'START', the model expects data-type FLOAT but \
          the model configuration specifies data-type TYPE_INT32",
     );
-    let (graph, config) = remembering(&[4, 1], &[-1, 2], STATE);
+    let (graph, config) = with_state(&[4, 1], &[-1, 2], STATE);
     refused(
         graph,
         &config,
@@ -275,7 +275,7 @@ fn controls_that_the_graph_has_otherwise() {
 
 #[test]
 fn controls_and_states_count_as_inputs() {
-    let (graph, config) = remembering(&[-1, 1], &[-1, 2], STATE);
+    let (graph, config) = with_state(&[-1, 1], &[-1, 2], STATE);
     let input = "input { name: 'W' data_type: TYPE_FP32 dims: 2 }";
     refused(
         graph,
@@ -305,10 +305,10 @@ fn states_that_the_graph_has_otherwise() {
         ),
     ];
     for (of, text) in cases {
-        let (graph, config) = remembering(&[-1, 1], &[-1, 2], &of);
+        let (graph, config) = with_state(&[-1, 1], &[-1, 2], &of);
         refused(graph, &config, &format!("Invalid argument: {text}"));
     }
-    let (graph, config) = remembering(&[-1, 1], &[], &STATE.replace("dims: 2", "dims: 1"));
+    let (graph, config) = with_state(&[-1, 1], &[], &STATE.replace("dims: 2", "dims: 1"));
     refused(
         graph,
         &config,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use inference::{
     DataType, Name, Observe, Outcome, Request, RequestInputs, Timeline,
-    backend::{Execution, Lease, Lender, Lent, SequenceState},
+    backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
 };
 use parking_lot::Mutex;
 
@@ -225,11 +225,11 @@ impl Observe for Story {
     fn cancelled(&self) {}
 }
 
-impl Lender for Story {
+impl SlotOwner for Story {
     fn returned(&self, _: usize, slot: u32) {
         self.events.lock().push(format!("slot {slot} returned"));
     }
-    fn reschedule(&self, _: Lent, execution: Execution) -> Result<(), (inference::Error, Execution)> {
+    fn reschedule(&self, _: SlotRef, execution: Execution) -> Result<(), (inference::Error, Execution)> {
         Err((inference::backend::not_iterative(), execution))
     }
 }
@@ -240,8 +240,8 @@ fn a_step_is_remembered_then_answered_then_given_back() {
     let state = fresh();
     let story = Arc::new(Story { state: state.clone(), events: Mutex::default() });
     let (execution, _stream) = execution(ask(5., true), story.clone());
-    let lent = Lent { lender: story.clone(), instance: 0, slot: 3, meta: Default::default() };
-    model.execute(vec![execution.remembering(Some(state)).lent(Lease::new(lent))]);
+    let slot_ref = SlotRef { slot_owner: story.clone(), instance: 0, slot: 3, meta: Default::default() };
+    model.execute(vec![execution.with_state(Some(state)).with_slot_guard(SlotGuard::new(slot_ref))]);
     assert_eq!(*story.events.lock(), ["answered when the sum was 5", "slot 3 returned"]);
 }
 

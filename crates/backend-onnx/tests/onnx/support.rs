@@ -8,14 +8,16 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, Marks, Name, Observe, Outcome, Request, RequestInputs, Response, ResponseStream, Tensor,
-    TensorData, Timeline, Timestamp,
+    DataType, Error, ExecutionTimes, Name, Observe, Outcome, Request, RequestInputs, Response,
+    ResponseStream, Tensor, TensorData, Timeline, Timestamp,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
         ModelSource, SequenceState,
     },
-    config::{Completion, ConfigSource, Environment, FileEntry, ModelConfig, ModelLayout, declare, finish},
-    corridor,
+    config::{
+        Completion, CompletionContext, ConfigSource, FileEntry, ModelConfig, ModelLayout, declare, finish,
+    },
+    response_channel,
 };
 use nereid_backend_onnx::{LibrarySearch, OnnxBackend};
 
@@ -91,7 +93,7 @@ impl Model {
         })?;
         let mut completed = declared.config.clone();
         model.complete_config(&mut completed)?;
-        let config = finish(&declared, completed, &Environment::default())?.typed;
+        let config = finish(&declared, completed, &CompletionContext::default())?.typed;
         Ok(Opened { model, config: Arc::new(config) })
     }
 
@@ -115,7 +117,7 @@ impl Opened {
     pub(crate) fn instance(self) -> Result<Loaded, Error> {
         let threads = NonZeroUsize::MIN;
         let spec = InstanceSpec { name: "model_0".into(), device: Device::Cpu, threads, passive: false };
-        let Instance::Mobile(instance) = self.model.instance(&self.config, &spec)? else {
+        let Instance::Movable(instance) = self.model.instance(&self.config, &spec)? else {
             panic!("an instance may change threads")
         };
         Ok(Loaded { instance, opened: self })
@@ -169,7 +171,7 @@ impl Loaded {
             .into_iter()
             .map(|(request, state)| {
                 let (execution, stream) = execution(request, Arc::new(Unobserved));
-                (execution.remembering(state), stream)
+                (execution.with_state(state), stream)
             })
             .unzip();
         happening(&streams);
@@ -180,8 +182,8 @@ impl Loaded {
     /// Runs one batch; whoever has made the executions reads the answers.
     pub(crate) fn execute(&mut self, executions: Vec<Execution>) {
         let total = executions.iter().map(|execution| execution.responder.timeline().rows).sum();
-        let marks = Arc::new(Marks::start(total, || Timestamp::from_nanos(1)));
-        self.instance.execute(Batch { executions, marks });
+        let execution_times = Arc::new(ExecutionTimes::start(total, || Timestamp::from_nanos(1)));
+        self.instance.execute(Batch { executions, execution_times });
     }
 
     /// Runs one request alone.
@@ -194,14 +196,14 @@ impl Loaded {
 pub(crate) fn execution(request: Request, observer: Arc<dyn Observe>) -> (Execution, ResponseStream) {
     let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
     let timeline = Timeline::new(Timestamp::from_nanos(1), rows);
-    let (responder, stream) = corridor(timeline, observer, usize::MAX);
+    let (responder, stream) = response_channel(timeline, observer, usize::MAX);
     (Execution::new(request, responder), stream)
 }
 
 fn answer(mut stream: ResponseStream) -> Result<Response, Error> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match stream.poll_delivery(&mut context) {
-        std::task::Poll::Ready(Some(delivery)) => delivery.result,
+    match stream.poll_item(&mut context) {
+        std::task::Poll::Ready(Some(item)) => item.result,
         other => panic!("every request is answered when the batch has run: {other:?}"),
     }
 }

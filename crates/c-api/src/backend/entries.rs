@@ -78,7 +78,7 @@ impl Entries {
     }
 
     /// Whether the library can be asked whether an instance is ready.
-    pub(super) fn tells_readiness(&self) -> bool {
+    pub(super) fn reports_readiness(&self) -> bool {
         self.instance_ready.is_some()
     }
 

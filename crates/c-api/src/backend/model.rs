@@ -216,8 +216,8 @@ impl BackendModel for OpenedModel {
         self.model.memory.total()
     }
 
-    fn tells_readiness(&self) -> bool {
-        self.backend.entries().tells_readiness()
+    fn reports_readiness(&self) -> bool {
+        self.backend.entries().reports_readiness()
     }
 
     fn ready(&self) -> Result<(), Error> {
@@ -240,7 +240,11 @@ impl BackendModel for OpenedModel {
         let running = Running::start(instance, self.backend.clone())?;
         // The interface promises that an instance is not executed twice at a time, not on which thread it is.
         let own_thread = self.model.source.settings.get("own-thread").is_some_and(|value| value == "true");
-        Ok(if own_thread { Instance::Pinned(Box::new(running)) } else { Instance::Mobile(Box::new(running)) })
+        Ok(if own_thread {
+            Instance::ThreadBound(Box::new(running))
+        } else {
+            Instance::Movable(Box::new(running))
+        })
     }
 }
 

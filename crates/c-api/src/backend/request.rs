@@ -170,7 +170,7 @@ impl Request {
                 self.model.name()
             ))
         })?;
-        if !memory.remembers(name) {
+        if !memory.has_state(name) {
             return Err(Error::invalid(format!("state '{name}' is not a valid state name.")));
         }
         let state = Box::new(state(memory));

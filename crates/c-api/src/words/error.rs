@@ -27,7 +27,7 @@ const CODES: [ErrorCode; 8] = [
 
 impl CError {
     fn new(code: ErrorCode, message: &str) -> Self {
-        Self { code, message: c_text(message), words: c_text(code.words()) }
+        Self { code, message: c_text(message), words: c_text(code.as_str()) }
     }
 
     /// The same as Rust code sees it.
@@ -116,7 +116,7 @@ mod tests {
                 assert_eq!(CStr::from_ptr(TRITONSERVER_ErrorMessage(error)), c"why");
                 assert_eq!(
                     CStr::from_ptr(TRITONSERVER_ErrorCodeString(error)).to_str().unwrap(),
-                    code.words()
+                    code.as_str()
                 );
                 assert_eq!(consume(error).unwrap_err(), Error::new(code, "why"));
             }

@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::{
-    DataType, Marks, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData, Timeline,
-    backend::{Batch, Execution, Lease, Lender, Lent, SequenceState},
+    DataType, ExecutionTimes, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData,
+    Timeline,
+    backend::{Batch, Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
-    corridor, element_count,
+    element_count, response_channel,
 };
 use parking_lot::Mutex;
 use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
@@ -32,7 +33,7 @@ pub(super) struct Assembled {
 
 /// Where a row belongs.
 struct Seat<'a> {
-    lender: &'a Arc<dyn Lender>,
+    slot_owner: &'a Arc<dyn SlotOwner>,
     instance: InstanceId,
     slot: u32,
 }
@@ -41,7 +42,7 @@ struct Seat<'a> {
 pub(super) fn assemble(
     rows: Vec<Row<Execution>>,
     instance: InstanceId,
-    sequences: Option<(&Sequences, &Arc<dyn Lender>)>,
+    sequences: Option<(&Sequences, &Arc<dyn SlotOwner>)>,
 ) -> Assembled {
     let mut padding = Vec::new();
     let mut size = 0;
@@ -49,9 +50,13 @@ pub(super) fn assemble(
     let pattern = sequences.is_some().then(|| pattern(&rows)).flatten();
     for (position, row) in (0..).zip(rows) {
         match (row, sequences) {
-            (Row::Request { entry, slot: Some(slot) }, Some((sequences, lender))) => {
+            (Row::Request { entry, slot: Some(slot) }, Some((sequences, slot_owner))) => {
                 size += 1;
-                executions.push(sequences.seat(&Seat { lender, instance, slot }, entry.meta, entry.payload));
+                executions.push(sequences.seat(
+                    &Seat { slot_owner, instance, slot },
+                    entry.meta,
+                    entry.payload,
+                ));
             }
             (Row::Request { entry, .. }, _) => {
                 size += entry.meta.batch_size.max(1);
@@ -66,11 +71,11 @@ pub(super) fn assemble(
             (Row::Padding, None) => unreachable!("only the sequence batcher pads"),
         }
     }
-    let marks = Arc::new(Marks::start(size, now));
+    let execution_times = Arc::new(ExecutionTimes::start(size, now));
     for execution in &executions {
-        execution.responder.timeline().executing(marks.clone());
+        execution.responder.timeline().executing(execution_times.clone());
     }
-    Assembled { batch: Batch { executions, marks }, _padding: padding }
+    Assembled { batch: Batch { executions, execution_times }, _padding: padding }
 }
 
 /// The first request of a batch, which padding rows look like.
@@ -101,21 +106,22 @@ impl Sequences {
         let begins = step.is_some_and(|step| step.start);
         self.set_controls(&mut execution.request, step, true);
         let state = self.memory(seat.instance, seat.slot, begins);
-        let lent = Lent { lender: seat.lender.clone(), instance: seat.instance, slot: seat.slot, meta };
-        execution.remembering(state).lent(Lease::new(lent))
+        let slot_ref =
+            SlotRef { slot_owner: seat.slot_owner.clone(), instance: seat.instance, slot: seat.slot, meta };
+        execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref))
     }
 
     /// A row that keeps later slots in their place. It asks for no output and works on a copy of the slot's state.
     fn pad(&self, instance: InstanceId, slot: u32, pattern: Option<&Request>) -> (Execution, ResponseStream) {
         let mut request = pattern.map(blank).unwrap_or_default();
         self.set_controls(&mut request, None, false);
-        let (responder, stream) = corridor(Timeline::new(now(), 1), Arc::new(Uncounted), usize::MAX);
+        let (responder, stream) = response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), usize::MAX);
         let memory = self.memories[instance].lock().get(slot as usize).cloned().flatten();
         let state = match memory {
             Some(memory) => Some(memory.copied()),
             None => self.fresh(),
         };
-        (Execution::new(request, responder).remembering(state), stream)
+        (Execution::new(request, responder).with_state(state), stream)
     }
 
     fn memory(&self, instance: InstanceId, slot: u32, begins: bool) -> Option<SequenceState> {

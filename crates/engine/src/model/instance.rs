@@ -90,8 +90,8 @@ impl Recipe {
         let instance = self.build_here(&spec)?;
         Ok(match instance {
             // Other threads do not run where the policy says, or as the priority says.
-            Instance::Mobile(mobile) if placed.is_bound() || self.config.low_priority => {
-                Instance::Pinned(mobile)
+            Instance::Movable(mobile) if placed.is_bound() || self.config.low_priority => {
+                Instance::ThreadBound(mobile)
             }
             instance => instance,
         })
@@ -101,8 +101,8 @@ impl Recipe {
         let mut instance = self.backend.instance(&self.config, spec)?;
         if !spec.passive {
             match &mut instance {
-                Instance::Mobile(mobile) => self.warm_up.run(&spec.name, &mut **mobile)?,
-                Instance::Pinned(pinned) => self.warm_up.run(&spec.name, &mut **pinned)?,
+                Instance::Movable(mobile) => self.warm_up.run(&spec.name, &mut **mobile)?,
+                Instance::ThreadBound(pinned) => self.warm_up.run(&spec.name, &mut **pinned)?,
             }
         }
         Ok(instance)
@@ -160,11 +160,11 @@ fn start(id: InstanceId, recipe: &Recipe, placed: &Placed) -> io::Result<Startin
     let name = placed.spec.name.to_string();
     let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
         let pinned = match recipe.build(&placed) {
-            Ok(Instance::Mobile(mobile)) => {
+            Ok(Instance::Movable(mobile)) => {
                 let _ = report.send(Ok(Some(mobile)));
                 None
             }
-            Ok(Instance::Pinned(pinned)) => {
+            Ok(Instance::ThreadBound(pinned)) => {
                 let _ = report.send(Ok(None));
                 Some(pinned)
             }

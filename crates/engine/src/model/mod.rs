@@ -14,12 +14,12 @@ use std::{
 };
 
 use inference::{
-    Error, Marks, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport, ResponseStream, Timeline,
-    Timestamp,
+    Error, ExecutionTimes, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport, ResponseStream,
+    Timeline, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig, Scheduling},
-    corridor,
+    response_channel,
 };
 use parking_lot::{Condvar, Mutex};
 use scheduling::{DynamicBatcher, InstanceId, Rejected, Scheduler, SequenceBatcher, Unbatched};
@@ -210,7 +210,7 @@ impl Model {
             Some(Found::Miss(miss)) => Some(miss),
             None => None,
         };
-        let (responder, stream) = corridor(timeline, self.clone(), capacity);
+        let (responder, stream) = response_channel(timeline, self.clone(), capacity);
         let came = miss.map(|miss| self.keep_answer(miss, &responder));
         self.in_flight.fetch_add(1, Ordering::AcqRel);
 
@@ -348,8 +348,8 @@ impl Observe for Model {
         self.record.revise_request(timeline, counted, times);
     }
 
-    fn batch_reported(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
-        self.record.revise_batch(marks, counted, times);
+    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
+        self.record.revise_batch(execution_times, counted, times);
     }
 
     fn response_reported(&self, index: u64, report: ResponseReport) {

@@ -21,7 +21,7 @@ pub(super) struct Opened {
     questions: Mutex<Questions>,
     /// Signalled when the last question has been answered.
     answered: Condvar,
-    tells_readiness: bool,
+    reports_readiness: bool,
     /// One thread at a time waits for a backend that takes long to say whether it is ready: health checks come again and
     /// again, whether the last one has been answered or not.
     turn: Arc<Semaphore>,
@@ -36,7 +36,7 @@ struct Questions {
 impl Opened {
     pub(super) fn new(backend: Arc<dyn BackendModel>) -> Self {
         Self {
-            tells_readiness: backend.tells_readiness(),
+            reports_readiness: backend.reports_readiness(),
             questions: Mutex::new(Questions { backend: Some(backend), unanswered: 0 }),
             answered: Condvar::new(),
             turn: Arc::new(Semaphore::new(1)),
@@ -50,7 +50,7 @@ impl Opened {
 
     /// Blocks as long as the backend does.
     fn ready(&self) -> Result<(), Error> {
-        if self.tells_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
+        if self.reports_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
     }
 
     fn ask<A>(&self, question: impl FnOnce(&dyn BackendModel) -> A) -> Result<A, Error> {
@@ -83,14 +83,14 @@ impl Opened {
 
 impl Model {
     /// Whether the backend has a say in whether the version is ready.
-    pub(crate) fn tells_readiness(&self) -> bool {
-        self.opened.tells_readiness
+    pub(crate) fn reports_readiness(&self) -> bool {
+        self.opened.reports_readiness
     }
 
     /// Whether the instances could take requests, by the account of the backend, which is asked on a thread that may block.
     /// Must be called in a tokio runtime.
     pub(crate) async fn ready(self: &Arc<Self>) -> bool {
-        if !self.tells_readiness() {
+        if !self.reports_readiness() {
             return true;
         }
         // The semaphore is never closed. The turn ends with the answer, even if nobody waits for it any more.
@@ -141,7 +141,7 @@ mod tests {
             vec![SOME]
         }
 
-        fn tells_readiness(&self) -> bool {
+        fn reports_readiness(&self) -> bool {
             true
         }
 

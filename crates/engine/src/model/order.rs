@@ -2,7 +2,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use inference::{
-    Outlet, Parcel,
+    InFlightResponse, ResponseInterceptor,
     backend::Execution,
     config::{Scheduling, SequenceScheduling},
 };
@@ -54,9 +54,9 @@ impl Orders {
         for row in &batch.rows {
             // A request that has got its place on arrival, or that runs once more, keeps it.
             if let Row::Request { entry, .. } = row
-                && !entry.payload.responder.has_outlet()
+                && !entry.payload.responder.has_interceptor()
             {
-                entry.payload.responder.leave_through(Arc::new(order.next()));
+                entry.payload.responder.intercept_with(Arc::new(order.next()));
             }
         }
     }
@@ -70,9 +70,9 @@ pub(super) struct Order {
 
 #[derive(Default)]
 struct State {
-    buffer: ReorderBuffer<Parcel>,
+    buffer: ReorderBuffer<InFlightResponse>,
     /// May be opened, in this order.
-    ready: VecDeque<Parcel>,
+    ready: VecDeque<InFlightResponse>,
     /// Somebody is opening `ready`; whoever adds to it may go on.
     opening: bool,
 }
@@ -89,19 +89,19 @@ impl Order {
     }
 }
 
-impl Outlet for Place {
-    fn pass(&self, parcel: Parcel) {
+impl ResponseInterceptor for Place {
+    fn intercept(&self, in_flight: InFlightResponse) {
         let mut state = self.order.state.lock();
-        let last = parcel.is_last();
+        let last = in_flight.is_last();
         let State { buffer, ready, .. } = &mut *state;
-        buffer.push(self.ticket, parcel, last, |parcel| ready.push_back(parcel));
+        buffer.push(self.ticket, in_flight, last, |in_flight| ready.push_back(in_flight));
         // One thread at a time opens, without the lock: parcels become visible in order, and no lock is taken
         // under another.
         if std::mem::replace(&mut state.opening, true) {
             return;
         }
-        while let Some(parcel) = state.ready.pop_front() {
-            parking_lot::MutexGuard::unlocked(&mut state, || parcel.open());
+        while let Some(in_flight) = state.ready.pop_front() {
+            parking_lot::MutexGuard::unlocked(&mut state, || in_flight.deliver());
         }
         state.opening = false;
     }

@@ -9,8 +9,8 @@ use std::{
 
 use inference::{
     Error, FailureReason, Request, Timestamp,
-    backend::{BackendInstance, Execution, Lease, Lender, Lent},
-    words_of_panic,
+    backend::{BackendInstance, Execution, SlotGuard, SlotOwner, SlotRef},
+    panic_message,
 };
 use scheduling::{Entry, InstanceId, Note, Rejected, Row};
 
@@ -59,10 +59,10 @@ impl Model {
         rows.retain_mut(|row| !answer_if_cancelled(row));
         let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
         if has_work {
-            let lender =
-                self.sequences.as_ref().and_then(|_| self.me.upgrade()).map(|me| me as Arc<dyn Lender>);
-            let assembled = assemble(rows, instance, self.sequences.as_ref().zip(lender.as_ref()));
-            let marks = assembled.batch.marks.clone();
+            let slot_owner =
+                self.sequences.as_ref().and_then(|_| self.me.upgrade()).map(|me| me as Arc<dyn SlotOwner>);
+            let assembled = assemble(rows, instance, self.sequences.as_ref().zip(slot_owner.as_ref()));
+            let execution_times = assembled.batch.execution_times.clone();
             let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut mobile, pinned.as_mut()) {
                 (Some(mobile), _) => mobile.execute(assembled.batch),
                 (None, Some(pinned)) => pinned.execute(assembled.batch),
@@ -75,7 +75,7 @@ impl Model {
                 let _ = catch_unwind(AssertUnwindSafe(|| drop((mobile, pinned.take()))));
                 return None;
             }
-            self.record.executed(&marks, now());
+            self.record.executed(&execution_times, now());
         }
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
@@ -140,7 +140,7 @@ impl Model {
             "the backend of model '{}' version {} panicked: {}",
             self.name(),
             self.version,
-            words_of_panic(panic)
+            panic_message(panic)
         );
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);
@@ -180,7 +180,7 @@ fn answer_if_cancelled(row: &mut Row<Execution>) -> bool {
     cancelled_by_client
 }
 
-impl Lender for Model {
+impl SlotOwner for Model {
     fn returned(&self, instance: InstanceId, slot: u32) {
         let at = now();
         let mut driver = self.driver.lock();
@@ -192,16 +192,16 @@ impl Lender for Model {
         }
     }
 
-    fn reschedule(&self, mut lent: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+    fn reschedule(&self, mut slot_ref: SlotRef, execution: Execution) -> Result<(), (Error, Execution)> {
         let at = now();
-        let (instance, slot) = (lent.instance, lent.slot);
+        let (instance, slot) = (slot_ref.instance, slot_ref.slot);
         if execution.responder.is_cancelled() {
-            return Err((cancelled(), execution.lent(Lease::new(lent))));
+            return Err((cancelled(), execution.with_slot_guard(SlotGuard::new(slot_ref))));
         }
-        if let Some(step) = &mut lent.meta.sequence {
+        if let Some(step) = &mut slot_ref.meta.sequence {
             step.start = false;
         }
-        let entry = Entry { meta: lent.meta.clone(), arrived: at, payload: execution };
+        let entry = Entry { meta: slot_ref.meta.clone(), arrived: at, payload: execution };
         let mut driver = self.driver.lock();
         match driver.reschedule(instance, slot, entry) {
             Ok(()) => {
@@ -213,7 +213,7 @@ impl Lender for Model {
             Err(Rejected { payload, reason }) => {
                 drop(driver);
                 let error = self.refusals.error(reason, &payload.request);
-                Err((error, payload.lent(Lease::new(lent))))
+                Err((error, payload.with_slot_guard(SlotGuard::new(slot_ref))))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, DataType, Delivery, Response, SequenceStep, Tensor,
+    CorrelationId, DataType, Response, ResponseItem, SequenceStep, Tensor,
     backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, ResolvedConfig, SequenceScheduling, StateSpec},
 };
@@ -30,7 +30,7 @@ struct Seen {
 
 impl BackendModel for Accumulator {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Pinned(Box::new(self.clone())))
+        Ok(Instance::ThreadBound(Box::new(self.clone())))
     }
 }
 
@@ -245,7 +245,7 @@ struct Countdown {
 
 impl BackendModel for Countdown {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Pinned(Box::new(Self { sizes: self.sizes.clone(), hold: self.hold.clone() })))
+        Ok(Instance::ThreadBound(Box::new(Self { sizes: self.sizes.clone(), hold: self.hold.clone() })))
     }
 }
 
@@ -284,7 +284,7 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
     drop(hold);
     for (from, mut stream) in streams {
         let mut answers = Vec::new();
-        while let Some(Delivery { result, .. }) = stream.next().await {
+        while let Some(ResponseItem { result, .. }) = stream.next().await {
             answers.push(number(&result.unwrap().outputs[0]));
         }
         assert_eq!(answers, (1..=from).rev().collect::<Vec<_>>());
@@ -303,7 +303,7 @@ async fn a_model_that_is_not_iterative_cannot_reschedule() {
     struct Stubborn;
     impl BackendModel for Stubborn {
         fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::Pinned(Box::new(Self)))
+            Ok(Instance::ThreadBound(Box::new(Self)))
         }
     }
     impl BackendInstance for Stubborn {

@@ -80,7 +80,7 @@ mod tests {
             if spec.name == "broken" {
                 return Err(Error::internal("cannot build"));
             }
-            Ok(Instance::Mobile(Box::new(Witness("instance", self.1.clone()))))
+            Ok(Instance::Movable(Box::new(Witness("instance", self.1.clone()))))
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use inference::{
-    DataType, Delivery, ErrorCode, FailureReason, RequestInputs, Response, Tensor,
+    DataType, ErrorCode, FailureReason, RequestInputs, Response, ResponseItem, Tensor,
     backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
     config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, VersionPolicy},
 };
@@ -45,9 +45,9 @@ impl BackendModel for Gated {
         }
         let instance = GatedInstance { name: spec.name.to_string(), begun: self.begun.clone() };
         Ok(if self.mobile {
-            Instance::Mobile(Box::new(instance))
+            Instance::Movable(Box::new(instance))
         } else {
-            Instance::Pinned(Box::new(instance))
+            Instance::ThreadBound(Box::new(instance))
         })
     }
 }
@@ -217,7 +217,7 @@ async fn brief_executions_run_where_their_request_arrives() {
     struct Tells(mpsc::Sender<ThreadId>);
     impl BackendModel for Tells {
         fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::Mobile(Box::new(Tells(self.0.clone()))))
+            Ok(Instance::Movable(Box::new(Tells(self.0.clone()))))
         }
     }
     impl BackendInstance for Tells {
@@ -282,7 +282,7 @@ async fn a_cancelled_request_leaves_the_queue_at_once() {
     let busy = begun.recv().unwrap();
     let mut given_up = ask(&model, 2);
     given_up.cancel();
-    let Some(Delivery { result: Err(error), last: true }) = given_up.next().await else {
+    let Some(ResponseItem { result: Err(error), last: true }) = given_up.next().await else {
         panic!("an error ends it")
     };
     assert_eq!(error.code, ErrorCode::Cancelled);
@@ -312,7 +312,7 @@ async fn a_panicking_instance_answers_the_requests_it_had_kept() {
     struct Keeps(Vec<Execution>);
     impl BackendModel for Keeps {
         fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::Pinned(Box::new(Self::default())))
+            Ok(Instance::ThreadBound(Box::new(Self::default())))
         }
     }
     impl BackendInstance for Keeps {
@@ -346,8 +346,7 @@ async fn order_is_kept_across_instances_where_asked_for() {
     while model.statistics().success.count < 1 {
         tokio::task::yield_now().await;
     }
-    let early =
-        tokio::select! { biased; delivery = second.next() => delivery, () = std::future::ready(()) => None };
+    let early = tokio::select! { biased; item = second.next() => item, () = std::future::ready(()) => None };
     assert!(early.is_none(), "the second answer overtook the first");
     slow.go_on.send(Verdict::Echo).unwrap();
     assert_eq!((echoed(first).await, echoed(second).await), (1, 2));

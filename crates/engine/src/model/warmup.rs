@@ -12,11 +12,11 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, Marks, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData,
+    DataType, Error, ExecutionTimes, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData,
     Timeline,
     backend::{BackendInstance, Batch, Execution},
     config::{ModelConfig, Warmup, WarmupData, WarmupInput},
-    corridor, element_count,
+    element_count, response_channel,
 };
 
 use super::{
@@ -86,13 +86,13 @@ impl WarmUp {
             .iter()
             .map(|request| {
                 let timeline = Timeline::new(now(), 1);
-                let (responder, stream) = corridor(timeline, Arc::new(Uncounted), usize::MAX);
+                let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), usize::MAX);
                 let state = self.sequences.as_ref().and_then(Sequences::fresh);
-                (Execution::new(request.clone(), responder).remembering(state), stream)
+                (Execution::new(request.clone(), responder).with_state(state), stream)
             })
             .unzip();
         let rows = u32::try_from(executions.len()).unwrap_or(u32::MAX);
-        instance.execute(Batch { executions, marks: Arc::new(Marks::start(rows, now)) });
+        instance.execute(Batch { executions, execution_times: Arc::new(ExecutionTimes::start(rows, now)) });
         let errors: String =
             streams.into_iter().flat_map(answers).map(|error| format!("{error}; ")).collect();
         if errors.is_empty() {
@@ -170,8 +170,8 @@ fn answers(mut stream: ResponseStream) -> Vec<Error> {
     let mut context = Context::from_waker(&waker);
     let mut errors = Vec::new();
     loop {
-        match stream.poll_delivery(&mut context) {
-            Poll::Ready(Some(delivery)) => errors.extend(delivery.result.err()),
+        match stream.poll_item(&mut context) {
+            Poll::Ready(Some(item)) => errors.extend(item.result.err()),
             Poll::Ready(None) => return errors,
             Poll::Pending => thread::park(),
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    FailureReason, Marks, Name, Outcome, ReportedTimes, ResponseReport, Timeline, Timestamp,
+    ExecutionTimes, FailureReason, Name, Outcome, ReportedTimes, ResponseReport, Timeline, Timestamp,
     backend::MemoryUsage,
 };
 use parking_lot::Mutex;
@@ -157,9 +157,9 @@ impl Record {
                 }
             }
         }
-        let Some(marks) = timeline.execution() else { return };
+        let Some(execution_times) = timeline.execution() else { return };
         if matches!(outcome, Outcome::Success) {
-            let seen = observed(marks, now);
+            let seen = observed(execution_times, now);
             self.queue.add(seen.exec_start - timeline.queue_start());
             self.compute_input.add(seen.input());
             self.compute_infer.add(seen.infer());
@@ -170,13 +170,13 @@ impl Record {
                 self.revise_request(timeline, now, times);
             }
         }
-        self.executed(marks, now);
+        self.executed(execution_times, now);
     }
 
     /// Puts the times that a backend reports in the place of those a request was counted with.
     pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
-        let Some(marks) = timeline.execution() else { return };
-        let (seen, queued) = (observed(marks, counted), timeline.queue_start());
+        let Some(execution_times) = timeline.execution() else { return };
+        let (seen, queued) = (observed(execution_times, counted), timeline.queue_start());
         self.queue.revise(seen.exec_start - queued, times.exec_start - queued);
         self.compute_input.revise(seen.input(), times.input());
         self.compute_infer.revise(seen.infer(), times.infer());
@@ -184,32 +184,37 @@ impl Record {
     }
 
     /// The same for an execution.
-    pub(crate) fn revise_batch(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
-        let seen = observed(marks, counted);
+    pub(crate) fn revise_batch(
+        &self,
+        execution_times: &ExecutionTimes,
+        counted: Timestamp,
+        times: ReportedTimes,
+    ) {
+        let seen = observed(execution_times, counted);
         let mut batches = self.batches.lock();
-        let batch = batches.entry(marks.rows).or_default();
+        let batch = batches.entry(execution_times.rows).or_default();
         batch.compute_input.revise(seen.input(), times.input());
         batch.compute_infer.revise(seen.infer(), times.infer());
         batch.compute_output.revise(seen.output(), times.output());
     }
 
     /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
-    pub(crate) fn executed(&self, marks: &Marks, now: Timestamp) {
-        if !marks.count_once() {
+    pub(crate) fn executed(&self, execution_times: &ExecutionTimes, now: Timestamp) {
+        if !execution_times.count_once() {
             return;
         }
         self.executions.fetch_add(1, Relaxed);
         self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
-        let seen = observed(marks, now);
+        let seen = observed(execution_times, now);
         {
             let mut batches = self.batches.lock();
-            let batch = batches.entry(marks.rows).or_default();
+            let batch = batches.entry(execution_times.rows).or_default();
             batch.compute_input.add(seen.input());
             batch.compute_infer.add(seen.infer());
             batch.compute_output.add(seen.output());
         }
-        if let Some(times) = marks.counted(now) {
-            self.revise_batch(marks, now, times);
+        if let Some(times) = execution_times.counted(now) {
+            self.revise_batch(execution_times, now, times);
         }
     }
 
@@ -271,11 +276,11 @@ impl Record {
 }
 
 /// The times of an execution as the runtime has seen them, up to `now`.
-fn observed(marks: &Marks, now: Timestamp) -> ReportedTimes {
+fn observed(execution_times: &ExecutionTimes, now: Timestamp) -> ReportedTimes {
     ReportedTimes {
-        exec_start: marks.exec_start,
-        compute_start: marks.compute_start(),
-        compute_end: marks.compute_end(now),
+        exec_start: execution_times.exec_start,
+        compute_start: execution_times.compute_start(),
+        compute_end: execution_times.compute_end(now),
         exec_end: now,
     }
 }
@@ -294,7 +299,7 @@ fn wall_clock_ms() -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use inference::{Error, Marks, Observe, corridor};
+    use inference::{Error, ExecutionTimes, Observe, response_channel};
 
     use super::*;
 
@@ -302,19 +307,19 @@ mod tests {
         Timestamp::from_nanos(us * 1_000)
     }
 
-    fn executed(record: &Record, rows: u32, marks: &Arc<Marks>, outcome: Outcome<'_>) {
+    fn executed(record: &Record, rows: u32, execution_times: &Arc<ExecutionTimes>, outcome: Outcome<'_>) {
         let timeline = Timeline::new(at(10), rows);
         timeline.queued(at(11));
-        timeline.executing(marks.clone());
+        timeline.executing(execution_times.clone());
         record.request_ended(&timeline, outcome, at(50));
     }
 
     #[test]
     fn two_requests_of_a_batch_are_two_requests_and_one_execution() {
         let record = Record::default();
-        let marks = Arc::new(Marks::start(5, || at(20)));
-        executed(&record, 2, &marks, Outcome::Success);
-        executed(&record, 3, &marks, Outcome::Success);
+        let execution_times = Arc::new(ExecutionTimes::start(5, || at(20)));
+        executed(&record, 2, &execution_times, Outcome::Success);
+        executed(&record, 3, &execution_times, Outcome::Success);
         let read = record.read(&"m".into(), 1);
         assert_eq!((read.inference_count, read.execution_count), (5, 1));
         assert_eq!(read.success, DurationStatistic { count: 2, ns: 80_000 });
@@ -334,8 +339,8 @@ mod tests {
         fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
             self.0.revise_request(timeline, counted, times);
         }
-        fn batch_reported(&self, marks: &Marks, counted: Timestamp, times: ReportedTimes) {
-            self.0.revise_batch(marks, counted, times);
+        fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
+            self.0.revise_batch(execution_times, counted, times);
         }
     }
 
@@ -349,9 +354,9 @@ mod tests {
         };
         for before_the_end in [true, false] {
             let counting = Arc::new(Counting(Record::default()));
-            let (responder, _stream) = corridor(Timeline::new(at(10), 2), counting.clone(), 1);
+            let (responder, _stream) = response_channel(Timeline::new(at(10), 2), counting.clone(), 1);
             responder.timeline().queued(at(11));
-            responder.timeline().executing(Arc::new(Marks::start(2, || at(20))));
+            responder.timeline().executing(Arc::new(ExecutionTimes::start(2, || at(20))));
             let (backend, batch) = (responder.clone(), responder.batch_reporter().unwrap());
             let report = || {
                 backend.report(times);
@@ -383,7 +388,7 @@ mod tests {
     fn a_failed_execution_counts_as_execution_but_not_as_inference() {
         let record = Record::default();
         let error = Error::internal("boom").because(FailureReason::Backend);
-        executed(&record, 2, &Arc::new(Marks::start(2, || at(20))), Outcome::Failure(&error));
+        executed(&record, 2, &Arc::new(ExecutionTimes::start(2, || at(20))), Outcome::Failure(&error));
         let read = record.read(&"m".into(), 1);
         assert_eq!(
             (read.inference_count, read.execution_count, read.fail.count, read.success.count),
@@ -412,7 +417,7 @@ mod tests {
     fn what_a_miss_took_comes_on_top_of_its_request() {
         let record = Record::default();
         record.cache_miss(Duration::from_micros(7));
-        executed(&record, 1, &Arc::new(Marks::start(1, || at(20))), Outcome::Success);
+        executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Outcome::Success);
         let read = record.read(&"m".into(), 1);
         assert_eq!(read.cache_miss, DurationStatistic { count: 1, ns: 7_000 });
         assert_eq!(read.success, DurationStatistic { count: 1, ns: 47_000 });

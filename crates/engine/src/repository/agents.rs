@@ -86,7 +86,7 @@ impl Drop for Agents {
 
 impl Attending {
     fn begin(agent: Arc<dyn RepositoryAgent>, mut model: AgentModel) -> Result<Self, Error> {
-        let attending = unless_it_panics(|| agent.attend(&mut model))??;
+        let attending = unless_it_panics(|| agent.attach(&mut model))??;
         Ok(Self { agent: attending, model, _repository_agent: agent })
     }
 

@@ -16,9 +16,9 @@ use inference::{
     backend::{Backend, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
-        Completion, ConfigErrors, ConfigSource, Declared, Environment, FileEntry, GivenConfig, InstanceGroup,
-        InstanceKind, ModelConfig, ModelLayout, Scheduling, VersionDirectory, absent_versions, finish,
-        no_version_available, read, select_versions, version_directory,
+        Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig,
+        InstanceGroup, InstanceKind, ModelConfig, ModelLayout, Scheduling, VersionDirectory, absent_versions,
+        finish, no_version_available, read, select_versions, version_directory,
     },
 };
 
@@ -184,9 +184,11 @@ impl Loader {
         let files = cache.map(|_| fingerprint::Files::read(&plan.directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
-        let environment =
-            Environment { preferred_groups: backend.preferred_groups(), ..Environment::default() };
-        source.declared = Arc::new(plan.declared.told_to_backend(&environment));
+        let environment = CompletionContext {
+            preferred_groups: backend.preferred_groups(),
+            ..CompletionContext::default()
+        };
+        source.declared = Arc::new(plan.declared.config_for_backend(&environment));
         let opened = backend.open(&source)?;
         let mut completed = declared.clone();
         if self.completion == Completion::Auto {

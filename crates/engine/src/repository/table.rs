@@ -142,7 +142,7 @@ impl Table {
     /// Versions that can be used and whose backends may think otherwise.
     pub(crate) fn telling_readiness(&self) -> Vec<Arc<Model>> {
         let versions = self.models.values().flat_map(|model| model.versions.values());
-        versions.filter_map(Version::usable).filter(|model| model.tells_readiness()).cloned().collect()
+        versions.filter_map(Version::usable).filter(|model| model.reports_readiness()).cloned().collect()
     }
 
     /// Versions that can be used, by name and number.

@@ -15,7 +15,7 @@ use nereid_engine::{BackendSetting, usable_processors};
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
 
-use crate::support::{ECHO, Meeting, PATIENCE, Repository, answer, ask, echo, index, serves, start};
+use crate::support::{ECHO, PATIENCE, Rendezvous, Repository, answer, ask, echo, index, serves, start};
 
 #[tokio::test]
 async fn an_instance_that_cannot_be_built_fails_its_version() {
@@ -104,12 +104,12 @@ async fn as_many_models_load_at_a_time_as_there_are_threads() {
         .iter()
         .fold(Repository::new(), |repository, name| repository.model(name, ECHO, &["1"]));
     // Two that wait for each other can only load together.
-    let meetings = [Meeting::of(2), Meeting::of(2)];
+    let meetings = [Rendezvous::of(2), Rendezvous::of(2)];
     let mut options = repository.options();
     options.load_threads = 2;
     let backend = echo().open(move |source| {
-        let meeting = &meetings[usize::from(["c", "d"].contains(&source.name.as_str()))];
-        if meeting.join(PATIENCE) { Ok(()) } else { Err(Error::internal("nobody came")) }
+        let rendezvous = &meetings[usize::from(["c", "d"].contains(&source.name.as_str()))];
+        if rendezvous.join(PATIENCE) { Ok(()) } else { Err(Error::internal("nobody came")) }
     });
     let engine = start(options, backend).await;
     assert_eq!(index(&engine), ["a 1 READY", "b 1 READY", "c 1 READY", "d 1 READY"]);
@@ -125,7 +125,7 @@ async fn one_load_thread_loads_one_model_at_a_time() {
     let backend = echo().open(move |_| {
         gauge.1.fetch_max(gauge.0.fetch_add(1, SeqCst) + 1, SeqCst);
         // Leaves time for another one to come, which must not.
-        Meeting::of(2).join(Duration::from_millis(3));
+        Rendezvous::of(2).join(Duration::from_millis(3));
         gauge.0.fetch_sub(1, SeqCst);
         Ok(())
     });

@@ -260,9 +260,9 @@ async fn caller(engine: &Engine, seed: u64) -> Seen {
         while kept.len() > random.random_range(0..12) {
             let place = random.random_range(0..kept.len());
             let mut stream = kept.swap_remove(place);
-            let delivery = stream.next().await.expect("one answer");
-            assert!(delivery.last && stream.next().await.is_none(), "and no other");
-            *(if delivery.result.is_ok() { &mut seen.successes } else { &mut seen.failures }) += 1;
+            let item = stream.next().await.expect("one answer");
+            assert!(item.last && stream.next().await.is_none(), "and no other");
+            *(if item.result.is_ok() { &mut seen.successes } else { &mut seen.failures }) += 1;
         }
     }
     seen

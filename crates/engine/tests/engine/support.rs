@@ -204,7 +204,7 @@ impl BackendModel for Opened {
         self.0.memory.clone()
     }
 
-    fn tells_readiness(&self) -> bool {
+    fn reports_readiness(&self) -> bool {
         self.0.ready.is_some()
     }
 
@@ -216,7 +216,7 @@ impl BackendModel for Opened {
         (self.0.build)(config, spec)?;
         let running = Running { model: config.name.to_string(), execute: self.0.execute.clone() };
         let instance = Box::new(running);
-        Ok(if self.0.mobile { Instance::Mobile(instance) } else { Instance::Pinned(instance) })
+        Ok(if self.0.mobile { Instance::Movable(instance) } else { Instance::ThreadBound(instance) })
     }
 }
 
@@ -270,12 +270,12 @@ pub(crate) fn index(engine: &Engine) -> Vec<String> {
 }
 
 /// A place where several threads wait until all of them are there.
-pub(crate) struct Meeting {
+pub(crate) struct Rendezvous {
     missing: Mutex<usize>,
     complete: Condvar,
 }
 
-impl Meeting {
+impl Rendezvous {
     pub(crate) fn of(count: usize) -> Arc<Self> {
         Arc::new(Self { missing: Mutex::new(count), complete: Condvar::new() })
     }

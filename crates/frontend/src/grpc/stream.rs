@@ -24,7 +24,7 @@ use futures_util::{Stream, StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{Delivery, Error, Name, Response, ResponseStream};
+use inference::{Error, Name, Response, ResponseItem, ResponseStream};
 use tokio::time::Sleep;
 
 use super::{
@@ -308,8 +308,8 @@ impl Flight {
         if self.ended {
             return Poll::Ready(None);
         }
-        let message = match ready!(self.responses.poll_delivery(context)) {
-            Some(Delivery { result, last }) => {
+        let message = match ready!(self.responses.poll_item(context)) {
+            Some(ResponseItem { result, last }) => {
                 self.ended = last;
                 match result {
                     Ok(response) => Ok(self.encode(response, last)),

@@ -73,7 +73,7 @@ impl Backend for Endless {
 
 impl BackendModel for Endless {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Pinned(Box::new(self.clone())))
+        Ok(Instance::ThreadBound(Box::new(self.clone())))
     }
 }
 

@@ -11,7 +11,7 @@ use c_api::words::{
 };
 use nereid_in_process::allocator::*;
 
-use crate::support::{App, Ask, MOBILE, Native, Stage, said};
+use crate::support::{App, Ask, MOVABLE, Native, Stage, said};
 
 /// One way in which an allocator may behave.
 #[derive(Default)]
@@ -110,7 +110,7 @@ unsafe extern "C-unwind" fn refuses_to_describe(
 
 /// The error of a request whose outputs go to an allocator of that manner.
 fn ask(manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let mut allocator = ptr::null_mut();
     // SAFETY: functions and places of this module.
     unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), Some(start))) }

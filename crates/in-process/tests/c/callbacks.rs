@@ -9,7 +9,7 @@ use std::{
 
 use nereid_in_process::{infer::*, request::*, response::*};
 
-use crate::support::{App, Ask, Event, MOBILE, Native, Stage, pinned, read, said};
+use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, pinned, read, said};
 
 /// Sends a request again, whenever it comes back, until it has been sent so often.
 fn send_again(stage: &Stage, app: &App, times: usize) {
@@ -31,7 +31,7 @@ fn is_answer(event: &&Event) -> bool {
 #[test]
 fn a_request_that_sends_itself_again_never_fills_the_stack() {
     const TIMES: usize = 5_000;
-    for config in [MOBILE.to_owned(), pinned("")] {
+    for config in [MOVABLE.to_owned(), pinned("")] {
         let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
         let ask = Ask::new(&stage, &app).input(b"abc");
         send_again(&stage, &app, TIMES);
@@ -46,7 +46,7 @@ fn a_request_that_sends_itself_again_never_fills_the_stack() {
 #[test]
 fn a_response_callback_may_ask_for_more_and_wait_for_it() {
     // One instance may wait in the callback for the other.
-    for config in [MOBILE, &pinned("")].map(|config| config.replace("KIND_CPU", "KIND_CPU count: 2")) {
+    for config in [MOVABLE, &pinned("")].map(|config| config.replace("KIND_CPU", "KIND_CPU count: 2")) {
         let (stage, app, inner) = (Arc::new(Stage::of(&config, Native::echo())), App::new(), App::new());
         let within = (stage.clone(), inner.clone());
         *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
@@ -114,7 +114,7 @@ fn a_model_that_never_stops_answering_lets_the_sender_go() {
 
 #[test]
 fn a_response_outlives_its_request_and_tells_all_of_itself() {
-    let labelled = MOBILE.replace("name: 'OUT'", "name: 'OUT' label_filename: 'labels.txt'");
+    let labelled = MOVABLE.replace("name: 'OUT'", "name: 'OUT' label_filename: 'labels.txt'");
     let backend = Native::each(|execution| {
         let mut response = crate::support::echoed(&execution);
         response.parameters.push(("key".into(), inference::Parameter::Int(5)));

@@ -11,7 +11,7 @@ use nereid_in_process::{infer::*, request::*, response::*};
 use parking_lot::Mutex;
 use testing::Gate;
 
-use crate::support::{Answer, App, Ask, Event, MOBILE, Native, Stage, c, echoed, pinned, read, said};
+use crate::support::{Answer, App, Ask, Event, MOVABLE, Native, Stage, c, echoed, pinned, read, said};
 
 fn answer(bytes: &[u8]) -> Answer {
     let outputs = vec![("OUT".to_owned(), bytes.to_vec())];
@@ -20,7 +20,7 @@ fn answer(bytes: &[u8]) -> Answer {
 
 #[test]
 fn a_request_is_answered_and_comes_back() {
-    for config in [MOBILE.to_owned(), pinned("")] {
+    for config in [MOVABLE.to_owned(), pinned("")] {
         let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
         let ask = Ask::new(&stage, &app).input(b"abc");
         assert_eq!(ask.answer(), answer(b"abc"));
@@ -51,7 +51,7 @@ fn backends_read_the_memory_of_the_application() {
         let response = echoed(&execution);
         execution.responder.complete(response);
     });
-    let (stage, app) = (Stage::of(MOBILE, backend), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
     let (one, two) = (b"a".to_vec(), b"bc".to_vec());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
@@ -100,7 +100,7 @@ fn what_is_said_of_a_request_reaches_the_backend() {
             .unwrap();
         execution.responder.complete(Response::default());
     });
-    let (stage, app) = (Stage::of(MOBILE, backend), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
     unsafe {
@@ -135,7 +135,7 @@ fn wanted_outputs_are_named_and_sorted() {
         seen.lock().send(execution.request.outputs.clone()).unwrap();
         execution.responder.complete(Response::default());
     });
-    let two = format!("{MOBILE} output {{ name: 'MORE' data_type: TYPE_UINT8 dims: -1 }}");
+    let two = format!("{MOVABLE} output {{ name: 'MORE' data_type: TYPE_UINT8 dims: -1 }}");
     let (stage, app) = (Stage::of(&two, backend), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
@@ -160,7 +160,7 @@ fn wanted_outputs_are_named_and_sorted() {
 
 #[test]
 fn a_refused_request_stays_with_the_caller_and_nobody_is_called() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[2]).unwrap();
     ask.append("IN", b"abc").unwrap();
@@ -176,7 +176,7 @@ fn a_refused_request_stays_with_the_caller_and_nobody_is_called() {
 
 #[test]
 fn a_request_needs_its_callbacks() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
     unsafe { said(TRITONSERVER_InferenceRequestSetReleaseCallback(ask.handle, None, ptr::null_mut())) }
@@ -187,7 +187,7 @@ fn a_request_needs_its_callbacks() {
 
 #[test]
 fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     // SAFETY: a live request.
     let raw = || said(unsafe { TRITONSERVER_InferenceRequestAddRawInput(ask.handle, c"whatever".as_ptr()) });
@@ -207,7 +207,7 @@ fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
 
 #[test]
 fn data_of_a_host_policy_is_read_where_there_is_no_other() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let (bytes, policy) = (b"abc", c"cpu".as_ptr());
@@ -231,7 +231,7 @@ fn data_of_a_host_policy_is_read_where_there_is_no_other() {
 
 #[test]
 fn input_data_fits_into_memory() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let append = |size| {
@@ -253,7 +253,7 @@ fn input_data_fits_into_memory() {
 
 #[test]
 fn input_data_is_host_memory() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let append = |base: *const c_void, size, kind| {
@@ -284,7 +284,7 @@ fn input_data_is_host_memory() {
 
 #[test]
 fn inputs_exist_once() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     let says = |text: &str| Err(format!("Invalid argument: [request id: <id_unknown>] {text}"));
     assert_eq!(ask.add("IN", DataType::Uint8, &[1]), says("input 'IN' already exists in request"));
@@ -304,7 +304,7 @@ fn inputs_exist_once() {
 
 #[test]
 fn a_correlation_id_is_read_as_what_it_was_set_to() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     let (mut number, mut text) = (7, ptr::null());
     // SAFETY: a live request and places of this function.
@@ -336,7 +336,7 @@ fn a_correlation_id_is_read_as_what_it_was_set_to() {
 #[test]
 fn a_priority_the_model_does_not_have_is_its_default() {
     let levels = "dynamic_batching { priority_levels: 18446744073709551615 default_priority_level: 2 }";
-    let config = format!("{MOBILE} max_batch_size: 4 {levels}");
+    let config = format!("{MOVABLE} max_batch_size: 4 {levels}");
     let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     let priority = || {
@@ -362,7 +362,7 @@ fn a_priority_the_model_does_not_have_is_its_default() {
 
 #[test]
 fn what_was_set_can_be_read() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     let (mut id, mut flags, mut timeout) = (ptr::null(), 0, 0);
     // SAFETY: a live request and places of this function.
@@ -458,7 +458,7 @@ fn a_request_the_backend_forgets_is_answered_with_an_error() {
 
 #[test]
 fn a_stopping_server_refuses_requests() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     stage.stop();
     assert!(ask.send().unwrap_err().contains("has stopped accepting new inference requests"));
@@ -468,7 +468,7 @@ fn a_stopping_server_refuses_requests() {
 #[test]
 fn null_is_refused_and_never_followed() {
     let null = ptr::null_mut::<InferenceRequest>();
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     let missing = |what: &str| Err(format!("Invalid argument: unexpected null {what}"));
     // SAFETY: null where it is allowed to be refused.
@@ -511,7 +511,7 @@ fn null_is_refused_and_never_followed() {
 
 #[test]
 fn a_model_that_is_not_there_is_named() {
-    let stage = Stage::of(MOBILE, Native::echo());
+    let stage = Stage::of(MOVABLE, Native::echo());
     let mut handle = ptr::null_mut();
     let mut new = |name: &std::ffi::CStr, version| {
         // SAFETY: a live server.

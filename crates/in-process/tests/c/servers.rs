@@ -11,7 +11,7 @@ use c_api::words::{
 };
 use nereid_in_process::{Server, metrics::*, options::*, server::*};
 
-use crate::support::{App, Ask, MOBILE, Native, Stage, c, json, read, said};
+use crate::support::{App, Ask, MOVABLE, Native, Stage, c, json, read, said};
 
 /// What a function gives as JSON.
 fn told(give: impl FnOnce(*mut *mut Message) -> *mut c_api::words::error::CError) -> Result<String, String> {
@@ -33,7 +33,7 @@ const NOT_READY: &str = "Unavailable: Server not ready";
 
 #[test]
 fn a_thread_that_a_runtime_works_on_may_ask_for_what_takes_a_while() {
-    let stage = Stage::of(MOBILE, Native::echo());
+    let stage = Stage::of(MOVABLE, Native::echo());
     // SAFETY: a live server.
     let unload = || said(unsafe { TRITONSERVER_ServerUnloadModel(stage.server.as_ptr(), c"m".as_ptr()) });
     let refused = unload();
@@ -74,7 +74,7 @@ fn a_handle_without_an_engine_is_not_live_and_refuses_the_rest() {
 
 #[test]
 fn only_who_runs_a_server_ends_it() {
-    let stage = Stage::of(MOBILE, Native::echo());
+    let stage = Stage::of(MOVABLE, Native::echo());
     let refusal = "Unsupported: the server belongs to the program that runs it, which alone may end it";
     // SAFETY: a live server.
     unsafe {
@@ -91,7 +91,7 @@ fn only_who_runs_a_server_ends_it() {
 
 #[test]
 fn a_server_tells_of_itself_as_over_http() {
-    let stage = Stage::of(&format!("{MOBILE} max_batch_size: 4"), Native::echo());
+    let stage = Stage::of(&format!("{MOVABLE} max_batch_size: 4"), Native::echo());
     let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
     // SAFETY: a live server and places of the helpers.
     unsafe {
@@ -125,7 +125,7 @@ fn a_server_tells_of_itself_as_over_http() {
 
 #[test]
 fn versions_of_a_model_are_told_unless_one_is_asked_for() {
-    let stage = Stage::of(&format!("{MOBILE} version_policy {{ all {{}} }}"), Native::echo());
+    let stage = Stage::of(&format!("{MOVABLE} version_policy {{ all {{}} }}"), Native::echo());
     let versions = |version| {
         // SAFETY: a live server and places of the helper.
         let metadata = told(|message| unsafe {
@@ -139,7 +139,7 @@ fn versions_of_a_model_are_told_unless_one_is_asked_for() {
 
 #[test]
 fn statistics_are_those_of_one_model_or_of_all() {
-    let stage = Stage::new(&[("m", MOBILE), ("n", MOBILE)], Native::echo());
+    let stage = Stage::new(&[("m", MOVABLE), ("n", MOVABLE)], Native::echo());
     let app = App::new();
     Ask::new(&stage, &app).input(b"abc").answer();
     let handle = stage.server.as_ptr();
@@ -164,8 +164,8 @@ fn statistics_are_those_of_one_model_or_of_all() {
 
 #[test]
 fn a_model_has_properties_and_an_unknown_one_an_error() {
-    let batching = format!("{MOBILE} max_batch_size: 4");
-    let decoupled = format!("{MOBILE} model_transaction_policy {{ decoupled: true }}");
+    let batching = format!("{MOVABLE} max_batch_size: 4");
+    let decoupled = format!("{MOVABLE} model_transaction_policy {{ decoupled: true }}");
     let stage = Stage::new(&[("batching", &batching), ("decoupled", &decoupled)], Native::echo());
     let handle = stage.server.as_ptr();
     let unknown = "Not found: Request for unknown model: 'x' is not found".to_owned();
@@ -194,7 +194,7 @@ fn a_model_has_properties_and_an_unknown_one_an_error() {
 fn a_model_whose_backend_says_so_is_not_ready_nor_is_a_strict_server() {
     for well in [true, false] {
         let backend = if well { Native::echo() } else { Native::echo().unwell() };
-        let stage = Stage::of(MOBILE, backend);
+        let stage = Stage::of(MOVABLE, backend);
         let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
         // SAFETY: a live server and places of the helpers.
         unsafe {
@@ -206,7 +206,7 @@ fn a_model_whose_backend_says_so_is_not_ready_nor_is_a_strict_server() {
 
 #[test]
 fn models_are_loaded_at_the_start_only() {
-    let stage = Stage::of(MOBILE, Native::echo());
+    let stage = Stage::of(MOVABLE, Native::echo());
     let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
     let mapping = |model: &CStr| -> *const NamedParameter {
         // SAFETY: texts.
@@ -260,7 +260,7 @@ fn models_are_loaded_at_the_start_only() {
 
 #[test]
 fn a_stopping_server_says_so() {
-    let stage = Stage::of(MOBILE, Native::echo());
+    let stage = Stage::of(MOVABLE, Native::echo());
     let handle = stage.server.as_ptr();
     stage.stop();
     let exiting = Err("Unavailable: Server exiting".to_owned());
@@ -296,7 +296,7 @@ fn metrics(handle: *mut Server) -> String {
 
 #[test]
 fn metrics_of_plug_ins_stand_behind_the_servers_own() {
-    let stage = Stage::of(MOBILE, Native::echo());
+    let stage = Stage::of(MOVABLE, Native::echo());
     let (mut family, mut metric) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: live handles and places of this function.
     unsafe {
@@ -348,7 +348,7 @@ impl Chosen {
     pub(crate) fn with_a_bad_model(self) -> Self {
         let model = self.repository.path().join("bad");
         fs::create_dir_all(model.join("1")).unwrap();
-        fs::write(model.join("config.pbtxt"), MOBILE).unwrap();
+        fs::write(model.join("config.pbtxt"), MOVABLE).unwrap();
         self
     }
 

@@ -104,7 +104,7 @@ impl BackendModel for Native {
         vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 }]
     }
 
-    fn tells_readiness(&self) -> bool {
+    fn reports_readiness(&self) -> bool {
         !self.well
     }
 
@@ -115,25 +115,25 @@ impl BackendModel for Native {
     fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         let runner = Box::new(self.clone());
         let pinned = config.parameters.get("instance").is_some_and(|kind| kind == "pinned");
-        Ok(if pinned { Instance::Pinned(runner) } else { Instance::Mobile(runner) })
+        Ok(if pinned { Instance::ThreadBound(runner) } else { Instance::Movable(runner) })
     }
 }
 
 impl BackendInstance for Native {
     fn execute(&mut self, batch: Batch) {
-        batch.marks.compute_started();
-        batch.marks.compute_ended();
+        batch.execution_times.compute_started();
+        batch.execution_times.compute_ended();
         (self.execute)(batch);
     }
 }
 
 /// A configuration of [`Native`]: `IN` to `OUT`, bytes of any number. Executions happen where requests arrive.
-pub(crate) const MOBILE: &str = "backend: 'native' instance_group { kind: KIND_CPU }
+pub(crate) const MOVABLE: &str = "backend: 'native' instance_group { kind: KIND_CPU }
     input { name: 'IN' data_type: TYPE_UINT8 dims: -1 } output { name: 'OUT' data_type: TYPE_UINT8 dims: -1 }";
 
 /// The same; executions happen on a thread of the instance.
 pub(crate) fn pinned(rest: &str) -> String {
-    format!("{MOBILE} parameters {{ key: 'instance' value {{ string_value: 'pinned' }} }} {rest}")
+    format!("{MOVABLE} parameters {{ key: 'instance' value {{ string_value: 'pinned' }} }} {rest}")
 }
 
 /// A server on models of a native backend.

@@ -2,7 +2,7 @@
 use c_api::words::trace::{TENSORS, TIMESTAMPS};
 use inference::{DataType, Response, Tensor};
 
-use crate::support::{App, Ask, Event, MOBILE, Native, Stage, pinned};
+use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, pinned};
 
 fn position(events: &[Event], event: &Event) -> usize {
     events.iter().position(|other| other == event).unwrap_or_else(|| panic!("no {event:?} in {events:?}"))
@@ -10,7 +10,7 @@ fn position(events: &[Event], event: &Event) -> usize {
 
 #[test]
 fn a_traced_request_tells_its_doors_in_order_and_gives_the_trace_back() {
-    for config in [MOBILE.to_owned(), pinned("")] {
+    for config in [MOVABLE.to_owned(), pinned("")] {
         let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
         let ask = Ask::new(&stage, &app).input(b"abc");
         ask.send_traced(app.trace(TIMESTAMPS)).unwrap();
@@ -29,7 +29,7 @@ fn a_traced_request_tells_its_doors_in_order_and_gives_the_trace_back() {
 
 #[test]
 fn tensors_are_told_if_they_are_wanted() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     ask.send_traced(app.trace(TENSORS)).unwrap();
     let events = app.events(|events| events.contains(&Event::TraceReleased));
@@ -46,7 +46,7 @@ fn an_output_with_fewer_bytes_than_its_shape_says_is_not_told() {
             let output = Tensor::new("OUT".into(), DataType::Uint8, [shape][..].into(), vec![1, 2, 3]);
             execution.responder.complete(Response::of(vec![output]));
         });
-        let (stage, app) = (Stage::of(MOBILE, odd), App::new());
+        let (stage, app) = (Stage::of(MOVABLE, odd), App::new());
         let ask = Ask::new(&stage, &app).input(b"abc");
         ask.send_traced(app.trace(TENSORS)).unwrap();
         let events = app.events(|events| events.contains(&Event::TraceReleased));
@@ -57,7 +57,7 @@ fn an_output_with_fewer_bytes_than_its_shape_says_is_not_told() {
 
 #[test]
 fn a_trace_comes_back_even_if_its_request_is_refused() {
-    let (stage, app) = (Stage::of(MOBILE, Native::echo()), App::new());
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.send_traced(app.trace(TIMESTAMPS)).unwrap_err();
     assert_eq!(app.heard(), [Event::TraceReleased]);

@@ -27,7 +27,7 @@ pub trait RepositoryAgent: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot; the model is then not loaded.
-    fn attend(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error>;
+    fn attach(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error>;
 }
 
 /// An agent that looks after one model. Called by one thread at a time, not always the same.

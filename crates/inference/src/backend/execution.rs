@@ -19,24 +19,24 @@ pub struct Execution {
     pub responder: Responder,
     /// What the model remembers of the request's sequence; `None` for models without `state`.
     pub state: Option<SequenceState>,
-    lease: Lease,
+    slot_guard: SlotGuard,
 }
 
 impl Execution {
     /// A request that nobody lent.
     pub fn new(request: Request, responder: Responder) -> Self {
-        Self { request, responder, state: None, lease: Lease(None) }
+        Self { request, responder, state: None, slot_guard: SlotGuard(None) }
     }
 
     /// The same request, in a slot of a sequence model.
     #[must_use]
-    pub fn lent(self, lease: Lease) -> Self {
-        Self { lease, ..self }
+    pub fn with_slot_guard(self, slot_guard: SlotGuard) -> Self {
+        Self { slot_guard, ..self }
     }
 
     /// The same request, with what its sequence remembers.
     #[must_use]
-    pub fn remembering(self, state: Option<SequenceState>) -> Self {
+    pub fn with_state(self, state: Option<SequenceState>) -> Self {
         Self { state, ..self }
     }
 
@@ -47,8 +47,8 @@ impl Execution {
     /// The model is not configured for it, or its sequence has ended; the execution comes back and must be answered.
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
     pub fn reschedule(mut self) -> Result<(), (Error, Self)> {
-        match self.lease.0.take() {
-            Some(lent) => lent.lender.clone().reschedule(lent, self),
+        match self.slot_guard.0.take() {
+            Some(slot_ref) => slot_ref.slot_owner.clone().reschedule(slot_ref, self),
             None => Err((not_iterative(), self)),
         }
     }
@@ -63,12 +63,12 @@ pub fn not_iterative() -> Error {
 }
 
 /// Holds a slot of a sequence model for a request that a backend works on; dropping it gives the slot back.
-pub struct Lease(Option<Lent>);
+pub struct SlotGuard(Option<SlotRef>);
 
 /// What is lent: a slot, to a request of one sequence.
-pub struct Lent {
+pub struct SlotRef {
     /// Whose slot it is.
-    pub lender: Arc<dyn Lender>,
+    pub slot_owner: Arc<dyn SlotOwner>,
     /// The instance the slot belongs to.
     pub instance: InstanceId,
     /// Number of the slot in the instance.
@@ -78,7 +78,7 @@ pub struct Lent {
 }
 
 /// Whoever lends requests to backends.
-pub trait Lender: Send + Sync {
+pub trait SlotOwner: Send + Sync {
     /// The request in that slot has been given back. Must not block.
     fn returned(&self, instance: InstanceId, slot: u32);
 
@@ -87,27 +87,29 @@ pub trait Lender: Send + Sync {
     /// # Errors
     /// It may not; the execution comes back with its lease.
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
-    fn reschedule(&self, lent: Lent, execution: Execution) -> Result<(), (Error, Execution)>;
+    fn reschedule(&self, slot_ref: SlotRef, execution: Execution) -> Result<(), (Error, Execution)>;
 }
 
-impl Lease {
+impl SlotGuard {
     /// Lends a slot.
-    pub fn new(lent: Lent) -> Self {
-        Self(Some(lent))
+    pub fn new(slot_ref: SlotRef) -> Self {
+        Self(Some(slot_ref))
     }
 }
 
-impl Drop for Lease {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if let Some(lent) = self.0.take() {
-            lent.lender.returned(lent.instance, lent.slot);
+        if let Some(slot_ref) = self.0.take() {
+            slot_ref.slot_owner.returned(slot_ref.instance, slot_ref.slot);
         }
     }
 }
 
-impl fmt::Debug for Lease {
+impl fmt::Debug for SlotGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lease").field(&self.0.as_ref().map(|lent| (lent.instance, lent.slot))).finish()
+        f.debug_tuple("SlotGuard")
+            .field(&self.0.as_ref().map(|slot_ref| (slot_ref.instance, slot_ref.slot)))
+            .finish()
     }
 }
 
@@ -117,12 +119,12 @@ impl fmt::Debug for Lease {
 /// not copied: an output becomes the next input as it is.
 #[derive(Debug, Clone)]
 pub struct SequenceState {
-    tensors: Arc<Mutex<Vec<Remembered>>>,
+    tensors: Arc<Mutex<Vec<StateTensor>>>,
 }
 
 /// One state: what the next request sees, and by which output it is replaced.
 #[derive(Debug, Clone)]
-struct Remembered {
+struct StateTensor {
     output: Name,
     input: Tensor,
 }
@@ -130,7 +132,7 @@ struct Remembered {
 impl SequenceState {
     /// The memory of a sequence that begins: for each state its output name and its first input.
     pub fn new(states: impl IntoIterator<Item = (Name, Tensor)>) -> Self {
-        let states = states.into_iter().map(|(output, input)| Remembered { output, input }).collect();
+        let states = states.into_iter().map(|(output, input)| StateTensor { output, input }).collect();
         Self { tensors: Arc::new(Mutex::new(states)) }
     }
 
@@ -140,7 +142,7 @@ impl SequenceState {
     }
 
     /// Whether the model remembers an output of that name.
-    pub fn remembers(&self, output: &str) -> bool {
+    pub fn has_state(&self, output: &str) -> bool {
         self.tensors.lock().iter().any(|state| state.output == output)
     }
 
@@ -173,7 +175,7 @@ mod tests {
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{DataType, Observe, Outcome, Timeline, corridor};
+    use crate::{DataType, Observe, Outcome, Timeline, response_channel};
 
     struct Nobody;
     impl Observe for Nobody {
@@ -186,11 +188,11 @@ mod tests {
         returned: AtomicUsize,
         again: AtomicUsize,
     }
-    impl Lender for Slots {
+    impl SlotOwner for Slots {
         fn returned(&self, _: InstanceId, _: u32) {
             self.returned.fetch_add(1, Relaxed);
         }
-        fn reschedule(&self, _: Lent, execution: Execution) -> Result<(), (Error, Execution)> {
+        fn reschedule(&self, _: SlotRef, execution: Execution) -> Result<(), (Error, Execution)> {
             self.again.fetch_add(1, Relaxed);
             drop(execution);
             Ok(())
@@ -198,7 +200,8 @@ mod tests {
     }
 
     fn execution() -> Execution {
-        let (responder, stream) = corridor(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Nobody), 1);
+        let (responder, stream) =
+            response_channel(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Nobody), 1);
         std::mem::forget(stream);
         Execution::new(Request::default(), responder)
     }
@@ -206,10 +209,12 @@ mod tests {
     #[test]
     fn a_slot_comes_back_once_whichever_way_it_comes() {
         let slots = Arc::new(Slots::default());
-        let lend = || Lease::new(Lent { lender: slots.clone(), instance: 0, slot: 3, meta: Meta::default() });
-        drop(execution().lent(lend()));
+        let lend = || {
+            SlotGuard::new(SlotRef { slot_owner: slots.clone(), instance: 0, slot: 3, meta: Meta::default() })
+        };
+        drop(execution().with_slot_guard(lend()));
         assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 0));
-        assert!(execution().lent(lend()).reschedule().is_ok());
+        assert!(execution().with_slot_guard(lend()).reschedule().is_ok());
         assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 1));
     }
 

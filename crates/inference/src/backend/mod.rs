@@ -5,11 +5,11 @@
 //! door (`tritonbackend.h` is its model).
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use crate::{Error, Marks, Name, config::ModelConfig};
+use crate::{Error, ExecutionTimes, Name, config::ModelConfig};
 
 mod execution;
 
-pub use execution::{Execution, Lease, Lender, Lent, SequenceState, not_iterative};
+pub use execution::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative};
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {
@@ -117,7 +117,7 @@ pub trait BackendModel: Send + Sync {
     }
 
     /// Whether [`BackendModel::ready`] has something to tell. Only then is it asked.
-    fn tells_readiness(&self) -> bool {
+    fn reports_readiness(&self) -> bool {
         false
     }
 
@@ -197,10 +197,10 @@ pub enum Device {
 /// A built instance, and whether it may change threads between executions.
 pub enum Instance {
     /// Runs, and is dropped, on the thread that built it.
-    Pinned(Box<dyn BackendInstance>),
+    ThreadBound(Box<dyn BackendInstance>),
     /// Any one thread at a time may run it. The server then executes short batches right where the request arrives and
     /// saves two hand-overs between threads.
-    Mobile(Box<dyn BackendInstance + Send>),
+    Movable(Box<dyn BackendInstance + Send>),
 }
 
 /// One executable copy of a model. Never called by two threads at once.
@@ -219,5 +219,5 @@ pub struct Batch {
     /// In the order the model shall see them; never empty.
     pub executions: Vec<Execution>,
     /// Where the backend notes how far it has come.
-    pub marks: Arc<Marks>,
+    pub execution_times: Arc<ExecutionTimes>,
 }

@@ -10,7 +10,7 @@ use proto::{
 
 /// What of the machine and the backend decides about instance groups.
 #[derive(Debug, Clone, Default)]
-pub struct Environment {
+pub struct CompletionContext {
     /// Usable GPUs, numbered from 0.
     pub gpu_count: u32,
     /// What the backend would have for a model without instance groups, the best first.
@@ -54,7 +54,7 @@ pub(super) fn normalise(config: &mut proto::ModelConfig) {
 /// Gives the configuration its instance groups, and each group its name, kind, count and devices.
 ///
 /// As Triton: model_config_utils.cc, NormalizeInstanceGroup.
-pub(super) fn complete_instance_groups(config: &mut proto::ModelConfig, environment: &Environment) {
+pub(super) fn complete_instance_groups(config: &mut proto::ModelConfig, environment: &CompletionContext) {
     if is_ensemble(config) {
         return;
     }
@@ -90,7 +90,7 @@ pub(super) fn complete_instance_groups(config: &mut proto::ModelConfig, environm
 }
 
 /// Whether a GPU of that number can be used.
-pub(super) fn is_gpu(number: i32, environment: &Environment) -> bool {
+pub(super) fn is_gpu(number: i32, environment: &CompletionContext) -> bool {
     u32::try_from(number).is_ok_and(|number| number < environment.gpu_count)
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// Name, kind and count of each group, in one text.
-    fn groups(text: &str, environment: &Environment) -> String {
+    fn groups(text: &str, environment: &CompletionContext) -> String {
         let mut config = config(&format!("name: 'm' {text}"));
         complete_instance_groups(&mut config, environment);
         let groups = config.instance_group.iter().map(|group| {
@@ -180,13 +180,13 @@ mod tests {
             ("instance_group { kind: KIND_GPU }", "m_0 GPU 1"),
             ("platform: 'ensemble'", ""),
         ] {
-            assert_eq!(groups(text, &Environment::default()), wanted, "{text}");
+            assert_eq!(groups(text, &CompletionContext::default()), wanted, "{text}");
         }
     }
 
     #[test]
     fn groups_with_two_gpus_use_them() {
-        let environment = Environment { gpu_count: 2, ..Environment::default() };
+        let environment = CompletionContext { gpu_count: 2, ..CompletionContext::default() };
         for (text, wanted) in [
             ("backend: 'onnxruntime'", "m GPU 1 0 1"),
             ("instance_group { kind: KIND_AUTO gpus: 1 }", "m_0 GPU 1 1"),
@@ -202,13 +202,15 @@ mod tests {
     fn a_backend_may_have_preferences() {
         let preferred_groups =
             config("instance_group { kind: KIND_GPU count: 4 } instance_group { kind: KIND_CPU count: 3 }");
-        let environment =
-            Environment { preferred_groups: preferred_groups.instance_group, ..Environment::default() };
+        let environment = CompletionContext {
+            preferred_groups: preferred_groups.instance_group,
+            ..CompletionContext::default()
+        };
         assert_eq!(groups("backend: 'onnxruntime'", &environment), "m CPU 3");
         assert_eq!(
             groups("instance_group {} instance_group { kind: KIND_MODEL }", &environment),
             "m_0 CPU 3, m_1 MODEL 1"
         );
-        assert_eq!(groups("", &Environment { gpu_count: 1, ..environment }), "m GPU 4 0");
+        assert_eq!(groups("", &CompletionContext { gpu_count: 1, ..environment }), "m GPU 4 0");
     }
 }

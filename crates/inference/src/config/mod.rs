@@ -15,7 +15,7 @@ mod versions;
 mod warmup;
 
 pub use backend_fields::{FileEntry, ModelLayout};
-pub use complete::Environment;
+pub use complete::CompletionContext;
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
 pub use resolve::{Completion, ConfigSource, Declared, GivenConfig, complete, declare, finish, read};

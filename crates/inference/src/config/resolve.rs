@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proto::{Fields, Parsed, model_config::SchedulingChoice};
 
 use super::{
-    ConfigErrors, Environment, ModelLayout, ResolvedConfig, VersionPolicy,
+    CompletionContext, ConfigErrors, ModelLayout, ResolvedConfig, VersionPolicy,
     backend_fields::complete_backend_fields,
     complete::{complete_instance_groups, normalise},
     typed::typed,
@@ -70,7 +70,7 @@ impl Declared {
     /// What a backend is told when it opens the model: its instance groups are there, whatever it will complete.
     ///
     /// As Triton: backend_model.cc, Create.
-    pub fn told_to_backend(&self, environment: &Environment) -> proto::ModelConfig {
+    pub fn config_for_backend(&self, environment: &CompletionContext) -> proto::ModelConfig {
         let mut config = self.config.clone();
         complete_instance_groups(&mut config, environment);
         config
@@ -166,7 +166,7 @@ impl GivenConfig {
 pub fn finish(
     declared: &Declared,
     completed: proto::ModelConfig,
-    environment: &Environment,
+    environment: &CompletionContext,
 ) -> Result<ResolvedConfig, ConfigErrors> {
     let config = complete(&declared.config, completed)?;
     if !declared.is_given && config.input.is_empty() && config.output.is_empty() {
@@ -218,7 +218,7 @@ fn choice_number(choice: Option<&SchedulingChoice>) -> u32 {
 
 fn resolve(
     mut config: proto::ModelConfig,
-    environment: &Environment,
+    environment: &CompletionContext,
 ) -> Result<ResolvedConfig, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     normalise(&mut config);

@@ -41,12 +41,12 @@ impl Wake for Idle {
 fn open() -> (Responder, ResponseStream, Arc<Counter>) {
     let counter = Arc::new(Counter::default());
     let (responder, stream) =
-        corridor(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), usize::MAX);
+        response_channel(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), usize::MAX);
     (responder, stream, counter)
 }
 
-fn poll(stream: &mut ResponseStream) -> Poll<Option<Delivery>> {
-    stream.poll_delivery(&mut Context::from_waker(&Waker::from(Arc::new(Idle))))
+fn poll(stream: &mut ResponseStream) -> Poll<Option<ResponseItem>> {
+    stream.poll_item(&mut Context::from_waker(&Waker::from(Arc::new(Idle))))
 }
 
 #[test]
@@ -55,38 +55,40 @@ fn a_single_response_is_counted_before_it_is_seen() {
     assert!(poll(&mut stream).is_pending());
     responder.complete(Response::default());
     assert_eq!(counter.seen(), [1, 0, 0]);
-    let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the response is there") };
-    assert!(delivery.last && delivery.result.is_ok());
+    let Poll::Ready(Some(item)) = poll(&mut stream) else { panic!("the response is there") };
+    assert!(item.last && item.result.is_ok());
     assert!(matches!(poll(&mut stream), Poll::Ready(None)));
 }
 
 /// Keeps what passes.
 #[derive(Default)]
-struct Detained(Mutex<Vec<Parcel>>);
+struct Detained(Mutex<Vec<InFlightResponse>>);
 
-impl Outlet for Detained {
-    fn pass(&self, parcel: Parcel) {
-        self.0.lock().push(parcel);
+impl ResponseInterceptor for Detained {
+    fn intercept(&self, in_flight: InFlightResponse) {
+        self.0.lock().push(in_flight);
     }
 }
 
 #[test]
 fn an_outlet_sees_everything_before_it_is_visible_and_the_end_after_it_is_counted() {
     let (responder, mut stream, counter) = open();
-    let outlet = Arc::new(Detained::default());
-    responder.leave_through(outlet.clone());
+    let interceptor = Arc::new(Detained::default());
+    responder.intercept_with(interceptor.clone());
     responder.send(Response::default());
     responder.send_error(Error::internal("not the last word"));
     responder.finish();
     assert!(poll(&mut stream).is_pending());
     assert_eq!(counter.seen(), [1, 0, 0]);
-    let parcels = std::mem::take(&mut *outlet.0.lock());
-    let words: Vec<_> =
-        parcels.iter().map(|parcel| (parcel.result().map(Result::is_ok), parcel.is_last())).collect();
+    let in_flight_responses = std::mem::take(&mut *interceptor.0.lock());
+    let words: Vec<_> = in_flight_responses
+        .iter()
+        .map(|in_flight| (in_flight.result().map(Result::is_ok), in_flight.is_last()))
+        .collect();
     assert_eq!(words, [(Some(true), false), (Some(false), false), (None, true)]);
-    parcels.into_iter().for_each(Parcel::open);
-    assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { result: Ok(_), last: false }))));
-    assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { result: Err(_), last: false }))));
+    in_flight_responses.into_iter().for_each(InFlightResponse::deliver);
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Ok(_), last: false }))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Err(_), last: false }))));
     assert!(matches!(poll(&mut stream), Poll::Ready(None)));
 }
 
@@ -97,8 +99,8 @@ fn a_forgotten_request_is_answered_with_an_error() {
     drop(responder);
     assert!(poll(&mut stream).is_pending());
     drop(kept);
-    let Poll::Ready(Some(delivery)) = poll(&mut stream) else { panic!("the error is there") };
-    assert_eq!(delivery.result.unwrap_err().to_string(), "the backend dropped the request without an answer");
+    let Poll::Ready(Some(item)) = poll(&mut stream) else { panic!("the error is there") };
+    assert_eq!(item.result.unwrap_err().to_string(), "the backend dropped the request without an answer");
     assert_eq!(counter.seen(), [0, 1, 0]);
 }
 
@@ -110,7 +112,7 @@ fn what_comes_after_the_end_is_ignored() {
     responder.finish();
     late.send(Response::default());
     late.fail(Error::internal("too late"));
-    assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { last: false, .. }))));
     assert!(matches!(poll(&mut stream), Poll::Ready(None)));
     assert_eq!(counter.seen(), [1, 0, 0]);
 }
@@ -131,14 +133,14 @@ fn a_client_that_goes_cancels_once_and_only_while_the_request_runs() {
 }
 
 fn narrow(capacity: usize) -> (Responder, ResponseStream) {
-    corridor(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Counter::default()), capacity)
+    response_channel(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Counter::default()), capacity)
 }
 
 /// Sends on another thread. Returns once that thread waits for room.
 fn sending(responder: &Responder) -> std::thread::JoinHandle<()> {
-    let (corridor, sender) = (responder.corridor.clone(), responder.clone());
+    let (channel, sender) = (responder.channel.clone(), responder.clone());
     let sending = std::thread::spawn(move || sender.send(Response::default()));
-    while corridor.queue.lock().senders_waiting == 0 {
+    while channel.queue.lock().senders_waiting == 0 {
         std::thread::yield_now();
     }
     sending
@@ -162,7 +164,7 @@ fn a_sender_that_waited_past_the_end_adds_nothing() {
     responder.complete(Response::default());
     sender.join().unwrap();
     let taken = [(); 3].map(|()| match poll(&mut stream) {
-        Poll::Ready(delivery) => delivery.map(|delivery| delivery.last),
+        Poll::Ready(item) => item.map(|item| item.last),
         Poll::Pending => panic!("the request has ended"),
     });
     assert_eq!(taken, [Some(false), Some(true), None]);
@@ -172,7 +174,7 @@ fn a_sender_that_waited_past_the_end_adds_nothing() {
 fn a_corridor_without_room_still_lets_one_response_through() {
     let (responder, mut stream) = narrow(0);
     responder.send(Response::default());
-    assert!(matches!(poll(&mut stream), Poll::Ready(Some(Delivery { last: false, .. }))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { last: false, .. }))));
 }
 
 #[test]

@@ -7,8 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{
-    Error, ErrorCode, Name, Outlet, Parcel, Request, Responder, Response, ResponseStream, Timeline,
-    Timestamp, cache::ResponseCache, corridor,
+    Error, ErrorCode, InFlightResponse, Name, Request, Responder, Response, ResponseInterceptor,
+    ResponseStream, Timeline, Timestamp, cache::ResponseCache, response_channel,
 };
 use parking_lot::Mutex;
 
@@ -110,9 +110,9 @@ impl Model {
         capacity: usize,
     ) -> ResponseStream {
         // It is over before anybody could cancel it or wait for it.
-        let (responder, stream) = corridor(timeline, Arc::new(Uncounted), capacity);
+        let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), capacity);
         if let Some(place) = self.orders.next() {
-            responder.leave_through(Arc::new(place));
+            responder.intercept_with(Arc::new(place));
         }
         self.record.cache_hit(stream.timeline(), lookup, now());
         responder.complete(response);
@@ -126,7 +126,7 @@ impl Model {
         let answer = Mutex::new(Answer::Nothing);
         // An order counts from the arrival: a hit that comes later must not be there earlier.
         let place = self.orders.next();
-        responder.leave_through(Arc::new(Keeper { model: self.clone(), miss, answer, place }));
+        responder.intercept_with(Arc::new(Keeper { model: self.clone(), miss, answer, place }));
         queued
     }
 }
@@ -170,24 +170,24 @@ impl Keeper {
     }
 }
 
-impl Outlet for Keeper {
-    fn pass(&self, parcel: Parcel) {
+impl ResponseInterceptor for Keeper {
+    fn intercept(&self, in_flight: InFlightResponse) {
         let mut answer = self.answer.lock();
-        *answer = match (std::mem::replace(&mut *answer, Answer::Other), parcel.result()) {
+        *answer = match (std::mem::replace(&mut *answer, Answer::Other), in_flight.result()) {
             (answer, None) => answer,
             // Shares the tensors.
             (Answer::Nothing, Some(Ok(response))) => Answer::One(response.clone()),
             _ => Answer::Other,
         };
-        let ended_well = parcel.is_last() && !matches!(parcel.result(), Some(Err(_)));
+        let ended_well = in_flight.is_last() && !matches!(in_flight.result(), Some(Err(_)));
         let complete = ended_well.then(|| std::mem::replace(&mut *answer, Answer::Other));
         drop(answer);
         if let Some(took) = complete.and_then(|answer| self.keep(answer)) {
             self.model.record.cache_miss(took);
         }
         match &self.place {
-            Some(place) => place.pass(parcel),
-            None => parcel.open(),
+            Some(place) => place.intercept(in_flight),
+            None => in_flight.deliver(),
         }
     }
 }

@@ -24,7 +24,7 @@ struct Gated(&'static str, mpsc::Sender<(&'static str, mpsc::Sender<()>)>);
 
 impl BackendModel for Gated {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Pinned(Box::new(self.clone())))
+        Ok(Instance::ThreadBound(Box::new(self.clone())))
     }
 }
 

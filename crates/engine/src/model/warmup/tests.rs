@@ -22,7 +22,7 @@ struct Tells(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
 
 impl BackendModel for Tells {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Pinned(Box::new(Self(self.0.clone()))))
+        Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 

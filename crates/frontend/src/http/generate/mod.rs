@@ -78,7 +78,7 @@ impl HttpService {
         let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
         let (status, first) = match generation.responses.next().await {
             None => (StatusCode::OK, Bytes::new()),
-            Some(delivery) => generation.event(delivery.result),
+            Some(item) => generation.event(item.result),
         };
         let body = ResponseBody::events(first, generation);
         Ok(reply::typed(status, "text/event-stream; charset=utf-8", body))
@@ -136,8 +136,8 @@ impl Generation {
 
     /// The next event; `None` at the end.
     pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let delivery = self.responses.poll_delivery(context);
-        delivery.map(|delivery| delivery.map(|delivery| self.event(delivery.result).1))
+        let item = self.responses.poll_item(context);
+        item.map(|item| item.map(|item| self.event(item.result).1))
     }
 
     /// An event, and the status that suits it.

@@ -30,7 +30,7 @@ fn overridden(json: &str) -> Result<Declared, ConfigErrors> {
 /// As with a backend that adds nothing, on a machine without GPU.
 fn finished(text: &str) -> Result<ResolvedConfig, ConfigErrors> {
     let declared = auto(text)?;
-    finish(&declared, declared.config.clone(), &Environment::default())
+    finish(&declared, declared.config.clone(), &CompletionContext::default())
 }
 
 const IO: &str =
@@ -42,7 +42,7 @@ fn a_small_configuration_is_shown_as_clients_know_it() {
                 output { name: 'OUT' data_type: TYPE_FP32 dims: 1 }";
     let source = ConfigSource::Text { path: Path::new(PATH), content: text.as_bytes() };
     let declared = declare(source, &layout("mini", "model.py"), Completion::Auto).unwrap();
-    let resolved = finish(&declared, declared.config.clone(), &Environment::default()).unwrap();
+    let resolved = finish(&declared, declared.config.clone(), &CompletionContext::default()).unwrap();
     let golden = r#"{"name":"mini","platform":"","backend":"python","runtime":"","version_policy":{"latest":{"num_versions":1}},"max_batch_size":0,"input":[{"name":"IN","data_type":"TYPE_FP32","format":"FORMAT_NONE","dims":[1],"is_shape_tensor":false,"allow_ragged_batch":false,"optional":false,"is_non_linear_format_io":false}],"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":[1],"label_filename":"","is_shape_tensor":false,"is_non_linear_format_io":false}],"batch_input":[],"batch_output":[],"optimization":{"priority":"PRIORITY_DEFAULT","input_pinned_memory":{"enable":true},"output_pinned_memory":{"enable":true},"gather_kernel_buffer_threshold":0,"eager_batching":false},"instance_group":[{"name":"mini","kind":"KIND_CPU","count":1,"gpus":[],"secondary_devices":[],"profile":[],"passive":false,"host_policy":""}],"default_model_filename":"model.py","cc_model_filenames":{},"metric_tags":{},"parameters":{},"model_warmup":[]}"#;
     assert_eq!(proto::json::to_json(&resolved.shown), golden);
 }
@@ -51,8 +51,8 @@ fn a_small_configuration_is_shown_as_clients_know_it() {
 fn a_backend_is_told_the_instance_groups_before_it_completes_anything() {
     let declared = auto(IO).unwrap();
     let preferred = proto::ModelInstanceGroup { count: 3, kind: 2, ..Default::default() };
-    let environment = Environment { preferred_groups: vec![preferred], ..Environment::default() };
-    let told = declared.told_to_backend(&environment);
+    let environment = CompletionContext { preferred_groups: vec![preferred], ..CompletionContext::default() };
+    let told = declared.config_for_backend(&environment);
     let [group] = &told.instance_group[..] else { panic!("{told:?}") };
     assert_eq!((group.name.as_str(), group.count), ("m", 3));
     assert_eq!(told.input, declared.config.input);
@@ -133,13 +133,13 @@ fn a_missing_file_is_an_empty_configuration_or_an_error() {
         "failed to open text file for read models/m/config.pbtxt: No such file or directory"
     );
     // A backend that knows the model makes up for the file; another one does not.
-    let error = finish(&declared, declared.config.clone(), &Environment::default()).unwrap_err();
+    let error = finish(&declared, declared.config.clone(), &CompletionContext::default()).unwrap_err();
     assert_eq!(
         (error.problems()[0].code, error.to_string().as_str()),
         (ErrorCode::NotFound, "model configuration is not provided for model 'm'")
     );
     let completed = proto::text::parse(IO.as_bytes()).unwrap().config;
-    assert_eq!(finish(&declared, completed, &Environment::default()).unwrap().typed.inputs.len(), 1);
+    assert_eq!(finish(&declared, completed, &CompletionContext::default()).unwrap().typed.inputs.len(), 1);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn completed(text: &str, edit: impl FnOnce(&mut proto::ModelConfig)) -> Result<R
     let declared = auto(text).unwrap();
     let mut config = declared.config.clone();
     edit(&mut config);
-    finish(&declared, config, &Environment::default())
+    finish(&declared, config, &CompletionContext::default())
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn gpus_are_refused_in_the_words_of_the_machine() {
         "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs"
     );
     let declared = auto(&text).unwrap();
-    let environment = Environment { gpu_count: 1, ..Environment::default() };
+    let environment = CompletionContext { gpu_count: 1, ..CompletionContext::default() };
     let error = finish(&declared, declared.config.clone(), &environment).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -407,8 +407,10 @@ fn a_changed_character_never_brings_the_pipeline_down() {
                 _ => drop(content.remove(at)),
             }
             let source = ConfigSource::Text { path: &path, content: &content };
-            let outcome = declare(source, &layout(&name, "model.onnx"), Completion::Auto)
-                .and_then(|declared| finish(&declared, declared.config.clone(), &Environment::default()));
+            let outcome =
+                declare(source, &layout(&name, "model.onnx"), Completion::Auto).and_then(|declared| {
+                    finish(&declared, declared.config.clone(), &CompletionContext::default())
+                });
             match outcome {
                 Ok(_) => resolved += 1,
                 Err(errors) if round == 0 => {

@@ -4,9 +4,9 @@ use std::{num::NonZero, time::Duration};
 use proto::{ModelDynamicBatching, ModelQueuePolicy, model_queue_policy::TimeoutAction as Action};
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
-use super::Conversion;
+use super::ConfigConversion;
 
-impl Conversion<'_> {
+impl ConfigConversion<'_> {
     pub(super) fn dynamic_batching(
         &mut self,
         config: &proto::ModelConfig,

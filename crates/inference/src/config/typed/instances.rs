@@ -8,11 +8,11 @@ use proto::{
 
 use super::{
     super::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice},
-    Conversion,
+    ConfigConversion,
 };
 use crate::ErrorCode;
 
-impl Conversion<'_> {
+impl ConfigConversion<'_> {
     pub(super) fn instance_groups(&mut self, config: &proto::ModelConfig) -> Vec<InstanceGroup> {
         let groups = config.instance_group.iter().enumerate();
         groups.filter_map(|(position, group)| self.instance_group(position, group)).collect()

@@ -19,20 +19,20 @@ use crate::{DataType, Name, Shape, element_count};
 /// beyond any memory, GPUs.
 pub(super) fn typed(config: &proto::ModelConfig) -> Result<(ModelConfig, Vec<String>), ConfigErrors> {
     let errors = ConfigErrors::default();
-    let mut conversion = Conversion { errors, warnings: Vec::new(), model: &config.name };
+    let mut conversion = ConfigConversion { errors, warnings: Vec::new(), model: &config.name };
     let typed = conversion.model(config);
     conversion.errors.into_result()?;
     Ok((typed, conversion.warnings))
 }
 
 /// Converts part by part; what cannot be converted leaves a problem, and any value in its place.
-struct Conversion<'a> {
+struct ConfigConversion<'a> {
     errors: ConfigErrors,
     warnings: Vec<String>,
     model: &'a str,
 }
 
-impl Conversion<'_> {
+impl ConfigConversion<'_> {
     fn wrong(&mut self, field: &str, what: &str) {
         self.errors.invalid(field, format!("'{field}' of model '{}' {what}", self.model));
     }

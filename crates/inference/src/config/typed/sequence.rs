@@ -13,10 +13,10 @@ use scheduling::{DirectStrategy, OldestStrategy, SequenceBatching, Strategy};
 
 use super::{
     super::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec},
-    Conversion,
+    ConfigConversion,
 };
 
-impl Conversion<'_> {
+impl ConfigConversion<'_> {
     pub(super) fn sequence_scheduling(
         &mut self,
         config: &proto::ModelConfig,

@@ -5,11 +5,11 @@ use proto::{ModelTensorReshape, batch_input::Kind as BatchKind};
 
 use super::{
     super::{BatchInput, BatchInputKind, BatchOutput, InputSpec, OutputSpec},
-    Conversion,
+    ConfigConversion,
 };
 use crate::{Name, Shape};
 
-impl Conversion<'_> {
+impl ConfigConversion<'_> {
     pub(super) fn inputs(&mut self, config: &proto::ModelConfig) -> Vec<InputSpec> {
         let mut inputs = Vec::with_capacity(config.input.len());
         for (position, input) in config.input.iter().enumerate() {

@@ -7,7 +7,7 @@ use super::{
     super::{
         Control, FalseTrue, InstanceGroup, InstanceKind, ResourceNeed, SecondaryDevice, SequenceScheduling,
         WarmupData,
-        complete::{Environment, complete_instance_groups, normalise},
+        complete::{CompletionContext, complete_instance_groups, normalise},
     },
     *,
 };
@@ -18,7 +18,7 @@ fn converted(text: &str) -> Result<(ModelConfig, Vec<String>), ConfigErrors> {
         proto::text::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}\n{error}")).config;
     "m".clone_into(&mut config.name);
     normalise(&mut config);
-    complete_instance_groups(&mut config, &Environment::default());
+    complete_instance_groups(&mut config, &CompletionContext::default());
     typed(&config)
 }
 

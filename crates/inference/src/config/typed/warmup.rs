@@ -8,11 +8,11 @@ use proto::{
 
 use super::{
     super::{Warmup, WarmupData, WarmupInput},
-    Conversion,
+    ConfigConversion,
 };
 use crate::DataType;
 
-impl Conversion<'_> {
+impl ConfigConversion<'_> {
     pub(super) fn warmups(&mut self, config: &proto::ModelConfig) -> Vec<Warmup> {
         let mut warmups = Vec::with_capacity(config.model_warmup.len());
         for (position, warmup) in config.model_warmup.iter().enumerate() {

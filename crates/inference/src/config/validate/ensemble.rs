@@ -50,14 +50,14 @@ fn steps_are_complete(config: &ModelConfig, ensemble: &ModelEnsembling, errors: 
 
 /// A tensor of the ensemble.
 #[derive(Default)]
-struct Node<'a> {
+struct EnsembleTensor<'a> {
     /// The tensors that the step that makes it needs, in the order of the step; empty if no step makes it.
     sources: Vec<&'a str>,
     /// Whether some step needs it.
     used: bool,
 }
 
-type Flow<'a> = BTreeMap<&'a str, Node<'a>>;
+type Flow<'a> = BTreeMap<&'a str, EnsembleTensor<'a>>;
 
 fn tensors_are_made_once<'a>(
     config: &ModelConfig,

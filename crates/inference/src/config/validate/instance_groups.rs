@@ -4,7 +4,7 @@ use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
 use super::ConfigErrors;
 use crate::{
     ErrorCode,
-    config::complete::{Environment, is_ensemble, is_gpu},
+    config::complete::{CompletionContext, is_ensemble, is_gpu},
 };
 
 /// The least CUDA compute capability, as the error about GPUs prints it.
@@ -13,7 +13,7 @@ const MIN_COMPUTE_CAPABILITY: &str = "6.000000";
 /// Kinds, devices and profiles (model_config_utils.cc, ValidateInstanceGroup).
 pub(in super::super) fn check_instance_groups(
     config: &ModelConfig,
-    environment: &Environment,
+    environment: &CompletionContext,
     errors: &mut ConfigErrors,
 ) {
     if is_ensemble(config) {
@@ -48,7 +48,7 @@ pub(in super::super) fn check_instance_groups(
     }
 }
 
-fn gpu_problem(group: &ModelInstanceGroup, environment: &Environment) -> Option<String> {
+fn gpu_problem(group: &ModelInstanceGroup, environment: &CompletionContext) -> Option<String> {
     if environment.gpu_count == 0 {
         return Some("has kind KIND_GPU but server does not support GPUs".to_owned());
     }

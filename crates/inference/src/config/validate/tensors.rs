@@ -8,7 +8,7 @@ use super::{ConfigErrors, repeated};
 use crate::{ShapeError, element_count};
 
 /// What inputs and outputs have in common.
-struct Tensor<'a> {
+struct TensorField<'a> {
     /// `input` or `output`.
     side: &'static str,
     field: String,
@@ -33,8 +33,8 @@ pub(in super::super) fn check_tensors(config: &ModelConfig, errors: &mut ConfigE
     names_are_unique(config, errors);
 }
 
-fn tensors(config: &ModelConfig) -> impl Iterator<Item = Tensor<'_>> {
-    let inputs = config.input.iter().enumerate().map(|(position, input)| Tensor {
+fn tensors(config: &ModelConfig) -> impl Iterator<Item = TensorField<'_>> {
+    let inputs = config.input.iter().enumerate().map(|(position, input)| TensorField {
         side: "input",
         field: format!("input[{position}]"),
         name: &input.name,
@@ -45,7 +45,7 @@ fn tensors(config: &ModelConfig) -> impl Iterator<Item = Tensor<'_>> {
         is_non_linear: input.is_non_linear_format_io,
         format: input.format(),
     });
-    let outputs = config.output.iter().enumerate().map(|(position, output)| Tensor {
+    let outputs = config.output.iter().enumerate().map(|(position, output)| TensorField {
         side: "output",
         field: format!("output[{position}]"),
         name: &output.name,
@@ -59,8 +59,8 @@ fn tensors(config: &ModelConfig) -> impl Iterator<Item = Tensor<'_>> {
     inputs.chain(outputs)
 }
 
-fn problems(config: &ModelConfig, tensor: &Tensor<'_>) -> Vec<String> {
-    let Tensor { side, name, dims, .. } = tensor;
+fn problems(config: &ModelConfig, tensor: &TensorField<'_>) -> Vec<String> {
+    let TensorField { side, name, dims, .. } = tensor;
     if name.is_empty() {
         return vec![format!("model {side} must specify 'name'")];
     }
@@ -102,7 +102,7 @@ fn problems(config: &ModelConfig, tensor: &Tensor<'_>) -> Vec<String> {
 }
 
 /// The first rule about dims and reshape that is broken: the later ones make no sense without the earlier.
-fn shape_problem(config: &ModelConfig, tensor: &Tensor<'_>) -> Option<&'static str> {
+fn shape_problem(config: &ModelConfig, tensor: &TensorField<'_>) -> Option<&'static str> {
     let possible = |shape: &[i64]| shape.iter().all(|dim| *dim >= 1 || *dim == -1);
     let reshape = tensor.reshape.map(|reshape| &reshape.shape[..]);
     if reshape.is_some_and(<[i64]>::is_empty) && config.max_batch_size == 0 {

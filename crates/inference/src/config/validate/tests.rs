@@ -1,6 +1,6 @@
 //! One row per rule: a configuration that breaks it, and the words that clients know.
 use super::*;
-use crate::config::complete::{Environment, complete_instance_groups, normalise};
+use crate::config::complete::{CompletionContext, complete_instance_groups, normalise};
 
 fn parsed(text: &str) -> ModelConfig {
     proto::text::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}\n{error}")).config
@@ -452,7 +452,7 @@ fn instance_groups_use_devices_that_exist() {
             .replace("platform specifies", "platform otherspecifies"),
         ),
     ] {
-        let environment = Environment { gpu_count, ..Environment::default() };
+        let environment = CompletionContext { gpu_count, ..CompletionContext::default() };
         let text = format!("name: 'm' platform: 'other' instance_group {{ name: 'g' {group} }}");
         table(&[(&text, &wanted)], |config, errors| {
             complete_instance_groups(config, &environment);
@@ -463,7 +463,7 @@ fn instance_groups_use_devices_that_exist() {
 
 #[test]
 fn instance_groups_are_complete_when_they_are_judged() {
-    let environment = Environment { gpu_count: 1, ..Environment::default() };
+    let environment = CompletionContext { gpu_count: 1, ..CompletionContext::default() };
     let head = "instance group g of model m";
     table(
         &[
