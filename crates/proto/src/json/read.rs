@@ -14,19 +14,19 @@ use crate::{Fields, Parsed};
 pub(super) fn parse(source: &str) -> Result<Parsed, JsonError> {
     let document: Json = serde_json::from_str(source)
         .map_err(|error| JsonError { path: String::new(), message: format!("invalid JSON: {error}") })?;
-    let mut reader = Reader { path: String::new(), fields: Fields::default() };
+    let mut reader = ConfigReader { path: String::new(), fields: Fields::default() };
     let message = reader.message(&model_config(), document)?;
     let config = message.transcode_to().map_err(|error| reader.wrong(error.to_string()))?;
     Ok(Parsed { config, fields: reader.fields })
 }
 
-struct Reader {
+struct ConfigReader {
     /// Where in the configuration the reader is, in the form of [`Fields`].
     path: String,
     fields: Fields,
 }
 
-impl Reader {
+impl ConfigReader {
     fn wrong(&self, message: impl Into<String>) -> JsonError {
         JsonError { path: self.path.clone(), message: message.into() }
     }

@@ -20,19 +20,19 @@ use crate::Parsed;
 ///
 /// # Errors
 /// The first mistake in the source.
-pub fn parse(source: &[u8]) -> Result<Parsed, SyntaxError> {
+pub fn parse(source: &[u8]) -> Result<Parsed, TextError> {
     match std::str::from_utf8(source) {
-        Ok(source) => parser::parse(source).map_err(|fault| SyntaxError::new(source, fault)),
+        Ok(source) => parser::parse(source).map_err(|fault| TextError::new(source, fault)),
         Err(error) => {
             let fault = Fault::new(error.valid_up_to(), "the file is not valid UTF-8");
-            Err(SyntaxError::new(&String::from_utf8_lossy(source), fault))
+            Err(TextError::new(&String::from_utf8_lossy(source), fault))
         }
     }
 }
 
 /// A mistake in a text source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyntaxError {
+pub struct TextError {
     /// The line, counted from 1.
     pub line: usize,
     /// The character on the line, counted from 1.
@@ -48,7 +48,7 @@ pub struct SyntaxError {
 /// The most characters of a source line that are shown before and after a mistake.
 const SHOWN: usize = 100;
 
-impl SyntaxError {
+impl TextError {
     fn new(source: &str, fault: Fault) -> Self {
         let before = &source[..fault.at];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -73,7 +73,7 @@ impl SyntaxError {
 
 struct InFile<'a> {
     path: &'a Path,
-    error: &'a SyntaxError,
+    error: &'a TextError,
 }
 
 impl fmt::Display for InFile<'_> {
@@ -82,7 +82,7 @@ impl fmt::Display for InFile<'_> {
     }
 }
 
-impl fmt::Display for SyntaxError {
+impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Tabs stay tabs, so that the caret stands right whatever their width.
         let indent: String =
@@ -92,4 +92,4 @@ impl fmt::Display for SyntaxError {
     }
 }
 
-impl std::error::Error for SyntaxError {}
+impl std::error::Error for TextError {}

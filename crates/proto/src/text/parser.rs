@@ -23,7 +23,7 @@ pub(super) fn parse(source: &str) -> Result<Parsed, Fault> {
 }
 
 /// A message whose end is still to come.
-struct Open {
+struct OpenMessage {
     message: MessageDescriptor,
     /// The field that holds it.
     field: String,
@@ -39,7 +39,7 @@ struct Parser<'a> {
     /// Where in the configuration the parser is, in the form of [`Fields`].
     path: String,
     fields: Fields,
-    open: Vec<Open>,
+    open: Vec<OpenMessage>,
 }
 
 /// The fields of one message that were set so far, with their lines.
@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
         let owner =
             outer.filter(|outer| *outer != message).find(|outer| outer.get_field_by_name(name).is_some());
         let why = match (owner, self.open.last()) {
-            (Some(owner), Some(Open { field, line, .. })) => format!(
+            (Some(owner), Some(OpenMessage { field, line, .. })) => format!(
                 "'{name}' is not a field of {} but of {}: is the end of '{field}' of line {line} missing?",
                 message.name(),
                 owner.name()
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
             Token::Symbol('<') => '>',
             _ => return self.expected(&format!("'{{' after '{field}'")),
         };
-        self.open.push(Open { message: descriptor.clone(), field: field.to_owned(), line: self.line });
+        self.open.push(OpenMessage { message: descriptor.clone(), field: field.to_owned(), line: self.line });
         self.advance()?;
         let mut message = DynamicMessage::new(descriptor.clone());
         self.fields_until(Some(close), &mut message)?;
