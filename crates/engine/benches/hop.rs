@@ -15,7 +15,7 @@ use inference::{
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
 };
-use nereid_engine::{Engine, MetricsOptions, Model, Options, ServerMetadata};
+use nereid_engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use tokio::runtime::Runtime;
 
 const CONFIG: &str = "backend: 'empty' max_batch_size: 8 instance_group { count: 1 }
@@ -58,7 +58,7 @@ async fn start() -> Engine {
         fs::create_dir_all(repository.path().join(model).join("1")).expect("the directory is ours");
         fs::write(repository.path().join(model).join("config.pbtxt"), CONFIG).expect("the directory is ours");
     }
-    let options = Options {
+    let options = EngineOptions {
         server: ServerMetadata::default(),
         repositories: vec![repository.path().to_path_buf()],
         strict_readiness: true,

@@ -21,94 +21,94 @@ pub fn now() -> Timestamp {
 }
 
 /// Whoever can be woken.
-pub(crate) trait Sleeper: Send + Sync {
+pub(crate) trait TimerTarget: Send + Sync {
     /// The moment has come. Must not block.
     fn wake(self: Arc<Self>);
 }
 
 /// Hands out wake-up calls. Cheap to clone; the thread ends when the last handle is gone.
 #[derive(Clone)]
-pub(crate) struct AlarmClock {
-    shared: Arc<Shared>,
+pub(crate) struct TimerThread {
+    shared: Arc<TimerState>,
     _alive: Arc<Alive>,
 }
 
-struct Shared {
-    calls: Mutex<Calls>,
+struct TimerState {
+    queue: Mutex<TimerQueue>,
     changed: Condvar,
 }
 
 /// Each sleeper is in here at most once. Its address tells who it is: as long as it is in here, the address is taken.
 #[derive(Default)]
-struct Calls {
-    waiting: BTreeMap<(Timestamp, usize), Weak<dyn Sleeper>>,
-    moments: HashMap<usize, Timestamp>,
+struct TimerQueue {
+    waiting: BTreeMap<(Timestamp, usize), Weak<dyn TimerTarget>>,
+    wake_times: HashMap<usize, Timestamp>,
     over: bool,
 }
 
 /// Ends the thread when dropped.
-struct Alive(Arc<Shared>);
+struct Alive(Arc<TimerState>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.0.calls.lock().over = true;
+        self.0.queue.lock().over = true;
         self.0.changed.notify_one();
     }
 }
 
-impl AlarmClock {
+impl TimerThread {
     /// Starts the thread.
     pub(crate) fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { calls: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new() });
         let clock = shared.clone();
         thread::Builder::new().name("clock".into()).spawn(move || clock.run())?;
         Ok(Self { _alive: Arc::new(Alive(shared.clone())), shared })
     }
 
-    /// Asks for `sleeper` to be woken at `at`, or soon after.
+    /// Asks for `timer_target` to be woken at `at`, or soon after.
     ///
     /// Only its earliest call counts: whoever is woken looks around and asks again. Otherwise calls that have become
     /// pointless would pile up, and each would lead to another one.
-    pub(crate) fn call(&self, at: Timestamp, sleeper: Weak<dyn Sleeper>) {
-        let mut calls = self.shared.calls.lock();
-        let address = sleeper.as_ptr().cast::<()>().addr();
-        let later = match calls.moments.get(&address) {
+    pub(crate) fn wake_at(&self, at: Timestamp, timer_target: Weak<dyn TimerTarget>) {
+        let mut queue = self.shared.queue.lock();
+        let address = timer_target.as_ptr().cast::<()>().addr();
+        let later = match queue.wake_times.get(&address) {
             Some(&earlier) if earlier <= at => return,
             later => later.copied(),
         };
         if let Some(later) = later {
-            calls.waiting.remove(&(later, address));
+            queue.waiting.remove(&(later, address));
         }
-        let first = calls.waiting.first_key_value().is_none_or(|((earliest, _), _)| at < *earliest);
-        calls.moments.insert(address, at);
-        calls.waiting.insert((at, address), sleeper);
-        drop(calls);
+        let first = queue.waiting.first_key_value().is_none_or(|((earliest, _), _)| at < *earliest);
+        queue.wake_times.insert(address, at);
+        queue.waiting.insert((at, address), timer_target);
+        drop(queue);
         if first {
             self.shared.changed.notify_one();
         }
     }
 }
 
-impl Shared {
+impl TimerState {
     fn run(&self) {
         // Refused only by kernels that do not know the call; timers are then as coarse as anybody's.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let mut calls = self.calls.lock();
-        while !calls.over {
-            let Some((&(at, address), _)) = calls.waiting.first_key_value() else {
-                self.changed.wait(&mut calls);
+        let mut queue = self.queue.lock();
+        while !queue.over {
+            let Some((&(at, address), _)) = queue.waiting.first_key_value() else {
+                self.changed.wait(&mut queue);
                 continue;
             };
             let left = at - now();
             if left > Duration::ZERO {
-                self.changed.wait_for(&mut calls, left);
+                self.changed.wait_for(&mut queue, left);
                 continue;
             }
-            let due = calls.waiting.pop_first();
-            calls.moments.remove(&address);
-            parking_lot::MutexGuard::unlocked(&mut calls, || {
-                if let Some(sleeper) = due.and_then(|(_, sleeper)| sleeper.upgrade()) {
-                    sleeper.wake();
+            let due = queue.waiting.pop_first();
+            queue.wake_times.remove(&address);
+            parking_lot::MutexGuard::unlocked(&mut queue, || {
+                if let Some(timer_target) = due.and_then(|(_, timer_target)| timer_target.upgrade()) {
+                    timer_target.wake();
                 }
             });
         }
@@ -121,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    struct Bell(Mutex<mpsc::Sender<(u32, Timestamp)>>, u32);
-    impl Sleeper for Bell {
+    struct TestTarget(Mutex<mpsc::Sender<(u32, Timestamp)>>, u32);
+    impl TimerTarget for TestTarget {
         fn wake(self: Arc<Self>) {
             self.0.lock().send((self.1, now())).unwrap();
         }
@@ -130,44 +130,46 @@ mod tests {
 
     #[test]
     fn calls_are_made_in_order_and_never_early() {
-        let clock = AlarmClock::start().unwrap();
+        let clock = TimerThread::start().unwrap();
         let (sender, heard) = mpsc::channel();
-        let bells: Vec<Arc<dyn Sleeper>> =
-            (0..3).map(|n| Arc::new(Bell(Mutex::new(sender.clone()), n)) as Arc<dyn Sleeper>).collect();
+        let targets: Vec<Arc<dyn TimerTarget>> = (0..3)
+            .map(|n| Arc::new(TestTarget(Mutex::new(sender.clone()), n)) as Arc<dyn TimerTarget>)
+            .collect();
         let start = now();
-        for (bell, after) in bells.iter().zip([3_000, 1_000, 2_000]) {
-            clock.call(start + Duration::from_micros(after), Arc::downgrade(bell));
+        for (test_target, after) in targets.iter().zip([3_000, 1_000, 2_000]) {
+            clock.wake_at(start + Duration::from_micros(after), Arc::downgrade(test_target));
         }
         for (expected, after) in [(1, 1_000), (2, 2_000), (0, 3_000)] {
-            let (bell, at) = heard.recv().unwrap();
-            assert_eq!(bell, expected);
+            let (test_target, at) = heard.recv().unwrap();
+            assert_eq!(test_target, expected);
             assert!(at >= start + Duration::from_micros(after));
         }
     }
 
     #[test]
     fn only_the_earliest_call_of_a_sleeper_counts() {
-        let clock = AlarmClock::start().unwrap();
+        let clock = TimerThread::start().unwrap();
         let (sender, heard) = mpsc::channel();
-        let bells = [0, 1].map(|n| Arc::new(Bell(Mutex::new(sender.clone()), n)) as Arc<dyn Sleeper>);
+        let targets =
+            [0, 1].map(|n| Arc::new(TestTarget(Mutex::new(sender.clone()), n)) as Arc<dyn TimerTarget>);
         let start = now();
-        for (bell, after) in [(0, 4), (0, 2), (0, 3), (0, 2), (1, 5), (1, 6)] {
-            clock.call(start + Duration::from_millis(after), Arc::downgrade(&bells[bell]));
+        for (test_target, after) in [(0, 4), (0, 2), (0, 3), (0, 2), (1, 5), (1, 6)] {
+            clock.wake_at(start + Duration::from_millis(after), Arc::downgrade(&targets[test_target]));
         }
         assert_eq!([heard.recv().unwrap().0, heard.recv().unwrap().0], [0, 1]);
-        clock.call(start, Arc::downgrade(&bells[0]));
+        clock.wake_at(start, Arc::downgrade(&targets[0]));
         assert_eq!(heard.recv().unwrap().0, 0, "one that was woken may ask again");
-        let calls = clock.shared.calls.lock();
-        assert!(calls.waiting.is_empty() && calls.moments.is_empty());
+        let queue = clock.shared.queue.lock();
+        assert!(queue.waiting.is_empty() && queue.wake_times.is_empty());
     }
 
     #[test]
     fn the_thread_ends_with_the_last_handle() {
-        let clock = AlarmClock::start().unwrap();
+        let clock = TimerThread::start().unwrap();
         let shared = Arc::downgrade(&clock.shared);
         let (sender, _heard) = mpsc::channel();
-        let bell: Arc<dyn Sleeper> = Arc::new(Bell(Mutex::new(sender), 0));
-        clock.call(now() + Duration::from_secs(3600), Arc::downgrade(&bell));
+        let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 0));
+        clock.wake_at(now() + Duration::from_secs(3600), Arc::downgrade(&test_target));
         drop(clock);
         // The thread holds the last of it; that it never ends is what would hang here.
         while shared.strong_count() > 0 {

@@ -30,7 +30,7 @@ mod observe;
 mod processors;
 mod repository;
 
-use clock::AlarmClock;
+use clock::TimerThread;
 pub use clock::now;
 pub use host_policy::HostPolicy;
 pub use model::{Model, id_prefix};
@@ -44,7 +44,7 @@ use repository::{Loader, Repository};
 
 /// What the engine is told once.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct EngineOptions {
     /// Name and version of the server, and what it understands.
     pub server: ServerMetadata,
     /// Model repositories.
@@ -138,10 +138,10 @@ impl From<Vec<Arc<dyn Backend>>> for Plugins {
 /// A running inference server without its protocols. Clones are handles on the same one.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineInner>,
 }
 
-struct Shared {
+struct EngineInner {
     server: ServerMetadata,
     strict_readiness: bool,
     repository: Repository,
@@ -154,7 +154,7 @@ impl Engine {
     ///
     /// # Errors
     /// Of either.
-    pub async fn start(options: Options, plugins: impl Into<Plugins>) -> Result<Self, Error> {
+    pub async fn start(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let engine = Self::new(options, plugins)?;
         engine.load_models().await?;
         Ok(engine)
@@ -164,8 +164,8 @@ impl Engine {
     ///
     /// # Errors
     /// INTERNAL if the system gives no thread.
-    pub fn new(options: Options, plugins: impl Into<Plugins>) -> Result<Self, Error> {
-        let clock = AlarmClock::start()
+    pub fn new(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
+        let clock = TimerThread::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
         let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
@@ -174,7 +174,9 @@ impl Engine {
         let loader = Loader::new(options, plugins, clock);
         let repository = Repository::start(loader, repositories, threads);
         let exiting = AtomicBool::new(false);
-        Ok(Self { shared: Arc::new(Shared { server, strict_readiness, repository, exposition, exiting }) })
+        Ok(Self {
+            shared: Arc::new(EngineInner { server, strict_readiness, repository, exposition, exiting }),
+        })
     }
 
     /// Loads every model of the repositories and returns when each is ready or has failed.

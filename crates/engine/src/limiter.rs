@@ -7,7 +7,7 @@ use std::{
 
 use inference::{
     Error,
-    backend::Device as Place,
+    backend::Device as BackendDevice,
     config::{RateLimits, ResourceNeed},
 };
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use scheduling::{
 };
 
 /// Whoever claims resources for instances.
-pub(crate) trait Claims: Send + Sync {
+pub(crate) trait GrantListener: Send + Sync {
     /// The claim of that instance, which had to wait, has been granted. Must not block.
     fn granted(self: Arc<Self>, instance: InstanceId);
 }
@@ -24,11 +24,11 @@ pub(crate) trait Claims: Send + Sync {
 /// Grants that others have to be told of, once no lock is held.
 #[must_use = "whoever was granted something waits to be told"]
 #[derive(Default)]
-pub(crate) struct News(Vec<(Arc<dyn Claims>, InstanceId)>);
+pub(crate) struct PendingGrants(Vec<(Arc<dyn GrantListener>, InstanceId)>);
 
-impl News {
+impl PendingGrants {
     /// Tells them.
-    pub(crate) fn spread(self) {
+    pub(crate) fn notify(self) {
         for (owner, instance) in self.0 {
             owner.granted(instance);
         }
@@ -42,50 +42,61 @@ impl News {
 
 /// The server's limiter (`--rate-limit=execution_count`).
 pub(crate) struct Limiter {
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
 }
 
-struct State {
+struct LimiterState {
     policy: RateLimiter,
-    owners: BTreeMap<Claimant, (Weak<dyn Claims>, InstanceId)>,
+    owners: BTreeMap<Claimant, (Weak<dyn GrantListener>, InstanceId)>,
 }
 
 impl Limiter {
     pub(crate) fn new(capacities: Capacities) -> Self {
-        Self { state: Mutex::new(State { policy: RateLimiter::new(capacities), owners: BTreeMap::new() }) }
+        Self {
+            state: Mutex::new(LimiterState { policy: RateLimiter::new(capacities), owners: BTreeMap::new() }),
+        }
     }
 
     /// Admits an instance on that device.
     ///
     /// # Errors
     /// INVALID_ARG: it could never run, or calls a resource global that is not.
-    pub(crate) fn register(&self, limits: &RateLimits, place: Place) -> Result<Claimant, Error> {
+    pub(crate) fn register(
+        &self,
+        limits: &RateLimits,
+        backend_device: BackendDevice,
+    ) -> Result<Claimant, Error> {
         let need = |need: &ResourceNeed| Need {
             name: need.name.to_string(),
             global: need.global,
             count: need.count,
         };
-        let device = match place {
-            Place::Gpu(number) => Device::Gpu(number),
-            Place::Cpu | Place::Model => Device::Host,
+        let device = match backend_device {
+            BackendDevice::Gpu(number) => Device::Gpu(number),
+            BackendDevice::Cpu | BackendDevice::Model => Device::Host,
         };
         let needs = Resources { needs: limits.resources.iter().map(need).collect(), device };
-        let (claimant, news) = {
+        let (claimant, pending_grants) = {
             let mut state = self.state.lock();
             let (claimant, grants) = state.policy.register(&needs, limits.priority).map_err(refusal)?;
-            (claimant, state.news(grants))
+            (claimant, state.pending_grants(grants))
         };
-        news.spread();
+        pending_grants.notify();
         Ok(claimant)
     }
 
     /// From now on `owner` hears of grants to this claimant.
-    pub(crate) fn belongs_to(&self, claimant: Claimant, owner: Weak<dyn Claims>, instance: InstanceId) {
+    pub(crate) fn belongs_to(
+        &self,
+        claimant: Claimant,
+        owner: Weak<dyn GrantListener>,
+        instance: InstanceId,
+    ) {
         self.state.lock().owners.insert(claimant, (owner, instance));
     }
 
     /// Forgets an instance.
-    pub(crate) fn unregister(&self, claimant: Claimant) -> News {
+    pub(crate) fn unregister(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| {
             state.owners.remove(&claimant);
             state.policy.unregister(claimant)
@@ -93,39 +104,39 @@ impl Limiter {
     }
 
     /// Claims what the instance needs; true if it has it. With `renewed` it has just run a batch.
-    pub(crate) fn claim(&self, claimant: Claimant, renewed: bool) -> (bool, News) {
+    pub(crate) fn claim(&self, claimant: Claimant, renewed: bool) -> (bool, PendingGrants) {
         let mut state = self.state.lock();
         let (claim, grants) = match renewed {
             true => state.policy.renew(claimant),
             false => (state.policy.claim(claimant), Grants::default()),
         };
-        (claim == Claim::Granted, state.news(grants))
+        (claim == Claim::Granted, state.pending_grants(grants))
     }
 
     /// A batch has run, and none follows.
-    pub(crate) fn release(&self, claimant: Claimant) -> News {
+    pub(crate) fn release(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| state.policy.release(claimant))
     }
 
     /// A claim is not needed any more.
-    pub(crate) fn cancel(&self, claimant: Claimant) -> News {
+    pub(crate) fn cancel(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| state.policy.cancel(claimant))
     }
 
-    fn change(&self, change: impl FnOnce(&mut State) -> Grants) -> News {
+    fn change(&self, change: impl FnOnce(&mut LimiterState) -> Grants) -> PendingGrants {
         let mut state = self.state.lock();
         let grants = change(&mut state);
-        state.news(grants)
+        state.pending_grants(grants)
     }
 }
 
-impl State {
-    fn news(&self, grants: Grants) -> News {
+impl LimiterState {
+    fn pending_grants(&self, grants: Grants) -> PendingGrants {
         let owner = |claimant| {
             let (owner, instance) = self.owners.get(&claimant)?;
             Some((owner.upgrade()?, *instance))
         };
-        News(grants.into_iter().filter_map(owner).collect())
+        PendingGrants(grants.into_iter().filter_map(owner).collect())
     }
 }
 

@@ -21,7 +21,7 @@ use nereid_frontend::{
 };
 use testing::{
     Gate, Identity, Repository,
-    http::{Connection, PATIENCE, Response, request},
+    http::{Connection, Response, TIMEOUT, request},
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
@@ -50,7 +50,7 @@ impl Server {
         idle: Duration,
     ) -> Self {
         let runtime = Runtime::new().unwrap();
-        let engine_options = engine::Options {
+        let engine_options = engine::EngineOptions {
             server: ServerMetadata {
                 name: "nereid".into(),
                 version: "2.73.0".into(),
@@ -92,7 +92,7 @@ impl Server {
 
     /// Waits until `condition` holds; panics if it never does.
     fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !condition(self) {
             assert!(Instant::now() < end, "{what}");
             std::thread::yield_now();
@@ -201,7 +201,7 @@ fn an_old_client_that_keeps_its_connection_is_told_lengths() {
     }
     connection.send(b"GET /v2/health/live HTTP/1.0\r\n\r\n").unwrap();
     assert_eq!(connection.receive("GET").unwrap().status, 200);
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_client_that_wants_to_close_is_told_so() {
     let mut connection = server.connect();
     let answer = connection.ask("GET", "/v2/health/live", &[("Connection", "close")], b"").unwrap();
     assert_eq!(answer.header("connection"), Some("close"));
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_flood_of_chunks_ends_the_connection() {
     connection.send("1\r\n \r\n".repeat((1 << 16) + 1).as_bytes()).unwrap();
     let answer = connection.receive("POST").unwrap();
     assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
@@ -433,7 +433,7 @@ fn a_client_that_goes_takes_its_request_with_it() {
     let server = Server::behind(gate.clone());
     let mut first = server.connect();
     first.send(&request("POST", INFER, &[], &ones(1))).unwrap();
-    assert!(gate.wait_for(1, PATIENCE));
+    assert!(gate.wait_for(1, TIMEOUT));
     let mut second = server.connect();
     second.send(&request("POST", INFER, &[], &ones(1))).unwrap();
     server.until("the second request is queued", |server| server.engine.in_flight() == 2);
@@ -451,12 +451,12 @@ fn draining_closes_idle_connections_at_once_and_busy_ones_after_their_answer() {
     let (mut fresh, mut idle, mut busy) = (server.connect(), server.connect(), server.connect());
     assert_in_step(&mut idle);
     busy.send(&request("POST", INFER, &[], &ones(1))).unwrap();
-    assert!(gate.wait_for(1, PATIENCE));
+    assert!(gate.wait_for(1, TIMEOUT));
     server.until("all connections are counted", |server| server.drain.open() == 3);
 
     server.drain.begin();
-    assert!(idle.is_closed_within(PATIENCE));
-    assert!(fresh.is_closed_within(PATIENCE));
+    assert!(idle.is_closed_within(TIMEOUT));
+    assert!(fresh.is_closed_within(TIMEOUT));
     server.until("only the busy connection is left", |server| server.drain.open() == 1);
     server.until("nobody listens any more", |server| Connection::open(server.address).is_err());
     assert!(!server.serving.is_finished());
@@ -464,7 +464,7 @@ fn draining_closes_idle_connections_at_once_and_busy_ones_after_their_answer() {
     gate.open();
     let answer = busy.receive("POST").unwrap();
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
-    assert!(busy.is_closed_within(PATIENCE));
+    assert!(busy.is_closed_within(TIMEOUT));
     let Server { runtime, serving, drain, .. } = server;
     runtime.block_on(serving).unwrap().unwrap();
     assert_eq!(drain.open(), 0);
@@ -476,15 +476,15 @@ fn an_idle_connection_is_closed_but_never_a_waiting_one() {
     let server = Server::start(gate.clone(), http::Options::default(), Duration::from_millis(5));
     let mut waiting = server.connect();
     waiting.send(&request("POST", INFER, &[], &ones(1))).unwrap();
-    assert!(gate.wait_for(1, PATIENCE));
+    assert!(gate.wait_for(1, TIMEOUT));
     for _ in 0..3 {
         let mut halfway = server.connect();
         halfway.send(b"GET /v2 HTT").unwrap();
-        assert!(halfway.is_closed_within(PATIENCE));
+        assert!(halfway.is_closed_within(TIMEOUT));
     }
     gate.open();
     assert_eq!(waiting.receive("POST").unwrap().status, 200);
-    assert!(waiting.is_closed_within(PATIENCE));
+    assert!(waiting.is_closed_within(TIMEOUT));
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn a_body_that_stops_coming_ends_the_connection() {
     connection.send(&request("POST", INFER, &[("Content-Length", "100")], b"")).unwrap();
     let answer = connection.receive("POST").unwrap();
     assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]

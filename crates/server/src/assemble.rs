@@ -266,7 +266,7 @@ impl Sockets {
     }
 }
 
-fn engine_options(options: &Options) -> engine::Options {
+fn engine_options(options: &Options) -> engine::EngineOptions {
     let Options { server, repository, backends, metrics, test_hooks, .. } = options;
     let setting = |backend: Option<&String>, key: &str, value: String| engine::BackendSetting {
         backend: backend.cloned(),
@@ -283,7 +283,7 @@ fn engine_options(options: &Options) -> engine::Options {
         .settings
         .iter()
         .map(|given| setting(given.backend.as_ref(), &given.key, given.value.clone()));
-    engine::Options {
+    engine::EngineOptions {
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),

@@ -15,7 +15,7 @@ use testing::{
     Repository,
     fixtures::Python,
     grpc::{self, framed},
-    http::{Connection, PATIENCE},
+    http::{Connection, TIMEOUT},
     schema,
 };
 use tokio::runtime::Runtime;
@@ -442,7 +442,7 @@ fn a_body_in_too_many_chunks_is_refused() {
     connection.send(&bytes).unwrap();
     let response = connection.receive("POST").unwrap();
     assert_eq!((response.status, response.header("Connection")), (400, Some("close")), "{}", response.text());
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
     assert_serving(&served);
 }
 

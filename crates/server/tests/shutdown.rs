@@ -23,7 +23,7 @@ use serde_json::json;
 use testing::{
     Gate, Identity, Program, Repository,
     grpc::{self, framed},
-    http::{Connection, PATIENCE},
+    http::{Connection, TIMEOUT},
     schema,
 };
 use tokio::runtime::Runtime;
@@ -54,7 +54,7 @@ fn message() -> bytes::Bytes {
 
 /// Waits until nobody listens any more.
 fn wait_until_refused(address: SocketAddr) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while TcpStream::connect(address).is_ok() {
         assert!(Instant::now() < deadline, "{address} still accepts connections");
         thread::yield_now();
@@ -81,7 +81,7 @@ fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
         call.finish();
         call.rest().await
     });
-    assert!(gate.wait_for(3, PATIENCE), "all three are being executed");
+    assert!(gate.wait_for(3, TIMEOUT), "all three are being executed");
 
     let stopping = thread::spawn(move || served.stop());
     wait_until_refused(http);
@@ -96,7 +96,7 @@ fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
         assert_eq!((messages.len(), status.name()), (1, "OK"), "{}", status.message);
     }
     stopping.join().unwrap().unwrap();
-    assert!(asking.is_closed_within(PATIENCE));
+    assert!(asking.is_closed_within(TIMEOUT));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn idle_connections_do_not_delay_the_end() {
     let took = begin.elapsed();
     assert!(took < Duration::from_secs(2), "stopping took {took:?}");
     assert!(
-        used.is_closed_within(PATIENCE)
-            && unused.is_closed_within(PATIENCE)
-            && scraped.is_closed_within(PATIENCE)
+        used.is_closed_within(TIMEOUT)
+            && unused.is_closed_within(TIMEOUT)
+            && scraped.is_closed_within(TIMEOUT)
     );
     runtime.block_on(async {
         let refused = channel.unary(UNARY, &[], message()).await;
@@ -136,7 +136,7 @@ fn a_budget_that_is_used_up_is_an_error() {
     let served = served(&gate, 1, "", &["--exit-timeout-secs=1"]);
     let mut asking = Connection::open(served.http).unwrap();
     asking.send(&testing::http::request("POST", INFER, &[], BODY)).unwrap();
-    assert!(gate.wait_for(1, PATIENCE));
+    assert!(gate.wait_for(1, TIMEOUT));
     let error = served.stop().unwrap_err();
     assert!(error.contains("Exit timeout expired. Exiting immediately."), "{error}");
     gate.open();
@@ -233,7 +233,7 @@ fn stopping_under_load_loses_nothing() {
     let tasks: Vec<_> =
         (0..CLIENTS).map(|index| runtime.spawn(ask_over_grpc(grpc, index % 2 == 0, seen.clone()))).collect();
     // The load has begun when every client has been served some times over.
-    assert!(gate.wait_for(CLIENTS * 10, PATIENCE));
+    assert!(gate.wait_for(CLIENTS * 10, TIMEOUT));
 
     let stopping = Instant::now();
     served.stop().unwrap();

@@ -1,6 +1,6 @@
 //! A HTTP/1.1 client that sends exactly the bytes it is given and hides nothing of what comes back.
 //!
-//! It blocks, so that a test reads like the exchange it is about. Waiting for an answer ends after [`PATIENCE`].
+//! It blocks, so that a test reads like the exchange it is about. Waiting for an answer ends after [`TIMEOUT`].
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -8,7 +8,7 @@ use std::{
 };
 
 /// How long a read waits before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ impl Connection {
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self { stream, pending: Vec::new() })
     }
 
@@ -133,7 +133,7 @@ impl Connection {
     /// Reads until the server closes the connection, and gives what came.
     ///
     /// # Errors
-    /// The server keeps it open for [`PATIENCE`]. A reset counts as a close.
+    /// The server keeps it open for [`TIMEOUT`]. A reset counts as a close.
     pub fn rest(&mut self) -> io::Result<Vec<u8>> {
         loop {
             match self.fill() {
@@ -156,7 +156,7 @@ impl Connection {
             Ok(more) => !more,
             Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
         };
-        closed && self.stream.set_read_timeout(Some(PATIENCE)).is_ok()
+        closed && self.stream.set_read_timeout(Some(TIMEOUT)).is_ok()
     }
 
     /// Reads up to the end of a head and gives it without its empty line.
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!((second.status, second.text().as_str()), (404, "abc0123456789"));
         assert_eq!(connection.receive("POST").unwrap().status_line, "HTTP/1.1 100 Continue");
         assert_eq!(connection.receive("POST").unwrap().text(), "rest");
-        assert!(connection.is_closed_within(PATIENCE));
+        assert!(connection.is_closed_within(TIMEOUT));
     }
 
     #[test]

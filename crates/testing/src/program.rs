@@ -12,7 +12,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::http::PATIENCE;
+use crate::http::TIMEOUT;
 
 /// A running program, killed when dropped.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Log {
 
     /// What `wanted` finds in the first line in which it finds something.
     fn wait_for<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut lines = self.lines.lock();
         loop {
             if let Some(found) = lines.0.iter().find_map(|line| wanted(line)) {

@@ -21,7 +21,7 @@ pub(super) struct Sequences {
     /// `[1]`, or `[1, 1]` for models with a batch dimension.
     control_shape: Shape,
     /// By instance and slot, what the sequence there remembers. Only whoever runs the instance takes its lock.
-    memories: Box<[Mutex<Vec<Option<SequenceState>>>]>,
+    states_by_slot: Box<[Mutex<Vec<Option<SequenceState>>>]>,
 }
 
 /// A batch as a backend takes it, and what must outlive it.
@@ -32,7 +32,7 @@ pub(super) struct Assembled {
 }
 
 /// Where a row belongs.
-struct Seat<'a> {
+struct SlotAssignment<'a> {
     slot_owner: &'a Arc<dyn SlotOwner>,
     instance: InstanceId,
     slot: u32,
@@ -52,8 +52,8 @@ pub(super) fn assemble(
         match (row, sequences) {
             (Row::Request { entry, slot: Some(slot) }, Some((sequences, slot_owner))) => {
                 size += 1;
-                executions.push(sequences.seat(
-                    &Seat { slot_owner, instance, slot },
+                executions.push(sequences.prepare(
+                    &SlotAssignment { slot_owner, instance, slot },
                     entry.meta,
                     entry.payload,
                 ));
@@ -96,18 +96,22 @@ impl Sequences {
             controls: sequence.controls.clone(),
             states: sequence.states.iter().map(initial).collect(),
             control_shape: batch.iter().copied().chain([1]).collect(),
-            memories: (0..instances).map(|_| Mutex::default()).collect(),
+            states_by_slot: (0..instances).map(|_| Mutex::default()).collect(),
         })
     }
 
     /// A request takes its seat: it gets its controls, and what its sequence remembers.
-    fn seat(&self, seat: &Seat<'_>, meta: Meta, mut execution: Execution) -> Execution {
+    fn prepare(&self, assignment: &SlotAssignment<'_>, meta: Meta, mut execution: Execution) -> Execution {
         let step = meta.sequence.as_ref();
         let begins = step.is_some_and(|step| step.start);
         self.set_controls(&mut execution.request, step, true);
-        let state = self.memory(seat.instance, seat.slot, begins);
-        let slot_ref =
-            SlotRef { slot_owner: seat.slot_owner.clone(), instance: seat.instance, slot: seat.slot, meta };
+        let state = self.memory(assignment.instance, assignment.slot, begins);
+        let slot_ref = SlotRef {
+            slot_owner: assignment.slot_owner.clone(),
+            instance: assignment.instance,
+            slot: assignment.slot,
+            meta,
+        };
         execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref))
     }
 
@@ -116,7 +120,7 @@ impl Sequences {
         let mut request = pattern.map(blank).unwrap_or_default();
         self.set_controls(&mut request, None, false);
         let (responder, stream) = response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), usize::MAX);
-        let memory = self.memories[instance].lock().get(slot as usize).cloned().flatten();
+        let memory = self.states_by_slot[instance].lock().get(slot as usize).cloned().flatten();
         let state = match memory {
             Some(memory) => Some(memory.copied()),
             None => self.fresh(),
@@ -128,15 +132,15 @@ impl Sequences {
         if self.states.is_empty() {
             return None;
         }
-        let mut memories = self.memories[instance].lock();
+        let mut states_by_slot = self.states_by_slot[instance].lock();
         let slot = slot as usize;
-        if memories.len() <= slot {
-            memories.resize(slot + 1, None);
+        if states_by_slot.len() <= slot {
+            states_by_slot.resize(slot + 1, None);
         }
-        if begins || memories[slot].is_none() {
-            memories[slot] = self.fresh();
+        if begins || states_by_slot[slot].is_none() {
+            states_by_slot[slot] = self.fresh();
         }
-        memories[slot].clone()
+        states_by_slot[slot].clone()
     }
 
     /// The memory of a sequence that begins.

@@ -19,7 +19,7 @@ use scheduling::{Meta, SequenceId, SequenceStep};
 use super::id_prefix;
 
 /// What the rules need of a configuration, found out once.
-pub(super) struct Rules {
+pub(super) struct RequestValidator {
     required: usize,
     has_optional: bool,
     /// Some input must have the same shape, or the same contents, in all requests of a batch.
@@ -29,7 +29,7 @@ pub(super) struct Rules {
     correlation_id: Option<(Name, DataType)>,
 }
 
-impl Rules {
+impl RequestValidator {
     pub(super) fn new(config: &ModelConfig) -> Self {
         let required = config.inputs.iter().filter(|input| !input.optional).count();
         Self {
@@ -47,7 +47,7 @@ impl Rules {
     /// INVALID_ARG, naming the first rule that is broken.
     pub(super) fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
         let id = request.id.clone();
-        let at = Place { model: &config.name, id: &id };
+        let at = ErrorContext { model: &config.name, id: &id };
         if let RequestInputs::Raw(data) = &request.inputs {
             request.inputs = RequestInputs::Tensors(vec![deduce(config, data.clone(), &at)?]);
         }
@@ -73,7 +73,7 @@ impl Rules {
     }
 
     /// The request's place in its sequence; its id must be of the kind that the model's control input takes.
-    fn sequence_step(&self, request: &Request, at: &Place<'_>) -> Result<Option<SequenceStep>, Error> {
+    fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<Option<SequenceStep>, Error> {
         let Some(id) = &request.sequence.id else { return Ok(None) };
         if let Some((name, datatype)) = &self.correlation_id {
             let (fits, got) = match id {
@@ -82,7 +82,7 @@ impl Rules {
             };
             if !fits {
                 let (model, want) = (at.model, datatype.protocol_name());
-                return Err(at.says(format!(
+                return Err(at.invalid(format!(
                     "sequence batching control '{name}' data-type is '{got}', but model '{model}' expects '{want}'"
                 )));
             }
@@ -95,9 +95,14 @@ impl Rules {
     }
 
     /// Each required input once, and none that the model does not have.
-    fn check_names(&self, config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Result<(), Error> {
+    fn check_names(
+        &self,
+        config: &ModelConfig,
+        tensors: &[Tensor],
+        at: &ErrorContext<'_>,
+    ) -> Result<(), Error> {
         if let Some(name) = repeated(tensors.iter().map(Tensor::name)) {
-            return Err(at.says(format!("input '{name}' already exists in request")));
+            return Err(at.invalid(format!("input '{name}' already exists in request")));
         }
         let missing = || config.inputs.iter().filter(|spec| !spec.optional && !has(tensors, &spec.name));
         if (self.required..=config.inputs.len()).contains(&tensors.len()) {
@@ -124,7 +129,7 @@ impl Rules {
                 ", but missing required input(s) [{missing}]. Please provide all required input(s)."
             );
         }
-        Err(at.says(text))
+        Err(at.invalid(text))
     }
 }
 
@@ -137,14 +142,14 @@ fn correlation_id(config: &ModelConfig) -> Option<(Name, DataType)> {
 }
 
 /// Where a request stands, for the texts.
-struct Place<'a> {
+struct ErrorContext<'a> {
     model: &'a Name,
     id: &'a str,
 }
 
-impl Place<'_> {
+impl ErrorContext<'_> {
     /// Most texts begin with the request's id.
-    fn says(&self, text: impl AsRef<str>) -> Error {
+    fn invalid(&self, text: impl AsRef<str>) -> Error {
         Error::invalid(id_prefix(self.id) + text.as_ref())
     }
 
@@ -176,9 +181,9 @@ fn quoted<'a>(names: impl Iterator<Item = &'a Name>) -> String {
     names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(",")
 }
 
-fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &Place<'_>) -> Result<(), Error> {
+fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &ErrorContext<'_>) -> Result<(), Error> {
     if let Some(name) = repeated(outputs.iter()) {
-        return Err(at.says(format!("output '{name}' already exists in request")));
+        return Err(at.invalid(format!("output '{name}' already exists in request")));
     }
     match outputs.iter().find(|name| config.output(name).is_none()) {
         Some(unknown) => Err(at.unexpected("output", unknown)),
@@ -187,9 +192,9 @@ fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &Place<'_>) -> Resu
 }
 
 /// The only input of a model, made of bytes whose shape follows from the configuration.
-fn deduce(config: &ModelConfig, data: TensorData, at: &Place<'_>) -> Result<Tensor, Error> {
+fn deduce(config: &ModelConfig, data: TensorData, at: &ErrorContext<'_>) -> Result<Tensor, Error> {
     let [spec] = &config.inputs[..] else {
-        return Err(at.says(format!(
+        return Err(at.invalid(format!(
             "Raw request must only have 1 input (found 1) to be deduced but got {} inputs in '{}' model configuration",
             config.inputs.len(),
             at.model
@@ -201,16 +206,16 @@ fn deduce(config: &ModelConfig, data: TensorData, at: &Place<'_>) -> Result<Tens
         if spec.dims[..] != [1] {
             let text =
                 format!("For BYTE datatype raw input '{}', the model must have input shape [1]", spec.name);
-            return Err(at.says(text));
+            return Err(at.invalid(text));
         }
         let len = u32::try_from(data.len())
-            .map_err(|_| at.says("raw input is longer than a BYTES element can be"))?;
+            .map_err(|_| at.invalid("raw input is longer than a BYTES element can be"))?;
         let prefix = bytes::Bytes::copy_from_slice(&len.to_le_bytes());
         let prefixed = TensorData::from_pieces(std::iter::once(prefix).chain(data.pieces().iter().cloned()));
         return Ok(Tensor::new(spec.name.clone(), spec.datatype, whole(spec.dims.clone()), prefixed));
     };
     if spec.dims.iter().filter(|&&dim| dim == -1).count() > 1 {
-        return Err(at.says(format!(
+        return Err(at.invalid(format!(
             "The shape of the raw input '{}' can not be deduced because there are more than one variable-sized dimension",
             spec.name
         )));
@@ -228,17 +233,17 @@ fn deduce(config: &ModelConfig, data: TensorData, at: &Place<'_>) -> Result<Tens
     Ok(Tensor::new(spec.name.clone(), spec.datatype, shape, data))
 }
 
-impl Place<'_> {
+impl ErrorContext<'_> {
     fn size_mismatch(&self, input: &str, expected: usize, got: usize) -> Error {
         let model = self.model;
-        self.says(format!(
+        self.invalid(format!(
             "input byte size mismatch for input '{input}' for model '{model}'. Expected {expected}, got {got}"
         ))
     }
 }
 
 /// The number of rows all inputs agree on; 1 for models without a batch dimension.
-fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Result<u32, Error> {
+fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &ErrorContext<'_>) -> Result<u32, Error> {
     let Some(max) = config.max_batch_size else { return Ok(1) };
     let mut agreed = None;
     // From the last to the first, so that of two inputs the first is named, as in the reference.
@@ -248,20 +253,20 @@ fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &Place<'_>) -> Resul
         }
         let Some(&rows) = tensor.shape().first() else {
             let (name, model) = (tensor.name(), at.model);
-            return Err(at.says(format!(
+            return Err(at.invalid(format!(
                 "input '{name}' has no shape but model requires batch dimension for '{model}'"
             )));
         };
         if *agreed.get_or_insert(rows) != rows {
             let (name, model) = (tensor.name(), at.model);
             return Err(
-                at.says(format!("input '{name}' batch size does not match other inputs for '{model}'"))
+                at.invalid(format!("input '{name}' batch size does not match other inputs for '{model}'"))
             );
         }
     }
     match agreed {
         Some(rows) if rows > i64::from(max.get()) => {
-            Err(at.says(format!("inference request batch-size must be <= {max} for '{}'", at.model)))
+            Err(at.invalid(format!("inference request batch-size must be <= {max} for '{}'", at.model)))
         }
         // Zero and negative ones fail below, where the input can be named.
         Some(rows) => Ok(u32::try_from(rows).unwrap_or(0)),
@@ -274,12 +279,12 @@ fn check_tensor(
     spec: &InputSpec,
     config: &ModelConfig,
     tensor: &mut Tensor,
-    at: &Place<'_>,
+    at: &ErrorContext<'_>,
 ) -> Result<(), Error> {
     if tensor.datatype() != spec.datatype {
         let (got, want) = (tensor.datatype().protocol_name(), spec.datatype.protocol_name());
         let (name, model) = (&spec.name, at.model);
-        return Err(at.says(format!(
+        return Err(at.invalid(format!(
             "inference input '{name}' data-type is '{got}', but model '{model}' expects '{want}'"
         )));
     }
@@ -287,7 +292,7 @@ fn check_tensor(
     let (batch, dims) = tensor.shape().split_at(usize::from(batched).min(tensor.shape().len()));
     if tensor.shape().iter().any(|&dim| dim < 0) {
         let shape = bracketed(tensor.shape());
-        return Err(at.says(format!(
+        return Err(at.invalid(format!(
             "All input dimensions should be specified for input '{}' for model '{}', got {shape}",
             spec.name, at.model
         )));
@@ -317,7 +322,7 @@ fn check_tensor(
     Ok(())
 }
 
-fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &Place<'_>) -> Error {
+fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &ErrorContext<'_>) -> Error {
     let expected: Shape = batched.then_some(-1).into_iter().chain(spec.dims.iter().copied()).collect();
     let note = if batched {
         "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each \
@@ -326,7 +331,7 @@ fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &Place<'
     } else {
         ""
     };
-    at.says(format!(
+    at.invalid(format!(
         "unexpected shape for input '{}' for model '{}'. Expected {}, got {}. {note}",
         spec.name,
         at.model,
@@ -336,7 +341,7 @@ fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &Place<'
 }
 
 /// As many length-prefixed elements as the shape calls for, the last one whole (S-W2).
-fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &Place<'_>) -> Result<(), Error> {
+fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &ErrorContext<'_>) -> Result<(), Error> {
     let expected =
         element_count(tensor.shape()).map_err(|error| count_error(&spec.name, tensor.shape(), error))?;
     let (name, model) = (&spec.name, at.model);
@@ -347,14 +352,14 @@ fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &Place<'_>) -> Result<(), 
             Ok(_) if found < expected => found += 1,
             Ok(_) => {
                 let all = bytes_elements(&data).filter(Result::is_ok).count();
-                return Err(at.says(format!(
+                return Err(at.invalid(format!(
                     "unexpected number of string elements {all} for inference input '{name}' for model '{model}', \
                      expecting {expected}"
                 )));
             }
             Err(rest) => {
                 return Err(match rest.split_first_chunk::<4>() {
-                    None => at.says(format!(
+                    None => at.invalid(format!(
                         "incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 \
                          bytes but only {} bytes available. Please make sure the string length indicator is in one \
                          buffer.",
@@ -371,7 +376,7 @@ fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &Place<'_>) -> Result<(), 
         }
     }
     if found < expected {
-        return Err(at.says(format!(
+        return Err(at.invalid(format!(
             "expected {expected} string elements for inference input '{name}' for model '{model}', got {found}"
         )));
     }

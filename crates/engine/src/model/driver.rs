@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use inference::{Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{Batch, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
 
-use super::{claims::Tenancy, instance::Mobile, order::Orders};
-use crate::limiter::{Claims, News};
+use super::{instance::MovableInstance, order::Orders, resource_claims::ResourceClaims};
+use crate::limiter::{GrantListener, PendingGrants};
 
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
@@ -18,12 +18,12 @@ pub(super) struct Driver {
     idle: Vec<InstanceId>,
     instances: usize,
     /// Where idle instances lie that any thread may run.
-    resting: Vec<Option<Mobile>>,
+    idle_instances: Vec<Option<MovableInstance>>,
     /// The earliest wake-up call that has been asked for and has not come.
-    alarm: Option<Timestamp>,
+    scheduled_wakeup: Option<Timestamp>,
     /// How long an execution is expected to take, in nanoseconds; unknown until some were measured.
     cost: Cost,
-    tenancy: Tenancy,
+    resource_claims: ResourceClaims,
 }
 
 /// Who decides.
@@ -47,36 +47,40 @@ impl Policy {
 pub(super) struct Assignment {
     pub(super) batch: Batch<Execution>,
     /// The instance itself, if it need not run on its own thread.
-    pub(super) mobile: Option<Mobile>,
+    pub(super) movable: Option<MovableInstance>,
 }
 
 /// What a visit asks its visitor to do.
 #[derive(Default)]
-pub(super) struct Duties {
+pub(super) struct Actions {
     pub(super) rejected: Vec<Rejected<Execution>>,
     pub(super) assignments: Vec<Assignment>,
     /// A wake-up call to ask for.
-    pub(super) alarm: Option<Timestamp>,
+    pub(super) scheduled_wakeup: Option<Timestamp>,
     /// What the operator should hear of.
     pub(super) notes: Vec<Note>,
     /// Instances, of other models too, whose claims on shared resources were granted.
-    pub(super) news: News,
+    pub(super) pending_grants: PendingGrants,
     /// The first assignment may run right where its request arrived.
     pub(super) brief: bool,
 }
 
 impl Driver {
-    /// All instances idle, nothing waiting. `resting` holds one place per instance.
-    pub(super) fn new(policy: Policy, resting: Vec<Option<Mobile>>, tenancy: Tenancy) -> Self {
-        let instances = resting.len();
+    /// All instances idle, nothing waiting. `idle_instances` holds one place per instance.
+    pub(super) fn new(
+        policy: Policy,
+        idle_instances: Vec<Option<MovableInstance>>,
+        resource_claims: ResourceClaims,
+    ) -> Self {
+        let instances = idle_instances.len();
         Self {
             policy,
             idle: (0..instances).collect(),
             instances,
-            resting,
-            alarm: None,
+            idle_instances,
+            scheduled_wakeup: None,
             cost: Cost::default(),
-            tenancy,
+            resource_claims,
         }
     }
 
@@ -92,10 +96,15 @@ impl Driver {
     }
 
     /// An instance has finished a batch that took so many nanoseconds, or that there was nobody left to run for.
-    pub(super) fn finished(&mut self, instance: InstanceId, mobile: Option<Mobile>, executed: Option<u64>) {
-        self.resting[instance] = mobile;
+    pub(super) fn finished(
+        &mut self,
+        instance: InstanceId,
+        movable: Option<MovableInstance>,
+        executed: Option<u64>,
+    ) {
+        self.idle_instances[instance] = movable;
         self.idle.insert(0, instance);
-        self.tenancy.has_run(instance);
+        self.resource_claims.has_run(instance);
         if let Some(nanos) = executed {
             self.cost.note(nanos);
         }
@@ -107,9 +116,9 @@ impl Driver {
     }
 
     /// An instance has died in the middle of a batch.
-    pub(super) fn lost(&mut self, instance: InstanceId) -> News {
+    pub(super) fn lost(&mut self, instance: InstanceId) -> PendingGrants {
         self.instances -= 1;
-        self.tenancy.forfeit(instance)
+        self.resource_claims.forfeit(instance)
     }
 
     /// A backend has given back the request of a slot. True if its instance waits for work.
@@ -137,7 +146,7 @@ impl Driver {
 
     /// The wake-up call that was asked for has come.
     pub(super) fn woken(&mut self) {
-        self.alarm = None;
+        self.scheduled_wakeup = None;
     }
 
     /// No new requests from now on.
@@ -156,18 +165,18 @@ impl Driver {
     }
 
     /// The instances that rest here, to be dropped on their threads.
-    pub(super) fn release_resting(&mut self) -> Vec<Option<Mobile>> {
-        std::mem::take(&mut self.resting)
+    pub(super) fn release_idle_instances(&mut self) -> Vec<Option<MovableInstance>> {
+        std::mem::take(&mut self.idle_instances)
     }
 
     /// Says who hears of grants to the instances.
-    pub(super) fn say_owner(&self, owner: &Weak<dyn Claims>) {
-        self.tenancy.belongs_to(owner);
+    pub(super) fn set_owner(&self, owner: &Weak<dyn GrantListener>) {
+        self.resource_claims.belongs_to(owner);
     }
 
     /// The claim of an instance on shared resources has been granted.
     pub(super) fn granted(&mut self, instance: InstanceId) {
-        self.tenancy.granted(instance);
+        self.resource_claims.granted(instance);
     }
 
     /// Nothing is decided here any more, and nothing taken. To be dropped without the lock.
@@ -176,24 +185,25 @@ impl Driver {
     }
 
     /// The instances claim nothing any more. To be dropped without the lock.
-    pub(super) fn release_tenancy(&mut self) -> Tenancy {
-        std::mem::take(&mut self.tenancy)
+    pub(super) fn release_resource_claims(&mut self) -> ResourceClaims {
+        std::mem::take(&mut self.resource_claims)
     }
 
     /// The batch that should leave now, for an instance that does not wait for a grant.
     fn due(&self, at: Timestamp) -> Option<DueBatch> {
-        if self.idle.iter().all(|&instance| self.tenancy.may_be_offered(instance)) {
+        if self.idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
             return self.policy.scheduler.due(at, &self.idle);
         }
-        let offered = self.idle.iter().copied().filter(|&instance| self.tenancy.may_be_offered(instance));
+        let offered =
+            self.idle.iter().copied().filter(|&instance| self.resource_claims.may_be_offered(instance));
         self.policy.scheduler.due(at, &offered.collect::<Vec<_>>())
     }
 
     /// After every piece of news: what has waited too long, which batches leave, when to look again.
-    pub(super) fn settle(&mut self, at: Timestamp, orders: &Orders) -> Duties {
-        let mut duties = Duties { rejected: self.policy.scheduler.expire(at), ..Duties::default() };
+    pub(super) fn step(&mut self, at: Timestamp, orders: &Orders) -> Actions {
+        let mut actions = Actions { rejected: self.policy.scheduler.expire(at), ..Actions::default() };
         while let Some(due) = self.due(at) {
-            if !self.tenancy.may_run(due.instance(), &mut duties.news) {
+            if !self.resource_claims.may_run(due.instance(), &mut actions.pending_grants) {
                 continue;
             }
             let batch = self.policy.scheduler.take(due);
@@ -203,21 +213,23 @@ impl Driver {
                 self.idle.remove(place);
             }
             orders.line_up(&batch);
-            let mobile = self.resting[batch.instance].take();
-            duties.brief |= duties.assignments.is_empty() && self.cost.is_brief();
-            duties.assignments.push(Assignment { batch, mobile });
+            let movable = self.idle_instances[batch.instance].take();
+            actions.brief |= actions.assignments.is_empty() && self.cost.is_brief();
+            actions.assignments.push(Assignment { batch, movable });
         }
-        self.tenancy.give_back(&self.idle, &mut duties.news);
+        self.resource_claims.give_back(&self.idle, &mut actions.pending_grants);
         if self.policy.scheduler.in_flight() == 0 {
-            self.tenancy.withdraw(&mut duties.news);
+            self.resource_claims.withdraw(&mut actions.pending_grants);
         }
-        duties.notes = self.policy.scheduler.notes();
+        actions.notes = self.policy.scheduler.notes();
         let wakeup = self.policy.scheduler.next_wakeup(at);
-        if wakeup.is_some_and(|wakeup| self.alarm.is_none_or(|alarm| wakeup < alarm)) {
-            self.alarm = wakeup;
-            duties.alarm = wakeup;
+        if wakeup.is_some_and(|wakeup| {
+            self.scheduled_wakeup.is_none_or(|scheduled_wakeup| wakeup < scheduled_wakeup)
+        }) {
+            self.scheduled_wakeup = wakeup;
+            actions.scheduled_wakeup = wakeup;
         }
-        duties
+        actions
     }
 }
 

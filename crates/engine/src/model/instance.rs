@@ -18,80 +18,80 @@ use super::{Model, driver::Assignment, warmup::WarmUp};
 use crate::host_policy::Placed;
 
 /// An instance that any one thread at a time may run.
-pub(super) type Mobile = Box<dyn BackendInstance + Send>;
+pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
 
 /// Where one instance thread finds its work. At most one thing lies in it: an instance gets the next batch only when it
 /// is idle.
 #[derive(Default)]
-pub(super) struct Mailbox {
-    mail: Mutex<Option<Mail>>,
+pub(super) struct WorkSlot {
+    message: Mutex<Option<WorkerMessage>>,
     arrived: Condvar,
 }
 
 /// What an instance thread is told.
-pub(super) enum Mail {
+pub(super) enum WorkerMessage {
     /// Run a batch.
     Work(Assignment),
     /// Drop the instance, which is given back if it lay elsewhere, and end.
-    Leave(Option<Mobile>),
+    Shutdown(Option<MovableInstance>),
 }
 
-impl Mailbox {
-    pub(super) fn put(&self, mail: Mail) {
-        let before = self.mail.lock().replace(mail);
+impl WorkSlot {
+    pub(super) fn put(&self, message: WorkerMessage) {
+        let before = self.message.lock().replace(message);
         debug_assert!(before.is_none(), "an instance gets one thing at a time");
         self.arrived.notify_one();
     }
 
-    fn take(&self) -> Mail {
-        let mut mail = self.mail.lock();
+    fn take(&self) -> WorkerMessage {
+        let mut message = self.message.lock();
         loop {
-            match mail.take() {
-                Some(mail) => return mail,
-                None => self.arrived.wait(&mut mail),
+            match message.take() {
+                Some(message) => return message,
+                None => self.arrived.wait(&mut message),
             }
         }
     }
 }
 
 /// An instance that has been built and waits to be told which model it belongs to.
-pub(super) struct Built {
+pub(super) struct BuiltInstance {
     /// `None` for an instance that stays on its thread.
-    pub(super) mobile: Option<Mobile>,
-    employ: mpsc::Sender<Arc<Model>>,
+    pub(super) movable: Option<MovableInstance>,
+    model_sender: mpsc::Sender<Arc<Model>>,
     thread: thread::JoinHandle<()>,
 }
 
-impl Built {
+impl BuiltInstance {
     /// Lets the thread work for `model`. Gives back what joins the thread.
-    pub(super) fn employ(self, model: &Arc<Model>) -> thread::JoinHandle<()> {
+    pub(super) fn spawn(self, model: &Arc<Model>) -> thread::JoinHandle<()> {
         // Refused only if the thread has died, which joining will tell.
-        let _ = self.employ.send(model.clone());
+        let _ = self.model_sender.send(model.clone());
         self.thread
     }
 }
 
 /// What every instance of a model is made of.
 #[derive(Clone)]
-pub(super) struct Recipe {
+pub(super) struct InstanceBuilder {
     pub(super) backend: Arc<dyn BackendModel>,
     pub(super) config: Arc<ModelConfig>,
     pub(super) warm_up: Arc<WarmUp>,
 }
 
-impl Recipe {
+impl InstanceBuilder {
     /// Builds an instance on the thread that asks, where the instance's host policy wants it, and warms it up if it will
     /// have work.
     fn build(&self, placed: &Placed) -> Result<Instance, Error> {
         let spec = placed.bind_this_thread()?;
         if self.config.low_priority {
-            give_way(&spec)?;
+            lower_priority(&spec)?;
         }
         let instance = self.build_here(&spec)?;
         Ok(match instance {
             // Other threads do not run where the policy says, or as the priority says.
-            Instance::Movable(mobile) if placed.is_bound() || self.config.low_priority => {
-                Instance::ThreadBound(mobile)
+            Instance::Movable(movable) if placed.is_bound() || self.config.low_priority => {
+                Instance::ThreadBound(movable)
             }
             instance => instance,
         })
@@ -101,8 +101,8 @@ impl Recipe {
         let mut instance = self.backend.instance(&self.config, spec)?;
         if !spec.passive {
             match &mut instance {
-                Instance::Movable(mobile) => self.warm_up.run(&spec.name, &mut **mobile)?,
-                Instance::ThreadBound(pinned) => self.warm_up.run(&spec.name, &mut **pinned)?,
+                Instance::Movable(movable) => self.warm_up.run(&spec.name, &mut **movable)?,
+                Instance::ThreadBound(thread_bound) => self.warm_up.run(&spec.name, &mut **thread_bound)?,
             }
         }
         Ok(instance)
@@ -110,7 +110,7 @@ impl Recipe {
 }
 
 /// Lets the calling thread, and those it starts, have only the processor time that others leave.
-fn give_way(spec: &InstanceSpec) -> Result<(), Error> {
+fn lower_priority(spec: &InstanceSpec) -> Result<(), Error> {
     // On Linux the priority of "this process" is the calling thread's.
     setpriority_process(None, LOWEST_PRIORITY).map_err(|error| {
         Error::internal(format!("failed to lower the priority of instance '{}': {error}", spec.name))
@@ -124,9 +124,12 @@ const LOWEST_PRIORITY: i32 = 19;
 ///
 /// # Errors
 /// The first error of an instance, once all have been tried; those that were built are dropped on their threads.
-pub(super) fn build_all(recipe: &Recipe, instances: &[Placed]) -> Result<Vec<Built>, Error> {
-    let starting = instances.iter().enumerate().map(|(id, placed)| (placed, start(id, recipe, placed)));
-    let built: Vec<_> = if recipe.backend.builds_in_parallel() {
+pub(super) fn build_all(
+    builder: &InstanceBuilder,
+    instances: &[Placed],
+) -> Result<Vec<BuiltInstance>, Error> {
+    let starting = instances.iter().enumerate().map(|(id, placed)| (placed, start(id, builder, placed)));
+    let built: Vec<_> = if builder.backend.builds_in_parallel() {
         let starting: Vec<_> = starting.collect();
         starting.into_iter().map(await_built).collect()
     } else {
@@ -136,65 +139,65 @@ pub(super) fn build_all(recipe: &Recipe, instances: &[Placed]) -> Result<Vec<Bui
 }
 
 /// Waits until an instance has been built.
-fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<Built, Error> {
+fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<BuiltInstance, Error> {
     let name = &placed.spec.name;
     let starting = starting.map_err(|error| {
         Error::internal(format!("failed to start the thread of instance '{name}': {error}"))
     })?;
-    let mobile = starting.ready.recv().unwrap_or_else(|_| {
+    let movable = starting.ready.recv().unwrap_or_else(|_| {
         Err(Error::internal(format!("the backend panicked while building instance '{name}'")))
     })?;
-    Ok(Built { mobile, employ: starting.employ, thread: starting.thread })
+    Ok(BuiltInstance { movable, model_sender: starting.model_sender, thread: starting.thread })
 }
 
 struct Starting {
-    ready: mpsc::Receiver<Result<Option<Mobile>, Error>>,
-    employ: mpsc::Sender<Arc<Model>>,
+    ready: mpsc::Receiver<Result<Option<MovableInstance>, Error>>,
+    model_sender: mpsc::Sender<Arc<Model>>,
     thread: thread::JoinHandle<()>,
 }
 
-fn start(id: InstanceId, recipe: &Recipe, placed: &Placed) -> io::Result<Starting> {
+fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
     let (report, ready) = mpsc::channel();
-    let (employ, employer) = mpsc::channel::<Arc<Model>>();
-    let (recipe, placed) = (recipe.clone(), placed.clone());
+    let (model_sender, model_receiver) = mpsc::channel::<Arc<Model>>();
+    let (builder, placed) = (builder.clone(), placed.clone());
     let name = placed.spec.name.to_string();
     let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let pinned = match recipe.build(&placed) {
-            Ok(Instance::Movable(mobile)) => {
-                let _ = report.send(Ok(Some(mobile)));
+        let thread_bound = match builder.build(&placed) {
+            Ok(Instance::Movable(movable)) => {
+                let _ = report.send(Ok(Some(movable)));
                 None
             }
-            Ok(Instance::ThreadBound(pinned)) => {
+            Ok(Instance::ThreadBound(thread_bound)) => {
                 let _ = report.send(Ok(None));
-                Some(pinned)
+                Some(thread_bound)
             }
             Err(error) => {
                 // First, so that whoever hears of the error and gives the model up is the last to have it.
-                drop(recipe);
+                drop(builder);
                 let _ = report.send(Err(error));
                 return;
             }
         };
         // Nobody employs the instance if a sibling could not be built.
-        if let Ok(model) = employer.recv() {
-            work(&model, id, pinned);
+        if let Ok(model) = model_receiver.recv() {
+            work(&model, id, thread_bound);
         }
     })?;
-    Ok(Starting { ready, employ, thread })
+    Ok(Starting { ready, model_sender, thread })
 }
 
 /// As much as C++ backends are used to; Rust's default is smaller.
 const STACK_BYTES: usize = 8 << 20;
 
 /// The life of an instance thread after its instance was built.
-fn work(model: &Arc<Model>, id: InstanceId, mut pinned: Option<Box<dyn BackendInstance>>) {
+fn work(model: &Arc<Model>, id: InstanceId, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
-        match model.mailbox(id).take() {
-            Mail::Leave(mobile) => return drop(mobile),
-            Mail::Work(first) => {
+        match model.work_slot(id).take() {
+            WorkerMessage::Shutdown(movable) => return drop(movable),
+            WorkerMessage::Work(first) => {
                 let mut next = Some(first);
                 while let Some(assignment) = next {
-                    next = model.run(assignment, &mut pinned);
+                    next = model.run(assignment, &mut thread_bound);
                 }
             }
         }

@@ -25,37 +25,37 @@ use parking_lot::{Condvar, Mutex};
 use scheduling::{DynamicBatcher, InstanceId, Rejected, Scheduler, SequenceBatcher, Unbatched};
 
 use crate::{
-    clock::{AlarmClock, now},
+    clock::{TimerThread, now},
     host_policy::Placed,
-    limiter::{Claims, Limiter},
+    limiter::{GrantListener, Limiter},
     observe::{ModelStatistics, Record},
 };
 
 mod assemble;
+mod backend_handle;
 mod cache;
 mod check;
-mod claims;
 mod driver;
 mod instance;
-mod opened;
 mod order;
-mod refusal;
+mod rejection;
+mod resource_claims;
 mod run;
 mod strategy;
 mod warmup;
 
 use assemble::Sequences;
+use backend_handle::BackendModelHandle;
+use cache::CacheLookup;
 pub(crate) use cache::Cached;
-use cache::Found;
-use check::Rules;
-use claims::Tenancy;
+use check::RequestValidator;
 use driver::{Driver, Policy};
-use instance::{Mail, Mailbox, Mobile, Recipe, build_all};
-use opened::Opened;
+use instance::{InstanceBuilder, MovableInstance, WorkSlot, WorkerMessage, build_all};
 use order::Orders;
-use refusal::Refusals;
-pub use refusal::id_prefix;
-use strategy::Consulted;
+use rejection::RejectionErrors;
+pub use rejection::id_prefix;
+use resource_claims::ResourceClaims;
+use strategy::CustomBatchFilter;
 use warmup::WarmUp;
 
 /// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
@@ -63,7 +63,7 @@ pub struct Model {
     version: i64,
     config: Arc<ModelConfig>,
     shown: proto::ModelConfig,
-    rules: Rules,
+    validator: RequestValidator,
     record: Record,
     driver: Mutex<Driver>,
     /// Signalled, once the model drains, when something has ended.
@@ -74,24 +74,24 @@ pub struct Model {
     in_flight: AtomicUsize,
     fault: OnceLock<Error>,
     /// One per instance, passive ones at the end.
-    mailboxes: Box<[Mailbox]>,
+    work_slots: Box<[WorkSlot]>,
     /// Passive instances that need not stay on their threads: kept, and never run.
-    passive: Mutex<Vec<Option<Mobile>>>,
+    passive: Mutex<Vec<Option<MovableInstance>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    opened: Opened,
+    backend_handle: BackendModelHandle,
     orders: Orders,
-    refusals: Refusals,
+    rejection_errors: RejectionErrors,
     /// What requests of sequences get with them, for models that have sequences.
     sequences: Option<Sequences>,
     /// The server's response cache, if it has one and the model may use it.
     cached: Option<Cached>,
-    clock: AlarmClock,
+    clock: TimerThread,
     load_duration: Duration,
     me: Weak<Self>,
 }
 
 /// What a model version is made of.
-pub(crate) struct Parts {
+pub(crate) struct ModelParts {
     pub(crate) version: i64,
     pub(crate) config: ResolvedConfig,
     /// The model's directory.
@@ -100,7 +100,7 @@ pub(crate) struct Parts {
     pub(crate) instances: Vec<Placed>,
     /// Who may share a batch, if the model has its own ideas of that.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
-    pub(crate) clock: AlarmClock,
+    pub(crate) clock: TimerThread,
     /// What models share resources by, if they do; each instance needs what its place in `limits` says.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Cached>,
@@ -113,8 +113,8 @@ impl Model {
     ///
     /// # Errors
     /// The first error of an instance.
-    pub(crate) fn start(parts: Parts) -> Result<Arc<Self>, Error> {
-        let Parts {
+    pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
+        let ModelParts {
             version,
             config,
             directory,
@@ -128,34 +128,34 @@ impl Model {
         } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
-        let rules = Rules::new(&config);
-        let warm_up = Arc::new(WarmUp::prepare(&config, &rules, &directory)?);
+        let validator = RequestValidator::new(&config);
+        let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
-        let tenancy = Tenancy::register(limiter, &config)?;
-        let recipe = Recipe { backend: Arc::from(backend), config: config.clone(), warm_up };
+        let resource_claims = ResourceClaims::register(limiter, &config)?;
+        let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
         // Before the instances, after which it would be dropped if one of them failed.
         let policy = policy(&config, active, strategy.map(Arc::from));
-        let mut built = build_all(&recipe, &instances)?;
-        let mut resting: Vec<_> = built.iter_mut().map(|built| built.mobile.take()).collect();
-        let passive = resting.split_off(active);
+        let mut built = build_all(&builder, &instances)?;
+        let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
+        let passive = idle_instances.split_off(active);
         let sequences = Sequences::new(&config, active);
         let model = Arc::new_cyclic(|me| Self {
             version,
             shown,
-            rules,
+            validator,
             record: Record::default(),
-            driver: Mutex::new(Driver::new(policy, resting, tenancy)),
+            driver: Mutex::new(Driver::new(policy, idle_instances, resource_claims)),
             ended: Condvar::new(),
             draining: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             fault: OnceLock::new(),
-            mailboxes: instances.iter().map(|_| Mailbox::default()).collect(),
+            work_slots: instances.iter().map(|_| WorkSlot::default()).collect(),
             passive: Mutex::new(passive),
             threads: Mutex::default(),
-            opened: Opened::new(recipe.backend),
+            backend_handle: BackendModelHandle::new(builder.backend),
             orders: Orders::of(&config.scheduling, active),
-            refusals: Refusals { model: config.name.clone(), sequences: sequences.is_some() },
+            rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
             cached,
             clock,
@@ -163,9 +163,9 @@ impl Model {
             me: me.clone(),
             config,
         });
-        let claims: Weak<dyn Claims> = Arc::downgrade(&(model.clone() as Arc<dyn Claims>));
-        model.driver.lock().say_owner(&claims);
-        *model.threads.lock() = built.into_iter().map(|built| built.employ(&model)).collect();
+        let claims: Weak<dyn GrantListener> = Arc::downgrade(&(model.clone() as Arc<dyn GrantListener>));
+        model.driver.lock().set_owner(&claims);
+        *model.threads.lock() = built.into_iter().map(|built| built.spawn(&model)).collect();
         Ok(model)
     }
 
@@ -201,13 +201,13 @@ impl Model {
             return Err(Error::unavailable(fault.message.clone()));
         }
         let arrived = now();
-        let meta = self.rules.check(&self.config, &mut request)?;
+        let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1));
         let miss = match self.look_up(&request) {
-            Some(Found::Hit(response, lookup)) => {
+            Some(CacheLookup::Hit(response, lookup)) => {
                 return Ok(self.answer_from_cache(response, &lookup, timeline, capacity));
             }
-            Some(Found::Miss(miss)) => Some(miss),
+            Some(CacheLookup::Miss(miss)) => Some(miss),
             None => None,
         };
         let (responder, stream) = response_channel(timeline, self.clone(), capacity);
@@ -220,14 +220,15 @@ impl Model {
             driver.enqueue(at, meta, Execution::new(request, responder))
         {
             drop(driver);
-            let error = self.refusals.error(reason, &payload.request);
+            let error = self.rejection_errors.error(reason, &payload.request);
             payload.responder.fail(error.clone());
             return Err(error);
         }
         stream.timeline().queued(came.unwrap_or(at));
-        let duties = driver.settle(at, &self.orders);
+        let actions = driver.step(at, &self.orders);
         drop(driver);
-        if let Some(here) = self.fulfil(duties, |assignment, brief| brief && self.may_run_here(assignment)) {
+        if let Some(here) = self.perform(actions, |assignment, brief| brief && self.may_run_here(assignment))
+        {
             self.run_here(here, at);
         }
         Ok(stream)
@@ -245,7 +246,7 @@ impl Model {
     pub(crate) fn statistics(&self) -> ModelStatistics {
         ModelStatistics {
             responses: self.record.responses(),
-            memory_usage: self.opened.memory_usage(),
+            memory_usage: self.backend_handle.memory_usage(),
             ..self.record.read(self.name(), self.version)
         }
     }
@@ -267,7 +268,7 @@ impl Model {
     /// Takes no new requests; those that were accepted go on.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
-        self.visit(|driver| {
+        self.with_driver(|driver| {
             driver.drain();
             Vec::new()
         });
@@ -281,23 +282,23 @@ impl Model {
         while self.in_flight() > 0 || !driver.is_idle() {
             self.ended.wait(&mut driver);
         }
-        let mut resting = driver.release_resting();
-        let released = (driver.release_policy(), driver.release_tenancy());
+        let mut idle_instances = driver.release_idle_instances();
+        let released = (driver.release_policy(), driver.release_resource_claims());
         drop(driver);
         drop(released);
-        resting.append(&mut self.passive.lock());
-        for (mailbox, mobile) in self.mailboxes.iter().zip(resting) {
-            mailbox.put(Mail::Leave(mobile));
+        idle_instances.append(&mut self.passive.lock());
+        for (work_slot, movable) in self.work_slots.iter().zip(idle_instances) {
+            work_slot.put(WorkerMessage::Shutdown(movable));
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A thread that has panicked has told so already.
             let _ = thread.join();
         }
-        self.opened.end();
+        self.backend_handle.end();
     }
 
-    fn mailbox(&self, instance: InstanceId) -> &Mailbox {
-        &self.mailboxes[instance]
+    fn work_slot(&self, instance: InstanceId) -> &WorkSlot {
+        &self.work_slots[instance]
     }
 
     /// Whether no new requests are taken.
@@ -305,7 +306,7 @@ impl Model {
         self.draining.load(Ordering::SeqCst)
     }
 
-    fn tell_if_draining(&self) {
+    fn notify_if_draining(&self) {
         if self.is_draining() {
             drop(self.driver.lock());
             self.ended.notify_all();
@@ -320,9 +321,8 @@ fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn Batch
         Scheduling::Dynamic(dynamic) => {
             let batcher = DynamicBatcher::new(dynamic.clone());
             Box::new(match strategy.clone() {
-                Some(strategy) => {
-                    batcher.with_batch_filter(Box::new(Consulted { strategy, model: config.name.clone() }))
-                }
+                Some(strategy) => batcher
+                    .with_batch_filter(Box::new(CustomBatchFilter { strategy, model: config.name.clone() })),
                 None => batcher,
             })
         }
@@ -337,11 +337,11 @@ impl Observe for Model {
     fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>) {
         self.record.request_ended(timeline, outcome, now());
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
-        self.tell_if_draining();
+        self.notify_if_draining();
     }
 
     fn cancelled(&self) {
-        self.visit(Driver::sweep);
+        self.with_driver(Driver::sweep);
     }
 
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {

@@ -35,7 +35,7 @@ impl Orders {
     }
 
     /// The next place, for a request of a model whose answers may be there before their requests are dequeued.
-    pub(super) fn next(&self) -> Option<Place> {
+    pub(super) fn next(&self) -> Option<OrderedInterceptor> {
         match self {
             Self::Together(order) => Some(order.next()),
             // Instances have orders of their own for sequences only, which no cache answers.
@@ -65,11 +65,11 @@ impl Orders {
 /// One queue of answers.
 #[derive(Default)]
 pub(super) struct Order {
-    state: Mutex<State>,
+    state: Mutex<OrderState>,
 }
 
 #[derive(Default)]
-struct State {
+struct OrderState {
     buffer: ReorderBuffer<InFlightResponse>,
     /// May be opened, in this order.
     ready: VecDeque<InFlightResponse>,
@@ -78,22 +78,22 @@ struct State {
 }
 
 /// Where in the order the answers of one request leave.
-pub(super) struct Place {
+pub(super) struct OrderedInterceptor {
     order: Arc<Order>,
     ticket: Ticket,
 }
 
 impl Order {
-    fn next(self: &Arc<Self>) -> Place {
-        Place { order: self.clone(), ticket: self.state.lock().buffer.ticket() }
+    fn next(self: &Arc<Self>) -> OrderedInterceptor {
+        OrderedInterceptor { order: self.clone(), ticket: self.state.lock().buffer.ticket() }
     }
 }
 
-impl ResponseInterceptor for Place {
+impl ResponseInterceptor for OrderedInterceptor {
     fn intercept(&self, in_flight: InFlightResponse) {
         let mut state = self.order.state.lock();
         let last = in_flight.is_last();
-        let State { buffer, ready, .. } = &mut *state;
+        let OrderState { buffer, ready, .. } = &mut *state;
         buffer.push(self.ticket, in_flight, last, |in_flight| ready.push_back(in_flight));
         // One thread at a time opens, without the lock: parcels become visible in order, and no lock is taken
         // under another.

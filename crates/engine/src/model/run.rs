@@ -17,20 +17,20 @@ use scheduling::{Entry, InstanceId, Note, Rejected, Row};
 use super::{
     Model,
     assemble::assemble,
-    driver::{Assignment, Driver, Duties},
-    instance::Mail,
-    refusal::cancelled,
+    driver::{Actions, Assignment, Driver},
+    instance::WorkerMessage,
+    rejection::cancelled,
 };
 use crate::{
-    clock::{Sleeper, now},
-    limiter::Claims,
+    clock::{TimerTarget, now},
+    limiter::GrantListener,
 };
 
 impl Model {
     /// Whether a batch may run on the thread of the caller who completed it.
     pub(super) fn may_run_here(&self, assignment: &Assignment) -> bool {
         // A decoupled model may block on a slow client; large tensors take long whatever the last ones took.
-        assignment.mobile.is_some()
+        assignment.movable.is_some()
             && !self.config.decoupled
             && input_bytes(&assignment.batch.rows) <= BRIEF_BYTES
     }
@@ -43,7 +43,7 @@ impl Model {
             next = self.run(assignment, &mut None);
             let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
-                self.mailboxes[instance].put(Mail::Work(late));
+                self.work_slots[instance].put(WorkerMessage::Work(late));
             }
         }
     }
@@ -52,9 +52,9 @@ impl Model {
     pub(super) fn run(
         &self,
         assignment: Assignment,
-        pinned: &mut Option<Box<dyn BackendInstance>>,
+        thread_bound: &mut Option<Box<dyn BackendInstance>>,
     ) -> Option<Assignment> {
-        let Assignment { batch: scheduling::Batch { instance, mut rows }, mut mobile } = assignment;
+        let Assignment { batch: scheduling::Batch { instance, mut rows }, mut movable } = assignment;
         let start = now();
         rows.retain_mut(|row| !answer_if_cancelled(row));
         let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
@@ -63,16 +63,16 @@ impl Model {
                 self.sequences.as_ref().and_then(|_| self.me.upgrade()).map(|me| me as Arc<dyn SlotOwner>);
             let assembled = assemble(rows, instance, self.sequences.as_ref().zip(slot_owner.as_ref()));
             let execution_times = assembled.batch.execution_times.clone();
-            let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut mobile, pinned.as_mut()) {
-                (Some(mobile), _) => mobile.execute(assembled.batch),
-                (None, Some(pinned)) => pinned.execute(assembled.batch),
+            let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut movable, thread_bound.as_mut()) {
+                (Some(movable), _) => movable.execute(assembled.batch),
+                (None, Some(thread_bound)) => thread_bound.execute(assembled.batch),
                 (None, None) => unreachable!("an instance lies on its thread or comes with its work"),
             }));
             if let Err(panic) = outcome {
-                self.die(instance, panic.as_ref());
+                self.fail_version(instance, panic.as_ref());
                 // Its state is unknown and it is not used again; but it may hold requests that want an answer, which
                 // dropping it gives. A second panic tells nothing new.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop((mobile, pinned.take()))));
+                let _ = catch_unwind(AssertUnwindSafe(|| drop((movable, thread_bound.take()))));
                 return None;
             }
             self.record.executed(&execution_times, now());
@@ -80,37 +80,37 @@ impl Model {
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
         let mut driver = self.driver.lock();
-        driver.finished(instance, mobile, has_work.then_some(nanos));
-        let duties = driver.settle(end, &self.orders);
+        driver.finished(instance, movable, has_work.then_some(nanos));
+        let actions = driver.step(end, &self.orders);
         drop(driver);
-        self.tell_if_draining();
-        self.fulfil(duties, |assignment, _| assignment.batch.instance == instance)
+        self.notify_if_draining();
+        self.perform(actions, |assignment, _| assignment.batch.instance == instance)
     }
 
     /// Does what a visit to the driver asked for, but keeps the first batch that `keep` wants.
-    pub(super) fn fulfil(
+    pub(super) fn perform(
         &self,
-        duties: Duties,
+        actions: Actions,
         keep: impl Fn(&Assignment, bool) -> bool,
     ) -> Option<Assignment> {
-        self.refuse(duties.rejected);
-        duties.news.spread();
-        for Note::Restarted(id) in duties.notes {
+        self.refuse(actions.rejected);
+        actions.pending_grants.notify();
+        for Note::Restarted(id) in actions.notes {
             log::warn!(
                 "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
                  Previous sequence will be terminated early.",
                 self.name()
             );
         }
-        if let Some(at) = duties.alarm {
-            self.clock.call(at, self.me.clone());
+        if let Some(at) = actions.scheduled_wakeup {
+            self.clock.wake_at(at, self.me.clone());
         }
         let mut kept = None;
-        for assignment in duties.assignments {
-            if kept.is_none() && keep(&assignment, duties.brief) {
+        for assignment in actions.assignments {
+            if kept.is_none() && keep(&assignment, actions.brief) {
                 kept = Some(assignment);
             } else {
-                self.mailboxes[assignment.batch.instance].put(Mail::Work(assignment));
+                self.work_slots[assignment.batch.instance].put(WorkerMessage::Work(assignment));
             }
         }
         kept
@@ -118,24 +118,26 @@ impl Model {
 
     fn refuse(&self, rejected: Vec<Rejected<Execution>>) {
         for Rejected { payload, reason } in rejected {
-            let error =
-                self.fault().cloned().unwrap_or_else(|| self.refusals.error(reason, &payload.request));
+            let error = self
+                .fault()
+                .cloned()
+                .unwrap_or_else(|| self.rejection_errors.error(reason, &payload.request));
             payload.responder.fail(error);
         }
     }
 
     /// A visit that may find work for any instance.
-    pub(super) fn visit(&self, news: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>) {
+    pub(super) fn with_driver(&self, change: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>) {
         let mut driver = self.driver.lock();
-        let rejected = news(&mut driver);
-        let duties = driver.settle(now(), &self.orders);
+        let rejected = change(&mut driver);
+        let actions = driver.step(now(), &self.orders);
         drop(driver);
         self.refuse(rejected);
-        self.fulfil(duties, |_, _| false);
+        self.perform(actions, |_, _| false);
     }
 
     /// The backend has panicked: nothing runs here any more, and what waits is answered.
-    fn die(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
+    fn fail_version(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
         let message = format!(
             "the backend of model '{}' version {} panicked: {}",
             self.name(),
@@ -145,14 +147,14 @@ impl Model {
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);
         let _ = self.fault.set(fault);
-        let (waiting, news) = {
+        let (waiting, pending_grants) = {
             let mut driver = self.driver.lock();
-            let news = driver.lost(instance);
-            (driver.give_up(), news)
+            let pending_grants = driver.lost(instance);
+            (driver.give_up(), pending_grants)
         };
         self.refuse(waiting);
-        news.spread();
-        self.tell_if_draining();
+        pending_grants.notify();
+        self.notify_if_draining();
     }
 }
 
@@ -186,9 +188,9 @@ impl SlotOwner for Model {
         let mut driver = self.driver.lock();
         // If its instance is at work, that looks for more by itself when it has finished.
         if driver.returned(at, instance, slot) {
-            let duties = driver.settle(at, &self.orders);
+            let actions = driver.step(at, &self.orders);
             drop(driver);
-            self.fulfil(duties, |_, _| false);
+            self.perform(actions, |_, _| false);
         }
     }
 
@@ -205,32 +207,32 @@ impl SlotOwner for Model {
         let mut driver = self.driver.lock();
         match driver.reschedule(instance, slot, entry) {
             Ok(()) => {
-                let duties = driver.settle(at, &self.orders);
+                let actions = driver.step(at, &self.orders);
                 drop(driver);
-                self.fulfil(duties, |_, _| false);
+                self.perform(actions, |_, _| false);
                 Ok(())
             }
             Err(Rejected { payload, reason }) => {
                 drop(driver);
-                let error = self.refusals.error(reason, &payload.request);
+                let error = self.rejection_errors.error(reason, &payload.request);
                 Err((error, payload.with_slot_guard(SlotGuard::new(slot_ref))))
             }
         }
     }
 }
 
-impl Claims for Model {
+impl GrantListener for Model {
     fn granted(self: Arc<Self>, instance: InstanceId) {
-        self.visit(|driver| {
+        self.with_driver(|driver| {
             driver.granted(instance);
             Vec::new()
         });
     }
 }
 
-impl Sleeper for Model {
+impl TimerTarget for Model {
     fn wake(self: Arc<Self>) {
-        self.visit(|driver| {
+        self.with_driver(|driver| {
             driver.woken();
             Vec::new()
         });

@@ -105,14 +105,14 @@ fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: u
         threads: NonZeroUsize::MIN,
         passive: false,
     };
-    Model::start(Parts {
+    Model::start(ModelParts {
         version: 1,
         config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: PathBuf::new(),
         backend: Box::new(backend),
         instances: (0..instances).map(spec).map(Into::into).collect(),
         strategy: None,
-        clock: AlarmClock::start().unwrap(),
+        clock: TimerThread::start().unwrap(),
         limiter: None,
         cached: None,
         since: now(),

@@ -12,33 +12,33 @@ use inference::{
 use scheduling::{BatchFilter, BatchFilterState};
 
 /// A strategy, as the batcher knows it.
-pub(super) struct Consulted {
+pub(super) struct CustomBatchFilter {
     pub(super) strategy: Arc<dyn BatchingStrategy>,
     pub(super) model: Name,
 }
 
-impl BatchFilter<Execution> for Consulted {
+impl BatchFilter<Execution> for CustomBatchFilter {
     fn begin(&self) -> Box<dyn BatchFilterState<Execution>> {
-        let batch = unless_it_panics(&self.model, || self.strategy.begin());
-        Box::new(Forming { batch, model: self.model.clone() })
+        let batch = catch_panic(&self.model, || self.strategy.begin());
+        Box::new(CustomBatchFilterState { batch, model: self.model.clone() })
     }
 }
 
 /// A batch in the making; without one of the strategy's own, because that panicked, nobody joins it.
-struct Forming {
+struct CustomBatchFilterState {
     batch: Option<Box<dyn PendingBatch>>,
     model: Name,
 }
 
-impl BatchFilterState<Execution> for Forming {
+impl BatchFilterState<Execution> for CustomBatchFilterState {
     fn join(&mut self, execution: &Execution) -> bool {
         let Some(batch) = &mut self.batch else { return false };
-        unless_it_panics(&self.model, || batch.include(&execution.request)).unwrap_or(false)
+        catch_panic(&self.model, || batch.include(&execution.request)).unwrap_or(false)
     }
 }
 
 /// A panic here would strike whoever has news for the model, in the middle of a visit: it ends a batch and no more.
-fn unless_it_panics<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
+fn catch_panic<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
     let answer = catch_unwind(AssertUnwindSafe(ask));
     if answer.is_err() {
         log::error!("the batching strategy of model '{model}' panicked");
@@ -60,8 +60,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        clock::AlarmClock,
-        model::{Model, Parts, tests::config},
+        clock::TimerThread,
+        model::{Model, ModelParts, tests::config},
     };
 
     type Ends = Arc<Mutex<Vec<&'static str>>>;
@@ -108,7 +108,7 @@ mod tests {
             threads: std::num::NonZeroUsize::MIN,
             passive: false,
         };
-        let model = Model::start(Parts {
+        let model = Model::start(ModelParts {
             version: 1,
             directory: PathBuf::new(),
             config: ResolvedConfig {
@@ -119,7 +119,7 @@ mod tests {
             backend: Box::new(Witness("model", ends.clone())),
             instances: vec![spec.into()],
             strategy: Some(Box::new(Witness("strategy", ends.clone()))),
-            clock: AlarmClock::start().unwrap(),
+            clock: TimerThread::start().unwrap(),
             limiter: None,
             cached: None,
             since: Timestamp::default(),

@@ -30,7 +30,7 @@ enum Verdict {
 /// Echoes `IN` as `OUT`. Tells `begun` of each batch, if there is somebody to tell, and waits for a verdict.
 struct Gated {
     begun: Option<mpsc::Sender<Begun>>,
-    mobile: bool,
+    movable: bool,
 }
 
 struct GatedInstance {
@@ -44,7 +44,7 @@ impl BackendModel for Gated {
             return Err(Error::internal("cannot build"));
         }
         let instance = GatedInstance { name: spec.name.to_string(), begun: self.begun.clone() };
-        Ok(if self.mobile {
+        Ok(if self.movable {
             Instance::Movable(Box::new(instance))
         } else {
             Instance::ThreadBound(Box::new(instance))
@@ -138,7 +138,7 @@ fn start(
         threads: NonZeroUsize::MIN,
         passive: false,
     };
-    Model::start(Parts {
+    Model::start(ModelParts {
         version: 1,
         directory: PathBuf::new(),
         config: ResolvedConfig {
@@ -149,7 +149,7 @@ fn start(
         backend: Box::new(backend),
         instances: instances.iter().map(spec).map(Into::into).collect(),
         strategy: None,
-        clock: AlarmClock::start().unwrap(),
+        clock: TimerThread::start().unwrap(),
         limiter: None,
         cached: None,
         since: now(),
@@ -159,7 +159,7 @@ fn start(
 /// A model of pinned instances that report what they begin.
 fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Receiver<Begun>) {
     let (begun, reports) = mpsc::channel();
-    (start(scheduling, Gated { begun: Some(begun), mobile: false }, instances).unwrap(), reports)
+    (start(scheduling, Gated { begun: Some(begun), movable: false }, instances).unwrap(), reports)
 }
 
 pub(in crate::model) fn request(value: u8) -> Request {
@@ -379,6 +379,6 @@ async fn closing_finishes_what_was_accepted_and_refuses_the_rest() {
 
 #[test]
 fn an_instance_that_cannot_be_built_fails_the_load_and_leaves_no_thread() {
-    let failed = start(Scheduling::Unbatched, Gated { begun: None, mobile: true }, &["m_0", "broken_1"]);
+    let failed = start(Scheduling::Unbatched, Gated { begun: None, movable: true }, &["m_0", "broken_1"]);
     assert_eq!(failed.err().unwrap().to_string(), "cannot build");
 }

@@ -21,20 +21,20 @@ use inference::{
 
 use super::{
     assemble::{Sequences, zeros},
-    check::Rules,
-    refusal::id_prefix,
+    check::RequestValidator,
+    rejection::id_prefix,
 };
 use crate::{clock::now, observe::Uncounted};
 
 /// The samples of a model, ready to be run by any of its instances.
 pub(super) struct WarmUp {
     model: Name,
-    samples: Vec<Sample>,
+    samples: Vec<WarmUpSample>,
     /// For models with implicit state: what the first request of a sequence would remember.
     sequences: Option<Sequences>,
 }
 
-struct Sample {
+struct WarmUpSample {
     name: Name,
     count: u32,
     requests: Vec<Request>,
@@ -46,7 +46,11 @@ impl WarmUp {
     /// # Errors
     /// INVALID_ARG for a sample that is no proper request, or whose file is too short; INTERNAL for one that cannot be
     /// read.
-    pub(super) fn prepare(config: &ModelConfig, rules: &Rules, directory: &Path) -> Result<Self, Error> {
+    pub(super) fn prepare(
+        config: &ModelConfig,
+        validator: &RequestValidator,
+        directory: &Path,
+    ) -> Result<Self, Error> {
         let directory = directory.join("warmup");
         let mut samples = Vec::new();
         for warmup in &config.warmups {
@@ -54,10 +58,10 @@ impl WarmUp {
                 log::debug!("Skipping batch 0 warmup sample '{}'", warmup.name);
                 continue;
             }
-            let request = request(config, rules, warmup, &directory)?;
+            let request = request(config, validator, warmup, &directory)?;
             // As Triton: a sample of n rows is n requests of one row, in one execution.
             let requests = vec![request; warmup.batch_size as usize];
-            samples.push(Sample { name: warmup.name.clone(), count: warmup.count.get(), requests });
+            samples.push(WarmUpSample { name: warmup.name.clone(), count: warmup.count.get(), requests });
         }
         Ok(Self { model: config.name.clone(), samples, sequences: Sequences::new(config, 1) })
     }
@@ -80,7 +84,7 @@ impl WarmUp {
         Ok(())
     }
 
-    fn run_once(&self, sample: &Sample, instance: &mut dyn BackendInstance) -> Result<(), Error> {
+    fn run_once(&self, sample: &WarmUpSample, instance: &mut dyn BackendInstance) -> Result<(), Error> {
         let (executions, streams): (Vec<_>, Vec<_>) = sample
             .requests
             .iter()
@@ -103,7 +107,12 @@ impl WarmUp {
 }
 
 /// One request of a sample.
-fn request(config: &ModelConfig, rules: &Rules, warmup: &Warmup, directory: &Path) -> Result<Request, Error> {
+fn request(
+    config: &ModelConfig,
+    validator: &RequestValidator,
+    warmup: &Warmup,
+    directory: &Path,
+) -> Result<Request, Error> {
     let (mut inputs, mut extra) = (Vec::new(), Vec::new());
     for input in &warmup.inputs {
         let batch = config.max_batch_size.map(|_| 1);
@@ -114,7 +123,7 @@ fn request(config: &ModelConfig, rules: &Rules, warmup: &Warmup, directory: &Pat
         if config.input(&input.name).is_some() { &mut inputs } else { &mut extra }.push(tensor);
     }
     let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
-    rules.check(config, &mut request)?;
+    validator.check(config, &mut request)?;
     if let RequestInputs::Tensors(inputs) = &mut request.inputs {
         inputs.extend(extra);
     }

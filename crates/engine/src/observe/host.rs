@@ -5,10 +5,10 @@ use parking_lot::Mutex;
 
 /// Reads the kernel's tables when asked; nothing runs in between.
 pub(crate) struct Host {
-    last: Mutex<Sample>,
+    last: Mutex<CpuSample>,
 }
 
-struct Sample {
+struct CpuSample {
     ticks: Ticks,
     utilization: f64,
 }
@@ -22,7 +22,7 @@ struct Ticks {
 impl Host {
     /// Takes the baseline that the first reading is compared with.
     pub(crate) fn new() -> Self {
-        Self { last: Mutex::new(Sample { ticks: read_ticks().unwrap_or_default(), utilization: 0.0 }) }
+        Self { last: Mutex::new(CpuSample { ticks: read_ticks().unwrap_or_default(), utilization: 0.0 }) }
     }
 
     /// Share of processor time spent since the last reading, 0 to 1. Holds the last value if the kernel's clock has not

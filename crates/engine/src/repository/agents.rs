@@ -17,11 +17,11 @@ use inference::{
 
 /// The agents of one model, at least one. What they still have to hear they hear when this is dropped, which may block.
 pub(super) struct Agents {
-    attending: Vec<Attending>,
+    attached: Vec<AttachedAgent>,
 }
 
 /// An agent that looks after the model.
-struct Attending {
+struct AttachedAgent {
     agent: Box<dyn ModelAgent>,
     model: AgentModel,
     /// Kept as long as it looks after a model.
@@ -42,9 +42,9 @@ impl Agents {
         read_config: impl Fn(&Path) -> proto::ModelConfig,
     ) -> Result<Option<(Self, PathBuf)>, Error> {
         let asked_for = config.model_repository_agents.iter().flat_map(|agents| &agents.agents);
-        let mut agents = Self { attending: Vec::new() };
+        let mut agents = Self { attached: Vec::new() };
         for asked in asked_for {
-            let (location, config) = match agents.attending.last() {
+            let (location, config) = match agents.attached.last() {
                 None => (directory.to_path_buf(), config.clone()),
                 Some(before) => {
                     let location = before.model.location()?;
@@ -54,23 +54,23 @@ impl Agents {
             let parameters = asked.parameters.iter();
             let parameters = parameters.map(|(name, value)| (Name::new(name), Name::new(value))).collect();
             let model = AgentModel::new(location, config, parameters, Arc::new(Temporary));
-            let mut attending = Attending::begin(find(&asked.name)?, model)?;
-            attending.act(AgentAction::Load)?;
-            agents.attending.push(attending);
+            let mut attached = AttachedAgent::begin(find(&asked.name)?, model)?;
+            attached.act(AgentAction::Load)?;
+            agents.attached.push(attached);
         }
-        let Some(last) = agents.attending.last() else { return Ok(None) };
+        let Some(last) = agents.attached.last() else { return Ok(None) };
         let location = last.model.location()?.to_path_buf();
         Ok(Some((agents, location)))
     }
 
     /// Tells all agents what happens to the model after its LOAD. What they say is logged and changes nothing, not even
     /// what the others are told. Blocks.
-    pub(super) fn tell(&mut self, action: AgentAction) {
-        let tell = |attending: &mut Attending| attending.act_or_log(action);
+    pub(super) fn notify(&mut self, action: AgentAction) {
+        let tell = |attached: &mut AttachedAgent| attached.act_or_log(action);
         match action {
-            AgentAction::Load | AgentAction::Unload => self.attending.iter_mut().for_each(tell),
+            AgentAction::Load | AgentAction::Unload => self.attached.iter_mut().for_each(tell),
             AgentAction::LoadComplete | AgentAction::LoadFail | AgentAction::UnloadComplete => {
-                self.attending.iter_mut().rev().for_each(tell);
+                self.attached.iter_mut().rev().for_each(tell);
             }
         }
     }
@@ -78,21 +78,21 @@ impl Agents {
 
 impl Drop for Agents {
     fn drop(&mut self) {
-        while let Some(last) = self.attending.pop() {
+        while let Some(last) = self.attached.pop() {
             drop(last);
         }
     }
 }
 
-impl Attending {
+impl AttachedAgent {
     fn begin(agent: Arc<dyn RepositoryAgent>, mut model: AgentModel) -> Result<Self, Error> {
-        let attending = unless_it_panics(|| agent.attach(&mut model))??;
-        Ok(Self { agent: attending, model, _repository_agent: agent })
+        let attached = catch_panic(|| agent.attach(&mut model))??;
+        Ok(Self { agent: attached, model, _repository_agent: agent })
     }
 
     fn act(&mut self, action: AgentAction) -> Result<(), Error> {
         self.model.happens(action)?;
-        unless_it_panics(|| self.agent.act(&mut self.model, action))?
+        catch_panic(|| self.agent.act(&mut self.model, action))?
     }
 
     fn act_or_log(&mut self, action: AgentAction) {
@@ -102,17 +102,17 @@ impl Attending {
     }
 }
 
-impl Drop for Attending {
+impl Drop for AttachedAgent {
     fn drop(&mut self) {
         self.model.owed().iter().for_each(|&action| self.act_or_log(action));
-        if let Err(error) = unless_it_panics(|| self.agent.leave(&mut self.model)) {
+        if let Err(error) = catch_panic(|| self.agent.leave(&mut self.model)) {
             log::error!("Agent model returns error at its end: {}", error.with_code());
         }
     }
 }
 
 /// Whatever an agent does, the others are told and it hears the rest.
-fn unless_it_panics<T>(ask: impl FnOnce() -> T) -> Result<T, Error> {
+fn catch_panic<T>(ask: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Error::internal("the repository agent panicked"))
 }
 

@@ -26,11 +26,11 @@ use scheduling::Capacity;
 
 use super::{agents::Agents, files, fingerprint, scan, strategy};
 use crate::{
-    BackendSetting, HostPolicy, Options, Plugins, RateLimitResource,
-    clock::{AlarmClock, now},
+    BackendSetting, EngineOptions, HostPolicy, Plugins, RateLimitResource,
+    clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
-    model::{Cached, Model, Parts},
+    model::{Cached, Model, ModelParts},
     processors,
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct Loader {
     retries: usize,
     hold_until_queued: usize,
     hold_until_backlogged: usize,
-    clock: AlarmClock,
+    clock: TimerThread,
     /// What models share resources by, if the operator wants them to.
     limiter: Option<Arc<Limiter>>,
     host_policies: BTreeMap<String, HostPolicy>,
@@ -52,12 +52,12 @@ pub(crate) struct Loader {
 
 /// What one model is going to be, and who looks after it until it is no more.
 pub(super) struct Planned {
-    pub(super) plan: Plan,
+    pub(super) plan: LoadPlan,
     pub(super) agents: Option<Agents>,
 }
 
 /// What one model is going to be.
-pub(super) struct Plan {
+pub(super) struct LoadPlan {
     name: Name,
     /// Where its files lie: in the repository, or where an agent has put them.
     directory: PathBuf,
@@ -65,7 +65,7 @@ pub(super) struct Plan {
     versions: Vec<i64>,
 }
 
-impl Plan {
+impl LoadPlan {
     /// The versions its policy selects, ascending; not empty.
     pub(super) fn versions(&self) -> &[i64] {
         &self.versions
@@ -73,8 +73,9 @@ impl Plan {
 }
 
 impl Loader {
-    pub(crate) fn new(options: Options, plugins: Plugins, clock: AlarmClock) -> Self {
-        let Options { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } = options;
+    pub(crate) fn new(options: EngineOptions, plugins: Plugins, clock: TimerThread) -> Self {
+        let EngineOptions { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } =
+            options;
         let capacity =
             |RateLimitResource { name, count, device }: RateLimitResource| Capacity { name, count, device };
         let limiter = |resources: Vec<RateLimitResource>| {
@@ -113,7 +114,7 @@ impl Loader {
         if versions.is_empty() {
             return Err(no_version_available(name));
         }
-        Ok(Planned { plan: Plan { name: name.clone(), directory, declared, versions }, agents })
+        Ok(Planned { plan: LoadPlan { name: name.clone(), directory, declared, versions }, agents })
     }
 
     /// The configuration that lies in a model's directory.
@@ -154,7 +155,7 @@ impl Loader {
     ///
     /// # Errors
     /// Of the last attempt.
-    pub(super) fn load(&self, plan: &Plan, version: i64) -> Result<Arc<Model>, Error> {
+    pub(super) fn load(&self, plan: &LoadPlan, version: i64) -> Result<Arc<Model>, Error> {
         let mut failed = 0;
         loop {
             match self.load_once(plan, version) {
@@ -167,7 +168,7 @@ impl Loader {
         }
     }
 
-    fn load_once(&self, plan: &Plan, version: i64) -> Result<Arc<Model>, Error> {
+    fn load_once(&self, plan: &LoadPlan, version: i64) -> Result<Arc<Model>, Error> {
         let since = now();
         let declared = &plan.declared.config;
         let settings = |(name, policy): (&String, &HostPolicy)| (name.clone(), policy.settings());
@@ -211,7 +212,7 @@ impl Loader {
         let cached = cached.map(|(cache, print)| Cached::new(cache.clone(), &plan.name, version, &print));
         let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
-        Model::start(Parts {
+        Model::start(ModelParts {
             version,
             config,
             directory,

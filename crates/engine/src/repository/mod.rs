@@ -1,7 +1,7 @@
 //! The task that alone may change the state of a model. Commands come in, snapshots go out.
 //!
 //! Reading configurations and loading happen on blocking threads, as many at a time as `--model-load-thread-count` says;
-//! each result comes back here as an event. Whoever wants to know a model's state reads the latest [`Table`].
+//! each result comes back here as an event. Whoever wants to know a model's state reads the latest [`ModelTable`].
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
@@ -28,15 +28,15 @@ use load::Planned;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use load::Loader;
-pub(crate) use table::Table;
+pub(crate) use table::ModelTable;
 pub use table::{IndexEntry, ModelState};
-use table::{Version, Versions};
+use table::{VersionEntry, Versions};
 use unload::unload;
 
 /// How others reach the repository.
 pub(crate) struct Repository {
     commands: mpsc::Sender<Command>,
-    table: Arc<ArcSwap<Table>>,
+    table: Arc<ArcSwap<ModelTable>>,
 }
 
 /// What the repository is told to do.
@@ -53,11 +53,11 @@ impl Repository {
         // A command is rare and its sender waits for the answer: a short queue is enough.
         let (commands, inbox) = mpsc::channel(16);
         let table = Arc::new(ArcSwap::default());
-        let keeper = Keeper {
+        let keeper = RepositoryTask {
             loader: Arc::new(loader),
             repositories,
             threads: Arc::new(Semaphore::new(load_threads)),
-            models: Table::default(),
+            models: ModelTable::default(),
             published: table.clone(),
             loads: JoinSet::new(),
             loading: BTreeMap::new(),
@@ -75,9 +75,9 @@ impl Repository {
     /// A repository that cannot be read. That models fail is not an error here: the table tells.
     pub(crate) async fn load_all(&self) -> Result<(), Error> {
         let (done, answer) = oneshot::channel();
-        let gone = |_| Error::internal("the model repository has stopped");
-        self.commands.send(Command::LoadAll { done }).await.map_err(|_| gone(()))?;
-        answer.await.map_err(|_| gone(()))?
+        let stopped = |_| Error::internal("the model repository has stopped");
+        self.commands.send(Command::LoadAll { done }).await.map_err(|_| stopped(()))?;
+        answer.await.map_err(|_| stopped(()))?
     }
 
     /// Ends every model that has been built; returns when their last requests have ended. The table stays as it is: who
@@ -91,18 +91,18 @@ impl Repository {
     }
 
     /// The latest snapshot.
-    pub(crate) fn table(&self) -> arc_swap::Guard<Arc<Table>> {
+    pub(crate) fn table(&self) -> arc_swap::Guard<Arc<ModelTable>> {
         self.table.load()
     }
 }
 
 /// The task's own state.
-struct Keeper {
+struct RepositoryTask {
     loader: Arc<Loader>,
     repositories: Vec<PathBuf>,
     threads: Arc<Semaphore>,
-    models: Table,
-    published: Arc<ArcSwap<Table>>,
+    models: ModelTable,
+    published: Arc<ArcSwap<ModelTable>>,
     loads: JoinSet<Event>,
     /// Models some of whose versions are still being loaded.
     loading: BTreeMap<Name, Loading>,
@@ -128,7 +128,7 @@ enum Event {
     AgentsTold { name: Name, agents: Option<Agents> },
 }
 
-impl Keeper {
+impl RepositoryTask {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         loop {
             // Both are cancel-safe: what is not returned stays in the queue or the set.
@@ -216,11 +216,11 @@ impl Keeper {
         self.models.models.insert(name, Versions { versions: Default::default(), problem: Some(problem) });
     }
 
-    fn load(&mut self, name: &Name, plan: &Arc<load::Plan>) {
+    fn load(&mut self, name: &Name, plan: &Arc<load::LoadPlan>) {
         let model = self.models.models.entry(name.clone()).or_default();
         for &version in plan.versions() {
             log::info!("loading: {name}:{version}");
-            model.versions.insert(version, Version::Loading);
+            model.versions.insert(version, VersionEntry::Loading);
             let (loader, plan, threads, name) =
                 (self.loader.clone(), plan.clone(), self.threads.clone(), name.clone());
             self.loads.spawn(async move {
@@ -240,11 +240,11 @@ impl Keeper {
         let state = match result {
             Ok(model) => {
                 log::info!("successfully loaded '{name}' version {version}");
-                Version::Ready(model)
+                VersionEntry::Ready(model)
             }
             Err(error) => {
                 log::error!("failed to load '{name}' version {version}: {}", error.with_code());
-                Version::Unavailable(error.with_code())
+                VersionEntry::Unavailable(error.with_code())
             }
         };
         self.models.models.entry(name.clone()).or_default().versions.insert(version, state);
@@ -255,14 +255,14 @@ impl Keeper {
         if loading.versions_left == 0
             && let Some(Loading { any_is_ready, agents: Some(agents), .. }) = self.loading.remove(&name)
         {
-            self.tell_agents(name, agents, any_is_ready);
+            self.notify_agents(name, agents, any_is_ready);
         }
     }
 
     /// Tells the agents how the load of their model has ended: well, if there is a version that uses its files.
-    fn tell_agents(&mut self, name: Name, mut agents: Agents, is_loaded: bool) {
+    fn notify_agents(&mut self, name: Name, mut agents: Agents, is_loaded: bool) {
         self.loads.spawn_blocking(move || {
-            agents.tell(if is_loaded { AgentAction::LoadComplete } else { AgentAction::LoadFail });
+            agents.notify(if is_loaded { AgentAction::LoadComplete } else { AgentAction::LoadFail });
             // If it has failed, they leave here and now.
             let agents = is_loaded.then_some(agents);
             Event::AgentsTold { name, agents }

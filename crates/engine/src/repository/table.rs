@@ -48,14 +48,14 @@ pub struct IndexEntry {
 
 /// All models, as of one moment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Table {
+pub(crate) struct ModelTable {
     pub(super) models: HashMap<Name, Versions>,
 }
 
 /// One model of the table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Versions {
-    pub(super) versions: BTreeMap<i64, Version>,
+    pub(super) versions: BTreeMap<i64, VersionEntry>,
     /// Why the model has no version.
     pub(super) problem: Option<String>,
 }
@@ -64,21 +64,21 @@ impl Versions {
     /// Those that have been built, usable or not, ascending.
     pub(super) fn built(&self) -> impl Iterator<Item = Arc<Model>> {
         self.versions.values().filter_map(|version| match version {
-            Version::Ready(model) => Some(model.clone()),
-            Version::Loading | Version::Unavailable(_) => None,
+            VersionEntry::Ready(model) => Some(model.clone()),
+            VersionEntry::Loading | VersionEntry::Unavailable(_) => None,
         })
     }
 }
 
 /// One version of the table.
 #[derive(Debug, Clone)]
-pub(super) enum Version {
+pub(super) enum VersionEntry {
     Loading,
     Ready(Arc<Model>),
     Unavailable(String),
 }
 
-impl Version {
+impl VersionEntry {
     /// A version whose backend has died is not ready any more, whoever noticed first.
     fn usable(&self) -> Option<&Arc<Model>> {
         match self {
@@ -99,7 +99,7 @@ impl Version {
     }
 }
 
-impl Table {
+impl ModelTable {
     /// The version asked for, or the largest that is ready.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Table {
             .filter(|model| model.problem.is_none())
             .ok_or_else(|| unknown("is not found"))?;
         let Some(number) = version else {
-            let largest = model.versions.values().rev().find_map(Version::usable);
+            let largest = model.versions.values().rev().find_map(VersionEntry::usable);
             return largest.cloned().ok_or_else(|| unknown("has no available versions"));
         };
         let version =
@@ -142,7 +142,7 @@ impl Table {
     /// Versions that can be used and whose backends may think otherwise.
     pub(crate) fn telling_readiness(&self) -> Vec<Arc<Model>> {
         let versions = self.models.values().flat_map(|model| model.versions.values());
-        versions.filter_map(Version::usable).filter(|model| model.reports_readiness()).cloned().collect()
+        versions.filter_map(VersionEntry::usable).filter(|model| model.reports_readiness()).cloned().collect()
     }
 
     /// Versions that can be used, by name and number.

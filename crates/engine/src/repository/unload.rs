@@ -16,7 +16,7 @@ pub(super) async fn unload(versions: Vec<Arc<Model>>, agents: Option<Agents>) {
         None => None,
         Some(mut agents) => {
             let told = on_a_thread("agents", move || {
-                agents.tell(AgentAction::Unload);
+                agents.notify(AgentAction::Unload);
                 agents
             });
             told.await.ok()
@@ -30,7 +30,7 @@ pub(super) async fn unload(versions: Vec<Arc<Model>>, agents: Option<Agents>) {
     }
     if let Some(mut agents) = agents {
         let _ = on_a_thread("agents", move || {
-            agents.tell(AgentAction::UnloadComplete);
+            agents.notify(AgentAction::UnloadComplete);
             drop(agents);
         })
         .await;

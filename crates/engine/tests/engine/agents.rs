@@ -13,11 +13,11 @@ use inference::{
     },
     backend::Backend,
 };
-use nereid_engine::{Engine, Options, Plugins};
+use nereid_engine::{Engine, EngineOptions, Plugins};
 use parking_lot::Mutex;
 use testing::Agents;
 
-use crate::support::{ECHO, Native, PATIENCE, Repository, answer, ask, echo, index, serves};
+use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, serves};
 
 /// The configuration of an echo that these agents look after.
 fn looked_after_by(agents: &[&str]) -> String {
@@ -25,7 +25,7 @@ fn looked_after_by(agents: &[&str]) -> String {
     format!("{ECHO} model_repository_agents {{ {} }}", agents.join(" "))
 }
 
-async fn start(options: Options, backend: Native, agents: &Agents) -> Engine {
+async fn start(options: EngineOptions, backend: Native, agents: &Agents) -> Engine {
     let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(backend)];
     let agents: Option<Arc<dyn AgentFinder>> = Some(Arc::new(agents.clone()));
     Engine::start(options, Plugins { backends, agents, ..Plugins::default() }).await.unwrap()
@@ -54,12 +54,12 @@ async fn agents_hear_of_the_life_of_their_model_in_order() {
     let engine = start(repository.options(), echo(), &agents).await;
     assert!(serves(&engine, "m").await);
     assert_eq!(agents.told(), ["a LOAD", "b LOAD", "b LOAD_COMPLETE", "a LOAD_COMPLETE"]);
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     assert_eq!(
         agents.told()[4..],
         ["a UNLOAD", "b UNLOAD", "b UNLOAD_COMPLETE", "a UNLOAD_COMPLETE", "b leaves", "a leaves"]
     );
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     assert_eq!(agents.told().len(), 10, "once is enough");
 }
 
@@ -128,7 +128,7 @@ async fn a_model_is_served_from_where_an_agent_has_put_it() {
     );
     assert!(serves(&engine, "m").await);
     assert!(moved.is_dir());
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     assert!(!moved.exists(), "it goes with the agent");
 }
 
@@ -204,7 +204,7 @@ async fn what_an_agent_says_after_the_load_has_begun_changes_nothing() {
             let engine = start(repository.options(), echo(), &agents).await;
             assert_eq!(index(&engine), ["m 1 READY"]);
             assert!(serves(&engine, "m").await);
-            engine.stop(PATIENCE).await.unwrap();
+            engine.stop(TIMEOUT).await.unwrap();
             // All hear of everything: four actions and the end.
             assert_eq!(agents.told().len(), 15, "{failing}: {:?}", agents.told());
         }
@@ -256,7 +256,7 @@ async fn agents_hear_that_a_model_could_not_be_loaded() {
         let mut told = agents.told();
         told.retain(|told| !told.ends_with("leaves"));
         assert_eq!(told, ["a LOAD", "b LOAD", "b LOAD_FAIL", "a LOAD_FAIL"]);
-        engine.stop(PATIENCE).await.unwrap();
+        engine.stop(TIMEOUT).await.unwrap();
         assert_eq!(agents.told().len(), 6, "and then they leave");
     }
 }
@@ -316,7 +316,7 @@ async fn agents_hear_of_the_end_when_the_last_request_has_ended() {
     beginnings.recv().unwrap();
     let stopping = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.stop(PATIENCE).await }
+        async move { engine.stop(TIMEOUT).await }
     });
     while engine.live().is_ok() {
         tokio::task::yield_now().await;
@@ -359,7 +359,7 @@ async fn a_model_cannot_be_moved_once_it_is_loaded() {
             Ok(())
         }
     });
-    start(repository.options(), echo(), &agents).await.stop(PATIENCE).await.unwrap();
+    start(repository.options(), echo(), &agents).await.stop(TIMEOUT).await.unwrap();
     let refused = (ErrorCode::InvalidArgument, repository.path().join("m"));
     assert_eq!(*said.lock(), vec![refused; 3]);
 }

@@ -18,7 +18,7 @@ use inference::{
 use nereid_engine::{DurationStatistic, Engine};
 use parking_lot::Mutex;
 
-use crate::support::{ECHO, PATIENCE, Repository, answer, echo, index, serves, start, value};
+use crate::support::{ECHO, Repository, TIMEOUT, answer, echo, index, serves, start, value};
 
 #[tokio::test]
 async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
@@ -52,7 +52,7 @@ async fn slow() -> (Engine, Repository, mpsc::Receiver<mpsc::Sender<()>>) {
         let (leave, wait) = mpsc::channel();
         let _ = questions.send(leave);
         // An answer, or the end of the test.
-        let _ = wait.recv_timeout(PATIENCE);
+        let _ = wait.recv_timeout(TIMEOUT);
         Ok(())
     });
     let repository = Repository::new().model("m", ECHO, &["1"]);
@@ -117,7 +117,7 @@ async fn a_model_ends_when_it_has_answered() {
     let leave = next(&asking).await;
     let mut stopping = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.stop(PATIENCE).await }
+        async move { engine.stop(TIMEOUT).await }
     });
     let early = tokio::time::timeout(Duration::from_millis(50), &mut stopping).await;
     assert!(early.is_err(), "it was ended while it was asked");

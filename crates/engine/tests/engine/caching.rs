@@ -6,10 +6,10 @@ use inference::{
     DataType, Error, ErrorCode, FailureReason, Parameter, Request, RequestInputs, Response, ResponseStream,
     Tensor, backend::Execution,
 };
-use nereid_engine::{DurationStatistic, Engine, MetricsOptions, ModelStatistics, Options, Plugins};
+use nereid_engine::{DurationStatistic, Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
 use testing::{Gate, MemoryCache};
 
-use crate::support::{ECHO, Native, PATIENCE, Repository, answer, ask, echo, request, serves, value};
+use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, request, serves, value};
 
 const ENABLED: &str = "response_cache { enable: true }";
 
@@ -18,7 +18,7 @@ fn cached(rest: &str) -> Repository {
     Repository::new().model("m", &format!("{ECHO} {ENABLED} {rest}"), &["1"])
 }
 
-async fn serve_with(options: Options, backend: Native, cache: &Arc<MemoryCache>) -> Engine {
+async fn serve_with(options: EngineOptions, backend: Native, cache: &Arc<MemoryCache>) -> Engine {
     let plugins =
         Plugins { backends: vec![Arc::new(backend)], cache: Some(cache.clone()), ..Plugins::default() };
     Engine::start(options, plugins).await.unwrap()
@@ -115,7 +115,7 @@ async fn twins_that_come_at_once_are_both_executed_and_the_first_one_is_kept() {
     let repository = cached("instance_group { count: 2 kind: KIND_CPU }");
     let (engine, cache) = serve(&repository, backend).await;
     let twins = [ask(&engine, "m", 7), ask(&engine, "m", 7)];
-    assert!(gate.wait_for(2, PATIENCE));
+    assert!(gate.wait_for(2, TIMEOUT));
     gate.open();
     for twin in twins {
         assert_eq!(first_byte(twin).await, 7);
@@ -259,7 +259,7 @@ async fn answers_outlive_the_server_but_not_the_model() {
     let hits = async |repository: &Repository| {
         let engine = serve_with(repository.options(), echo(), &cache).await;
         assert!(serves(&engine, "m").await);
-        engine.stop(PATIENCE).await.unwrap();
+        engine.stop(TIMEOUT).await.unwrap();
         statistics(&engine).cache_hit.count
     };
     let repository = cached("").file("m/1/weights", "old");
@@ -291,7 +291,7 @@ async fn a_hit_does_not_overtake_earlier_requests_where_order_is_asked_for() {
     let (engine, _) = serve(&repository, backend).await;
     assert_eq!(first_byte(ask(&engine, "m", 1)).await, 1);
     let running = ask(&engine, "m", 2);
-    assert!(gate.wait_for(1, PATIENCE));
+    assert!(gate.wait_for(1, TIMEOUT));
     let queued = ask(&engine, "m", 3);
     let mut hit = ask(&engine, "m", 1);
     assert_eq!(counts(&engine), [2, 1, 1, 1]);
@@ -316,7 +316,7 @@ async fn a_refusal_counts_as_without_a_cache() {
     let repository = cached(&format!("instance_group {{ kind: KIND_CPU }} dynamic_batching {{ {policy} }}"));
     let (engine, _) = serve(&repository, backend).await;
     let running = ask(&engine, "m", 1);
-    assert!(gate.wait_for(1, PATIENCE));
+    assert!(gate.wait_for(1, TIMEOUT));
     let waiting = ask(&engine, "m", 2);
     let refused = engine.model("m", None).unwrap().infer(request(3), usize::MAX).unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unavailable);
@@ -330,7 +330,7 @@ async fn a_stopped_model_answers_nothing_not_even_what_it_knows() {
     let (engine, cache) = serve(&cached(""), echo()).await;
     let model = engine.model("m", None).unwrap();
     assert!(serves(&engine, "m").await);
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     let refused = model.infer(request(42), usize::MAX).unwrap_err();
     assert!(refused.message.contains("stopped accepting new inference requests"), "{refused}");
     assert_eq!(cache.lookups(), 1);

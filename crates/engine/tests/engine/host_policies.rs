@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use nereid_engine::{HostPolicy, Options, ProcessorSet};
+use nereid_engine::{EngineOptions, HostPolicy, ProcessorSet};
 use rustix::{
     process::getpriority_process,
     thread::{CpuSet, sched_getaffinity},
@@ -46,7 +46,7 @@ fn telling() -> (Native, mpsc::Receiver<Seen>) {
     (backend, told)
 }
 
-fn bound(repository: &Repository, policy: &str, settings: HostPolicy) -> Options {
+fn bound(repository: &Repository, policy: &str, settings: HostPolicy) -> EngineOptions {
     let mut options = repository.options();
     options.host_policies.insert(policy.to_owned(), settings);
     options

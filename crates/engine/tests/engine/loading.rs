@@ -15,7 +15,7 @@ use nereid_engine::{BackendSetting, usable_processors};
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
 
-use crate::support::{ECHO, PATIENCE, Rendezvous, Repository, answer, ask, echo, index, serves, start};
+use crate::support::{ECHO, Rendezvous, Repository, TIMEOUT, answer, ask, echo, index, serves, start};
 
 #[tokio::test]
 async fn an_instance_that_cannot_be_built_fails_its_version() {
@@ -109,7 +109,7 @@ async fn as_many_models_load_at_a_time_as_there_are_threads() {
     options.load_threads = 2;
     let backend = echo().open(move |source| {
         let rendezvous = &meetings[usize::from(["c", "d"].contains(&source.name.as_str()))];
-        if rendezvous.join(PATIENCE) { Ok(()) } else { Err(Error::internal("nobody came")) }
+        if rendezvous.join(TIMEOUT) { Ok(()) } else { Err(Error::internal("nobody came")) }
     });
     let engine = start(options, backend).await;
     assert_eq!(index(&engine), ["a 1 READY", "b 1 READY", "c 1 READY", "d 1 READY"]);

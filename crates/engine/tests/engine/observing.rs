@@ -330,7 +330,7 @@ async fn load(config: &str, backend: Native) {
     let executed: u64 = counted.batches.iter().map(|batch| batch.compute_infer.count).sum();
     assert_eq!(executed, counted.execution_count);
     assert!(executed <= all.accepted - cancelled);
-    engine.stop(crate::support::PATIENCE).await.unwrap();
+    engine.stop(crate::support::TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,7 +13,7 @@ use inference::{Error, ErrorCode, backend::Batch};
 use nereid_engine::Engine;
 use parking_lot::Mutex;
 
-use crate::support::{ECHO, Native, PATIENCE, Repository, answer, ask, echo, index, request, serves, value};
+use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, request, serves, value};
 
 const REFUSAL: &str = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests";
 
@@ -50,7 +50,7 @@ async fn stopping_finishes_what_was_accepted_and_refuses_the_rest() {
     let waiting = ask(&engine, "m", 2);
     let stopping = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.stop(PATIENCE).await }
+        async move { engine.stop(TIMEOUT).await }
     });
     let refused = refusal(&engine).await;
     assert_eq!((refused.code, &refused.message[..]), (ErrorCode::Unavailable, REFUSAL));
@@ -73,7 +73,7 @@ async fn a_batch_that_waits_for_company_is_not_kept_waiting_by_the_end() {
     let patient = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
     let engine = Repository::new().model("m", &format!("{ECHO} {patient}"), &["1"]).serve(echo()).await;
     let waiting = ask(&engine, "m", 1);
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     assert!(waiting.only().await.is_ok());
 }
 
@@ -88,7 +88,7 @@ async fn an_idle_engine_stops_at_once() {
         let engine = repository.serve(echo()).await;
         assert!(serves(&engine, "m").await);
         let begin = Instant::now();
-        engine.stop(PATIENCE).await.unwrap();
+        engine.stop(TIMEOUT).await.unwrap();
         shortest = shortest.min(begin.elapsed());
     }
     assert!(shortest < Duration::from_millis(50), "{shortest:?}");
@@ -111,7 +111,7 @@ async fn instances_end_with_the_engine_on_their_own_threads() {
     });
     let engine = repository.serve(backend).await;
     assert!(serves(&engine, "m").await);
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     // Instances are gone; the backend itself lives as long as the engine.
     assert_eq!(ended.load(SeqCst), 0);
     drop(engine);
@@ -133,7 +133,7 @@ async fn stopping_gives_up_on_a_request_that_is_never_answered() {
     );
     go_on.send(()).unwrap();
     assert!(stuck.only().await.is_ok());
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_backend_that_hangs_after_its_answer_holds_up_nobody() {
         drop(runtime);
         report.send(stopped).unwrap();
     });
-    let stopped = outcome.recv_timeout(PATIENCE).expect("the runtime has ended");
+    let stopped = outcome.recv_timeout(TIMEOUT).expect("the runtime has ended");
     assert_eq!(stopped.unwrap_err().message, "Exit timeout expired. Exiting immediately.");
     drop(release);
 }
@@ -198,7 +198,7 @@ async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
         assert_eq!(engine.model("m", None).unwrap().version(), 1, "the next one takes over");
         assert!(!engine.ready().await.unwrap());
         assert!(serves(&engine, "m").await && serves(&engine, "other").await);
-        engine.stop(PATIENCE).await.unwrap();
+        engine.stop(TIMEOUT).await.unwrap();
     }
 }
 
@@ -217,7 +217,7 @@ async fn a_model_that_dies_while_it_stops_does_not_hold_up_the_end() {
     beginnings.recv().unwrap();
     let stopping = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.stop(PATIENCE).await }
+        async move { engine.stop(TIMEOUT).await }
     });
     refusal(&engine).await;
     go_on.send(()).unwrap();

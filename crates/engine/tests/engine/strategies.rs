@@ -6,10 +6,10 @@ use inference::{
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, PendingBatch, StrategyOpener},
 };
-use nereid_engine::{BackendSetting, Engine, Options, Plugins};
+use nereid_engine::{BackendSetting, Engine, EngineOptions, Plugins};
 use parking_lot::Mutex;
 
-use crate::support::{ECHO, Native, PATIENCE, Repository, answer, echo, index, request, value};
+use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, request, value};
 
 /// A model whose requests wait for company for an hour.
 const PATIENT: &str = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
@@ -98,7 +98,7 @@ fn noting_batches() -> (Native, Arc<Mutex<Vec<Vec<u8>>>>) {
     (backend, batches)
 }
 
-async fn start(options: Options, backend: Native, strategies: Option<Strategies>) -> Engine {
+async fn start(options: EngineOptions, backend: Native, strategies: Option<Strategies>) -> Engine {
     let strategies = strategies.map(|strategies| Arc::new(strategies) as Arc<dyn StrategyOpener>);
     let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(backend)];
     Engine::start(options, Plugins { backends, strategies, ..Plugins::default() }).await.unwrap()
@@ -126,7 +126,7 @@ async fn batches(library: &str, scheduling: &str, values: &[u8]) -> (Vec<Vec<u8>
     let engine = start(options, backend, Some(strategies.clone())).await;
     ask_all(&engine, values).await;
     assert_eq!(index(&engine), ["m 1 READY"]);
-    engine.stop(PATIENCE).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
     let batches = batches.lock().clone();
     (batches, strategies.notes())
 }

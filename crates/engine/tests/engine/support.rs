@@ -14,11 +14,11 @@ use inference::{
     },
     config::ModelConfig,
 };
-use nereid_engine::{Engine, MetricsOptions, ModelState, Options, ServerMetadata};
+use nereid_engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use parking_lot::{Condvar, Mutex};
 
 /// Longer than anything here takes; what waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A model of the backend [`echo`], without its instance groups and its scheduling.
 pub(crate) const ECHO: &str = "backend: 'echo' max_batch_size: 8
@@ -54,7 +54,7 @@ impl Repository {
         self.root.path()
     }
 
-    pub(crate) fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> EngineOptions {
         options(vec![self.path().to_path_buf()])
     }
 
@@ -64,8 +64,8 @@ impl Repository {
     }
 }
 
-pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
-    Options {
+pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
+    EngineOptions {
         server: ServerMetadata::default(),
         repositories,
         strict_readiness: true,
@@ -83,7 +83,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> Options {
     }
 }
 
-pub(crate) async fn start(options: Options, backend: Native) -> Engine {
+pub(crate) async fn start(options: EngineOptions, backend: Native) -> Engine {
     let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(backend)];
     Engine::start(options, backends).await.unwrap()
 }
@@ -281,10 +281,10 @@ impl Rendezvous {
     }
 
     /// Whether all came while this one waited.
-    pub(crate) fn join(&self, patience: Duration) -> bool {
+    pub(crate) fn join(&self, timeout: Duration) -> bool {
         let mut missing = self.missing.lock();
         *missing -= 1;
         self.complete.notify_all();
-        !self.complete.wait_while_for(&mut missing, |missing| *missing > 0, patience).timed_out()
+        !self.complete.wait_while_for(&mut missing, |missing| *missing > 0, timeout).timed_out()
     }
 }

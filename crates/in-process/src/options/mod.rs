@@ -117,7 +117,7 @@ impl Settings {
     }
 
     /// The same for the engine.
-    pub(crate) fn engine_options(&self) -> engine::Options {
+    pub(crate) fn engine_options(&self) -> engine::EngineOptions {
         let own = [
             ("auto-complete-config", self.auto_complete.to_string()),
             ("min-compute-capability", format!("{:.6}", self.min_compute_capability)),
@@ -129,7 +129,7 @@ impl Settings {
             count: *count,
             device: *device,
         });
-        engine::Options {
+        engine::EngineOptions {
             server: ServerMetadata {
                 name: self.id.clone(),
                 version: TRITON_VERSION.to_owned(),

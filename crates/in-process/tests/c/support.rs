@@ -15,7 +15,7 @@ use c_api::words::{
     message::Message,
     trace::{Activity, TRITONSERVER_InferenceTraceTensorNew, Trace, TraceLevel},
 };
-use engine::{Engine, MetricsOptions, Options, Plugins, ServerMetadata};
+use engine::{Engine, EngineOptions, MetricsOptions, Plugins, ServerMetadata};
 use inference::{
     DataType, Error, Response, Tensor,
     backend::{
@@ -29,7 +29,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
 /// Longer than anything here takes; what waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The error of a function, `Ok` for null.
 pub(crate) fn said(error: *mut CError) -> Result<(), String> {
@@ -155,7 +155,7 @@ impl Stage {
             fs::write(directory.join("config.pbtxt"), config).unwrap();
             fs::write(directory.join("labels.txt"), "cat\n\ndog\n").unwrap();
         }
-        let options = Options {
+        let options = EngineOptions {
             server: ServerMetadata { name: "stage".into(), version: "1".into(), extensions: vec![] },
             repositories: vec![repository.path().into()],
             strict_readiness: true,
@@ -195,7 +195,7 @@ impl Stage {
 
     /// The engine takes no new requests and ends.
     pub(crate) fn stop(&self) {
-        self.runtime.block_on(self.engine.stop(PATIENCE)).unwrap();
+        self.runtime.block_on(self.engine.stop(TIMEOUT)).unwrap();
     }
 }
 
@@ -400,7 +400,7 @@ impl App {
     pub(crate) fn events(&self, enough: impl Fn(&[Event]) -> bool) -> Vec<Event> {
         let mut events = self.events.lock();
         while !enough(&events) {
-            let timeout = self.changed.wait_for(&mut events, PATIENCE);
+            let timeout = self.changed.wait_for(&mut events, TIMEOUT);
             assert!(!timeout.timed_out(), "only {events:?}");
         }
         std::mem::take(&mut events)

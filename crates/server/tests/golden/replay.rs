@@ -68,7 +68,7 @@ pub(crate) fn still_usable(connection: &mut http::Connection) -> Result<(), Stri
 }
 
 fn closed(connection: &mut http::Connection) -> Result<(), String> {
-    if connection.is_closed_within(http::PATIENCE) { Ok(()) } else { Err("the connection stays open".into()) }
+    if connection.is_closed_within(http::TIMEOUT) { Ok(()) } else { Err("the connection stays open".into()) }
 }
 
 fn raw(request: &str, expected: Option<&str>, closed: bool, stage: &Stage<'_>) -> Result<(), String> {

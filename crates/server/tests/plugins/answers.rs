@@ -2,7 +2,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use testing::{grpc, http::PATIENCE, plugins::Kind};
+use testing::{grpc, http::TIMEOUT, plugins::Kind};
 use tokio::runtime::Runtime;
 
 use crate::place::{Place, STREAM, copying, ints, parameters, question, repeating, stream};
@@ -63,7 +63,7 @@ fn times_that_a_backend_reports_are_those_that_are_counted() {
     let statistics = running.statistics("m");
     assert_eq!(times(&statistics["inference_stats"]), expected, "{statistics}");
     // The backend reports its batch when its requests are answered.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while times(&running.statistics("m")["batch_stats"][0]) != expected {
         assert!(Instant::now() < deadline, "{statistics}");
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use testing::{
     grpc::{self, framed},
-    http::PATIENCE,
+    http::TIMEOUT,
     plugins::Kind,
     schema,
 };
@@ -77,7 +77,7 @@ fn a_response_that_is_given_up_is_counted_as_such() {
             call.next().await
         })
         .unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let statistics = loop {
         let statistics = running.statistics("m");
         if !counts(&statistics, "cancel").is_empty() {

@@ -12,7 +12,7 @@ use inference::{
 };
 use parking_lot::Mutex;
 
-use super::{Model, order::Place};
+use super::{Model, order::OrderedInterceptor};
 use crate::{
     clock::now,
     observe::{Lookup, Uncounted},
@@ -31,7 +31,7 @@ pub(crate) struct Cached {
 }
 
 /// What the cache says to a request.
-pub(super) enum Found {
+pub(super) enum CacheLookup {
     /// The answer.
     Hit(Response, Lookup),
     /// Nothing, or nothing useful.
@@ -55,19 +55,19 @@ impl Cached {
     }
 
     /// Asks for the answer to a request that has been checked against the configuration.
-    pub(super) fn look_up(&self, request: &Request) -> Found {
+    pub(super) fn look_up(&self, request: &Request) -> CacheLookup {
         let queued = now();
         let key = self.keys.of(request);
         let began = now();
         let found = self.read(&key);
         let lookup = Lookup { queued, began, ended: now() };
         match found {
-            Ok(Some(response)) => return Found::Hit(response, lookup),
+            Ok(Some(response)) => return CacheLookup::Hit(response, lookup),
             Ok(None) => {}
             // As Triton: no more than a miss. A cache that is out of order is reported when something is to be stored.
             Err(error) => log::debug!("failed to look up key [{key}] in response cache: {error}"),
         }
-        Found::Miss(Miss { key, lookup })
+        CacheLookup::Miss(Miss { key, lookup })
     }
 
     fn read(&self, key: &str) -> Result<Option<Response>, Error> {
@@ -96,7 +96,7 @@ fn unexpected_count(count: usize) -> Error {
 
 impl Model {
     /// Asks the cache, if the model has one and takes requests at all.
-    pub(super) fn look_up(&self, request: &Request) -> Option<Found> {
+    pub(super) fn look_up(&self, request: &Request) -> Option<CacheLookup> {
         let cached = self.cached.as_ref()?;
         (!self.is_draining()).then(|| cached.look_up(request))
     }
@@ -123,41 +123,43 @@ impl Model {
     /// whose work begins with the cache.
     pub(super) fn keep_answer(self: &Arc<Self>, miss: Miss, responder: &Responder) -> Timestamp {
         let queued = miss.lookup.queued;
-        let answer = Mutex::new(Answer::Nothing);
+        let answer = Mutex::new(CollectedAnswer::Nothing);
         // An order counts from the arrival: a hit that comes later must not be there earlier.
         let place = self.orders.next();
-        responder.intercept_with(Arc::new(Keeper { model: self.clone(), miss, answer, place }));
+        responder.intercept_with(Arc::new(CacheInserter { model: self.clone(), miss, answer, place }));
         queued
     }
 }
 
 /// Has the answer to a request kept as it leaves, before anybody sees it.
-pub(super) struct Keeper {
+pub(super) struct CacheInserter {
     model: Arc<Model>,
     miss: Miss,
-    answer: Mutex<Answer>,
+    answer: Mutex<CollectedAnswer>,
     /// Where the answer goes then, if not to the client at once.
-    place: Option<Place>,
+    place: Option<OrderedInterceptor>,
 }
 
 /// What has been answered so far.
-enum Answer {
+enum CollectedAnswer {
     Nothing,
     One(Response),
     /// Errors, or more than one response: what a cache could not give back.
     Other,
 }
 
-impl Keeper {
+impl CacheInserter {
     /// Offers the answer to the cache, now that the request has ended well. Gives how long the cache took in all, unless
     /// the request does not count as a miss.
-    fn keep(&self, answer: Answer) -> Option<Duration> {
+    fn keep(&self, answer: CollectedAnswer) -> Option<Duration> {
         let Miss { key, lookup } = &self.miss;
         let looked_up = lookup.ended - lookup.began;
         let response = match answer {
             // Without an output it is no answer that anybody would want again (S-W33).
-            Answer::One(response) if !response.outputs.is_empty() => response,
-            Answer::Nothing | Answer::One(_) | Answer::Other => return Some(looked_up),
+            CollectedAnswer::One(response) if !response.outputs.is_empty() => response,
+            CollectedAnswer::Nothing | CollectedAnswer::One(_) | CollectedAnswer::Other => {
+                return Some(looked_up);
+            }
         };
         let began = now();
         match self.model.cached.as_ref()?.store(key, &response) {
@@ -170,17 +172,17 @@ impl Keeper {
     }
 }
 
-impl ResponseInterceptor for Keeper {
+impl ResponseInterceptor for CacheInserter {
     fn intercept(&self, in_flight: InFlightResponse) {
         let mut answer = self.answer.lock();
-        *answer = match (std::mem::replace(&mut *answer, Answer::Other), in_flight.result()) {
+        *answer = match (std::mem::replace(&mut *answer, CollectedAnswer::Other), in_flight.result()) {
             (answer, None) => answer,
             // Shares the tensors.
-            (Answer::Nothing, Some(Ok(response))) => Answer::One(response.clone()),
-            _ => Answer::Other,
+            (CollectedAnswer::Nothing, Some(Ok(response))) => CollectedAnswer::One(response.clone()),
+            _ => CollectedAnswer::Other,
         };
         let ended_well = in_flight.is_last() && !matches!(in_flight.result(), Some(Err(_)));
-        let complete = ended_well.then(|| std::mem::replace(&mut *answer, Answer::Other));
+        let complete = ended_well.then(|| std::mem::replace(&mut *answer, CollectedAnswer::Other));
         drop(answer);
         if let Some(took) = complete.and_then(|answer| self.keep(answer)) {
             self.model.record.cache_miss(took);

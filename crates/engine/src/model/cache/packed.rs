@@ -33,7 +33,7 @@ pub(super) fn write(response: &Response, buffer: &mut [u8]) {
 /// # Errors
 /// INTERNAL if the buffer holds something else.
 pub(super) fn read(buffer: &[u8]) -> Result<Response, Error> {
-    let mut reader = Reader(buffer);
+    let mut reader = PackedReader(buffer);
     let response = reader.response().filter(|_| reader.0.is_empty());
     response.ok_or_else(|| Error::internal("the cached response is damaged"))
 }
@@ -91,9 +91,9 @@ fn put_text(put: &mut impl FnMut(&[u8]), text: &str) {
 }
 
 /// Takes values from the beginning of what is left; `None` if they are not there.
-struct Reader<'b>(&'b [u8]);
+struct PackedReader<'b>(&'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> PackedReader<'b> {
     fn response(&mut self) -> Option<Response> {
         let outputs = self.several(Self::output)?;
         let parameters = self.several(Self::parameter)?;

@@ -35,7 +35,8 @@ fn ints(name: &str, shape: &[i64], count: usize) -> Tensor {
 
 fn check(config: &ModelConfig, inputs: Vec<Tensor>) -> Result<(Meta, Request), String> {
     let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
-    let meta = Rules::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
+    let meta =
+        RequestValidator::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
     Ok((meta, request))
 }
 
@@ -76,7 +77,8 @@ fn a_name_that_comes_again_is_found_among_many() {
             let inputs = [many(count), vec![ints(name, &[1, 16], 16)]].concat();
             let outputs = inputs.iter().map(|input| input.name().clone()).collect();
             let mut request = Request { outputs, ..Request::default() };
-            let error = Rules::new(&simple()).check(&simple(), &mut request).unwrap_err().to_string();
+            let error =
+                RequestValidator::new(&simple()).check(&simple(), &mut request).unwrap_err().to_string();
             assert_eq!(error, format!("{P}output '{name}' already exists in request"));
             refusal(&simple(), inputs)
         });
@@ -113,7 +115,7 @@ fn outputs_are_known_and_named_once() {
             outputs: outputs.iter().map(|&name| name.into()).collect(),
             ..Request::default()
         };
-        Rules::new(&config).check(&config, &mut request).map_err(|error| error.to_string())
+        RequestValidator::new(&config).check(&config, &mut request).map_err(|error| error.to_string())
     };
     ask(&["OUT"]).unwrap();
     assert_eq!(ask(&["NOPE"]).unwrap_err(), "unexpected inference output 'NOPE' for model 'm'");
@@ -218,7 +220,7 @@ fn a_length_prefix_may_be_split_over_pieces() {
 fn raw_bytes_get_their_shape_from_the_configuration() {
     let ask = |config: &ModelConfig, data: Vec<u8>| {
         let mut request = Request { inputs: RequestInputs::Raw(data.into()), ..Request::default() };
-        Rules::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
+        RequestValidator::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
         Ok::<_, String>(request.tensors()[0].clone())
     };
     assert_eq!(ask(&config(0, vec![spec("A", DataType::Fp32, &[-1])]), vec![0; 12]).unwrap().shape(), [3]);
@@ -256,7 +258,7 @@ fn raw_bytes_for_an_endless_shape_are_refused() {
     let config = config(0, vec![spec("A", DataType::Int32, &[1 << 40, 1 << 40, -1])]);
     let mut request =
         Request { inputs: RequestInputs::Raw(Bytes::from_static(b"1234").into()), ..Request::default() };
-    let error = Rules::new(&config).check(&config, &mut request).unwrap_err();
+    let error = RequestValidator::new(&config).check(&config, &mut request).unwrap_err();
     assert!(error.message.contains("got 4"), "{error}");
 }
 

@@ -12,10 +12,10 @@ use inference::{
 };
 
 use super::{
-    super::{Parts, tests::config},
+    super::{ModelParts, tests::config},
     *,
 };
-use crate::clock::AlarmClock;
+use crate::clock::TimerThread;
 
 /// Tells the inputs of each request of each execution; fails those whose first byte is 9.
 struct Tells(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
@@ -59,14 +59,14 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let mut typed = config(Scheduling::Unbatched);
     typed.warmups = warmups;
     let spec = InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive };
-    let model = crate::model::Model::start(Parts {
+    let model = crate::model::Model::start(ModelParts {
         version: 1,
         config: ResolvedConfig { typed, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: directory.path().into(),
         backend: Box::new(Tells(sender)),
         instances: vec![spec.into()],
         strategy: None,
-        clock: AlarmClock::start().unwrap(),
+        clock: TimerThread::start().unwrap(),
         limiter: None,
         cached: None,
         since: now(),

@@ -72,7 +72,7 @@ async fn an_encrypted_port_serves_who_trusts_it() {
     let mut plain = TcpStream::connect(server.address).await.unwrap();
     plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
-    let ended = timeout(PATIENCE, plain.read_to_end(&mut rest)).await.unwrap();
+    let ended = timeout(TIMEOUT, plain.read_to_end(&mut rest)).await.unwrap();
     assert!(ended.is_err() || rest.len() < 16, "{rest:?}");
 }
 
@@ -80,7 +80,7 @@ async fn an_encrypted_port_serves_who_trusts_it() {
 async fn a_mutually_encrypted_port_wants_a_certificate() {
     let server = Server::start(GrpcOptions { tls: Some(encrypted(true)), ..GrpcOptions::default() }).await;
     assert_eq!(encrypted_call(&server, true).await.unwrap(), 200);
-    assert!(timeout(PATIENCE, encrypted_call(&server, false)).await.unwrap().is_err());
+    assert!(timeout(TIMEOUT, encrypted_call(&server, false)).await.unwrap().is_err());
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn an_http1_client_is_told_where_it_is() {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
         assert!(answer.starts_with("HTTP/1.1 415 Unsupported Media Type\r\n"), "{answer}");
     }
 }
@@ -152,7 +152,7 @@ async fn reflection_describes_the_service_in_both_versions() {
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
         let (messages, status) =
-            timeout(PATIENCE, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
+            timeout(TIMEOUT, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
         assert_eq!((messages.len(), status.code), (1, 0));
         let names = String::from_utf8_lossy(&messages[0]).into_owned();
         for name in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
@@ -177,11 +177,11 @@ async fn a_stopping_endpoint_finishes_what_it_has_begun() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, left).await.unwrap();
+    timeout(TIMEOUT, left).await.unwrap();
     server.gate.open();
-    let (messages, status) = timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, running).await.unwrap().unwrap().unwrap();
     assert_eq!((messages.len(), status.code), (1, 0));
-    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+    timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
     assert_eq!(server.drain.open(), 0);
     assert!(TcpStream::connect(server.address).await.is_err());
 }
@@ -196,7 +196,7 @@ async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
     assert!(infer(&connection, &[], &request("id_int32", "", &[1])).await.is_ok());
     assert!(infer(&server.connect().await, &[], &request("id_int32", "", &[1])).await.is_ok());
     server.drain.begin();
-    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+    timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn an_old_connection_is_asked_to_go_and_then_closed() {
     call.send(sent(&request("gated", "", &[1])));
     call.finish();
     // The call is longer than age and grace together.
-    assert!(timeout(PATIENCE, call.rest()).await.unwrap().is_err());
-    assert!(timeout(PATIENCE, server.drain.emptied()).await.is_ok());
+    assert!(timeout(TIMEOUT, call.rest()).await.unwrap().is_err());
+    assert!(timeout(TIMEOUT, server.drain.emptied()).await.is_ok());
     server.gate.open();
 }

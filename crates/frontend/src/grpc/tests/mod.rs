@@ -22,7 +22,7 @@ mod stream;
 mod unary;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
@@ -45,7 +45,7 @@ impl Server {
         let gate = Gate::shut();
         let backends: Vec<Arc<dyn inference::backend::Backend>> =
             vec![Arc::new(fixtures::Python), Arc::new(Identity::behind(gate.clone()))];
-        let engine_options = engine::Options {
+        let engine_options = engine::EngineOptions {
             server: ServerMetadata { name: "triton".into(), ..ServerMetadata::default() },
             repositories: vec![repository.path().to_owned()],
             strict_readiness: false,
@@ -81,7 +81,7 @@ impl Server {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(PATIENCE, reached).await.expect("the number of requests is reached in time");
+        timeout(TIMEOUT, reached).await.expect("the number of requests is reached in time");
     }
 }
 
@@ -133,7 +133,7 @@ async fn infer(
 ) -> Result<ModelInferResponse, Status> {
     let headers = metadata(headers);
     let call = connection.unary(INFER, &headers, sent(request));
-    let (messages, status) = timeout(PATIENCE, call).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call).await.unwrap().unwrap();
     match &messages[..] {
         [message] if status.code == 0 => Ok(ModelInferResponse::decode(message.clone()).unwrap()),
         [] => Err(status),
@@ -143,7 +143,7 @@ async fn infer(
 
 /// What a unary call of `path` ends with.
 async fn status_of(connection: &Connection, path: &str, message: Bytes) -> (u32, String) {
-    let (_, status) = timeout(PATIENCE, connection.unary(path, &[], message)).await.unwrap().unwrap();
+    let (_, status) = timeout(TIMEOUT, connection.unary(path, &[], message)).await.unwrap().unwrap();
     (status.code, status.message)
 }
 

@@ -44,11 +44,11 @@ fn refusal(id: &str, error: &str) -> Said {
 }
 
 async fn open(connection: &Connection, headers: &[(&str, &str)]) -> Call {
-    timeout(PATIENCE, connection.call(STREAM, &metadata(headers))).await.unwrap().unwrap()
+    timeout(TIMEOUT, connection.call(STREAM, &metadata(headers))).await.unwrap().unwrap()
 }
 
 async fn next(call: &mut Call) -> Said {
-    said(&timeout(PATIENCE, call.next()).await.unwrap().unwrap().unwrap())
+    said(&timeout(TIMEOUT, call.next()).await.unwrap().unwrap().unwrap())
 }
 
 /// Sends all requests, ends the call's sending side, and gives what comes.
@@ -56,7 +56,7 @@ async fn exchange(connection: &Connection, requests: &[ModelInferRequest]) -> (V
     let mut call = open(connection, &[]).await;
     requests.iter().for_each(|request| call.send(sent(request)));
     call.finish();
-    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     (messages.iter().map(said).collect(), status)
 }
 
@@ -92,7 +92,7 @@ async fn a_slow_request_holds_back_later_answers_but_not_decoupled_ones() {
     assert_eq!(next(&mut call).await, answer("slow", true, 1));
     assert_eq!(next(&mut call).await, answer("fast", true, 2));
     call.finish();
-    assert_eq!(timeout(PATIENCE, call.rest()).await.unwrap().unwrap(), (vec![], ok()));
+    assert_eq!(timeout(TIMEOUT, call.rest()).await.unwrap().unwrap(), (vec![], ok()));
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_client_that_wants_codes_gets_the_first_error_as_the_end_of_the_call()
     assert_eq!(next(&mut call).await, refusal("x", "Request for unknown model: 'none' is not found"));
     call.send(sent(&request("errs", "e", &[3])));
     call.send(sent(&request("gated", "g", &[1])));
-    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!((messages.len(), status.code, &*status.message), (0, 3, "code 3"));
     server.gate.open();
     server.in_flight(0).await;
@@ -172,7 +172,7 @@ async fn a_deadline_ends_the_stream() {
     let (server, connection) = connected().await;
     let call = open(&connection, &[("grpc-timeout", "50m")]).await;
     call.send(sent(&request("gated", "", &[1])));
-    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!((messages.len(), status.code, &*status.message), (0, 4, "Deadline Exceeded"));
     server.gate.open();
 }
@@ -189,10 +189,10 @@ async fn a_stream_that_sees_the_server_stop_finishes_what_is_under_way_and_refus
     server.gate.open();
     assert_eq!(next(&mut call).await, answer("early", true, 1));
     let text = "GRPC server is shutting down and has stopped accepting new requests.";
-    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert!(messages.iter().map(said).all(|said| said == refusal("late", text)) && messages.len() <= 1);
     assert_eq!((status.code, &*status.message), (14, text));
-    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+    timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -202,9 +202,9 @@ async fn a_stream_on_which_nothing_is_under_way_ends_when_the_server_stops() {
     call.send(sent(&request("id_int32", "r", &[1])));
     assert_eq!(next(&mut call).await, answer("r", true, 1));
     server.drain.begin();
-    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!((messages.len(), status.code), (0, 14));
-    timeout(PATIENCE, server.serving).await.unwrap().unwrap().unwrap();
+    timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
 }
 
 /// The client reads nothing while far more than its window is on the way; the model is held back, nothing is lost.
@@ -216,7 +216,7 @@ async fn a_slow_client_gets_everything_in_the_end() {
     call.send(sent(&request("repeat", "r", &[20_000])));
     call.finish();
     server.in_flight(1).await;
-    let (messages, status) = timeout(PATIENCE, call.rest()).await.unwrap().unwrap();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!((messages.len(), status), (20_000, ok()));
     assert_eq!(said(&messages[19_999]), answer("r", false, 19_999));
 }

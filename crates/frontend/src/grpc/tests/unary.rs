@@ -92,7 +92,7 @@ async fn health_and_readiness_agree() {
     assert!(ServerReadyResponse::decode(messages[0].clone()).unwrap().ready);
     let (messages, _) = connection.unary("/grpc.health.v1.Health/Check", &[], framed(b"")).await.unwrap();
     assert_eq!(messages[0], [8_u8, 1][..]);
-    server.engine.stop(PATIENCE).await.unwrap();
+    server.engine.stop(TIMEOUT).await.unwrap();
     let exiting = expect(14, "Server exiting");
     assert_eq!(status_of(&connection, "/grpc.health.v1.Health/Check", framed(b"")).await, exiting);
 }

@@ -13,10 +13,10 @@ use inference::{
 use scheduling::Capacity;
 
 use super::{
-    super::{Model, Parts, tests},
+    super::{Model, ModelParts, tests},
     *,
 };
-use crate::clock::{AlarmClock, now};
+use crate::clock::{TimerThread, now};
 
 /// Tells when it begins and waits for leave to go on.
 #[derive(Clone)]
@@ -52,14 +52,14 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
     let spec =
         InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false };
-    Model::start(Parts {
+    Model::start(ModelParts {
         version: 1,
         config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: PathBuf::new(),
         backend: Box::new(backend),
         instances: vec![spec.into()],
         strategy: None,
-        clock: AlarmClock::start().unwrap(),
+        clock: TimerThread::start().unwrap(),
         limiter: Some(limiter.clone()),
         cached: None,
         since: now(),

@@ -3,13 +3,13 @@ use inference::{CorrelationId, Error, ErrorCode, FailureReason, Request, backend
 use scheduling::Rejection;
 
 /// Words refusals of one model.
-pub(super) struct Refusals {
+pub(super) struct RejectionErrors {
     pub(super) model: inference::Name,
     /// Sequence models leave the request's id out.
     pub(super) sequences: bool,
 }
 
-impl Refusals {
+impl RejectionErrors {
     /// The error a refused request is answered with.
     pub(super) fn error(&self, reason: Rejection, request: &Request) -> Error {
         let rejected = |message: String| Error::unavailable(message).because(FailureReason::Rejected);

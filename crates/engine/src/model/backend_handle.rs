@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use super::Model;
 
 /// See the module documentation.
-pub(super) struct Opened {
-    questions: Mutex<Questions>,
+pub(super) struct BackendModelHandle {
+    pending_calls: Mutex<PendingCalls>,
     /// Signalled when the last question has been answered.
     answered: Condvar,
     reports_readiness: bool,
@@ -27,17 +27,17 @@ pub(super) struct Opened {
     turn: Arc<Semaphore>,
 }
 
-struct Questions {
+struct PendingCalls {
     /// `None` once the version is closed.
     backend: Option<Arc<dyn BackendModel>>,
     unanswered: usize,
 }
 
-impl Opened {
+impl BackendModelHandle {
     pub(super) fn new(backend: Arc<dyn BackendModel>) -> Self {
         Self {
             reports_readiness: backend.reports_readiness(),
-            questions: Mutex::new(Questions { backend: Some(backend), unanswered: 0 }),
+            pending_calls: Mutex::new(PendingCalls { backend: Some(backend), unanswered: 0 }),
             answered: Condvar::new(),
             turn: Arc::new(Semaphore::new(1)),
         }
@@ -55,17 +55,17 @@ impl Opened {
 
     fn ask<A>(&self, question: impl FnOnce(&dyn BackendModel) -> A) -> Result<A, Error> {
         let backend = {
-            let mut questions = self.questions.lock();
-            let backend = questions.backend.clone().ok_or_else(|| Error::unavailable("it has ended"))?;
-            questions.unanswered += 1;
+            let mut pending_calls = self.pending_calls.lock();
+            let backend = pending_calls.backend.clone().ok_or_else(|| Error::unavailable("it has ended"))?;
+            pending_calls.unanswered += 1;
             backend
         };
         let answer = catch_unwind(AssertUnwindSafe(|| question(&*backend)));
         // Before it is said that nobody asks any more.
         drop(backend);
-        let mut questions = self.questions.lock();
-        questions.unanswered -= 1;
-        if questions.unanswered == 0 {
+        let mut pending_calls = self.pending_calls.lock();
+        pending_calls.unanswered -= 1;
+        if pending_calls.unanswered == 0 {
             self.answered.notify_all();
         }
         answer.map_err(|_| Error::internal("its backend panicked").because(FailureReason::Backend))
@@ -73,10 +73,10 @@ impl Opened {
 
     /// Takes no more questions and drops the model when those that were asked have been answered. Blocks.
     pub(super) fn end(&self) {
-        let mut questions = self.questions.lock();
-        let backend = questions.backend.take();
-        self.answered.wait_while(&mut questions, |questions| questions.unanswered > 0);
-        drop(questions);
+        let mut pending_calls = self.pending_calls.lock();
+        let backend = pending_calls.backend.take();
+        self.answered.wait_while(&mut pending_calls, |pending_calls| pending_calls.unanswered > 0);
+        drop(pending_calls);
         drop(backend);
     }
 }
@@ -84,7 +84,7 @@ impl Opened {
 impl Model {
     /// Whether the backend has a say in whether the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
-        self.opened.reports_readiness
+        self.backend_handle.reports_readiness
     }
 
     /// Whether the instances could take requests, by the account of the backend, which is asked on a thread that may block.
@@ -94,7 +94,7 @@ impl Model {
             return true;
         }
         // The semaphore is never closed. The turn ends with the answer, even if nobody waits for it any more.
-        let Ok(turn) = self.opened.turn.clone().acquire_owned().await else { return false };
+        let Ok(turn) = self.backend_handle.turn.clone().acquire_owned().await else { return false };
         let me = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
             let _turn = turn;
@@ -105,7 +105,7 @@ impl Model {
 
     /// As [`Engine::model_ready`](crate::Engine::model_ready), asking on this thread. Blocks as long as the backend does.
     pub fn ready_here(&self) -> bool {
-        let answer = self.opened.ready();
+        let answer = self.backend_handle.ready();
         if let Err(Error { message, .. }) = &answer {
             log::debug!("Model '{}' version {} is not ready: {message}", self.name(), self.version());
         }
@@ -128,7 +128,7 @@ mod tests {
 
     /// Tells a test of each question about its readiness, and waits for the answer.
     struct Asked {
-        questions: mpsc::SyncSender<mpsc::Sender<Result<(), Error>>>,
+        pending_calls: mpsc::SyncSender<mpsc::Sender<Result<(), Error>>>,
         ended: mpsc::Sender<thread::ThreadId>,
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
         fn ready(&self) -> Result<(), Error> {
             let (answer, answered) = mpsc::channel();
-            self.questions.send(answer).unwrap();
+            self.pending_calls.send(answer).unwrap();
             answered.recv().expect("an answer, or a panic")
         }
     }
@@ -160,25 +160,25 @@ mod tests {
 
     type Asking = mpsc::Receiver<mpsc::Sender<Result<(), Error>>>;
 
-    fn opened() -> (Arc<Opened>, Asking, mpsc::Receiver<thread::ThreadId>) {
-        let (questions, asking) = mpsc::sync_channel(0);
+    fn backend_handle() -> (Arc<BackendModelHandle>, Asking, mpsc::Receiver<thread::ThreadId>) {
+        let (pending_calls, asking) = mpsc::sync_channel(0);
         let (ended, end) = mpsc::channel();
-        (Arc::new(Opened::new(Arc::new(Asked { questions, ended }))), asking, end)
+        (Arc::new(BackendModelHandle::new(Arc::new(Asked { pending_calls, ended }))), asking, end)
     }
 
     #[test]
     fn a_model_ends_where_it_is_closed_when_the_last_question_has_been_answered() {
-        let (opened, asking, end) = opened();
+        let (backend_handle, asking, end) = backend_handle();
         let asker = thread::spawn({
-            let opened = opened.clone();
-            move || opened.ready()
+            let backend_handle = backend_handle.clone();
+            move || backend_handle.ready()
         });
         let answer = asking.recv().unwrap();
         let closer = thread::spawn({
-            let opened = opened.clone();
-            move || opened.end()
+            let backend_handle = backend_handle.clone();
+            move || backend_handle.end()
         });
-        while opened.questions.lock().backend.is_some() {
+        while backend_handle.pending_calls.lock().backend.is_some() {
             thread::yield_now();
         }
         assert!(end.try_recv().is_err(), "it ended while it was asked");
@@ -190,21 +190,21 @@ mod tests {
 
     #[test]
     fn a_model_that_has_ended_is_not_ready_and_takes_nothing() {
-        let (opened, _asking, _end) = opened();
-        assert_eq!(opened.memory_usage(), [SOME]);
-        opened.end();
-        assert_eq!(opened.memory_usage(), []);
-        assert_eq!(opened.ready().unwrap_err().message, "it has ended");
-        opened.end();
+        let (backend_handle, _asking, _end) = backend_handle();
+        assert_eq!(backend_handle.memory_usage(), [SOME]);
+        backend_handle.end();
+        assert_eq!(backend_handle.memory_usage(), []);
+        assert_eq!(backend_handle.ready().unwrap_err().message, "it has ended");
+        backend_handle.end();
     }
 
     #[test]
     fn a_backend_that_panics_when_it_is_asked_is_not_ready_and_can_be_ended() {
-        let (opened, asking, end) = opened();
+        let (backend_handle, asking, end) = backend_handle();
         // Nobody hears the question.
         drop(asking);
-        assert_eq!(opened.ready().unwrap_err().message, "its backend panicked");
-        opened.end();
+        assert_eq!(backend_handle.ready().unwrap_err().message, "its backend panicked");
+        backend_handle.end();
         end.recv().unwrap();
     }
 }
