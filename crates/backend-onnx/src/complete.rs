@@ -9,7 +9,7 @@ use proto::model_config::SchedulingChoice;
 
 use crate::{
     iteration::DONE_OUTPUT,
-    ort::{Signature, Slot, SlotKind},
+    ort::{Signature, ValueInfo, ValueKind},
 };
 
 /// Parameter by which a configuration says that its `max_batch_size` of 0 is meant.
@@ -39,7 +39,7 @@ pub(crate) fn complete(
     check_kinds(signature)?;
     complete_batching(config, signature, default_max_batch_size)?;
     let (model, batched) = (config.name.clone(), config.max_batch_size > 0);
-    let told = |slot: &Slot, side| Completed::of(slot, side, &model, batched);
+    let told = |slot: &ValueInfo, side| Completed::of(slot, side, &model, batched);
 
     if config.input.is_empty() && config.batch_input.is_empty() {
         let made = made_by_server(config);
@@ -74,7 +74,7 @@ pub(crate) fn complete(
 /// UNSUPPORTED, naming the first input or output that is something else.
 pub(crate) fn check_kinds(signature: &Signature) -> Result<(), Error> {
     for slot in signature.inputs.iter().chain(&signature.outputs) {
-        if let SlotKind::Other(kind) = &slot.kind {
+        if let ValueKind::Other(kind) = &slot.kind {
             return Err(Error::unsupported(format!(
                 "Unsupported ONNX Type '{kind}' for I/O '{}', expected 'ONNX_TYPE_TENSOR'.",
                 slot.name
@@ -90,7 +90,7 @@ fn complete_batching(
     default_max_batch_size: i32,
 ) -> Result<(), Error> {
     let open_first =
-        |slot: &Slot| matches!(&slot.kind, SlotKind::Tensor(_, dims) if dims.first() == Some(&-1));
+        |slot: &ValueInfo| matches!(&slot.kind, ValueKind::Tensor(_, dims) if dims.first() == Some(&-1));
     let can_batch = signature.inputs.iter().chain(&signature.outputs).all(open_first);
     if !can_batch {
         return if config.max_batch_size == 0 {
@@ -153,8 +153,8 @@ struct Completed {
 }
 
 impl Completed {
-    fn of(slot: &Slot, side: &str, model: &str, batched: bool) -> Result<Self, Error> {
-        let SlotKind::Tensor(element, shape) = &slot.kind else { unreachable!("kinds have been checked") };
+    fn of(slot: &ValueInfo, side: &str, model: &str, batched: bool) -> Result<Self, Error> {
+        let ValueKind::Tensor(element, shape) = &slot.kind else { unreachable!("kinds have been checked") };
         let Some(datatype) = element.datatype() else {
             let (element, name) = (element.name(), &slot.name);
             let text = format!("unsupported datatype {element} for {side} '{name}' for model '{model}'");
@@ -192,7 +192,7 @@ mod tests {
 
     fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let slots = |sides: &[(&str, &[i64])]| {
-            sides.iter().map(|(name, dims)| Slot::tensor(name, DataType::Fp32, dims)).collect::<Vec<_>>()
+            sides.iter().map(|(name, dims)| ValueInfo::tensor(name, DataType::Fp32, dims)).collect::<Vec<_>>()
         };
         Signature { inputs: slots(inputs), overridable: Vec::new(), outputs: slots(outputs) }
     }
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn what_is_no_tensor_is_refused_by_name() {
         let mut graph = signature(&[("X", &[-1])], &[("Y", &[-1])]);
-        graph.outputs[0].kind = SlotKind::Other("ONNX_TYPE_SEQUENCE".to_owned());
+        graph.outputs[0].kind = ValueKind::Other("ONNX_TYPE_SEQUENCE".to_owned());
         assert_eq!(
             complete(&mut named("m"), &graph, 4).unwrap_err().with_code(),
             "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'Y', expected 'ONNX_TYPE_TENSOR'."

@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 use crate::{
     batch_inputs::compose,
-    ort::{AlignedBuffer, Failure, Output, Runtime, Strings, Value},
-    plan::{FeedPlan, FeedSource, Plan},
+    ort::{AlignedBuffer, InputValue, OrtError, OutputValue, Runtime, Strings},
+    plan::{ExecutionPlan, FeedPlan, FeedSource},
     strings,
 };
 
@@ -43,11 +43,11 @@ pub(crate) struct Gathering<'a> {
     /// The runtime the tensors are for.
     pub(crate) runtime: &'a Runtime,
     /// What the instance feeds.
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a ExecutionPlan,
     /// The requests, in the order of their rows.
     pub(crate) executions: &'a [Execution],
     /// For each state, the output of an earlier run that sequences still remember parts of.
-    pub(crate) carried: &'a [Option<Arc<Output>>],
+    pub(crate) carried: &'a [Option<Arc<OutputValue>>],
     /// Where copies are counted.
     pub(crate) copies: &'a Copies,
 }
@@ -63,7 +63,7 @@ impl<'a> Gathering<'a> {
         feed: &FeedPlan,
         buffer: &'a mut AlignedBuffer,
         faults: &mut Faults,
-    ) -> Result<Option<Value<'a>>, Error> {
+    ) -> Result<Option<InputValue<'a>>, Error> {
         if let FeedSource::Batch(kind, source) = &feed.source {
             let shapes: SmallVec<[&[i64]; 8]> = self
                 .executions
@@ -74,7 +74,7 @@ impl<'a> Gathering<'a> {
             let composition = compose(*kind, feed.datatype, self.plan.max_rows.is_some(), &shapes);
             let place = buffer.first(composition.bytes.len());
             place.copy_from_slice(&composition.bytes);
-            return Ok(Some(Value::over(self.runtime, feed.datatype, &composition.shape, place)?));
+            return Ok(Some(InputValue::over(self.runtime, feed.datatype, &composition.shape, place)?));
         }
         let parts: SmallVec<[&Tensor; 8]> =
             self.executions.iter().filter_map(|execution| execution.request.input(&feed.name)).collect();
@@ -121,19 +121,19 @@ impl<'a> Gathering<'a> {
         shape: &[i64],
         parts: &[&'a Tensor],
         buffer: &'a mut AlignedBuffer,
-    ) -> Result<Value<'a>, Failure> {
+    ) -> Result<InputValue<'a>, OrtError> {
         if let [only] = parts {
             let bytes: Option<&'a [u8]> = match only.data().pieces() {
                 [] => Some(&[]),
                 [piece] => Some(piece),
                 _ => None,
             };
-            if let Some(bytes) = bytes.filter(|bytes| Value::fits(feed.datatype, bytes)) {
-                return Value::over(self.runtime, feed.datatype, shape, bytes);
+            if let Some(bytes) = bytes.filter(|bytes| InputValue::fits(feed.datatype, bytes)) {
+                return InputValue::over(self.runtime, feed.datatype, shape, bytes);
             }
         }
         if let Some(whole) = self.whole(feed, parts) {
-            return Value::over(self.runtime, feed.datatype, shape, whole);
+            return InputValue::over(self.runtime, feed.datatype, shape, whole);
         }
         let len = parts.iter().map(|part| part.data().len()).sum();
         let place = buffer.first(len);
@@ -144,12 +144,12 @@ impl<'a> Gathering<'a> {
             rest = after;
         }
         self.copies.add(len);
-        Value::over(self.runtime, feed.datatype, shape, place)
+        InputValue::over(self.runtime, feed.datatype, shape, place)
     }
 
     /// The carried output, if the parts are all of it in its own order.
     fn whole(&self, feed: &FeedPlan, parts: &[&Tensor]) -> Option<&'a [u8]> {
-        let output: &'a Output = self.carried.get(feed.state?)?.as_ref()?;
+        let output: &'a OutputValue = self.carried.get(feed.state?)?.as_ref()?;
         let whole: &'a [u8] = output.as_ref();
         let mut rest = whole;
         for part in parts {
@@ -160,7 +160,7 @@ impl<'a> Gathering<'a> {
             }
             rest = rest.get(piece.len()..)?;
         }
-        (rest.is_empty() && Value::fits(feed.datatype, whole)).then_some(whole)
+        (rest.is_empty() && InputValue::fits(feed.datatype, whole)).then_some(whole)
     }
 
     fn strings(
@@ -169,7 +169,7 @@ impl<'a> Gathering<'a> {
         shape: &[i64],
         parts: &[&Tensor],
         faults: &mut Faults,
-    ) -> Result<Value<'a>, Error> {
+    ) -> Result<InputValue<'a>, Error> {
         let mut target = Strings::new(self.runtime, shape)?;
         let mut first = 0;
         for (part, fault) in parts.iter().zip(faults) {

@@ -10,21 +10,21 @@ use smallvec::SmallVec;
 use crate::{
     gather::{Copies, Faults, Gathering},
     iteration::{answer_cancelled, mark_done},
-    ort::{AlignedBuffer, Feed, Output, RunOptions, Session},
-    plan::{FetchPlan, Plan},
-    scatter::{Share, scatter},
-    state::{groups, recall, remember},
+    ort::{AlignedBuffer, Feed, OutputValue, RunOptions, Session},
+    plan::{ExecutionPlan, FetchPlan},
+    scatter::{ScatterTarget, scatter},
+    state::{groups, load_states, store_states},
 };
 
 /// One executable copy of a model. Any one thread at a time may run it.
 pub(crate) struct OnnxInstance {
     session: Arc<Session>,
-    plan: Plan,
+    plan: ExecutionPlan,
     run_options: Option<RunOptions>,
     /// Where inputs are gathered that cannot stay where they are, one per feed.
     buffers: Vec<AlignedBuffer>,
     /// For each state, the output that was last shared by sequences of one batch. They keep it alive.
-    carried: Vec<Weak<Output>>,
+    carried: Vec<Weak<OutputValue>>,
     copies: Arc<Copies>,
 }
 
@@ -36,13 +36,13 @@ struct Step {
     is_done: bool,
 }
 
-type Steps = SmallVec<[Result<Step, Error>; 4]>;
+type BatchSteps = SmallVec<[Result<Step, Error>; 4]>;
 
 impl OnnxInstance {
     /// An instance that runs `session` as `plan` says.
     pub(crate) fn new(
         session: Arc<Session>,
-        plan: Plan,
+        plan: ExecutionPlan,
         run_options: Option<RunOptions>,
         copies: Arc<Copies>,
     ) -> Self {
@@ -63,7 +63,7 @@ impl OnnxInstance {
             Ok(steps) => {
                 for (execution, step) in executions.into_iter().zip(steps) {
                     let remembered = step.and_then(|step| {
-                        remember(&execution, &step.states)?;
+                        store_states(&execution, &step.states)?;
                         Ok(step)
                     });
                     match (remembered, &self.plan.iteration) {
@@ -91,7 +91,7 @@ impl OnnxInstance {
         &mut self,
         executions: &[Execution],
         execution_times: &ExecutionTimes,
-    ) -> Result<Steps, Error> {
+    ) -> Result<BatchSteps, Error> {
         let mut shares = self.shares(executions)?;
         let mut faults = Faults::from_elem(None, executions.len());
         let carried: SmallVec<[_; 4]> = self.carried.iter().map(Weak::upgrade).collect();
@@ -124,7 +124,7 @@ impl OnnxInstance {
                 self.carried[state.index] = shared;
             }
         }
-        let step = |(share, fault): (Share<'_>, Option<Error>)| match fault {
+        let step = |(share, fault): (ScatterTarget<'_>, Option<Error>)| match fault {
             None => Ok(Step {
                 response: Response::of(share.outputs),
                 states: share.states,
@@ -137,13 +137,13 @@ impl OnnxInstance {
 
     /// Whether nobody would miss the request. One that its sequence remembers is not left out, because the next one
     /// builds on it; but an iterative model has no next one.
-    fn is_forsaken(&self, execution: &Execution) -> bool {
+    fn is_abandoned(&self, execution: &Execution) -> bool {
         let is_built_upon = execution.state.is_some() && self.plan.iteration.is_none();
         execution.responder.is_cancelled() && !is_built_upon && !is_padding(execution)
     }
 
     /// What belongs to whom: each request with its number of rows.
-    fn shares<'a>(&self, executions: &'a [Execution]) -> Result<SmallVec<[Share<'a>; 4]>, Error> {
+    fn shares<'a>(&self, executions: &'a [Execution]) -> Result<SmallVec<[ScatterTarget<'a>; 4]>, Error> {
         let rows = |execution: &Execution| {
             if self.plan.max_rows.is_none() {
                 return 1;
@@ -151,14 +151,14 @@ impl OnnxInstance {
             let first = execution.request.tensors().first().and_then(|tensor| tensor.shape().first());
             first.copied().unwrap_or_else(|| execution.responder.timeline().rows.into())
         };
-        let share = |execution| Share {
+        let share = |execution| ScatterTarget {
             execution,
             rows: rows(execution),
             outputs: Vec::with_capacity(1),
             states: Vec::new(),
             is_done: true,
         };
-        let shares: SmallVec<[Share<'a>; 4]> = executions.iter().map(share).collect();
+        let shares: SmallVec<[ScatterTarget<'a>; 4]> = executions.iter().map(share).collect();
         let total: i64 = shares.iter().map(|share| share.rows).sum();
         match self.plan.max_rows {
             Some(max) if total > max.get().into() => {
@@ -173,16 +173,16 @@ impl OnnxInstance {
 impl BackendInstance for OnnxInstance {
     fn execute(&mut self, batch: Batch) {
         let Batch { mut executions, execution_times } = batch;
-        let is_forsaken = |execution: &Execution| self.is_forsaken(execution);
-        if executions.iter().any(is_forsaken) {
-            let (gone, waiting): (Vec<_>, _) = executions.into_iter().partition(is_forsaken);
-            gone.into_iter().for_each(answer_cancelled);
+        let is_abandoned = |execution: &Execution| self.is_abandoned(execution);
+        if executions.iter().any(is_abandoned) {
+            let (abandoned, waiting): (Vec<_>, _) = executions.into_iter().partition(is_abandoned);
+            abandoned.into_iter().for_each(answer_cancelled);
             executions = waiting;
         }
         if executions.is_empty() {
             return;
         }
-        executions.iter_mut().for_each(recall);
+        executions.iter_mut().for_each(load_states);
         if self.plan.max_rows.is_some() || executions.len() == 1 {
             for group in groups(&self.plan, executions) {
                 self.run(group, &execution_times);
@@ -202,7 +202,7 @@ fn is_padding(execution: &Execution) -> bool {
 }
 
 /// Outputs that at least one request wants or that sequences remember.
-fn wanted<'a>(plan: &'a Plan, executions: &[Execution]) -> SmallVec<[&'a FetchPlan; 8]> {
+fn wanted<'a>(plan: &'a ExecutionPlan, executions: &[Execution]) -> SmallVec<[&'a FetchPlan; 8]> {
     let by_any = |fetch: &FetchPlan| {
         fetch.answer.is_some() && executions.iter().any(|execution| execution.request.wants(&fetch.name))
     };

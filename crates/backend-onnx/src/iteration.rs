@@ -10,9 +10,9 @@ use inference::{
 };
 
 use crate::{
-    ort::{Element, Output, Signature, SlotKind},
-    plan::Plan,
-    scatter::Share,
+    ort::{Element, OutputValue, Signature, ValueKind},
+    plan::ExecutionPlan,
+    scatter::ScatterTarget,
 };
 
 /// The parameter that names the output.
@@ -49,7 +49,7 @@ impl Iteration {
 
     /// Answers a run that was not the last of its request and hands the request back. Nobody waits for one that was
     /// cancelled, so it ends here.
-    pub(crate) fn go_on(&self, plan: &Plan, mut execution: Execution, response: Response) {
+    pub(crate) fn go_on(&self, plan: &ExecutionPlan, mut execution: Execution, response: Response) {
         if self.decoupled {
             execution.responder.send(response);
         }
@@ -72,7 +72,11 @@ impl Iteration {
 ///
 /// # Errors
 /// INTERNAL if there is not one element per row.
-pub(crate) fn mark_done(plan: &Plan, output: &Output, shares: &mut [Share<'_>]) -> Result<(), Error> {
+pub(crate) fn mark_done(
+    plan: &ExecutionPlan,
+    output: &OutputValue,
+    shares: &mut [ScatterTarget<'_>],
+) -> Result<(), Error> {
     let mut rest: &[u8] = output.as_ref();
     let total: i64 = shares.iter().map(|share| share.rows).sum();
     if usize::try_from(total) != Ok(rest.len()) {
@@ -102,8 +106,8 @@ fn done_slot(config: &ModelConfig, signature: &Signature, name: &str) -> Result<
         return refuse(format!("names '{name}', which is no output of the model"));
     };
     let (element, shape) = match &signature.outputs[slot].kind {
-        SlotKind::Tensor(element, shape) => (*element, shape),
-        SlotKind::Other(kind) => return refuse(format!("names '{name}', which is no tensor but {kind}")),
+        ValueKind::Tensor(element, shape) => (*element, shape),
+        ValueKind::Other(kind) => return refuse(format!("names '{name}', which is no tensor but {kind}")),
     };
     if element != Element::of(DataType::Bool) {
         return refuse(format!(

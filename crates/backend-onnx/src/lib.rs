@@ -10,6 +10,7 @@
 #![deny(unsafe_code, missing_docs)]
 
 mod batch_inputs;
+mod bench_baseline;
 mod complete;
 mod gather;
 mod instance;
@@ -24,8 +25,7 @@ mod settings;
 mod state;
 mod strings;
 mod validate;
-mod yardstick;
 
+pub use bench_baseline::BareLoop;
 pub use library::{LibrarySearch, python_prefixes};
 pub use model::OnnxBackend;
-pub use yardstick::BareLoop;

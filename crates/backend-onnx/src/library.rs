@@ -58,13 +58,13 @@ impl LibrarySearch {
         let mut looked_in = String::new();
         for place in self.places(settings) {
             let attempt = match &place {
-                Place::Directory(directory) => file_in(directory),
-                Place::Loader(name) => Some(PathBuf::from(name)),
+                LibraryLocation::Directory(directory) => file_in(directory),
+                LibraryLocation::Loader(name) => Some(PathBuf::from(name)),
             };
             let failure = match attempt.map(|file| Runtime::open(&file, threads)) {
                 Some(Ok(runtime)) => return Ok(runtime),
                 // That the loader does not know the name is the usual case and says nothing.
-                Some(Err(error)) if matches!(place, Place::Directory(_)) => format!(" ({error})"),
+                Some(Err(error)) if matches!(place, LibraryLocation::Directory(_)) => format!(" ({error})"),
                 Some(Err(_)) | None => String::new(),
             };
             let separator = if looked_in.is_empty() { "" } else { ", " };
@@ -83,23 +83,23 @@ impl LibrarySearch {
             return if path.is_dir() { file_in(path) } else { path.is_file().then(|| path.to_owned()) };
         }
         self.places(settings).into_iter().find_map(|place| match place {
-            Place::Directory(directory) => file_in(&directory),
-            Place::Loader(_) => None,
+            LibraryLocation::Directory(directory) => file_in(&directory),
+            LibraryLocation::Loader(_) => None,
         })
     }
 
-    fn places(&self, settings: &BTreeMap<String, String>) -> Vec<Place> {
+    fn places(&self, settings: &BTreeMap<String, String>) -> Vec<LibraryLocation> {
         let mut places = Vec::new();
         if let Some(backends) = settings.get("backend-directory") {
-            places.push(Place::Directory(Path::new(backends).join("onnxruntime")));
+            places.push(LibraryLocation::Directory(Path::new(backends).join("onnxruntime")));
         }
         if let Some(directory) = &self.program_directory {
-            places.push(Place::Directory(directory.clone()));
-            places.push(Place::Directory(directory.join("../lib")));
+            places.push(LibraryLocation::Directory(directory.clone()));
+            places.push(LibraryLocation::Directory(directory.join("../lib")));
         }
-        places.extend(FILE_NAMES.map(Place::Loader));
+        places.extend(FILE_NAMES.map(LibraryLocation::Loader));
         let packages = self.python_prefixes.iter().flat_map(|prefix| python_packages(prefix));
-        places.extend(packages.map(|packages| Place::Directory(packages.join("onnxruntime/capi"))));
+        places.extend(packages.map(|packages| LibraryLocation::Directory(packages.join("onnxruntime/capi"))));
         places
     }
 }
@@ -122,13 +122,13 @@ pub fn python_prefixes(virtual_env: Option<&Path>, search_path: Option<&OsStr>) 
     prefixes
 }
 
-enum Place {
+enum LibraryLocation {
     Directory(PathBuf),
     /// A bare name, for the loader to find.
     Loader(&'static str),
 }
 
-impl Place {
+impl LibraryLocation {
     fn path(&self) -> &Path {
         match self {
             Self::Directory(directory) => directory,

@@ -16,7 +16,7 @@ use crate::{
     gather::Copies,
     instance::OnnxInstance,
     ort::{GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped},
-    plan::Plan,
+    plan::ExecutionPlan,
     settings, validate,
 };
 
@@ -143,7 +143,7 @@ impl BackendModel for OnnxModel {
         validate::validate(config, session.signature())?;
         let run_options =
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
-        let plan = Plan::new(config, session.signature())?;
+        let plan = ExecutionPlan::new(config, session.signature())?;
         Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, run_options, self.copies.clone()))))
     }
 }

@@ -10,12 +10,12 @@ use inference::{
 
 use crate::{
     iteration::Iteration,
-    ort::{Signature, Slot, SlotKind},
+    ort::{Signature, ValueInfo, ValueKind},
 };
 
 /// Feeds and fetches of an instance. Invariant: every slot is a position in the signature it was made from, and
 /// fetches are in the order of their slots.
-pub(crate) struct Plan {
+pub(crate) struct ExecutionPlan {
     /// Model name, for errors.
     pub(crate) model: Name,
     /// Largest number of rows; `None`: tensors have no batch dimension.
@@ -86,7 +86,7 @@ pub(crate) struct StatePlan {
     pub(crate) dims: Shape,
 }
 
-impl Plan {
+impl ExecutionPlan {
     /// The plan of a configuration that agrees with the signature.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ pub(crate) fn control_datatype(control: &Control) -> DataType {
 }
 
 fn feeds(config: &ModelConfig, signature: &Signature) -> Vec<FeedPlan> {
-    let slots: Vec<&Slot> = signature.feeds().collect();
+    let slots: Vec<&ValueInfo> = signature.feeds().collect();
     let mut feeds = Vec::new();
     let mut feed = |name: &Name, datatype, source: Option<FeedSource>, state| {
         let Some(slot) = slots.iter().position(|slot| slot.name == *name) else { return };
@@ -167,7 +167,7 @@ fn feeds(config: &ModelConfig, signature: &Signature) -> Vec<FeedPlan> {
 
 fn fetches(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Vec<FetchPlan> {
     let (_, states) = sequence_inputs(config);
-    let fetch = |(slot, of): (usize, &Slot)| {
+    let fetch = |(slot, of): (usize, &ValueInfo)| {
         let answer = config.output(&of.name).map(|spec| {
             let scattered =
                 config.batch_outputs.iter().find(|scattered| scattered.target_names.contains(&spec.name));
@@ -190,9 +190,9 @@ fn fetches(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> 
     fetches
 }
 
-fn rank(slot: &Slot) -> usize {
+fn rank(slot: &ValueInfo) -> usize {
     match &slot.kind {
-        SlotKind::Tensor(_, shape) => shape.len(),
-        SlotKind::Other(_) => 0,
+        ValueKind::Tensor(_, shape) => shape.len(),
+        ValueKind::Other(_) => 0,
     }
 }

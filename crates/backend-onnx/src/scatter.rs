@@ -14,12 +14,12 @@ use smallvec::SmallVec;
 
 use crate::{
     gather::Copies,
-    ort::{Failure, Output},
-    plan::{AnswerPlan, FetchPlan, Plan, StatePlan},
+    ort::{OrtError, OutputValue},
+    plan::{AnswerPlan, ExecutionPlan, FetchPlan, StatePlan},
 };
 
 /// One request of a batch and what it has been given so far.
-pub(crate) struct Share<'a> {
+pub(crate) struct ScatterTarget<'a> {
     /// The request.
     pub(crate) execution: &'a Execution,
     /// Rows it brought.
@@ -40,7 +40,7 @@ struct Part {
     shape: Shape,
 }
 
-type Parts = SmallVec<[Part; 4]>;
+type OutputParts = SmallVec<[Part; 4]>;
 
 /// Gives every request its part of an output: what it asked for, and what its sequence remembers. Returns the output if
 /// the sequences of several requests share it; they keep it alive, not the result.
@@ -48,18 +48,18 @@ type Parts = SmallVec<[Part; 4]>;
 /// # Errors
 /// INTERNAL if the output is not as large as the batch needs; the shares are of no use then.
 pub(crate) fn scatter(
-    plan: &Plan,
+    plan: &ExecutionPlan,
     fetch: &FetchPlan,
-    output: Output,
-    shares: &mut [Share<'_>],
+    output: OutputValue,
+    shares: &mut [ScatterTarget<'_>],
     copies: &Copies,
-) -> Result<Weak<Output>, Error> {
+) -> Result<Weak<OutputValue>, Error> {
     let datatype = output.datatype();
     let answers = fetch.answer.as_ref().map(|answer| parts(plan, fetch, answer, &output, shares));
     let states = fetch.state.as_ref().map(|state| state_parts(plan, fetch, state, &output, shares));
     let (answers, states) = (answers.transpose()?, states.transpose()?);
     let is_shared = states.is_some() && shares.len() > 1;
-    let (content, shared) = Content::of(output, is_shared)?;
+    let (content, shared) = OutputContent::of(output, is_shared)?;
     let tensor = |part: &Part, bytes| Tensor::new(fetch.name.clone(), datatype, part.shape.clone(), bytes);
     for (index, share) in shares.iter_mut().enumerate() {
         let state = states.as_ref().map(|parts| &parts[index]);
@@ -78,24 +78,24 @@ pub(crate) fn scatter(
 }
 
 /// The elements of an output, from which parts are cut.
-enum Content {
+enum OutputContent {
     /// All of them, and the size of each.
     Numbers(Bytes, usize),
     /// Strings, and the size of all of them in the form of the protocols.
-    Strings(Output, usize),
+    Strings(OutputValue, usize),
 }
 
 /// Bytes of an output that has another reader.
-struct Shared(Arc<Output>);
+struct SharedOutput(Arc<OutputValue>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedOutput {
     fn as_ref(&self) -> &[u8] {
         (*self.0).as_ref()
     }
 }
 
-impl Content {
-    fn of(output: Output, is_shared: bool) -> Result<(Self, Weak<Output>), Failure> {
+impl OutputContent {
+    fn of(output: OutputValue, is_shared: bool) -> Result<(Self, Weak<OutputValue>), OrtError> {
         let Some(size) = output.datatype().byte_size() else {
             let total = output.strings_len()?;
             return Ok((Self::Strings(output, total), Weak::new()));
@@ -105,10 +105,10 @@ impl Content {
         }
         let output = Arc::new(output);
         let observer = Arc::downgrade(&output);
-        Ok((Self::Numbers(Bytes::from_owner(Shared(output)), size), observer))
+        Ok((Self::Numbers(Bytes::from_owner(SharedOutput(output)), size), observer))
     }
 
-    fn cut(&self, part: &Part, copies: &Copies) -> Result<Bytes, Failure> {
+    fn cut(&self, part: &Part, copies: &Copies) -> Result<Bytes, OrtError> {
         let elements = part.elements.clone();
         match self {
             Self::Numbers(whole, size) => Ok(whole.slice(elements.start * size..elements.end * size)),
@@ -126,12 +126,12 @@ impl Content {
 
 /// Which part of the output belongs to whom, and in which shape its client sees it.
 fn parts(
-    plan: &Plan,
+    plan: &ExecutionPlan,
     fetch: &FetchPlan,
     answer: &AnswerPlan,
-    output: &Output,
-    shares: &[Share<'_>],
-) -> Result<Parts, Error> {
+    output: &OutputValue,
+    shares: &[ScatterTarget<'_>],
+) -> Result<OutputParts, Error> {
     let (shape, spec) = (output.shape(), &answer.spec);
     if let Some(source) = &answer.scatter {
         return parts_like(plan, answer, shape, source, shares);
@@ -154,12 +154,12 @@ fn parts(
 
 /// Which part of the output which sequence remembers, in the shape that the graph has given it.
 fn state_parts(
-    plan: &Plan,
+    plan: &ExecutionPlan,
     fetch: &FetchPlan,
     state: &StatePlan,
-    output: &Output,
-    shares: &[Share<'_>],
-) -> Result<Parts, Error> {
+    output: &OutputValue,
+    shares: &[ScatterTarget<'_>],
+) -> Result<OutputParts, Error> {
     let shape = output.shape();
     match shape.split_first() {
         Some((_, item)) if plan.max_rows.is_some() => rows(plan, &fetch.name, shape, item, shares),
@@ -170,19 +170,25 @@ fn state_parts(
 }
 
 /// All of it, for requests that run alone.
-fn wholes(shape: &[i64], seen: &[i64], shares: &[Share<'_>]) -> Parts {
+fn wholes(shape: &[i64], seen: &[i64], shares: &[ScatterTarget<'_>]) -> OutputParts {
     let whole = |_| Part { elements: 0..count(shape), shape: seen.into() };
     shares.iter().map(whole).collect()
 }
 
 /// Consecutive rows, each of which has the shape `seen`.
-fn rows(plan: &Plan, name: &Name, shape: &[i64], seen: &[i64], shares: &[Share<'_>]) -> Result<Parts, Error> {
+fn rows(
+    plan: &ExecutionPlan,
+    name: &Name,
+    shape: &[i64],
+    seen: &[i64],
+    shares: &[ScatterTarget<'_>],
+) -> Result<OutputParts, Error> {
     let (total, inner) = (shares.iter().map(|share| share.rows).sum::<i64>(), count(&shape[1..]));
     if shape[0] != total {
         return Err(mismatch(plan, name, shape, &format!("{total} rows")));
     }
     let mut end = 0;
-    let part = |share: &Share<'_>| {
+    let part = |share: &ScatterTarget<'_>| {
         let start = end;
         end += inner * usize::try_from(share.rows).unwrap_or(0);
         let shape = std::iter::once(share.rows).chain(seen.iter().copied()).collect();
@@ -193,15 +199,15 @@ fn rows(plan: &Plan, name: &Name, shape: &[i64], seen: &[i64], shares: &[Share<'
 
 /// Parts whose open dimensions are those of an input, and which follow each other without gaps.
 fn parts_like(
-    plan: &Plan,
+    plan: &ExecutionPlan,
     answer: &AnswerPlan,
     whole: &[i64],
     source: &Name,
-    shares: &[Share<'_>],
-) -> Result<Parts, Error> {
+    shares: &[ScatterTarget<'_>],
+) -> Result<OutputParts, Error> {
     let (name, batched) = (&answer.spec.name, plan.max_rows.is_some());
     let (available, mut end) = (count(whole), 0);
-    let mut parts = Parts::new();
+    let mut parts = OutputParts::new();
     for share in shares {
         let like = share.execution.request.input(source).map_or(&[][..], Tensor::shape);
         let mut shape = answer.full_dims(batched);
@@ -220,7 +226,7 @@ fn parts_like(
     Ok(parts)
 }
 
-fn mismatch(plan: &Plan, output: &str, shape: &[i64], needed: &str) -> Error {
+fn mismatch(plan: &ExecutionPlan, output: &str, shape: &[i64], needed: &str) -> Error {
     let model = &plan.model;
     Error::internal(format!(
         "output '{output}' of model '{model}' has shape {shape:?}, which cannot give {needed}"

@@ -5,10 +5,10 @@
 use inference::{Error, RequestInputs, Tensor, backend::Execution};
 use smallvec::{SmallVec, smallvec};
 
-use crate::plan::Plan;
+use crate::plan::ExecutionPlan;
 
 /// Adds what its sequence remembers to the inputs of a request.
-pub(crate) fn recall(execution: &mut Execution) {
+pub(crate) fn load_states(execution: &mut Execution) {
     if let (Some(state), RequestInputs::Tensors(inputs)) = (&execution.state, &mut execution.request.inputs) {
         inputs.extend(state.inputs());
     }
@@ -18,14 +18,14 @@ pub(crate) fn recall(execution: &mut Execution) {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the sequence remembers nothing of that name: its memory was made for another configuration.
-pub(crate) fn remember(execution: &Execution, states: &[Tensor]) -> Result<(), Error> {
+pub(crate) fn store_states(execution: &Execution, states: &[Tensor]) -> Result<(), Error> {
     let Some(memory) = &execution.state else { return Ok(()) };
     states.iter().try_for_each(|state| memory.update(state.name(), state))
 }
 
 /// Splits a batch into requests whose states can be joined, because their shapes are equal but for the rows. Each part
 /// runs by itself; most batches have one.
-pub(crate) fn groups(plan: &Plan, executions: Vec<Execution>) -> SmallVec<[Vec<Execution>; 1]> {
+pub(crate) fn groups(plan: &ExecutionPlan, executions: Vec<Execution>) -> SmallVec<[Vec<Execution>; 1]> {
     let is_uniform = executions.windows(2).all(|pair| are_alike(plan, &pair[0], &pair[1]));
     if is_uniform {
         return smallvec![executions];
@@ -40,7 +40,7 @@ pub(crate) fn groups(plan: &Plan, executions: Vec<Execution>) -> SmallVec<[Vec<E
     groups
 }
 
-fn are_alike(plan: &Plan, one: &Execution, other: &Execution) -> bool {
+fn are_alike(plan: &ExecutionPlan, one: &Execution, other: &Execution) -> bool {
     plan.state_feeds().all(|feed| item_shape(one, &feed.name) == item_shape(other, &feed.name))
 }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use inference::{Error, TensorData};
 
-use crate::ort::{Failure, Strings};
+use crate::ort::{OrtError, Strings};
 
 /// Writes the strings of one request's input into `target` from position `first` on; `expected` is their number.
 /// Returns the bytes copied.
@@ -18,7 +18,7 @@ pub(crate) fn fill(
     input: &str,
     data: &TensorData,
 ) -> Result<usize, Error> {
-    let mut pieces = Pieces::new(data.pieces());
+    let mut pieces = PieceReader::new(data.pieces());
     let (mut count, mut copied) = (0, 0);
     while pieces.len > 0 {
         if count == expected {
@@ -45,7 +45,8 @@ pub(crate) fn fill(
                 pieces.len
             )));
         };
-        let place = target.string(first + count, fitting).map_err(|failure: Failure| Error::from(failure))?;
+        let place =
+            target.string(first + count, fitting).map_err(|failure: OrtError| Error::from(failure))?;
         pieces.copy_to(place);
         copied += fitting;
         count += 1;
@@ -59,14 +60,14 @@ pub(crate) fn fill(
 }
 
 /// Reads on over the ends of pieces.
-struct Pieces<'a> {
+struct PieceReader<'a> {
     rest: std::slice::Iter<'a, Bytes>,
     current: &'a [u8],
     /// Bytes left in all.
     len: usize,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> PieceReader<'a> {
     fn new(pieces: &'a [Bytes]) -> Self {
         Self { rest: pieces.iter(), current: &[], len: pieces.iter().map(Bytes::len).sum() }
     }
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn reading_goes_on_over_the_ends_of_pieces() {
         let pieces = ["ab", "c", "defg"].map(Bytes::from);
-        let mut reader = Pieces::new(&pieces);
+        let mut reader = PieceReader::new(&pieces);
         let mut read = [0; 4];
         reader.copy_to(&mut read);
         assert_eq!((&read, reader.len), (b"abcd", 3));

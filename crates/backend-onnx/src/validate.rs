@@ -10,7 +10,7 @@ use inference::{
 
 use crate::{
     complete::check_kinds,
-    ort::{Element, Signature, Slot, SlotKind},
+    ort::{Element, Signature, ValueInfo, ValueKind},
     plan::{control_datatype, sequence_inputs},
 };
 
@@ -238,10 +238,10 @@ fn check_datatype(
 }
 
 fn find<'a>(
-    mut slots: impl Iterator<Item = &'a Slot> + Clone,
+    mut slots: impl Iterator<Item = &'a ValueInfo> + Clone,
     name: &str,
     side: &str,
-) -> Result<&'a Slot, Error> {
+) -> Result<&'a ValueInfo, Error> {
     let all = slots.clone();
     slots.find(|slot| slot.name == *name).ok_or_else(|| {
         let mut allowed: Vec<_> = all.map(|slot| slot.name.as_str()).collect();
@@ -253,10 +253,10 @@ fn find<'a>(
     })
 }
 
-fn tensor(slot: &Slot) -> (Element, &[i64]) {
+fn tensor(slot: &ValueInfo) -> (Element, &[i64]) {
     match &slot.kind {
-        SlotKind::Tensor(element, shape) => (*element, shape),
-        SlotKind::Other(_) => unreachable!("kinds have been checked"),
+        ValueKind::Tensor(element, shape) => (*element, shape),
+        ValueKind::Other(_) => unreachable!("kinds have been checked"),
     }
 }
 

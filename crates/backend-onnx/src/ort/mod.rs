@@ -2,8 +2,8 @@
 //!
 //! `ort-sys` gives the layout of the function table and nothing else; the library is opened at run time. What the safe
 //! types promise:
-//! - a [`Value`] borrows the bytes it was made over, so a run never reads freed memory;
-//! - an [`Output`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from the
+//! - a [`InputValue`] borrows the bytes it was made over, so a run never reads freed memory;
+//! - an [`OutputValue`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from the
 //!   session's arena;
 //! - a [`Session`] keeps its [`Runtime`] alive, and a library once opened is never closed (it has threads and
 //!   thread-local destructors of its own).
@@ -20,11 +20,11 @@ mod signature;
 mod value;
 
 pub(crate) use element::Element;
-pub(crate) use failure::Failure;
+pub(crate) use failure::OrtError;
 pub(crate) use memory::{AlignedBuffer, TrimWhenDropped};
 pub(crate) use options::{GraphLevel, SessionOptions};
-pub(crate) use output::Output;
+pub(crate) use output::OutputValue;
 pub(crate) use runtime::{GlobalThreads, Runtime};
 pub(crate) use session::{Feed, RunOptions, Session};
-pub(crate) use signature::{Signature, Slot, SlotKind};
-pub(crate) use value::{Strings, Value};
+pub(crate) use signature::{Signature, ValueInfo, ValueKind};
+pub(crate) use value::{InputValue, Strings};

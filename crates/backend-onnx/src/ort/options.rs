@@ -7,7 +7,7 @@ use std::{
 
 use ort_sys as sys;
 
-use super::{Failure, Runtime, runtime::not_null, session::path_text};
+use super::{OrtError, Runtime, runtime::not_null, session::path_text};
 
 /// How far the runtime may rewrite the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +51,7 @@ pub(super) struct NativeOptions<'a> {
 }
 
 impl<'a> NativeOptions<'a> {
-    pub(super) fn new(runtime: &'a Runtime, options: &SessionOptions) -> Result<Self, Failure> {
+    pub(super) fn new(runtime: &'a Runtime, options: &SessionOptions) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
         // SAFETY: `pointer` is a place for the result.
         runtime.check(unsafe { ((*runtime.api()).CreateSessionOptions)(&raw mut pointer) })?;
@@ -79,11 +79,11 @@ impl<'a> NativeOptions<'a> {
         self.pointer.as_ptr()
     }
 
-    fn set(&self, status: sys::OrtStatusPtr) -> Result<(), Failure> {
+    fn set(&self, status: sys::OrtStatusPtr) -> Result<(), OrtError> {
         self.runtime.check(status)
     }
 
-    fn compute(&self, options: &SessionOptions) -> Result<(), Failure> {
+    fn compute(&self, options: &SessionOptions) -> Result<(), OrtError> {
         let level = match options.graph_level {
             GraphLevel::Disabled => sys::GraphOptimizationLevel::ORT_DISABLE_ALL,
             GraphLevel::Basic => sys::GraphOptimizationLevel::ORT_ENABLE_BASIC,
@@ -110,7 +110,7 @@ impl<'a> NativeOptions<'a> {
         self.set(unsafe { ((*api).SetInterOpNumThreads)(self.as_ptr(), count(options.inter_threads)) })
     }
 
-    fn memory(&self, options: &SessionOptions) -> Result<(), Failure> {
+    fn memory(&self, options: &SessionOptions) -> Result<(), OrtError> {
         let api = self.runtime.api();
         // SAFETY: reading function pointers of a live table; each takes the options, which are ours.
         let (arena, pattern) = unsafe {

@@ -8,21 +8,21 @@ use std::{
 use inference::{DataType, Shape};
 use ort_sys as sys;
 
-use super::{Failure, Feed, Session, runtime::not_null, signature::element_and_shape, value::byte_count};
+use super::{Feed, OrtError, Session, runtime::not_null, signature::element_and_shape, value::byte_count};
 
 /// An output of a run, in memory of its session's arena.
 ///
 /// Invariant: nobody writes to it any more, so any thread may read it; the memory is freed with this value.
-pub(crate) struct Output {
+pub(crate) struct OutputValue {
     pointer: NonNull<sys::OrtValue>,
     datatype: DataType,
     shape: Shape,
-    data: Elements,
+    data: OutputElements,
     /// Declared after what lives in its arena, which is all the same: the value is freed in `drop`, before any field.
     session: Arc<Session>,
 }
 
-enum Elements {
+enum OutputElements {
     /// In the runtime's memory.
     Foreign(NonNull<u8>, usize),
     /// Taken over from an input that the graph hands through.
@@ -33,11 +33,11 @@ enum Elements {
 
 // SAFETY: the memory is read-only from now on, and the runtime's arenas and reference counts may be released to from
 // any thread.
-unsafe impl Send for Output {}
+unsafe impl Send for OutputValue {}
 // SAFETY: as above; reading strings does not change them.
-unsafe impl Sync for Output {}
+unsafe impl Sync for OutputValue {}
 
-impl Output {
+impl OutputValue {
     /// Takes over what a run has left at `pointer`.
     ///
     /// A graph may hand an input through; its output is then the input's memory, which the caller will take back. Such
@@ -49,18 +49,18 @@ impl Output {
         pointer: NonNull<sys::OrtValue>,
         session: &Arc<Session>,
         inputs: &[Feed<'_>],
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OrtError> {
         let mut output = Self {
             pointer,
             datatype: DataType::Bytes,
             shape: Shape::new(),
-            data: Elements::Strings(0),
+            data: OutputElements::Strings(0),
             session: session.clone(),
         };
         // From here on dropping `output` frees the value.
         let element = output.read_shape()?;
         let Some(datatype) = element.datatype() else {
-            return Err(Failure::invalid_argument(format!(
+            return Err(OrtError::invalid_argument(format!(
                 "an output has the unsupported type {}",
                 element.name()
             )));
@@ -71,12 +71,12 @@ impl Output {
                 .shape
                 .iter()
                 .try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?));
-            output.data = Elements::Strings(count.ok_or_else(too_large)?);
+            output.data = OutputElements::Strings(count.ok_or_else(too_large)?);
             return Ok(output);
         }
         let len = byte_count(datatype, &output.shape).ok_or_else(too_large)?;
         if len == 0 {
-            output.data = Elements::Foreign(NonNull::dangling(), 0);
+            output.data = OutputElements::Foreign(NonNull::dangling(), 0);
             return Ok(output);
         }
         let (runtime, mut data) = (session.runtime(), ptr::null_mut());
@@ -85,9 +85,9 @@ impl Output {
         let data = not_null(data.cast::<u8>(), "data")?;
         output.data = if inputs.iter().any(|input| input.value.lends(data.addr().get())) {
             // SAFETY: the input's bytes are borrowed during the run and hold as many as the output's shape says.
-            Elements::Copied(unsafe { std::slice::from_raw_parts(data.as_ptr(), len) }.into())
+            OutputElements::Copied(unsafe { std::slice::from_raw_parts(data.as_ptr(), len) }.into())
         } else {
-            Elements::Foreign(data, len)
+            OutputElements::Foreign(data, len)
         };
         Ok(output)
     }
@@ -110,12 +110,12 @@ impl Output {
         &self,
         positions: Range<usize>,
         target: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
-        let Elements::Strings(count) = self.data else {
-            return Err(Failure::invalid_argument("an output of numbers has no strings"));
+    ) -> Result<(), OrtError> {
+        let OutputElements::Strings(count) = self.data else {
+            return Err(OrtError::invalid_argument("an output of numbers has no strings"));
         };
         if positions.end > count {
-            return Err(Failure::invalid_argument(format!("string {} of {count}", positions.end)));
+            return Err(OrtError::invalid_argument(format!("string {} of {count}", positions.end)));
         }
         let runtime = self.session.runtime();
         for index in positions {
@@ -125,7 +125,7 @@ impl Output {
                 ((*runtime.api()).GetStringTensorElementLength)(self.pointer.as_ptr(), index, &raw mut len)
             })?;
             let prefix = u32::try_from(len).map_err(|_| {
-                Failure::invalid_argument("a string of 4 GiB or more has no place in a tensor")
+                OrtError::invalid_argument("a string of 4 GiB or more has no place in a tensor")
             })?;
             target.extend_from_slice(&prefix.to_le_bytes());
             target.reserve(len);
@@ -146,9 +146,9 @@ impl Output {
         Ok(())
     }
 
-    /// Bytes of all strings with their lengths, as [`Output::append_strings`] writes them.
-    pub(crate) fn strings_len(&self) -> Result<usize, Failure> {
-        let Elements::Strings(count) = self.data else { return Ok(0) };
+    /// Bytes of all strings with their lengths, as [`OutputValue::append_strings`] writes them.
+    pub(crate) fn strings_len(&self) -> Result<usize, OrtError> {
+        let OutputElements::Strings(count) = self.data else { return Ok(0) };
         let (runtime, mut len) = (self.session.runtime(), 0);
         // SAFETY: the value lives and holds strings.
         runtime.check(unsafe {
@@ -159,14 +159,14 @@ impl Output {
 
     /// Whether a run of that session made it, and it holds the bytes itself.
     pub(super) fn comes_from(&self, session: &Arc<Session>) -> bool {
-        Arc::ptr_eq(&self.session, session) && !matches!(self.data, Elements::Copied(_))
+        Arc::ptr_eq(&self.session, session) && !matches!(self.data, OutputElements::Copied(_))
     }
 
     pub(super) fn as_mut_ptr(&mut self) -> *mut sys::OrtValue {
         self.pointer.as_ptr()
     }
 
-    fn read_shape(&mut self) -> Result<super::Element, Failure> {
+    fn read_shape(&mut self) -> Result<super::Element, OrtError> {
         let (runtime, mut tensor) = (self.session.runtime(), ptr::null_mut());
         // SAFETY: the value lives; the call fails for what is no tensor.
         runtime.check(unsafe {
@@ -183,24 +183,24 @@ impl Output {
 }
 
 /// The bytes of an output of fixed-size elements; empty for strings.
-impl AsRef<[u8]> for Output {
+impl AsRef<[u8]> for OutputValue {
     fn as_ref(&self) -> &[u8] {
         match &self.data {
             // SAFETY: the runtime's tensor has that many initialised bytes, which nobody writes while `self` lives.
-            Elements::Foreign(data, len) => unsafe { std::slice::from_raw_parts(data.as_ptr(), *len) },
-            Elements::Copied(bytes) => bytes,
-            Elements::Strings(_) => &[],
+            OutputElements::Foreign(data, len) => unsafe { std::slice::from_raw_parts(data.as_ptr(), *len) },
+            OutputElements::Copied(bytes) => bytes,
+            OutputElements::Strings(_) => &[],
         }
     }
 }
 
-impl Drop for Output {
+impl Drop for OutputValue {
     fn drop(&mut self) {
         // SAFETY: ours, freed once; the session whose arena it goes back to is still alive.
         unsafe { ((*self.session.runtime().api()).ReleaseValue)(self.pointer.as_ptr()) };
     }
 }
 
-fn too_large() -> Failure {
-    Failure::invalid_argument("an output is larger than memory")
+fn too_large() -> OrtError {
+    OrtError::invalid_argument("an output is larger than memory")
 }

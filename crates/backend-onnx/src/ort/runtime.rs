@@ -10,7 +10,7 @@ use libloading::Library;
 use ort_sys as sys;
 use parking_lot::Mutex;
 
-use super::Failure;
+use super::OrtError;
 
 /// Oldest interface version whose table has all we call, as the minor number of the release.
 const OLDEST: u32 = 17;
@@ -35,7 +35,7 @@ pub(crate) enum OpenError {
     NoTable(String, u32),
     /// The environment could not be made.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] OrtError),
 }
 
 impl From<libloading::Error> for OpenError {
@@ -144,7 +144,7 @@ impl Runtime {
     }
 
     /// Turns a status into a result and frees it.
-    pub(super) fn check(&self, status: sys::OrtStatusPtr) -> Result<(), Failure> {
+    pub(super) fn check(&self, status: sys::OrtStatusPtr) -> Result<(), OrtError> {
         check(self.table, status)
     }
 }
@@ -161,11 +161,11 @@ impl Drop for Runtime {
 }
 
 /// A result that a successful call may not leave empty.
-pub(super) fn not_null<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
-    NonNull::new(pointer).ok_or_else(|| Failure { code: 1, message: format!("the runtime gave no {what}") })
+pub(super) fn not_null<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, OrtError> {
+    NonNull::new(pointer).ok_or_else(|| OrtError { code: 1, message: format!("the runtime gave no {what}") })
 }
 
-fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), Failure> {
+fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), OrtError> {
     let Some(status) = NonNull::new(status.0) else { return Ok(()) };
     let status = status.as_ptr();
     // SAFETY: `status` is a live status of this library; the message is read before it is freed. The code is read as
@@ -179,7 +179,7 @@ fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), F
         let code = get_code(status);
         let message = CStr::from_ptr(((*api).GetErrorMessage)(status)).to_string_lossy().into_owned();
         ((*api).ReleaseStatus)(status);
-        Err(Failure { code, message })
+        Err(OrtError { code, message })
     }
 }
 
@@ -204,7 +204,7 @@ fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String), O
 }
 
 /// The allocator of names and strings, which belongs to the library.
-fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllocator>, Failure> {
+fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllocator>, OrtError> {
     let mut allocator = ptr::null_mut();
     // SAFETY: `allocator` is a place for the result.
     check(table, unsafe { ((*table.as_ptr()).GetAllocatorWithDefaultOptions)(&raw mut allocator) })?;
@@ -212,7 +212,7 @@ fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllo
 }
 
 /// The description of host memory.
-fn processor_memory(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtMemoryInfo>, Failure> {
+fn processor_memory(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtMemoryInfo>, OrtError> {
     let mut memory = ptr::null_mut();
     let (arena, default) = (sys::OrtAllocatorType::OrtArenaAllocator, sys::OrtMemType::OrtMemTypeDefault);
     // SAFETY: `memory` is a place for the result.
@@ -223,7 +223,7 @@ fn processor_memory(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtMemor
 fn create_environment(
     table: NonNull<sys::OrtApi>,
     global_threads: Option<GlobalThreads>,
-) -> Result<NonNull<sys::OrtEnv>, Failure> {
+) -> Result<NonNull<sys::OrtEnv>, OrtError> {
     let api = table.as_ptr();
     let mut environment = ptr::null_mut();
     let log_id = c"nereid".as_ptr();

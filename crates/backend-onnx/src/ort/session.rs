@@ -11,8 +11,8 @@ use ort_sys as sys;
 use smallvec::SmallVec;
 
 use super::{
-    Failure, Output, Runtime, SessionOptions, Signature, TrimWhenDropped, Value, options::NativeOptions,
-    runtime::not_null,
+    InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature, TrimWhenDropped,
+    options::NativeOptions, runtime::not_null,
 };
 
 /// A loaded graph.
@@ -36,7 +36,7 @@ pub(crate) struct Feed<'a> {
     /// Position among [`Signature::feeds`].
     pub(crate) slot: usize,
     /// What it is given.
-    pub(crate) value: Value<'a>,
+    pub(crate) value: InputValue<'a>,
 }
 
 impl Session {
@@ -46,7 +46,7 @@ impl Session {
         path: &Path,
         options: &SessionOptions,
         trim: &Arc<TrimWhenDropped>,
-    ) -> Result<Arc<Self>, Failure> {
+    ) -> Result<Arc<Self>, OrtError> {
         let native = NativeOptions::new(runtime, options)?;
         let path = path_text(path)?;
         let mut pointer = ptr::null_mut();
@@ -88,17 +88,17 @@ impl Session {
         options: Option<&RunOptions>,
         feeds: &[Feed<'_>],
         wanted: &[usize],
-    ) -> Result<SmallVec<[Output; 4]>, Failure> {
+    ) -> Result<SmallVec<[OutputValue; 4]>, OrtError> {
         let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
             SmallVec::from_elem(ptr::null_mut(), wanted.len());
         let result = self.run_into(options, feeds, wanted, &mut pointers);
         // Whatever the run has left is taken over before anything may return early.
-        let outputs: SmallVec<[Result<Output, Failure>; 4]> = pointers
+        let outputs: SmallVec<[Result<OutputValue, OrtError>; 4]> = pointers
             .into_iter()
             .map(|pointer| {
                 let pointer = not_null(pointer, "output")?;
                 // SAFETY: the run has left a value that belongs to the caller, and these were its inputs.
-                unsafe { Output::take(pointer, self, feeds) }
+                unsafe { OutputValue::take(pointer, self, feeds) }
             })
             .collect();
         result?;
@@ -113,13 +113,13 @@ impl Session {
         self: &Arc<Self>,
         feeds: &[Feed<'_>],
         wanted: &[usize],
-        outputs: &mut [Output],
-    ) -> Result<(), Failure> {
+        outputs: &mut [OutputValue],
+    ) -> Result<(), OrtError> {
         if outputs.len() != wanted.len() || !outputs.iter().all(|output| output.comes_from(self)) {
-            return Err(Failure::invalid_argument("the outputs belong to another run"));
+            return Err(OrtError::invalid_argument("the outputs belong to another run"));
         }
         let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
-            outputs.iter_mut().map(Output::as_mut_ptr).collect();
+            outputs.iter_mut().map(OutputValue::as_mut_ptr).collect();
         self.run_into(None, feeds, wanted, &mut pointers)
     }
 
@@ -129,20 +129,20 @@ impl Session {
         feeds: &[Feed<'_>],
         wanted: &[usize],
         outputs: &mut [*mut sys::OrtValue],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrtError> {
         debug_assert_eq!(wanted.len(), outputs.len());
         // An output asked for twice would be shared by two owners.
         if !wanted.is_sorted_by(|one, next| one < next) {
-            return Err(Failure::invalid_argument("outputs are asked for in ascending order"));
+            return Err(OrtError::invalid_argument("outputs are asked for in ascending order"));
         }
         if !feeds.iter().all(|feed| feed.value.belongs_to(&self.runtime)) {
-            return Err(Failure::invalid_argument("a tensor of another runtime"));
+            return Err(OrtError::invalid_argument("a tensor of another runtime"));
         }
         let input_symbol = |slot: usize| {
             let inputs = &self.signature.inputs;
             inputs.get(slot).or_else(|| self.signature.overridable.get(slot - inputs.len()))
         };
-        let beyond = || Failure::invalid_argument("a position beyond the signature");
+        let beyond = || OrtError::invalid_argument("a position beyond the signature");
         let inputs: SmallVec<[*const sys::OrtValue; 8]> =
             feeds.iter().map(|feed| feed.value.as_ptr()).collect();
         let input_names = feeds
@@ -190,7 +190,7 @@ unsafe impl Send for RunOptions {}
 
 impl RunOptions {
     /// Settings with one configuration entry.
-    pub(crate) fn with_entry(runtime: &Arc<Runtime>, key: &CStr, value: &CStr) -> Result<Self, Failure> {
+    pub(crate) fn with_entry(runtime: &Arc<Runtime>, key: &CStr, value: &CStr) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
         // SAFETY: `pointer` is a place for the result.
         runtime.check(unsafe { ((*runtime.api()).CreateRunOptions)(&raw mut pointer) })?;
@@ -215,7 +215,7 @@ impl Drop for RunOptions {
 }
 
 /// A path as the runtime wants it.
-pub(super) fn path_text(path: &Path) -> Result<CString, Failure> {
+pub(super) fn path_text(path: &Path) -> Result<CString, OrtError> {
     CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| Failure::invalid_argument(format!("the path {} has a NUL inside", path.display())))
+        .map_err(|_| OrtError::invalid_argument(format!("the path {} has a NUL inside", path.display())))
 }

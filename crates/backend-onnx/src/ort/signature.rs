@@ -7,33 +7,33 @@ use std::{
 use inference::{Name, Shape};
 use ort_sys as sys;
 
-use super::{Element, Failure, Runtime, runtime::not_null};
+use super::{Element, OrtError, Runtime, runtime::not_null};
 
 /// Inputs and outputs of a graph, in its own order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     /// What every run must be given.
-    pub(crate) inputs: Vec<Slot>,
+    pub(crate) inputs: Vec<ValueInfo>,
     /// Initialisers that are inputs as well: a run may be given them.
-    pub(crate) overridable: Vec<Slot>,
+    pub(crate) overridable: Vec<ValueInfo>,
     /// What a run may be asked for.
-    pub(crate) outputs: Vec<Slot>,
+    pub(crate) outputs: Vec<ValueInfo>,
 }
 
 /// One input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct ValueInfo {
     /// As the graph calls it.
     pub(crate) name: Name,
     /// The name once more, as runs pass it on.
     pub(super) symbol: CString,
     /// What it holds.
-    pub(crate) kind: SlotKind,
+    pub(crate) kind: ValueKind,
 }
 
 /// What an input or output holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SlotKind {
+pub(crate) enum ValueKind {
     /// A tensor; -1 stands for a symbolic dimension.
     Tensor(Element, Shape),
     /// Something else, by the runtime's name.
@@ -42,12 +42,12 @@ pub(crate) enum SlotKind {
 
 impl Signature {
     /// The inputs a run may be given, those it must be given first.
-    pub(crate) fn feeds(&self) -> impl Iterator<Item = &Slot> + Clone {
+    pub(crate) fn feeds(&self) -> impl Iterator<Item = &ValueInfo> + Clone {
         self.inputs.iter().chain(&self.overridable)
     }
 
     /// Reads a live session.
-    pub(super) fn read(runtime: &Runtime, session: NonNull<sys::OrtSession>) -> Result<Self, Failure> {
+    pub(super) fn read(runtime: &Runtime, session: NonNull<sys::OrtSession>) -> Result<Self, OrtError> {
         // SAFETY: reading function pointers of a live table.
         let groups = unsafe {
             let api = runtime.api();
@@ -87,7 +87,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn slots(&self) -> Result<Vec<Slot>, Failure> {
+    fn slots(&self) -> Result<Vec<ValueInfo>, OrtError> {
         let mut count = 0;
         // SAFETY: the session lives; `count` is a place for the result.
         self.runtime.check(unsafe { (self.count)(self.session.as_ptr(), &raw mut count) })?;
@@ -95,12 +95,12 @@ impl Group<'_> {
             .map(|index| {
                 let symbol = self.symbol(index)?;
                 let name = Name::new(&symbol.to_string_lossy());
-                Ok(Slot { name, symbol, kind: self.kind(index)? })
+                Ok(ValueInfo { name, symbol, kind: self.kind(index)? })
             })
             .collect()
     }
 
-    fn symbol(&self, index: usize) -> Result<CString, Failure> {
+    fn symbol(&self, index: usize) -> Result<CString, OrtError> {
         let (runtime, mut text) = (self.runtime, ptr::null_mut());
         // SAFETY: the session lives, `index` is below the count, `text` is a place for the result.
         runtime.check(unsafe {
@@ -115,7 +115,7 @@ impl Group<'_> {
         }
     }
 
-    fn kind(&self, index: usize) -> Result<SlotKind, Failure> {
+    fn kind(&self, index: usize) -> Result<ValueKind, OrtError> {
         let (runtime, mut pointer) = (self.runtime, ptr::null_mut());
         // SAFETY: the session lives, `index` is below the count, `pointer` is a place for the result.
         runtime.check(unsafe { (self.kind)(self.session.as_ptr(), index, &raw mut pointer) })?;
@@ -127,7 +127,7 @@ impl Group<'_> {
     }
 }
 
-fn read_kind(runtime: &Runtime, pointer: *const sys::OrtTypeInfo) -> Result<SlotKind, Failure> {
+fn read_kind(runtime: &Runtime, pointer: *const sys::OrtTypeInfo) -> Result<ValueKind, OrtError> {
     let api = runtime.api();
     let mut kind: c_int = 0;
     // SAFETY: `pointer` lives; the result is an enum of the size of `kind`, read as a number.
@@ -136,21 +136,21 @@ fn read_kind(runtime: &Runtime, pointer: *const sys::OrtTypeInfo) -> Result<Slot
         const NAMES: [&str; 7] =
             ["UNKNOWN", "TENSOR", "SEQUENCE", "MAP", "OPAQUE", "SPARSETENSOR", "OPTIONAL"];
         let name = usize::try_from(kind).ok().and_then(|kind| NAMES.get(kind)).unwrap_or(&NAMES[0]);
-        return Ok(SlotKind::Other(format!("ONNX_TYPE_{name}")));
+        return Ok(ValueKind::Other(format!("ONNX_TYPE_{name}")));
     }
     let mut tensor = ptr::null();
     // SAFETY: `pointer` lives and is a tensor's; the result is borrowed from it.
     runtime.check(unsafe { ((*api).CastTypeInfoToTensorInfo)(pointer, &raw mut tensor) })?;
     let tensor = not_null(tensor.cast_mut(), "tensor type")?;
     let (element, shape) = element_and_shape(runtime, tensor)?;
-    Ok(SlotKind::Tensor(element, shape))
+    Ok(ValueKind::Tensor(element, shape))
 }
 
 /// Reads a tensor's type, which the caller keeps alive.
 pub(super) fn element_and_shape(
     runtime: &Runtime,
     tensor: NonNull<sys::OrtTensorTypeAndShapeInfo>,
-) -> Result<(Element, Shape), Failure> {
+) -> Result<(Element, Shape), OrtError> {
     let (api, tensor) = (runtime.api(), tensor.as_ptr());
     let mut element: c_int = 0;
     let mut rank = 0;
@@ -165,10 +165,10 @@ pub(super) fn element_and_shape(
 }
 
 #[cfg(test)]
-impl Slot {
+impl ValueInfo {
     /// A tensor, for tests of what is decided from a signature.
     pub(crate) fn tensor(name: &str, datatype: inference::DataType, dims: &[i64]) -> Self {
         let symbol = CString::new(name).unwrap();
-        Self { name: Name::new(name), symbol, kind: SlotKind::Tensor(Element::of(datatype), dims.into()) }
+        Self { name: Name::new(name), symbol, kind: ValueKind::Tensor(Element::of(datatype), dims.into()) }
     }
 }

@@ -9,12 +9,12 @@ use std::{
 use inference::DataType;
 use ort_sys as sys;
 
-use super::{Element, Failure, Runtime, runtime::not_null};
+use super::{Element, OrtError, Runtime, runtime::not_null};
 
 /// An input of a run. Borrows the bytes it was made over; strings, which come by [`Strings`], it owns.
 ///
 /// Invariant: the borrowed bytes are exactly as many as datatype and shape need, and aligned to the element size.
-pub(crate) struct Value<'a> {
+pub(crate) struct InputValue<'a> {
     pointer: NonNull<sys::OrtValue>,
     runtime: &'a Runtime,
     /// Addresses of the borrowed bytes.
@@ -22,7 +22,7 @@ pub(crate) struct Value<'a> {
     bytes: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Value<'a> {
+impl<'a> InputValue<'a> {
     /// Whether a tensor of that datatype can be made over these bytes where they lie.
     pub(crate) fn fits(datatype: DataType, bytes: &[u8]) -> bool {
         bytes.is_empty()
@@ -38,10 +38,10 @@ impl<'a> Value<'a> {
         datatype: DataType,
         shape: &[i64],
         bytes: &'a [u8],
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OrtError> {
         let needed = byte_count(datatype, shape);
         if needed != Some(bytes.len()) || !Self::fits(datatype, bytes) {
-            return Err(Failure::invalid_argument(format!(
+            return Err(OrtError::invalid_argument(format!(
                 "{} bytes cannot be a {} tensor of shape {shape:?}",
                 bytes.len(),
                 datatype.protocol_name()
@@ -83,13 +83,13 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A tensor of strings that is still being written. As a [`Value`] it never changes again, because an output may share
+/// A tensor of strings that is still being written. As a [`InputValue`] it never changes again, because an output may share
 /// its strings.
-pub(crate) struct Strings<'a>(Value<'a>);
+pub(crate) struct Strings<'a>(InputValue<'a>);
 
 impl<'a> Strings<'a> {
     /// Empty strings, as many as the shape says.
-    pub(crate) fn new(runtime: &'a Runtime, shape: &[i64]) -> Result<Self, Failure> {
+    pub(crate) fn new(runtime: &'a Runtime, shape: &[i64]) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
         // SAFETY: the shape has as many dimensions as is said; the strings live in the default allocator's memory.
         runtime.check(unsafe {
@@ -101,14 +101,19 @@ impl<'a> Strings<'a> {
                 &raw mut pointer,
             )
         })?;
-        Ok(Self(Value { pointer: not_null(pointer, "tensor")?, runtime, range: 0..0, bytes: PhantomData }))
+        Ok(Self(InputValue {
+            pointer: not_null(pointer, "tensor")?,
+            runtime,
+            range: 0..0,
+            bytes: PhantomData,
+        }))
     }
 
     /// Makes the string at `index` `len` bytes long and hands them out to be written.
     ///
     /// # Errors
     /// An index beyond the shape.
-    pub(crate) fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], Failure> {
+    pub(crate) fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], OrtError> {
         let (value, mut bytes) = (&self.0, ptr::null_mut());
         // SAFETY: the value is ours, borrowed mutably and holds strings; the runtime checks the index.
         value.runtime.check(unsafe {
@@ -125,12 +130,12 @@ impl<'a> Strings<'a> {
     }
 
     /// The finished tensor.
-    pub(crate) fn finish(self) -> Value<'a> {
+    pub(crate) fn finish(self) -> InputValue<'a> {
         self.0
     }
 }
 
-impl Drop for Value<'_> {
+impl Drop for InputValue<'_> {
     fn drop(&mut self) {
         // SAFETY: ours, freed once; borrowed bytes are left alone.
         unsafe { ((*self.runtime.api()).ReleaseValue)(self.pointer.as_ptr()) };

@@ -7,17 +7,19 @@ use inference::{DataType, Error};
 
 use crate::{
     LibrarySearch,
-    ort::{AlignedBuffer, Feed, Output, Session, SessionOptions, SlotKind, TrimWhenDropped, Value},
+    ort::{
+        AlignedBuffer, Feed, InputValue, OutputValue, Session, SessionOptions, TrimWhenDropped, ValueKind,
+    },
 };
 
 /// A session with zeros for inputs and outputs that are written over again and again.
 pub struct BareLoop {
     session: Arc<Session>,
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
+    inputs: Vec<BaselineInput>,
+    outputs: Vec<OutputValue>,
 }
 
-struct Input {
+struct BaselineInput {
     datatype: DataType,
     shape: Vec<i64>,
     bytes: AlignedBuffer,
@@ -47,7 +49,7 @@ impl BareLoop {
         let session = Session::load(&runtime, model, &options, &Arc::new(TrimWhenDropped))?;
         let mut inputs = Vec::new();
         for slot in &session.signature().inputs {
-            let SlotKind::Tensor(element, dims) = &slot.kind else {
+            let ValueKind::Tensor(element, dims) = &slot.kind else {
                 return Err(Error::invalid(format!("input '{}' is no tensor", slot.name)));
             };
             let datatype = element.datatype();
@@ -67,7 +69,7 @@ impl BareLoop {
             };
             let shape: Vec<i64> = dims.iter().enumerate().map(known).collect();
             let len = shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(0)).product::<usize>() * size;
-            inputs.push(Input { datatype, shape, bytes: AlignedBuffer::default(), len });
+            inputs.push(BaselineInput { datatype, shape, bytes: AlignedBuffer::default(), len });
         }
         Ok(Self { session, inputs, outputs: Vec::new() })
     }
@@ -82,7 +84,7 @@ impl BareLoop {
         let mut feeds = Vec::new();
         for (slot, input) in inputs.iter_mut().enumerate() {
             let bytes = input.bytes.first(input.len);
-            let value = Value::over(session.runtime(), input.datatype, &input.shape, bytes)?;
+            let value = InputValue::over(session.runtime(), input.datatype, &input.shape, bytes)?;
             feeds.push(Feed { slot, value });
         }
         for _ in 0..count {
