@@ -19,15 +19,15 @@ use crate::{
     backend::model::check_version,
     handle::{self, Handle, borrow, c_path, guard, put, readable},
     plugin::Library,
-    words::{
+    types::{
         error::{CError, consume},
         message::{Message, give_json},
     },
 };
 
 type AboutAgent = unsafe extern "C-unwind" fn(*mut Agent) -> *mut CError;
-type AboutModel = unsafe extern "C-unwind" fn(*mut Agent, *mut Attended) -> *mut CError;
-type Act = unsafe extern "C-unwind" fn(*mut Agent, *mut Attended, u32) -> *mut CError;
+type AboutModel = unsafe extern "C-unwind" fn(*mut Agent, *mut AgentModelHandle) -> *mut CError;
+type Act = unsafe extern "C-unwind" fn(*mut Agent, *mut AgentModelHandle, u32) -> *mut CError;
 
 /// Agents in shared libraries below one directory (`--repoagent-directory`). An agent lives while it looks after a model.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl AgentFinder for Agents {
         if let Some(agent) =
             running.iter().find(|(known, _)| known == name).and_then(|(_, agent)| agent.upgrade())
         {
-            return Ok(Arc::new(Attending(agent)));
+            return Ok(Arc::new(AttachableAgent(agent)));
         }
         let directory = self.directory.join(name);
         let path = directory.join(format!("libtritonrepoagent_{name}.so"));
@@ -60,7 +60,7 @@ impl AgentFinder for Agents {
         }
         let agent = Agent::start(&path)?;
         running.push((name.to_owned(), Arc::downgrade(&agent)));
-        Ok(Arc::new(Attending(agent)))
+        Ok(Arc::new(AttachableAgent(agent)))
     }
 }
 
@@ -120,49 +120,49 @@ impl Drop for Agent {
 }
 
 /// An agent as the repository knows it.
-struct Attending(Arc<Agent>);
+struct AttachableAgent(Arc<Agent>);
 
-impl RepositoryAgent for Attending {
+impl RepositoryAgent for AttachableAgent {
     fn attach(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
-        let attended = Box::new(Attended::default());
-        let mut looking_after = LookingAfter { agent: self.0.clone(), attended };
+        let model_handle = Box::new(AgentModelHandle::default());
+        let mut attached_model = AttachedModel { agent: self.0.clone(), model_handle };
         if let Some(initialize) = self.0.model_initialize {
-            let initialized = looking_after.during(model, |agent, attended| {
+            let initialized = attached_model.during(model, |agent, model_handle| {
                 // SAFETY: both live during the call.
-                unsafe { consume(initialize(agent, attended)) }
+                unsafe { consume(initialize(agent, model_handle)) }
             });
             if let Err(error) = initialized {
                 // As Triton: what has failed to begin is finalized all the same.
-                looking_after.leave(model);
+                attached_model.leave(model);
                 return Err(error);
             }
         }
-        Ok(Box::new(looking_after))
+        Ok(Box::new(attached_model))
     }
 }
 
 /// One model that the library looks after.
-struct LookingAfter {
+struct AttachedModel {
     agent: Arc<Agent>,
-    attended: Box<Attended>,
+    model_handle: Box<AgentModelHandle>,
 }
 
-impl LookingAfter {
+impl AttachedModel {
     /// Calls the library, which may ask about the model meanwhile.
     fn during(
         &self,
         model: &mut AgentModel,
-        call: impl FnOnce(*mut Agent, *mut Attended) -> Result<(), Error>,
+        call: impl FnOnce(*mut Agent, *mut AgentModelHandle) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.attended.model.store(ptr::from_mut(model), Relaxed);
-        let attended = ptr::from_ref(&*self.attended).cast_mut();
-        let result = call(Arc::as_ptr(&self.agent).cast_mut(), attended);
-        self.attended.model.store(ptr::null_mut(), Relaxed);
+        self.model_handle.model.store(ptr::from_mut(model), Relaxed);
+        let model_handle = ptr::from_ref(&*self.model_handle).cast_mut();
+        let result = call(Arc::as_ptr(&self.agent).cast_mut(), model_handle);
+        self.model_handle.model.store(ptr::null_mut(), Relaxed);
         result
     }
 }
 
-impl ModelAgent for LookingAfter {
+impl ModelAgent for AttachedModel {
     fn act(&mut self, model: &mut AgentModel, action: AgentAction) -> Result<(), Error> {
         let number = match action {
             AgentAction::Load => 0,
@@ -171,17 +171,17 @@ impl ModelAgent for LookingAfter {
             AgentAction::Unload => 3,
             AgentAction::UnloadComplete => 4,
         };
-        self.during(model, |agent, attended| {
+        self.during(model, |agent, model_handle| {
             // SAFETY: both live during the call.
-            unsafe { consume((self.agent.act)(agent, attended, number)) }
+            unsafe { consume((self.agent.act)(agent, model_handle, number)) }
         })
     }
 
     fn leave(&mut self, model: &mut AgentModel) {
         let Some(finalize) = self.agent.model_finalize else { return };
-        let result = self.during(model, |agent, attended| {
+        let result = self.during(model, |agent, model_handle| {
             // SAFETY: both live during the call.
-            unsafe { consume(finalize(agent, attended)) }
+            unsafe { consume(finalize(agent, model_handle)) }
         });
         if let Err(error) = result {
             log::error!("~TritonRepoAgentModel: {error}");
@@ -191,7 +191,7 @@ impl ModelAgent for LookingAfter {
 
 /// `TRITONREPOAGENT_AgentModel`: a model that an agent looks after.
 #[derive(Default)]
-pub struct Attended {
+pub struct AgentModelHandle {
     state: AtomicPtr<c_void>,
     /// There while the library is called.
     model: AtomicPtr<AgentModel>,
@@ -201,11 +201,11 @@ pub struct Attended {
     told: Mutex<Vec<CString>>,
 }
 
-impl Handle for Attended {
+impl Handle for AgentModelHandle {
     const NAME: &'static str = "TRITONREPOAGENT_AgentModel";
 }
 
-impl Attended {
+impl AgentModelHandle {
     fn with<T>(&self, ask: impl FnOnce(&mut AgentModel) -> Result<T, Error>) -> Result<T, Error> {
         let _one_at_a_time = self.asking.lock();
         // SAFETY: null, or the model of the call that the library is in. The lock makes us the only ones, and no function
@@ -243,14 +243,14 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ApiVersion(major: *mut u32, minor: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocation(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     artifact_type: *mut u32,
     location: *mut *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
     guard(|| unsafe {
-        let attended = borrow(model)?;
-        let path = attended.with(|model| model.location().map(|path| attended.tell(path)))?;
+        let model_handle = borrow(model)?;
+        let path = model_handle.with(|model| model.location().map(|path| model_handle.tell(path)))?;
         put(artifact_type, 0).and_then(|()| put(location, path))
     })
 }
@@ -259,15 +259,15 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocation(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationAcquire(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     artifact_type: u32,
     location: *mut *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
     guard(|| unsafe {
-        let attended = borrow(model)?;
-        let acquired =
-            attended.with(|model| model.acquire(artifact(artifact_type)).map(|path| attended.tell(path)));
+        let model_handle = borrow(model)?;
+        let acquired = model_handle
+            .with(|model| model.acquire(artifact(artifact_type)).map(|path| model_handle.tell(path)));
         put(location, acquired?)
     })
 }
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationAcquire(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationRelease(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     _location: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live model.
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationRelease(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryUpdate(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     artifact_type: u32,
     location: *const c_char,
 ) -> *mut CError {
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryUpdate(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameterCount(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     count: *mut u32,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameterCount(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameter(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     index: u32,
     parameter_name: *mut *const c_char,
     parameter_value: *mut *const c_char,
@@ -336,7 +336,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameter(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelConfig(
     _agent: *mut Agent,
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     config_version: u32,
     config: *mut *mut Message,
 ) -> *mut CError {
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelConfig(
 /// What the library has stored with the model; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelState(
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     state: *mut *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
@@ -361,7 +361,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelState(
 /// Stores something with the model; the library goes on owning it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelSetState(
-    model: *mut Attended,
+    model: *mut AgentModelHandle,
     state: *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live model.

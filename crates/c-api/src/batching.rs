@@ -10,7 +10,7 @@ use inference::{
 use crate::{
     backend::{Model, Request, ServerHandle},
     plugin::Library,
-    words::error::{CError, consume},
+    types::error::{CError, consume},
 };
 
 type BatcherInitialize = unsafe extern "C-unwind" fn(*mut *mut c_void, *mut Model) -> *mut CError;

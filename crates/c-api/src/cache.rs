@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::{
     handle::{Handle, borrow, give, guard, put, take},
     plugin::Library,
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{MEMORY_CPU, MEMORY_CPU_PINNED},
         error::{CError, c_text, consume},

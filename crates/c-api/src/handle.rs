@@ -12,7 +12,7 @@ use std::{
 
 use inference::{Error, Name, panic_message};
 
-use crate::words::error::{CError, into_c};
+use crate::types::error::{CError, into_c};
 
 /// A type that C knows as an opaque handle.
 pub trait Handle {
@@ -136,7 +136,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Error> {
 ///
 /// # Safety
 /// As for [`text`].
-pub unsafe fn words<'a>(text: *const c_char) -> Result<Cow<'a, str>, Error> {
+pub unsafe fn text_lossy<'a>(text: *const c_char) -> Result<Cow<'a, str>, Error> {
     if text.is_null() {
         return Err(missing("text"));
     }
@@ -190,7 +190,7 @@ pub unsafe fn array<'a, T>(first: *const T, count: impl TryInto<usize>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::error::consume;
+    use crate::types::error::consume;
 
     #[test]
     fn a_panic_becomes_an_internal_error() {
@@ -227,7 +227,7 @@ mod tests {
     fn what_people_read_need_not_be_utf_8() {
         // SAFETY: texts.
         unsafe {
-            assert_eq!(words(c"na\xefve".as_ptr()).unwrap(), "na\u{fffd}ve");
+            assert_eq!(text_lossy(c"na\xefve".as_ptr()).unwrap(), "na\u{fffd}ve");
             assert!(text(c"na\xefve".as_ptr()).is_err());
             let odd = path(c"/na\xefve".as_ptr()).unwrap();
             assert_eq!(c_path(&odd).as_c_str(), c"/na\xefve");

@@ -18,4 +18,4 @@ pub mod batching;
 pub mod cache;
 pub mod handle;
 pub mod plugin;
-pub mod words;
+pub mod types;

@@ -6,7 +6,7 @@ use std::{
 
 use c_api::{
     handle::{Handle, borrow, delete, give, guard, readable},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{MEMORY_CPU, MEMORY_GPU, MemoryType},
         error::{CError, consume},

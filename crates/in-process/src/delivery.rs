@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use c_api::words::trace::{self, OwnedTrace, TracedTensor};
+use c_api::types::trace::{self, OwnedTrace, TracedTensor};
 use engine::Model;
 use inference::{Name, ResponseItem, ResponseStream, Timeline};
 use parking_lot::Mutex;

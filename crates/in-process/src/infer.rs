@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use c_api::{
     handle::{borrow, guard},
-    words::{
+    types::{
         error::CError,
         trace::{self, OwnedTrace, Trace, TracedTensor},
     },

@@ -28,7 +28,7 @@ pub mod request;
 pub mod response;
 pub mod server;
 
-pub use c_api::words::metrics::source as custom_metrics;
+pub use c_api::types::metrics::source as custom_metrics;
 pub use plugins::plugins;
 pub use server::{EXTENSIONS, Server, TRITON_VERSION};
 

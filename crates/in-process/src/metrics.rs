@@ -6,7 +6,7 @@ use std::{
 
 use c_api::{
     handle::{Handle, borrow, delete, give, guard, put},
-    words::error::CError,
+    types::error::CError,
 };
 use inference::Error;
 use parking_lot::Mutex;

@@ -7,7 +7,7 @@ use std::{
 
 use c_api::{
     handle::{Handle, borrow, delete, guard, put, put_if_wanted, readable},
-    words::{
+    types::{
         enums::{CDataType, MemoryType, ParameterType, datatype_number},
         error::CError,
         parameter,

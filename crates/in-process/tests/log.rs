@@ -1,7 +1,7 @@
 //! The options of the log, which is the process's: alone in a process, so that no other test writes to it.
 use std::{ffi::CString, fs, ptr};
 
-use c_api::words::error::{CError, consume};
+use c_api::types::error::{CError, consume};
 use nereid_in_process::options::*;
 
 fn fine(error: *mut CError) {

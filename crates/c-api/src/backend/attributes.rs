@@ -4,7 +4,7 @@ use proto::{ModelInstanceGroup, model_instance_group::Kind};
 
 use crate::{
     handle::{Handle, array, borrow, guard},
-    words::{
+    types::{
         enums::{InstanceGroupKind, KIND_CPU, KIND_GPU, KIND_MODEL},
         error::CError,
     },
@@ -13,19 +13,19 @@ use crate::{
 /// `TRITONBACKEND_BackendAttribute`, while the backend fills it in.
 #[derive(Debug, Default)]
 pub struct Attributes {
-    said: Mutex<Said>,
+    values: Mutex<AttributeValues>,
 }
 
 /// What was said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct AttributeValues {
     pub(super) preferred_groups: Vec<ModelInstanceGroup>,
     pub(super) parallel_loading: bool,
 }
 
 impl Attributes {
-    pub(super) fn into_said(self) -> Said {
-        self.said.into_inner()
+    pub(super) fn into_values(self) -> AttributeValues {
+        self.values.into_inner()
     }
 }
 
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup
     guard(|| {
         // SAFETY: null or live attributes; null or that many numbers.
         let (attributes, devices) = unsafe { (borrow(attributes)?, array(device_ids, id_count)?) };
-        attributes.said.lock().preferred_groups.push(group(kind, count, devices));
+        attributes.values.lock().preferred_groups.push(group(kind, count, devices));
         Ok(())
     })
 }
@@ -72,5 +72,5 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeSetParallelModelInstanceL
     enabled: bool,
 ) -> *mut CError {
     // SAFETY: null or live attributes.
-    guard(|| unsafe { borrow(attributes) }.map(|own| own.said.lock().parallel_loading = enabled))
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.values.lock().parallel_loading = enabled))
 }

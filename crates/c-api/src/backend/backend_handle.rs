@@ -17,7 +17,7 @@ use inference::{
 };
 
 use super::{
-    attributes::{Attributes, Said},
+    attributes::{AttributeValues, Attributes},
     entries::Entries,
     memory::MemoryManager,
     model::OpenedModel,
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
     plugin::Library,
-    words::{error::CError, message::Message},
+    types::{error::CError, message::Message},
 };
 
 /// `TRITONSERVER_Server`, as backends get it from [`TRITONBACKEND_ModelServer`](super::model): nothing here looks behind
@@ -50,7 +50,7 @@ pub struct Backend {
     state: AtomicPtr<c_void>,
     memory_manager: MemoryManager,
     entries: Entries,
-    said: OnceLock<Said>,
+    values: OnceLock<AttributeValues>,
     server: ServerHandle,
     _library: Arc<Library>,
 }
@@ -93,7 +93,7 @@ impl Backend {
             state: AtomicPtr::default(),
             memory_manager: MemoryManager::default(),
             entries,
-            said: OnceLock::new(),
+            values: OnceLock::new(),
             server,
             _library: library,
         });
@@ -103,12 +103,12 @@ impl Backend {
         if let Err(error) = backend.entries.get_attribute(&backend, &attributes) {
             log::warn!("backend '{name}' does not tell its attributes: {error}");
         }
-        let mut said = attributes.into_said();
+        let mut values = attributes.into_values();
         if let Some(forced) = std::env::var_os("TRITON_PARALLEL_INSTANCE_LOADING") {
-            said.parallel_loading = forced == "1";
+            values.parallel_loading = forced == "1";
         }
         // Set once, here.
-        let _ = backend.said.set(said);
+        let _ = backend.values.set(values);
         Ok(backend)
     }
 
@@ -121,7 +121,7 @@ impl Backend {
     }
 
     pub(super) fn builds_in_parallel(&self) -> bool {
-        self.said.get().is_some_and(|said| said.parallel_loading)
+        self.values.get().is_some_and(|values| values.parallel_loading)
     }
 
     /// Where it was found.
@@ -146,9 +146,9 @@ impl Drop for Backend {
 
 /// A backend as the runtime knows it.
 #[derive(Debug, Clone)]
-pub(super) struct Opened(pub(super) Arc<Backend>);
+pub(super) struct SharedBackend(pub(super) Arc<Backend>);
 
-impl inference::backend::Backend for Opened {
+impl inference::backend::Backend for SharedBackend {
     fn name(&self) -> &str {
         &self.0.name
     }
@@ -168,7 +168,7 @@ impl inference::backend::Backend for Opened {
     }
 
     fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
-        self.0.said.get().map(|said| said.preferred_groups.clone()).unwrap_or_default()
+        self.0.values.get().map(|values| values.preferred_groups.clone()).unwrap_or_default()
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {

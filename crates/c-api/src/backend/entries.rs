@@ -6,7 +6,7 @@ use inference::Error;
 use super::{Backend, Model, ModelInstance, Request, attributes::Attributes};
 use crate::{
     plugin::Library,
-    words::error::{CError, consume},
+    types::error::{CError, consume},
 };
 
 /// A function of a plug-in that is given one object.

@@ -24,7 +24,7 @@ impl Running {
     pub(super) fn start(instance: ModelInstance, backend: Arc<Backend>) -> Result<Self, Error> {
         let running = Self { instance: Arc::new(instance), backend };
         running.backend.entries().instance_initialize(&running.instance)?;
-        running.instance.model().roster().enter(&running.instance);
+        running.instance.model().instance_registry().enter(&running.instance);
         Ok(running)
     }
 }
@@ -55,7 +55,7 @@ impl BackendInstance for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.instance.model().roster().leave(&self.instance);
+        self.instance.model().instance_registry().leave(&self.instance);
         self.instance.model().wait_for_returns();
         if let Err(error) = self.backend.entries().instance_finalize(&self.instance) {
             log::error!("failed finalizing model instance: {error}");

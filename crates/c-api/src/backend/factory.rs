@@ -9,10 +9,10 @@ use std::{
 
 use inference::{Error, Responder, ResponseReport};
 
-use super::{Model, Request, Response, hold::Hold, response::FINAL};
+use super::{Model, Request, Response, in_use::InUseGuard, response::FINAL};
 use crate::{
     handle::{Handle, borrow, delete, give, guard, put},
-    words::error::CError,
+    types::error::CError,
 };
 
 /// `TRITONBACKEND_ResponseFactory`. While there is one, the model stays.
@@ -21,7 +21,7 @@ pub struct ResponseFactory {
     responder: Responder,
     model: Arc<Model>,
     response_index: Arc<AtomicU64>,
-    _hold: Hold,
+    _in_use: InUseGuard,
 }
 
 impl Handle for ResponseFactory {
@@ -34,7 +34,7 @@ impl ResponseFactory {
             responder: request.responder()?.clone(),
             model: request.model().clone(),
             response_index: request.response_index().clone(),
-            _hold: request.model().hold(),
+            _in_use: request.model().hold(),
         })
     }
 

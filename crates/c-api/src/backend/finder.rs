@@ -15,7 +15,7 @@ use inference::{
 };
 use parking_lot::Mutex;
 
-use super::backend_handle::{self, Opened, Opening, ServerHandle};
+use super::backend_handle::{self, Opening, ServerHandle, SharedBackend};
 use crate::plugin::Library;
 
 const PYTHON: &str = "python";
@@ -27,7 +27,7 @@ const PYTHON_MODEL: &str = "model.py";
 pub struct Libraries {
     server: ServerHandle,
     /// By library, backend name and backend directory: a library may serve several backends.
-    opened: Mutex<BTreeMap<(PathBuf, String, PathBuf), Opened>>,
+    opened: Mutex<BTreeMap<(PathBuf, String, PathBuf), SharedBackend>>,
 }
 
 /// A library that was found, and on whose behalf.
@@ -67,7 +67,7 @@ impl Libraries {
             settings: settings(settings_name),
             server: self.server,
         };
-        let opened = Opened(backend_handle::Backend::start(library, opening)?);
+        let opened = SharedBackend(backend_handle::Backend::start(library, opening)?);
         backends.insert(key, opened.clone());
         Ok(Arc::new(opened))
     }

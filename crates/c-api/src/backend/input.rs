@@ -9,7 +9,7 @@ use inference::Tensor;
 
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted, readable},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number},
         error::CError,

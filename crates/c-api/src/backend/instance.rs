@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     handle::{Handle, borrow, guard, put, readable},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{InstanceGroupKind, KIND_CPU, KIND_GPU, KIND_MODEL},
         error::{CError, c_text},

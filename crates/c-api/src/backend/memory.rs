@@ -5,7 +5,7 @@ use inference::{Error, ErrorCode};
 
 use crate::{
     handle::{Handle, borrow, guard, put},
-    words::{
+    types::{
         enums::{MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU, MemoryType},
         error::CError,
     },

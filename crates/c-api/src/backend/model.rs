@@ -20,14 +20,14 @@ use proto::ModelParameter;
 use super::{
     Backend, ServerHandle,
     execute::Running,
-    hold::{Held, Hold},
+    in_use::{InUseCount, InUseGuard},
     instance::ModelInstance,
-    roster::Roster,
+    instance_registry::InstanceRegistry,
     usage::{Account, Amounts},
 };
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         error::CError,
         message::{Message, give_json},
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// How long a library may keep what belongs to requests that have ended.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `TRITONBACKEND_Model`. Its library finalizes it when it is dropped.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ pub struct Model {
     /// Names of all outputs, sorted.
     outputs: OnceLock<Box<[Name]>>,
     state: AtomicPtr<c_void>,
-    held: Arc<Held>,
-    roster: Roster,
+    in_use: Arc<InUseCount>,
+    instance_registry: InstanceRegistry,
     memory: Account,
 }
 
@@ -87,8 +87,8 @@ impl Model {
             typed: OnceLock::new(),
             outputs: OnceLock::new(),
             state: AtomicPtr::default(),
-            held: Arc::default(),
-            roster: Roster::default(),
+            in_use: Arc::default(),
+            instance_registry: InstanceRegistry::default(),
             memory: Account::of_model(),
             source: source.clone(),
         }
@@ -115,14 +115,14 @@ impl Model {
     }
 
     /// Something of this model gets into the library's hands.
-    pub(super) fn hold(&self) -> Hold {
-        self.held.hold()
+    pub(super) fn hold(&self) -> InUseGuard {
+        self.in_use.hold()
     }
 
     /// Returns when the library holds nothing of this model any more, or after a while: the requests have ended, so that
     /// whatever it still holds is of no use to anybody.
     pub(super) fn wait_for_returns(&self) {
-        let left = self.held.wait(PATIENCE);
+        let left = self.in_use.wait(RELEASE_TIMEOUT);
         if left > 0 {
             log::error!(
                 "backend of model '{}' has not given back {left} requests, responses or response factories",
@@ -137,8 +137,8 @@ impl Model {
     }
 
     /// Its instances.
-    pub(super) fn roster(&self) -> &Roster {
-        &self.roster
+    pub(super) fn instance_registry(&self) -> &InstanceRegistry {
+        &self.instance_registry
     }
 
     fn is_auto_completed(&self) -> bool {
@@ -222,7 +222,7 @@ impl BackendModel for OpenedModel {
 
     fn ready(&self) -> Result<(), Error> {
         let entries = self.backend.entries();
-        self.model.roster.ask(&self.model.held, |instance| entries.instance_ready(instance))
+        self.model.instance_registry.ask(&self.model.in_use, |instance| entries.instance_ready(instance))
     }
 
     fn builds_in_parallel(&self) -> bool {

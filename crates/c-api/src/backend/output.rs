@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{MEMORY_CPU, MemoryType},
         error::CError,

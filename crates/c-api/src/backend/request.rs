@@ -12,10 +12,10 @@ use inference::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{Model, hold::Hold, input::Input, state::State};
+use super::{Model, in_use::InUseGuard, input::Input, state::State};
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted, readable, take, text},
-    words::{
+    types::{
         enums::{MEMORY_CPU, MemoryType, ParameterType},
         error::CError,
         parameter::show,
@@ -37,7 +37,7 @@ pub struct Request {
     /// Output states; they live as long as the request.
     #[expect(clippy::vec_box, reason = "the library knows their addresses")]
     states: Mutex<Vec<Box<State>>>,
-    _hold: Option<Hold>,
+    _in_use: Option<InUseGuard>,
 }
 
 impl Handle for Request {
@@ -66,7 +66,7 @@ impl Request {
         Self::of(asked, model, None)
     }
 
-    fn of(mut asked: inference::Request, model: &Arc<Model>, hold: Option<Hold>) -> Self {
+    fn of(mut asked: inference::Request, model: &Arc<Model>, hold: Option<InUseGuard>) -> Self {
         let inputs = match std::mem::take(&mut asked.inputs) {
             RequestInputs::Tensors(tensors) => tensors.into_iter().map(Input::new).collect(),
             RequestInputs::Raw(_) => SmallVec::new(),
@@ -80,7 +80,7 @@ impl Request {
             model: model.clone(),
             response_index: OnceLock::new(),
             states: Mutex::default(),
-            _hold: hold,
+            _in_use: hold,
         }
     }
 
@@ -112,7 +112,7 @@ impl Request {
         trace.map_or(ptr::null_mut(), OwnedTrace::as_ptr)
     }
 
-    fn says(&self, what: &str) -> Error {
+    fn invalid(&self, what: &str) -> Error {
         let id = if self.asked.id.is_empty() { "<id_unknown>" } else { &self.asked.id };
         Error::invalid(format!("[request id: {id}] {what}"))
     }
@@ -120,7 +120,7 @@ impl Request {
     fn input_at(&self, index: u32) -> Result<&Input, Error> {
         let input = usize::try_from(index).ok().and_then(|index| self.inputs.get(index));
         let has = self.inputs.len();
-        input.ok_or_else(|| self.says(&format!("out of bounds index {index}: request has {has} inputs")))
+        input.ok_or_else(|| self.invalid(&format!("out of bounds index {index}: request has {has} inputs")))
     }
 
     fn parameter_at(&self, index: u32) -> Result<&(Name, Parameter), Error> {
@@ -138,7 +138,7 @@ impl Request {
             None => Ok(0),
             Some(CorrelationId::Number(number)) => Ok(number.get()),
             Some(CorrelationId::Text(_)) => {
-                Err(self.says("correlation ID in request is not an unsigned int"))
+                Err(self.invalid("correlation ID in request is not an unsigned int"))
             }
         }
     }
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationIdString(
         // SAFETY: null or a live request.
         let request = unsafe { borrow(request)? };
         let Some(CorrelationId::Text(text)) = &request.asked.sequence.id else {
-            return Err(request.says("correlation ID in request is not a string"));
+            return Err(request.invalid("correlation ID in request is not a string"));
         };
         // SAFETY: null or writable.
         unsafe { put(id, readable(text)) }
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInput(
             (borrow(request)?, text(name)?)
         };
         let found = request.inputs.iter().find(|input| *input.tensor().name() == name);
-        let found = found.ok_or_else(|| request.says(&format!("unknown request input name {name}")))?;
+        let found = found.ok_or_else(|| request.invalid(&format!("unknown request input name {name}")))?;
         // SAFETY: writable, as seen above.
         unsafe { put(input, ptr::from_ref(found).cast_mut()) }
     })
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestOutputName(
         let name = usize::try_from(index).ok().and_then(|index| outputs.get(index));
         let has = outputs.len();
         let name = name.ok_or_else(|| {
-            request.says(&format!("out of bounds index {index}: request has {has} requested outputs"))
+            request.invalid(&format!("out of bounds index {index}: request has {has} requested outputs"))
         })?;
         // SAFETY: null or writable.
         unsafe { put(output_name, readable(name)) }

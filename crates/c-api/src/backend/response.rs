@@ -5,10 +5,10 @@ use inference::{Error, FailureReason, Name, Parameter, Parameters, Responder, Sh
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{Model, Request, hold::Hold, output::Output};
+use super::{Model, Request, in_use::InUseGuard, output::Output};
 use crate::{
     handle::{Handle, array, borrow, delete, give, guard, put, readable, take, text},
-    words::{
+    types::{
         enums::{CDataType, datatype, datatype_number},
         error::CError,
     },
@@ -22,7 +22,7 @@ pub struct Response {
     /// Boxed, for the library knows their addresses.
     outputs: Mutex<SmallVec<[Box<Output>; 2]>>,
     parameters: Mutex<Parameters>,
-    _hold: Hold,
+    _in_use: InUseGuard,
 }
 
 impl Handle for Response {
@@ -39,7 +39,7 @@ impl Response {
             model: model.clone(),
             outputs: Mutex::default(),
             parameters: Mutex::default(),
-            _hold: model.hold(),
+            _in_use: model.hold(),
         }
     }
 

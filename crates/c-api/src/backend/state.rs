@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::Request;
 use crate::{
     handle::{Handle, array, borrow, guard, put, put_if_wanted, text},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{CDataType, MEMORY_CPU, MemoryType, datatype},
         error::CError,

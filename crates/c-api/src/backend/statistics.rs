@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{ModelInstance, Request, factory::ResponseFactory};
 use crate::{
     handle::{Handle, borrow, delete, give, guard},
-    words::error::CError,
+    types::error::CError,
 };
 
 fn times(exec_start: u64, compute_start: u64, compute_end: u64, exec_end: u64) -> ReportedTimes {
@@ -64,11 +64,11 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportBatchStatistics(
 /// `TRITONBACKEND_ModelInstanceResponseStatistics`: a report about one response of a decoupled request.
 #[derive(Debug, Default)]
 pub struct ResponseStatistics {
-    said: Mutex<Said>,
+    reported: Mutex<ReportedStatistics>,
 }
 
 #[derive(Debug)]
-struct Said {
+struct ReportedStatistics {
     instance: *mut ModelInstance,
     factory: *mut ResponseFactory,
     start: u64,
@@ -77,7 +77,7 @@ struct Said {
     error: Option<ErrorCode>,
 }
 
-impl Said {
+impl ReportedStatistics {
     fn report(&self) -> Result<ResponseReport, Error> {
         let computed = Some(self.compute_output_start).filter(|at| *at > 0);
         let (start, end) = (Timestamp::from_nanos(self.start), Timestamp::from_nanos(self.end));
@@ -85,7 +85,7 @@ impl Said {
     }
 }
 
-impl Default for Said {
+impl Default for ReportedStatistics {
     fn default() -> Self {
         Self {
             instance: ptr::null_mut(),
@@ -102,9 +102,12 @@ impl Handle for ResponseStatistics {
     const NAME: &'static str = "TRITONBACKEND_ModelInstanceResponseStatistics";
 }
 
-unsafe fn say(statistics: *mut ResponseStatistics, what: impl FnOnce(&mut Said)) -> *mut CError {
+unsafe fn record(
+    statistics: *mut ResponseStatistics,
+    what: impl FnOnce(&mut ReportedStatistics),
+) -> *mut CError {
     // SAFETY: null or live statistics.
-    guard(|| unsafe { borrow(statistics) }.map(|own| what(&mut own.said.lock())))
+    guard(|| unsafe { borrow(statistics) }.map(|own| what(&mut own.reported.lock())))
 }
 
 /// An empty report. The library deletes it.
@@ -133,7 +136,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetModelIn
     instance: *mut ModelInstance,
 ) -> *mut CError {
     // SAFETY: null or live.
-    unsafe { say(statistics, |said| said.instance = instance) }
+    unsafe { record(statistics, |reported| reported.instance = instance) }
 }
 
 /// Says of which request the response is.
@@ -143,7 +146,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetRespons
     factory: *mut ResponseFactory,
 ) -> *mut CError {
     // SAFETY: null or live.
-    unsafe { say(statistics, |said| said.factory = factory) }
+    unsafe { record(statistics, |reported| reported.factory = factory) }
 }
 
 /// Says when work on the response began.
@@ -153,7 +156,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetRespons
     response_start: u64,
 ) -> *mut CError {
     // SAFETY: null or live.
-    unsafe { say(statistics, |said| said.start = response_start) }
+    unsafe { record(statistics, |reported| reported.start = response_start) }
 }
 
 /// Says when its outputs were computed; 0 for a response without outputs.
@@ -163,7 +166,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetCompute
     compute_output_start: u64,
 ) -> *mut CError {
     // SAFETY: null or live.
-    unsafe { say(statistics, |said| said.compute_output_start = compute_output_start) }
+    unsafe { record(statistics, |reported| reported.compute_output_start = compute_output_start) }
 }
 
 /// Says when it was sent.
@@ -173,7 +176,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetRespons
     response_end: u64,
 ) -> *mut CError {
     // SAFETY: null or live.
-    unsafe { say(statistics, |said| said.end = response_end) }
+    unsafe { record(statistics, |reported| reported.end = response_end) }
 }
 
 /// Says why it failed; the error stays the caller's, and only its code is taken.
@@ -185,7 +188,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     // SAFETY: null or live.
     let code = unsafe { error.as_ref() }.map(|error| error.to_error().code);
     // SAFETY: null or live.
-    unsafe { say(statistics, |said| said.error = code) }
+    unsafe { record(statistics, |reported| reported.error = code) }
 }
 
 /// Reports the response, which becomes the next one of its request. Times that run backwards are an error.
@@ -195,9 +198,9 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or live statistics.
-        let said = unsafe { borrow(statistics)? }.said.lock();
+        let reported = unsafe { borrow(statistics)? }.reported.lock();
         // SAFETY: null or live, as whoever said them promised.
-        let factory = unsafe { borrow(said.instance).and(borrow(said.factory))? };
-        factory.report(said.report())
+        let factory = unsafe { borrow(reported.instance).and(borrow(reported.factory))? };
+        factory.report(reported.report())
     })
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     handle::{array, borrow},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU},
     },
@@ -121,7 +121,7 @@ mod tests {
     use std::ptr;
 
     use super::*;
-    use crate::words::buffer_attributes::TRITONSERVER_BufferAttributesSetMemoryType;
+    use crate::types::buffer_attributes::TRITONSERVER_BufferAttributesSetMemoryType;
 
     fn amounts(kind: MemoryKind, id: i64, byte_size: u64) -> Amounts {
         Amounts([((kind, id), byte_size)].into())

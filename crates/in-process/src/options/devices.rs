@@ -3,7 +3,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use c_api::{
     handle::text,
-    words::{
+    types::{
         enums::{InstanceGroupKind, KIND_GPU, TRITONSERVER_InstanceGroupKindString},
         error::CError,
     },

@@ -1,7 +1,7 @@
 //! Options of the server as a whole: its name, its models, how it starts and stops, the rate limiter.
 use std::ffi::{c_char, c_int};
 
-use c_api::{handle::text, words::error::CError};
+use c_api::{handle::text, types::error::CError};
 use inference::Error;
 
 use super::{ServerOptions, set};

@@ -6,7 +6,7 @@ use std::{
 
 use c_api::{
     handle::{guard, text},
-    words::error::CError,
+    types::error::CError,
 };
 use inference::Error;
 

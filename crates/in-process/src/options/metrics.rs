@@ -1,7 +1,7 @@
 //! Options of metrics.
 use std::ffi::c_char;
 
-use c_api::{handle::text, words::error::CError};
+use c_api::{handle::text, types::error::CError};
 use inference::Error;
 
 use super::{ServerOptions, Settings, set};

@@ -16,7 +16,7 @@ use std::{
 
 use c_api::{
     handle::{Handle, borrow, delete, give, guard},
-    words::error::CError,
+    types::error::CError,
 };
 use engine::{BackendSetting, HostPolicy, MetricsOptions, RateLimitResource, ServerMetadata};
 use inference::Error;

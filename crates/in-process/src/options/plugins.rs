@@ -1,7 +1,7 @@
 //! Options of backends, caches and repository agents.
 use std::{collections::BTreeMap, ffi::c_char};
 
-use c_api::{handle::text, words::error::CError};
+use c_api::{handle::text, types::error::CError};
 use engine::BackendSetting;
 use inference::Error;
 use serde_json::Value;

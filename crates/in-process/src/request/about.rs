@@ -3,7 +3,7 @@ use std::ffi::c_char;
 
 use c_api::{
     handle::{guard, put, readable, text},
-    words::error::CError,
+    types::error::CError,
 };
 use inference::{Error, Parameter};
 

@@ -11,7 +11,7 @@ use std::{
 
 use c_api::{
     handle::{Handle, borrow, delete, give, guard, put, text},
-    words::error::CError,
+    types::error::CError,
 };
 use engine::Model;
 use inference::{Canceller, Error};

@@ -6,7 +6,7 @@ use std::{
 
 use c_api::{
     handle::{array, borrow, text},
-    words::{
+    types::{
         buffer_attributes::BufferAttributes,
         enums::{self, CDataType, MEMORY_GPU, MemoryType},
         error::CError,

@@ -6,7 +6,7 @@ use std::{
 
 use c_api::{
     handle::{borrow, guard, put, put_if_wanted, text},
-    words::{
+    types::{
         error::CError,
         message::{Message, give_json},
     },

@@ -7,7 +7,7 @@ use std::{
 
 use c_api::{
     handle::{borrow, guard, put, text},
-    words::error::CError,
+    types::error::CError,
 };
 use inference::Error;
 

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, ffi::c_char};
 
 use c_api::{
     handle::{array, borrow, guard, text},
-    words::{error::CError, parameter::NamedParameter},
+    types::{error::CError, parameter::NamedParameter},
 };
 use inference::{Error, Parameter};
 

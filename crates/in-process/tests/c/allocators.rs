@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use c_api::words::{
+use c_api::types::{
     buffer_attributes::BufferAttributes,
     error::{CError, TRITONSERVER_ErrorNew},
 };

@@ -4,7 +4,7 @@ use std::{
     ptr,
 };
 
-use c_api::words::error::CError;
+use c_api::types::error::CError;
 use nereid_in_process::{options::*, server::TRITONSERVER_ServerNew};
 
 use crate::{servers::Chosen, support::said};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use c_api::words::{buffer_attributes::BufferAttributes, enums::datatype_number};
+use c_api::types::{buffer_attributes::BufferAttributes, enums::datatype_number};
 use inference::{DataType, Error, Parameter, Response, backend::Execution};
 use nereid_in_process::{infer::*, request::*, response::*};
 use parking_lot::Mutex;

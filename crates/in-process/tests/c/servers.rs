@@ -4,7 +4,7 @@ use std::{
     fs, ptr,
 };
 
-use c_api::words::{
+use c_api::types::{
     message::Message,
     metrics::*,
     parameter::{NamedParameter, TRITONSERVER_ParameterNew},
@@ -14,17 +14,17 @@ use nereid_in_process::{Server, metrics::*, options::*, server::*};
 use crate::support::{App, Ask, MOVABLE, Native, Stage, c, json, read, said};
 
 /// What a function gives as JSON.
-fn told(give: impl FnOnce(*mut *mut Message) -> *mut c_api::words::error::CError) -> Result<String, String> {
+fn told(give: impl FnOnce(*mut *mut Message) -> *mut c_api::types::error::CError) -> Result<String, String> {
     let mut message = ptr::null_mut();
     said(give(&mut message)).map(|()| json(message))
 }
 
-fn flag(tell: impl FnOnce(*mut bool) -> *mut c_api::words::error::CError) -> Result<bool, String> {
+fn flag(tell: impl FnOnce(*mut bool) -> *mut c_api::types::error::CError) -> Result<bool, String> {
     let mut truth = true;
     said(tell(&mut truth)).map(|()| truth)
 }
 
-fn number(tell: impl FnOnce(*mut u32) -> *mut c_api::words::error::CError) -> Result<u32, String> {
+fn number(tell: impl FnOnce(*mut u32) -> *mut c_api::types::error::CError) -> Result<u32, String> {
     let mut number = 9;
     said(tell(&mut number)).map(|()| number)
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use c_api::words::{
+use c_api::types::{
     enums::datatype_number,
     error::{CError, consume},
     message::Message,

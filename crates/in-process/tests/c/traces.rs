@@ -1,5 +1,5 @@
 //! Traces of requests.
-use c_api::words::trace::{TENSORS, TIMESTAMPS};
+use c_api::types::trace::{TENSORS, TIMESTAMPS};
 use inference::{DataType, Response, Tensor};
 
 use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, pinned};

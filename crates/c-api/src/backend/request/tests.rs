@@ -6,7 +6,7 @@ use inference::{DataType, Tensor, backend::ModelSource};
 use super::*;
 use crate::{
     backend::ServerHandle,
-    words::{
+    types::{
         error::consume,
         trace::{TIMESTAMPS, TRITONSERVER_InferenceTraceNew},
     },

@@ -15,22 +15,22 @@ use parking_lot::{Condvar, Mutex};
 
 /// Counts what the library holds of one model.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct InUseCount {
     count: AtomicUsize,
     waiting: Mutex<()>,
     returned: Condvar,
 }
 
-impl Held {
+impl InUseCount {
     /// One thing more is in the library's hands.
-    pub(super) fn hold(self: &Arc<Self>) -> Hold {
+    pub(super) fn hold(self: &Arc<Self>) -> InUseGuard {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Hold(self.clone())
+        InUseGuard(self.clone())
     }
 
     /// Returns when everything has come back, or when patience ends, and tells how many things have not. Blocks.
-    pub(super) fn wait(&self, patience: Duration) -> usize {
-        let end = Instant::now() + patience;
+    pub(super) fn wait(&self, timeout: Duration) -> usize {
+        let end = Instant::now() + timeout;
         let mut waiting = self.waiting.lock();
         loop {
             let left = self.count.load(Ordering::Acquire);
@@ -43,9 +43,9 @@ impl Held {
 
 /// One thing in the library's hands.
 #[derive(Debug)]
-pub(super) struct Hold(Arc<Held>);
+pub(super) struct InUseGuard(Arc<InUseCount>);
 
-impl Drop for Hold {
+impl Drop for InUseGuard {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Under the lock, so that whoever has just found one left does not miss it.
@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_the_last_hold_is_dropped() {
-        let held = Arc::new(Held::default());
+        let in_use = Arc::new(InUseCount::default());
         let for_ever = Duration::from_secs(3600);
-        assert_eq!(held.wait(for_ever), 0);
-        let (first, second) = (held.hold(), held.hold());
+        assert_eq!(in_use.wait(for_ever), 0);
+        let (first, second) = (in_use.hold(), in_use.hold());
         let waiter = std::thread::spawn({
-            let held = held.clone();
-            move || held.wait(for_ever)
+            let in_use = in_use.clone();
+            move || in_use.wait(for_ever)
         });
         drop(first);
         drop(second);
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_patience_where_a_hold_was_forgotten() {
-        let held = Arc::new(Held::default());
-        let (_forgotten, returned) = (held.hold(), held.hold());
+        let in_use = Arc::new(InUseCount::default());
+        let (_forgotten, returned) = (in_use.hold(), in_use.hold());
         drop(returned);
-        assert_eq!(held.wait(Duration::from_millis(1)), 1);
+        assert_eq!(in_use.wait(Duration::from_millis(1)), 1);
     }
 }

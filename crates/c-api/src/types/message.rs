@@ -90,7 +90,7 @@ pub unsafe extern "C" fn TRITONSERVER_MessageSerializeToJson(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::error::consume;
+    use crate::types::error::consume;
 
     #[test]
     fn only_json_makes_a_message() {

@@ -249,7 +249,7 @@ pub unsafe extern "C" fn TRITONSERVER_GetMetricKind(metric: *mut Metric, kind: *
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::{error::consume, parameter::TRITONSERVER_ParameterNew};
+    use crate::types::{error::consume, parameter::TRITONSERVER_ParameterNew};
 
     fn said(error: *mut CError) -> String {
         // SAFETY: an error for us or null.

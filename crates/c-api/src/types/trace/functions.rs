@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     handle::{borrow, delete, give, guard, put, readable, text},
-    words::error::CError,
+    types::error::CError,
 };
 
 /// Name of a trace level; `<unknown>` for other numbers and combinations. Never null; static.
@@ -212,7 +212,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::{super::*, *};
-    use crate::words::error::consume;
+    use crate::types::error::consume;
 
     type Heard = Mutex<Vec<(u64, Activity, u64)>>;
 

@@ -7,15 +7,15 @@ use std::sync::{Arc, Weak};
 use inference::Error;
 use parking_lot::Mutex;
 
-use super::{ModelInstance, hold::Held};
+use super::{ModelInstance, in_use::InUseCount};
 
 /// Those that are initialized and not about to be finalized.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct InstanceRegistry {
     entered: Mutex<Vec<Weak<ModelInstance>>>,
 }
 
-impl Roster {
+impl InstanceRegistry {
     /// An instance has been initialized.
     pub(super) fn enter(&self, instance: &Arc<ModelInstance>) {
         self.entered.lock().push(Arc::downgrade(instance));
@@ -33,13 +33,13 @@ impl Roster {
     /// The first one.
     pub(super) fn ask(
         &self,
-        held: &Arc<Held>,
+        in_use: &Arc<InUseCount>,
         question: impl Fn(&ModelInstance) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (hold, instances) = {
             let entered = self.entered.lock();
             let instances: Vec<_> = entered.iter().filter_map(Weak::upgrade).collect();
-            (held.hold(), instances)
+            (in_use.hold(), instances)
         };
         let answer = instances.iter().try_for_each(|instance| question(instance));
         // In this order: nothing of an instance is left here when it is finalized.

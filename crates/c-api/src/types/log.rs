@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use ::log::{Level, Record};
 
 use super::error::CError;
-use crate::handle::{guard, words};
+use crate::handle::{guard, text_lossy};
 
 /// `TRITONSERVER_LogLevel` as the log knows it; other numbers are details.
 fn level(number: u32) -> Level {
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn TRITONSERVER_LogMessage(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: texts or null.
-        let (file, message) = unsafe { (words(file).ok(), words(message)?) };
+        let (file, message) = unsafe { (text_lossy(file).ok(), text_lossy(message)?) };
         log(level(log_level), file.as_deref(), u32::try_from(line).ok(), &message);
         Ok(())
     })

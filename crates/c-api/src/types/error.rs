@@ -10,7 +10,7 @@ pub struct CError {
     code: ErrorCode,
     message: CString,
     /// `TRITONSERVER_ErrorCodeString`.
-    words: CString,
+    code_text: CString,
 }
 
 /// In the order of the numbers.
@@ -27,7 +27,7 @@ const CODES: [ErrorCode; 8] = [
 
 impl CError {
     fn new(code: ErrorCode, message: &str) -> Self {
-        Self { code, message: c_text(message), words: c_text(code.as_str()) }
+        Self { code, message: c_text(message), code_text: c_text(code.as_str()) }
     }
 
     /// The same as Rust code sees it.
@@ -67,7 +67,7 @@ pub unsafe fn consume(error: *mut CError) -> Result<(), Error> {
 pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char) -> *mut CError {
     let code = usize::try_from(code).ok().and_then(|code| CODES.get(code)).copied();
     // SAFETY: a text or null.
-    let message = unsafe { handle::words(message) }.unwrap_or_default();
+    let message = unsafe { handle::text_lossy(message) }.unwrap_or_default();
     Box::into_raw(Box::new(CError::new(code.unwrap_or(ErrorCode::Unknown), &message)))
 }
 
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn TRITONSERVER_ErrorCode(error: *mut CError) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorCodeString(error: *mut CError) -> *const c_char {
     // SAFETY: null or a live error.
-    unsafe { error.as_ref() }.map_or(c"<invalid>".as_ptr(), |error| error.words.as_ptr())
+    unsafe { error.as_ref() }.map_or(c"<invalid>".as_ptr(), |error| error.code_text.as_ptr())
 }
 
 /// The message of an error; belongs to the error.
