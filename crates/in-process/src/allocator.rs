@@ -164,7 +164,7 @@ impl Allocator {
             ))
         }?;
         let buffer = Buffer { allocator: *self, base, userp, byte_size, memory: (kind, number) };
-        buffer.tell_attributes(name)?;
+        buffer.report_attributes(name)?;
         buffer.fill(name, data)?;
         Ok(buffer)
     }
@@ -172,7 +172,7 @@ impl Allocator {
 
 impl Buffer {
     /// Lets the application say more of the buffer. What it says of size and kind of memory is known already.
-    fn tell_attributes(&self, name: &Name) -> Result<(), Error> {
+    fn report_attributes(&self, name: &Name) -> Result<(), Error> {
         let Allocator { handle, userp } = self.allocator;
         let tell = *self.allocator.functions().attributes.lock();
         let Some(tell) = tell else { return Ok(()) };

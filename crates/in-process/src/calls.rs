@@ -15,17 +15,17 @@ thread_local! {
 }
 
 /// Makes calls to the application, here or, if that were too deep, on a thread of their own.
-pub(crate) fn call_out(calls: impl FnOnce() + Send + 'static) {
+pub(crate) fn call_application(calls: impl FnOnce() + Send + 'static) {
     if DEPTH.get() >= DEEPEST {
-        return elsewhere(calls);
+        return call_on_own_thread(calls);
     }
-    let _level = Level::enter();
+    let _depth = CallDepth::enter();
     calls();
 }
 
 /// Makes calls to the application on a thread of their own. If there is none they are made here: late and deep is better
 /// than never.
-pub(crate) fn elsewhere(calls: impl FnOnce() + Send + 'static) {
+pub(crate) fn call_on_own_thread(calls: impl FnOnce() + Send + 'static) {
     let mine = Arc::new(Mutex::new(Some(calls)));
     let theirs = mine.clone();
     if let Err(error) = thread::Builder::new().name("callback".into()).spawn(move || make(&theirs)) {
@@ -37,22 +37,22 @@ pub(crate) fn elsewhere(calls: impl FnOnce() + Send + 'static) {
 fn make<F: FnOnce()>(calls: &Mutex<Option<F>>) {
     let calls = calls.lock().take();
     if let Some(calls) = calls {
-        let _level = Level::enter();
+        let _depth = CallDepth::enter();
         calls();
     }
 }
 
 /// One callback; a panic in it leaves its level, too.
-struct Level;
+struct CallDepth;
 
-impl Level {
+impl CallDepth {
     fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
         Self
     }
 }
 
-impl Drop for Level {
+impl Drop for CallDepth {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn dive(left: u32, done: mpsc::Sender<u32>) {
-        call_out(move || match left {
+        call_application(move || match left {
             0 => done.send(DEPTH.get()).unwrap(),
             more => dive(more - 1, done),
         });

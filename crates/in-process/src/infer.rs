@@ -20,8 +20,8 @@ use inference::{Error, Request};
 
 use crate::{
     Server,
-    calls::call_out,
-    delivery::{Delivery, Parts, WAITING},
+    callback_dispatcher::{CallbackDispatcher, DispatcherParts, WAITING},
+    calls::call_application,
     request::InferenceRequest,
 };
 
@@ -33,53 +33,53 @@ const RELEASE_ALL: u32 = 1;
 
 /// How the application gets a request back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Return {
+pub(crate) struct ReleaseCallback {
     pub(crate) release: ReleaseFn,
     pub(crate) userp: *mut c_void,
 }
 
 // SAFETY: the header asks for a callback that any thread may call; the pointer is only handed back to it.
-unsafe impl Send for Return {}
+unsafe impl Send for ReleaseCallback {}
 // SAFETY: the same.
-unsafe impl Sync for Return {}
+unsafe impl Sync for ReleaseCallback {}
 
 /// A request of the application in the hands of the server. Every piece of its input memory holds it; when the last one
 /// is gone, nobody reads that memory any more, and the request goes back, exactly once.
-pub(crate) struct Loan {
+pub(crate) struct RequestReturnGuard {
     /// As it was handed over.
     request: *mut InferenceRequest,
-    back: Return,
+    back: ReleaseCallback,
     /// The request has become the server's. Otherwise it has stayed with the application.
     accepted: AtomicBool,
 }
 
 // SAFETY: the request is only handed back; that may happen on any thread, says the header.
-unsafe impl Send for Loan {}
+unsafe impl Send for RequestReturnGuard {}
 // SAFETY: the same.
-unsafe impl Sync for Loan {}
+unsafe impl Sync for RequestReturnGuard {}
 
-impl Drop for Loan {
+impl Drop for RequestReturnGuard {
     fn drop(&mut self) {
         if self.accepted.load(Ordering::Acquire) {
-            let going = Going { request: self.request, back: self.back };
-            call_out(move || going.back());
+            let pending_return = PendingReturn { request: self.request, back: self.back };
+            call_application(move || pending_return.back());
         }
     }
 }
 
 /// A request on its way back, on whatever thread.
-struct Going {
+struct PendingReturn {
     /// As it was handed over.
     request: *mut InferenceRequest,
-    back: Return,
+    back: ReleaseCallback,
 }
 
-// SAFETY: as for `Loan`.
-unsafe impl Send for Going {}
+// SAFETY: as for `RequestReturnGuard`.
+unsafe impl Send for PendingReturn {}
 
-impl Going {
+impl PendingReturn {
     fn back(self) {
-        let Return { release, userp } = self.back;
+        let ReleaseCallback { release, userp } = self.back;
         // SAFETY: the application's function as the header declares it; the request is its own again.
         unsafe { release(self.request, RELEASE_ALL, userp) };
     }
@@ -109,17 +109,17 @@ impl Piece {
     }
 
     /// The same memory without copying it.
-    pub(crate) fn lend(self, loan: &Arc<Loan>) -> Bytes {
-        Bytes::from_owner(Lent { piece: self, _loan: loan.clone() })
+    pub(crate) fn lend(self, return_guard: &Arc<RequestReturnGuard>) -> Bytes {
+        Bytes::from_owner(BorrowedBuffer { piece: self, _return_guard: return_guard.clone() })
     }
 }
 
-struct Lent {
+struct BorrowedBuffer {
     piece: Piece,
-    _loan: Arc<Loan>,
+    _return_guard: Arc<RequestReturnGuard>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the application leaves the memory as it is until the loan is given back.
         unsafe { std::slice::from_raw_parts(self.piece.base.as_ptr(), self.piece.len) }
@@ -148,13 +148,14 @@ pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
 unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) -> Result<(), Error> {
     // SAFETY: null or live as the caller promises.
     let own = unsafe { borrow(handle) }?;
-    let asked = own.asked();
-    let (recipient, back) = asked.callbacks()?;
-    let loan = Arc::new(Loan { request: handle, back, accepted: AtomicBool::new(false) });
-    let sent = asked.request(own.model(), &loan);
-    drop(asked);
+    let request_attributes = own.request_attributes();
+    let (recipient, back) = request_attributes.callbacks()?;
+    let return_guard =
+        Arc::new(RequestReturnGuard { request: handle, back, accepted: AtomicBool::new(false) });
+    let sent = request_attributes.request(own.model(), &return_guard);
+    drop(request_attributes);
     let request_id = sent.as_ref().map_or_else(|_| Default::default(), |request| request.id.clone());
-    let lends_memory = Arc::strong_count(&loan) > 1;
+    let lends_memory = Arc::strong_count(&return_guard) > 1;
     let stream = sent.and_then(|mut request| {
         if let Some(trace) = &trace {
             request.trace = Some(trace.clone());
@@ -165,11 +166,18 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) ->
     });
     let stream = stream?;
     // The loan that is held here keeps the handle alive until the end of this function.
-    loan.accepted.store(true, Ordering::Release);
+    return_guard.accepted.store(true, Ordering::Release);
     own.running(stream.canceller());
-    let kept = (!lends_memory).then(|| loan.clone());
+    let kept = (!lends_memory).then(|| return_guard.clone());
     let model = own.model().clone();
-    Delivery::begin(Parts { stream, model, request_id, recipient, trace, loan: kept });
+    CallbackDispatcher::begin(DispatcherParts {
+        stream,
+        model,
+        request_id,
+        recipient,
+        trace,
+        return_guard: kept,
+    });
     Ok(())
 }
 

@@ -17,8 +17,8 @@
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
 pub mod allocator;
+mod callback_dispatcher;
 mod calls;
-mod delivery;
 pub mod infer;
 pub mod logging;
 pub mod metrics;

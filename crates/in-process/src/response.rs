@@ -25,13 +25,13 @@ pub struct InferenceResponse {
     request_id: Name,
     /// Why there are no outputs.
     error: Option<Error>,
-    outputs: Vec<Output>,
+    outputs: Vec<ResponseOutput>,
     parameters: Parameters,
 }
 
 /// One output.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct ResponseOutput {
     pub(crate) name: Name,
     pub(crate) datatype: DataType,
     pub(crate) shape: Shape,
@@ -56,7 +56,7 @@ impl InferenceResponse {
         allocator.start();
         let copied = result.and_then(|Response { outputs, parameters }| {
             let outputs: Result<Vec<_>, Error> =
-                outputs.into_iter().map(|tensor| Output::of(tensor, allocator)).collect();
+                outputs.into_iter().map(|tensor| ResponseOutput::of(tensor, allocator)).collect();
             Ok((outputs?, parameters))
         });
         let (error, (outputs, parameters)) = match copied {
@@ -66,16 +66,16 @@ impl InferenceResponse {
         Self { model: model.clone(), request_id: request_id.clone(), error, outputs, parameters }
     }
 
-    pub(crate) fn outputs(&self) -> &[Output] {
+    pub(crate) fn outputs(&self) -> &[ResponseOutput] {
         &self.outputs
     }
 
-    fn output(&self, index: u32) -> Result<&Output, Error> {
+    fn output(&self, index: u32) -> Result<&ResponseOutput, Error> {
         at(&self.outputs, index, "outputs")
     }
 }
 
-impl Output {
+impl ResponseOutput {
     fn of(tensor: Tensor, allocator: &Allocator) -> Result<Self, Error> {
         let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape().into());
         let buffer = allocator.copy(&name, &tensor.into_data())?;

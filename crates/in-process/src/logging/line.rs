@@ -47,7 +47,7 @@ fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style:
     let file = path.rsplit('/').next().unwrap_or(path);
     let at = record.line().unwrap_or(0);
     let process = style.process;
-    let Moment { year, month, day, hour, minute, second, microsecond } = Moment::of(time);
+    let UtcTime { year, month, day, hour, minute, second, microsecond } = UtcTime::of(time);
     match style.format {
         Format::Default => push(
             line,
@@ -72,7 +72,7 @@ fn push(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// A time in UTC, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-struct Moment {
+struct UtcTime {
     year: u64,
     month: u64,
     day: u64,
@@ -82,7 +82,7 @@ struct Moment {
     microsecond: u32,
 }
 
-impl Moment {
+impl UtcTime {
     /// A clock before 1970 reads as 1970.
     fn of(time: SystemTime) -> Self {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

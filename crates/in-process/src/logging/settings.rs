@@ -103,7 +103,7 @@ impl Levels {
 #[derive(Debug)]
 pub struct LogSettings {
     levels: AtomicU64,
-    output: RwLock<Output>,
+    output: RwLock<LogOutput>,
     /// Whether the facade's own limit follows these switches.
     governs_facade: AtomicBool,
     /// Held while switches change: two changes at once must not undo each other.
@@ -112,7 +112,7 @@ pub struct LogSettings {
 
 /// Where lines go, and the name of that.
 #[derive(Debug)]
-struct Output {
+struct LogOutput {
     sink: Sink,
     file: Option<PathBuf>,
 }
@@ -121,7 +121,7 @@ impl LogSettings {
     pub(super) fn new(levels: Levels) -> Self {
         Self {
             levels: AtomicU64::new(levels.pack()),
-            output: RwLock::new(Output { sink: Sink::Streams, file: None }),
+            output: RwLock::new(LogOutput { sink: Sink::Streams, file: None }),
             governs_facade: AtomicBool::new(false),
             change: Mutex::new(()),
         }
@@ -149,7 +149,7 @@ impl LogSettings {
             None => Sink::Streams,
             Some(path) => Sink::append_to(path).map_err(|error| refused(path, error))?,
         };
-        *self.output.write() = Output { sink, file: file.map(Path::to_owned) };
+        *self.output.write() = LogOutput { sink, file: file.map(Path::to_owned) };
         Ok(())
     }
 

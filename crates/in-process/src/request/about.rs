@@ -7,7 +7,7 @@ use c_api::{
 };
 use inference::{Error, Parameter};
 
-use super::{InferenceRequest, asked::Correlation, change, look};
+use super::{InferenceRequest, attributes::Correlation, change, look};
 
 /// The longest correlation id that is a text, in bytes.
 const LONGEST_CORRELATION_ID: usize = 128;
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestId(
     id: *mut *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(id, look(request, |asked| Ok(readable(&asked.id)))?) })
+    guard(|| unsafe { put(id, look(request, |request_attributes| Ok(readable(&request_attributes.id)))?) })
 }
 
 /// Sets the id, which is copied.
@@ -30,8 +30,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetId(
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
     unsafe {
-        change(request, |asked, _| {
-            asked.id = text(id)?.into();
+        change(request, |request_attributes, _| {
+            request_attributes.id = text(id)?.into();
             Ok(())
         })
     }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestFlags(
     flags: *mut u32,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(flags, look(request, |asked| Ok(asked.flags))?) })
+    guard(|| unsafe { put(flags, look(request, |request_attributes| Ok(request_attributes.flags))?) })
 }
 
 /// Sets the flags of the request: 1 begins a sequence, 2 ends it.
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetFlags(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, _| {
-            asked.flags = flags;
+        change(request, |request_attributes, _| {
+            request_attributes.flags = flags;
             Ok(())
         })
     }
@@ -73,7 +73,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationId(
         Correlation::Text(_) => Err(Error::invalid("given request's correlation id is not an unsigned int")),
     };
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(correlation_id, look(request, |asked| number(&asked.correlation))?) })
+    guard(|| unsafe {
+        put(correlation_id, look(request, |request_attributes| number(&request_attributes.correlation))?)
+    })
 }
 
 /// The correlation id, if it is a text; belongs to the request.
@@ -87,7 +89,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationIdString(
         Correlation::Number(_) => Err(Error::invalid("given request's correlation id is not a string")),
     };
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(correlation_id, look(request, |asked| text(&asked.correlation))?) })
+    guard(|| unsafe {
+        put(correlation_id, look(request, |request_attributes| text(&request_attributes.correlation))?)
+    })
 }
 
 /// Sets the correlation id to a number; 0 is none.
@@ -98,8 +102,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetCorrelationId(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, _| {
-            asked.correlation = Correlation::Number(correlation_id);
+        change(request, |request_attributes, _| {
+            request_attributes.correlation = Correlation::Number(correlation_id);
             Ok(())
         })
     }
@@ -113,9 +117,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetCorrelationIdString(
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
     unsafe {
-        change(request, |asked, _| {
+        change(request, |request_attributes, _| {
             let id = text(correlation_id)?;
-            asked.correlation = Correlation::Text(short(id)?.into());
+            request_attributes.correlation = Correlation::Text(short(id)?.into());
             Ok(())
         })
     }
@@ -140,7 +144,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriority(
         })
     };
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(priority, look(request, |asked| narrow(asked.priority))?) })
+    guard(|| unsafe {
+        put(priority, look(request, |request_attributes| narrow(request_attributes.priority))?)
+    })
 }
 
 /// The priority level.
@@ -150,7 +156,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriorityUInt64(
     priority: *mut u64,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(priority, look(request, |asked| Ok(asked.priority))?) })
+    guard(|| unsafe { put(priority, look(request, |request_attributes| Ok(request_attributes.priority))?) })
 }
 
 /// As [`TRITONSERVER_InferenceRequestSetPriorityUInt64`].
@@ -171,8 +177,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetPriorityUInt64(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, model| {
-            asked.set_priority(model, priority);
+        change(request, |request_attributes, model| {
+            request_attributes.set_priority(model, priority);
             Ok(())
         })
     }
@@ -185,7 +191,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestTimeoutMicroseconds(
     timeout_us: *mut u64,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(timeout_us, look(request, |asked| Ok(asked.timeout_us))?) })
+    guard(|| unsafe {
+        put(timeout_us, look(request, |request_attributes| Ok(request_attributes.timeout_us))?)
+    })
 }
 
 /// Sets how long the request may wait in its queue, in microseconds; 0 for any time.
@@ -196,8 +204,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, _| {
-            asked.timeout_us = timeout_us;
+        change(request, |request_attributes, _| {
+            request_attributes.timeout_us = timeout_us;
             Ok(())
         })
     }
@@ -214,8 +222,8 @@ unsafe fn add_parameter(
 ) -> *mut CError {
     // SAFETY: as the caller promises.
     unsafe {
-        change(request, |asked, _| {
-            asked.parameters.push((text(key)?.into(), value?));
+        change(request, |request_attributes, _| {
+            request_attributes.parameters.push((text(key)?.into(), value?));
             Ok(())
         })
     }

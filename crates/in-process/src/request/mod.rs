@@ -1,6 +1,6 @@
 //! `TRITONSERVER_InferenceRequest`: what the application asks, kept in the handle, so that it may be sent again.
 mod about;
-mod asked;
+mod attributes;
 mod tensors;
 
 use std::{
@@ -18,22 +18,22 @@ use inference::{Canceller, Error};
 use parking_lot::{Mutex, MutexGuard};
 
 pub use about::*;
-pub(crate) use asked::Asked;
+pub(crate) use attributes::RequestAttributes;
 pub use tensors::*;
 
 use crate::{
     Server,
     allocator::{Allocator, ResponseAllocator},
-    delivery::Recipient,
-    infer::{ReleaseFn, Return},
+    callback_dispatcher::Recipient,
+    infer::{ReleaseCallback, ReleaseFn},
 };
 
-pub use crate::delivery::ResponseFn;
+pub use crate::callback_dispatcher::ResponseFn;
 
 /// `TRITONSERVER_InferenceRequest`.
 pub struct InferenceRequest {
     model: Arc<Model>,
-    asked: Mutex<Asked>,
+    request_attributes: Mutex<RequestAttributes>,
     /// The last time it was sent.
     run: Mutex<Option<Run>>,
 }
@@ -54,8 +54,8 @@ impl InferenceRequest {
         &self.model
     }
 
-    pub(crate) fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock()
+    pub(crate) fn request_attributes(&self) -> MutexGuard<'_, RequestAttributes> {
+        self.request_attributes.lock()
     }
 
     /// Notes how the request that was just sent can be given up.
@@ -93,10 +93,10 @@ impl InferenceRequest {
 /// The request is null or live.
 unsafe fn look<T>(
     request: *mut InferenceRequest,
-    read: impl FnOnce(&Asked) -> Result<T, Error>,
+    read: impl FnOnce(&RequestAttributes) -> Result<T, Error>,
 ) -> Result<T, Error> {
     // SAFETY: as the caller promises.
-    unsafe { borrow(request) }.and_then(|request| read(&request.asked()))
+    unsafe { borrow(request) }.and_then(|request| read(&request.request_attributes()))
 }
 
 /// Changes something of what is asked.
@@ -105,10 +105,13 @@ unsafe fn look<T>(
 /// The request is null or live.
 unsafe fn change(
     request: *mut InferenceRequest,
-    write: impl FnOnce(&mut Asked, &Model) -> Result<(), Error>,
+    write: impl FnOnce(&mut RequestAttributes, &Model) -> Result<(), Error>,
 ) -> *mut CError {
     // SAFETY: as the caller promises.
-    guard(|| unsafe { borrow(request) }.and_then(|request| write(&mut request.asked(), &request.model)))
+    guard(|| {
+        unsafe { borrow(request) }
+            .and_then(|request| write(&mut request.request_attributes(), &request.model))
+    })
 }
 
 /// A request for a version of a model, -1 for the server's choice. The caller owns it.
@@ -122,9 +125,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestNew(
     guard(|| {
         // SAFETY: null or a live server; a text or null.
         let model = unsafe { borrow(server)?.model(text(model_name)?, model_version) }?;
-        let asked = Mutex::new(Asked::of(&model));
+        let request_attributes = Mutex::new(RequestAttributes::of(&model));
         // SAFETY: null or writable.
-        unsafe { give(request, InferenceRequest { model, asked, run: Mutex::default() }) }
+        unsafe { give(request, InferenceRequest { model, request_attributes, run: Mutex::default() }) }
     })
 }
 
@@ -162,8 +165,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetReleaseCallback(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, _| {
-            asked.back = release.map(|release| Return { release, userp });
+        change(request, |request_attributes, _| {
+            request_attributes.back = release.map(|release| ReleaseCallback { release, userp });
             Ok(())
         })
     }
@@ -180,9 +183,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetResponseCallback(
 ) -> *mut CError {
     // SAFETY: null or a live request; null or an allocator that outlives its responses.
     unsafe {
-        change(request, |asked, _| {
+        change(request, |request_attributes, _| {
             let allocator = Allocator::new(allocator, allocator_userp)?;
-            asked.recipient = respond.map(|respond| Recipient { allocator, respond, userp });
+            request_attributes.recipient = respond.map(|respond| Recipient { allocator, respond, userp });
             Ok(())
         })
     }

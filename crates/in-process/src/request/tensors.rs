@@ -28,10 +28,10 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddInput(
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null; null or that many dimensions.
     unsafe {
-        change(request, |asked, _| {
+        change(request, |request_attributes, _| {
             let (name, shape) = (text(name)?, array(shape, dim_count)?);
             let unknown = || Error::invalid(format!("input '{name}' has no datatype of number {datatype}"));
-            asked.add_input(name, enums::datatype(datatype).ok_or_else(unknown)?, shape.into())
+            request_attributes.add_input(name, enums::datatype(datatype).ok_or_else(unknown)?, shape.into())
         })
     }
 }
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddRawInput(
     name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
-    unsafe { change(request, |asked, _| asked.add_raw_input(text(name)?)) }
+    unsafe { change(request, |request_attributes, _| request_attributes.add_raw_input(text(name)?)) }
 }
 
 /// Removes an input.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveInput(
     name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
-    unsafe { change(request, |asked, _| asked.remove_input(text(name)?)) }
+    unsafe { change(request, |request_attributes, _| request_attributes.remove_input(text(name)?)) }
 }
 
 /// Removes all inputs.
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputs(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, _| {
-            asked.remove_all_inputs();
+        change(request, |request_attributes, _| {
+            request_attributes.remove_all_inputs();
             Ok(())
         })
     }
@@ -102,7 +102,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputData(
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null; memory as `piece` asks.
     unsafe {
-        change(request, |asked, _| asked.append(text(name)?, piece(base, byte_size, memory_type)?, None))
+        change(request, |request_attributes, _| {
+            request_attributes.append(text(name)?, piece(base, byte_size, memory_type)?, None)
+        })
     }
 }
 
@@ -119,9 +121,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithHostPol
 ) -> *mut CError {
     // SAFETY: null or a live request; texts or null; memory as `piece` asks.
     unsafe {
-        change(request, |asked, _| {
+        change(request, |request_attributes, _| {
             let policy = Some(text(host_policy_name)?);
-            asked.append(text(name)?, piece(base, byte_size, memory_type)?, policy)
+            request_attributes.append(text(name)?, piece(base, byte_size, memory_type)?, policy)
         })
     }
 }
@@ -136,10 +138,10 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithBufferA
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null; null or live attributes; memory as `piece` asks.
     unsafe {
-        change(request, |asked, _| {
+        change(request, |request_attributes, _| {
             let attributes = borrow(buffer_attributes)?;
             let piece = piece(base, attributes.byte_size(), attributes.memory().0)?;
-            asked.append(text(name)?, piece, None)
+            request_attributes.append(text(name)?, piece, None)
         })
     }
 }
@@ -151,7 +153,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputData(
     name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
-    unsafe { change(request, |asked, _| asked.remove_data(text(name)?)) }
+    unsafe { change(request, |request_attributes, _| request_attributes.remove_data(text(name)?)) }
 }
 
 /// Asks for an output. Without any, all are given.
@@ -161,7 +163,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddRequestedOutput(
     name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
-    unsafe { change(request, |asked, _| asked.add_output(text(name)?)) }
+    unsafe { change(request, |request_attributes, _| request_attributes.add_output(text(name)?)) }
 }
 
 /// Asks for an output no more, whether it was asked for or not.
@@ -172,8 +174,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveRequestedOutput(
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null.
     unsafe {
-        change(request, |asked, _| {
-            asked.remove_output(text(name)?);
+        change(request, |request_attributes, _| {
+            request_attributes.remove_output(text(name)?);
             Ok(())
         })
     }
@@ -186,8 +188,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
 ) -> *mut CError {
     // SAFETY: null or a live request.
     unsafe {
-        change(request, |asked, _| {
-            asked.remove_all_outputs();
+        change(request, |request_attributes, _| {
+            request_attributes.remove_all_outputs();
             Ok(())
         })
     }

@@ -16,11 +16,11 @@ fn a_traced_request_tells_its_doors_in_order_and_gives_the_trace_back() {
         ask.send_traced(app.trace(TIMESTAMPS)).unwrap();
         let events =
             app.events(|events| events.contains(&Event::TraceReleased) && events.contains(&Event::Released));
-        let doors: Vec<_> = events
+        let activities: Vec<_> = events
             .iter()
-            .filter_map(|event| if let Event::Activity(door) = event { Some(*door) } else { None })
+            .filter_map(|event| if let Event::Activity(activity) = event { Some(*activity) } else { None })
             .collect();
-        assert_eq!(doors, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(activities, [0, 1, 2, 3, 4, 5, 6]);
         let answered = events.iter().position(|event| matches!(event, Event::Answer(_))).unwrap();
         assert!(position(&events, &Event::Activity(6)) < answered, "whoever has the answer knows the times");
         assert_eq!(events.iter().filter(|event| **event == Event::TraceReleased).count(), 1);

@@ -13,8 +13,8 @@ use inference::{
 };
 
 use crate::{
-    delivery::Recipient,
-    infer::{Loan, Piece, Return},
+    callback_dispatcher::Recipient,
+    infer::{Piece, ReleaseCallback, RequestReturnGuard},
 };
 
 /// `TRITONSERVER_REQUEST_FLAG_SEQUENCE_START`.
@@ -23,16 +23,16 @@ const SEQUENCE_START: u32 = 1;
 const SEQUENCE_END: u32 = 2;
 
 /// Everything that is said of a request.
-pub(crate) struct Asked {
+pub(crate) struct RequestAttributes {
     pub(super) id: Name,
     pub(super) flags: u32,
     pub(super) correlation: Correlation,
     pub(super) priority: u64,
     pub(super) timeout_us: u64,
     pub(super) parameters: Parameters,
-    pub(super) back: Option<Return>,
+    pub(super) back: Option<ReleaseCallback>,
     pub(super) recipient: Option<Recipient>,
-    inputs: Vec<Input>,
+    inputs: Vec<RequestInput>,
     /// The input that has no datatype and shape of its own.
     raw: Option<Name>,
     outputs: BTreeSet<Name>,
@@ -45,7 +45,7 @@ pub(super) enum Correlation {
 }
 
 /// One input, its memory in pieces.
-struct Input {
+struct RequestInput {
     name: Name,
     /// What a raw input does not tell.
     form: Option<(DataType, Shape)>,
@@ -55,7 +55,7 @@ struct Input {
     by_policy: BTreeMap<String, Vec<Piece>>,
 }
 
-impl Input {
+impl RequestInput {
     fn new(name: &str, form: Option<(DataType, Shape)>) -> Self {
         Self { name: name.into(), form, pieces: Vec::new(), by_policy: BTreeMap::new() }
     }
@@ -71,12 +71,12 @@ impl Input {
         len.is_some_and(|len| isize::try_from(len).is_ok())
     }
 
-    fn lend(&self, loan: &Arc<Loan>) -> TensorData {
-        TensorData::from_pieces(self.read().map(|piece| piece.lend(loan)))
+    fn lend(&self, return_guard: &Arc<RequestReturnGuard>) -> TensorData {
+        TensorData::from_pieces(self.read().map(|piece| piece.lend(return_guard)))
     }
 }
 
-impl Asked {
+impl RequestAttributes {
     /// Nothing yet, of that model.
     pub(super) fn of(model: &Model) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Asked {
 
     /// # Errors
     /// INVALID_ARG if one of them was not set.
-    pub(crate) fn callbacks(&self) -> Result<(Recipient, Return), Error> {
+    pub(crate) fn callbacks(&self) -> Result<(Recipient, ReleaseCallback), Error> {
         let missing = |what: &str| Error::invalid(format!("the {what} callback of the request is not set"));
         Ok((self.recipient.ok_or_else(|| missing("response"))?, self.back.ok_or_else(|| missing("release"))?))
     }
@@ -105,10 +105,14 @@ impl Asked {
     ///
     /// # Errors
     /// INVALID_ARG for a raw input among others, and for one that is larger than memory.
-    pub(crate) fn request(&self, model: &Model, loan: &Arc<Loan>) -> Result<Request, Error> {
+    pub(crate) fn request(
+        &self,
+        model: &Model,
+        return_guard: &Arc<RequestReturnGuard>,
+    ) -> Result<Request, Error> {
         Ok(Request {
             id: self.id.clone(),
-            inputs: self.lend(model, loan)?,
+            inputs: self.lend(model, return_guard)?,
             outputs: self.outputs.iter().cloned().collect(),
             sequence: SequenceStep {
                 id: self.correlation.id(),
@@ -122,19 +126,19 @@ impl Asked {
         })
     }
 
-    fn lend(&self, model: &Model, loan: &Arc<Loan>) -> Result<RequestInputs, Error> {
-        if let Some(Input { name, .. }) = self.inputs.iter().find(|input| !input.can_be()) {
-            return Err(self.says(&format!("input '{name}' has more data than memory can have")));
+    fn lend(&self, model: &Model, return_guard: &Arc<RequestReturnGuard>) -> Result<RequestInputs, Error> {
+        if let Some(RequestInput { name, .. }) = self.inputs.iter().find(|input| !input.can_be()) {
+            return Err(self.invalid(&format!("input '{name}' has more data than memory can have")));
         }
-        let formed = |input: &Input| {
+        let formed = |input: &RequestInput| {
             let (datatype, shape) = input.form.clone()?;
-            Some(Tensor::new(input.name.clone(), datatype, shape, input.lend(loan)))
+            Some(Tensor::new(input.name.clone(), datatype, shape, input.lend(return_guard)))
         };
         match (&self.raw, &self.inputs[..]) {
             (None, inputs) => Ok(RequestInputs::Tensors(inputs.iter().filter_map(formed).collect())),
-            (Some(_), [only]) => Ok(RequestInputs::Raw(only.lend(loan))),
+            (Some(_), [only]) => Ok(RequestInputs::Raw(only.lend(return_guard))),
             // As Triton: infer_request.cc, Normalize.
-            (Some(_), several) => Err(self.says(&format!(
+            (Some(_), several) => Err(self.invalid(&format!(
                 "Raw request must only have 1 input (found {}) to be deduced but got {} inputs in '{}' model \
                  configuration",
                 several.len(),
@@ -145,7 +149,7 @@ impl Asked {
     }
 
     /// As the engine says it.
-    fn says(&self, text: &str) -> Error {
+    fn invalid(&self, text: &str) -> Error {
         Error::invalid(engine::id_prefix(&self.id) + text)
     }
 
@@ -156,17 +160,19 @@ impl Asked {
 
     pub(super) fn add_input(&mut self, name: &str, datatype: DataType, shape: Shape) -> Result<(), Error> {
         if self.inputs.iter().any(|input| input.name == name) {
-            return Err(self.says(&format!("input '{name}' already exists in request")));
+            return Err(self.invalid(&format!("input '{name}' already exists in request")));
         }
-        self.inputs.push(Input::new(name, Some((datatype, shape))));
+        self.inputs.push(RequestInput::new(name, Some((datatype, shape))));
         Ok(())
     }
 
     pub(super) fn add_raw_input(&mut self, name: &str) -> Result<(), Error> {
         if !self.inputs.is_empty() {
-            return Err(self.says(&format!("raw input '{name}' can't be added to request with other inputs")));
+            return Err(
+                self.invalid(&format!("raw input '{name}' can't be added to request with other inputs"))
+            );
         }
-        self.inputs.push(Input::new(name, None));
+        self.inputs.push(RequestInput::new(name, None));
         self.raw = Some(name.into());
         Ok(())
     }
@@ -209,14 +215,14 @@ impl Asked {
     }
 
     fn no_input(&self, name: &str) -> Error {
-        self.says(&format!("input '{name}' does not exist in request"))
+        self.invalid(&format!("input '{name}' does not exist in request"))
     }
 
     pub(super) fn add_output(&mut self, name: &str) -> Result<(), Error> {
         if self.outputs.insert(name.into()) {
             return Ok(());
         }
-        Err(self.says(&format!("output '{name}' already exists in request")))
+        Err(self.invalid(&format!("output '{name}' already exists in request")))
     }
 
     pub(super) fn remove_output(&mut self, name: &str) {
@@ -238,10 +244,10 @@ impl Correlation {
 }
 
 /// As Triton: infer_request.cc, SetPriority.
-fn level(model: &Model, asked: u64) -> u64 {
+fn level(model: &Model, request_attributes: u64) -> u64 {
     let (levels, default) = match &model.config().scheduling {
         Scheduling::Dynamic(dynamic) => (dynamic.priority_levels, dynamic.default_priority_level),
         Scheduling::Unbatched | Scheduling::Sequence(_) => (0, 0),
     };
-    if asked == 0 || asked > levels { default } else { asked }
+    if request_attributes == 0 || request_attributes > levels { default } else { request_attributes }
 }

@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 
 use crate::{
     allocator::Allocator,
-    calls::{call_out, elsewhere},
-    infer::Loan,
-    response::{InferenceResponse, Output},
+    calls::{call_application, call_on_own_thread},
+    infer::RequestReturnGuard,
+    response::{InferenceResponse, ResponseOutput},
 };
 
 /// `TRITONSERVER_InferenceResponseCompleteFn_t`.
@@ -59,7 +59,7 @@ impl Recipient {
 }
 
 /// The answers of one request on their way to the application. Dropping it gives the trace back, then the request.
-pub(crate) struct Delivery {
+pub(crate) struct CallbackDispatcher {
     /// Not zero while somebody drains; more than they have seen if there is more to drain.
     wakes: AtomicUsize,
     /// Touched by whoever drains. Gone when everything was delivered.
@@ -69,26 +69,34 @@ pub(crate) struct Delivery {
     recipient: Recipient,
     trace: Option<Arc<OwnedTrace>>,
     /// Of a request that nothing else holds.
-    _loan: Option<Arc<Loan>>,
+    _return_guard: Option<Arc<RequestReturnGuard>>,
 }
 
 /// What a delivery is made of.
-pub(crate) struct Parts {
+pub(crate) struct DispatcherParts {
     pub(crate) stream: ResponseStream,
     pub(crate) model: Arc<Model>,
     pub(crate) request_id: Name,
     pub(crate) recipient: Recipient,
     pub(crate) trace: Option<Arc<OwnedTrace>>,
-    pub(crate) loan: Option<Arc<Loan>>,
+    pub(crate) return_guard: Option<Arc<RequestReturnGuard>>,
 }
 
-impl Delivery {
+impl CallbackDispatcher {
     /// Delivers what there is, and from now on what comes.
-    pub(crate) fn begin(parts: Parts) {
-        let Parts { stream, model, request_id, recipient, trace, loan } = parts;
+    pub(crate) fn begin(parts: DispatcherParts) {
+        let DispatcherParts { stream, model, request_id, recipient, trace, return_guard } = parts;
         let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
-        let delivery = Arc::new(Self { wakes, stream, model, request_id, recipient, trace, _loan: loan });
-        call_out(move || delivery.drain(FIRST));
+        let dispatcher = Arc::new(Self {
+            wakes,
+            stream,
+            model,
+            request_id,
+            recipient,
+            trace,
+            _return_guard: return_guard,
+        });
+        call_application(move || dispatcher.drain(FIRST));
     }
 
     /// Delivers what there is, and so many at most on this thread.
@@ -100,7 +108,7 @@ impl Delivery {
                 self.deliver(item);
                 delivered += 1;
                 if delivered == most {
-                    return elsewhere(move || self.drain(usize::MAX));
+                    return call_on_own_thread(move || self.drain(usize::MAX));
                 }
             }
             // Whoever has woken us meanwhile has gone away again.
@@ -130,7 +138,7 @@ impl Delivery {
         if last {
             let ended = self.stream.lock().take();
             if let (Some(trace), Some(stream)) = (&self.trace, ended) {
-                tell_times(trace, stream.timeline());
+                report_times(trace, stream.timeline());
             }
         }
         self.recipient.call(response, last);
@@ -139,23 +147,23 @@ impl Delivery {
     fn trace_outputs(&self, response: &InferenceResponse) {
         let Some(trace) = &self.trace else { return };
         for output in response.outputs() {
-            let Output { name, datatype, shape, buffer, .. } = output;
+            let ResponseOutput { name, datatype, shape, buffer, .. } = output;
             let tensor = TracedTensor { name, datatype: *datatype, shape, bytes: buffer.bytes() };
             trace.report_tensor(trace::TENSOR_BACKEND_OUTPUT, &tensor);
         }
     }
 }
 
-impl Wake for Delivery {
+impl Wake for CallbackDispatcher {
     fn wake(self: Arc<Self>) {
         if self.wakes.fetch_add(1, Ordering::AcqRel) == 0 {
-            call_out(move || self.drain(usize::MAX));
+            call_application(move || self.drain(usize::MAX));
         }
     }
 }
 
 /// All times at once, at the end: doors are noted as they are passed, but nobody calls from there.
-fn tell_times(trace: &OwnedTrace, timeline: &Timeline) {
+fn report_times(trace: &OwnedTrace, timeline: &Timeline) {
     let now = engine::now();
     trace.report(trace::REQUEST_START, timeline.request_start.as_nanos());
     if timeline.was_queued() {
