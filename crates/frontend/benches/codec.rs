@@ -9,7 +9,7 @@ use nereid_frontend::{
         request::{Limits, decode},
         response::{Origin, encode},
     },
-    kserve::output::{Placement, Wishes},
+    kserve::output::{Placement, RequestedOutputs},
 };
 
 const LIMITS: Limits<'_> = Limits { model: "m", max_input_size: 1 << 26 };
@@ -52,9 +52,9 @@ fn codec(criterion: &mut Criterion) {
         });
         let response = response(count);
         for (name, placement) in [("encode JSON", Placement::Json), ("encode binary", Placement::Binary)] {
-            let wishes = Wishes::all(placement);
+            let requested_outputs = RequestedOutputs::all(placement);
             group.bench_function(name, |bencher| {
-                bencher.iter(|| encode(origin, black_box(&response), &wishes));
+                bencher.iter(|| encode(origin, black_box(&response), &requested_outputs));
             });
         }
         group.finish();

@@ -9,24 +9,24 @@ use tokio::sync::watch;
 /// The stopping of one endpoint. Clones are the same drain.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    state: Arc<State>,
+    state: Arc<DrainState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct DrainState {
     begun: watch::Sender<bool>,
     open: watch::Sender<usize>,
 }
 
 /// Counts one connection as open for as long as it lives.
 #[derive(Debug)]
-pub struct Open {
-    state: Arc<State>,
+pub struct OpenConnection {
+    state: Arc<DrainState>,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { state: Arc::new(State { begun: watch::Sender::new(false), open: watch::Sender::new(0) }) }
+        Self { state: Arc::new(DrainState { begun: watch::Sender::new(false), open: watch::Sender::new(0) }) }
     }
 }
 
@@ -53,9 +53,9 @@ impl Drain {
     }
 
     /// Counts a connection until the returned guard is dropped.
-    pub fn enter(&self) -> Open {
+    pub fn enter(&self) -> OpenConnection {
         self.state.open.send_modify(|open| *open += 1);
-        Open { state: self.state.clone() }
+        OpenConnection { state: self.state.clone() }
     }
 
     /// Connections open now.
@@ -69,7 +69,7 @@ impl Drain {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.state.open.send_modify(|open| *open -= 1);
     }

@@ -5,12 +5,12 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod at_once;
 pub mod drain;
 pub mod error;
 pub mod forward;
 pub mod grpc;
 pub mod http;
+mod inline_wake;
 pub mod kserve;
 pub mod listen;
 pub mod metrics;

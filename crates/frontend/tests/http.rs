@@ -37,7 +37,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(gate: Arc<Gate>, options: http::Options, idle: Duration) -> Self {
+    fn start(gate: Arc<Gate>, options: http::HttpOptions, idle: Duration) -> Self {
         let repository = Repository::empty().unwrap();
         repository.add("id", [("config.pbtxt", &*Identity::config(""))]).unwrap();
         Self::of(repository, vec![Arc::new(Identity::behind(gate))], options, idle)
@@ -46,7 +46,7 @@ impl Server {
     fn of(
         repository: Repository,
         backends: Vec<Arc<dyn Backend>>,
-        options: http::Options,
+        options: http::HttpOptions,
         idle: Duration,
     ) -> Self {
         let runtime = Runtime::new().unwrap();
@@ -79,11 +79,11 @@ impl Server {
     }
 
     fn usual() -> Self {
-        Self::start(Gate::opened(), http::Options::default(), http::IDLE)
+        Self::start(Gate::opened(), http::HttpOptions::default(), http::IDLE)
     }
 
     fn behind(gate: Arc<Gate>) -> Self {
-        Self::start(gate, http::Options::default(), http::IDLE)
+        Self::start(gate, http::HttpOptions::default(), http::IDLE)
     }
 
     fn connect(&self) -> Connection {
@@ -358,7 +358,7 @@ fn what_is_no_request_ends_the_connection_and_nothing_else() {
 
 #[test]
 fn json_beyond_the_limit_is_refused_before_it_is_read() {
-    let options = http::Options { max_input_size: 1000, ..http::Options::default() };
+    let options = http::HttpOptions { max_input_size: 1000, ..http::HttpOptions::default() };
     let server = Server::start(Gate::opened(), options, http::IDLE);
     let mut connection = server.connect();
     let text = |what: &str, rest: &str| {
@@ -388,7 +388,7 @@ fn json_beyond_the_limit_is_refused_before_it_is_read() {
 
 #[test]
 fn a_whole_body_can_be_limited_too() {
-    let options = http::Options { max_body_size: 1000, ..http::Options::default() };
+    let options = http::HttpOptions { max_body_size: 1000, ..http::HttpOptions::default() };
     let server = Server::start(Gate::opened(), options, http::IDLE);
     let answer = infer(&mut server.connect(), &[("Inference-Header-Content-Length", "5")], &[b' '; 1001]);
     let expected = r#"{"error":"request body of 1001 bytes exceeds the maximum of 1000 bytes"}"#;
@@ -413,8 +413,11 @@ fn only_answers_worth_it_are_compressed() {
 fn a_restricted_part_needs_its_header() {
     let mut restrictions = Restrictions::default();
     restrictions.require(Category::ModelRepository, "adminkey", "secret");
-    let server =
-        Server::start(Gate::opened(), http::Options { restrictions, ..http::Options::default() }, http::IDLE);
+    let server = Server::start(
+        Gate::opened(),
+        http::HttpOptions { restrictions, ..http::HttpOptions::default() },
+        http::IDLE,
+    );
     let mut connection = server.connect();
     let mut index = |method: &str, headers: &[(&str, &str)]| {
         let answer = connection.ask(method, "/v2/repository/index", headers, b"").unwrap();
@@ -473,7 +476,7 @@ fn draining_closes_idle_connections_at_once_and_busy_ones_after_their_answer() {
 #[test]
 fn an_idle_connection_is_closed_but_never_a_waiting_one() {
     let gate = Gate::shut();
-    let server = Server::start(gate.clone(), http::Options::default(), Duration::from_millis(5));
+    let server = Server::start(gate.clone(), http::HttpOptions::default(), Duration::from_millis(5));
     let mut waiting = server.connect();
     waiting.send(&request("POST", INFER, &[], &ones(1))).unwrap();
     assert!(gate.wait_for(1, TIMEOUT));
@@ -489,7 +492,7 @@ fn an_idle_connection_is_closed_but_never_a_waiting_one() {
 
 #[test]
 fn a_body_that_stops_coming_ends_the_connection() {
-    let options = http::Options { body_pause: Duration::from_millis(5), ..http::Options::default() };
+    let options = http::HttpOptions { body_pause: Duration::from_millis(5), ..http::HttpOptions::default() };
     let server = Server::start(Gate::opened(), options, http::IDLE);
     let mut connection = server.connect();
     connection.send(&request("POST", INFER, &[("Content-Length", "100")], b"")).unwrap();

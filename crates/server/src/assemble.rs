@@ -308,12 +308,12 @@ fn engine_options(options: &Options) -> engine::EngineOptions {
     }
 }
 
-fn http_options(http: &Http) -> Result<http::Options, Error> {
-    Ok(http::Options {
+fn http_options(http: &Http) -> Result<http::HttpOptions, Error> {
+    Ok(http::HttpOptions {
         max_input_size: http.max_input_size.get(),
         forward: forward(http.header_forward_pattern.as_deref())?,
         restrictions: restrictions(&http.restrictions),
-        ..http::Options::default()
+        ..http::HttpOptions::default()
     })
 }
 

@@ -22,7 +22,7 @@ use crate::{
 
 /// One of these calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum AdminCall {
     ServerLive,
     ServerReady,
     HealthCheck,
@@ -50,7 +50,7 @@ pub(crate) enum Subject {
     LogSettings,
 }
 
-impl Call {
+impl AdminCall {
     /// The call of that name in `inference.GRPCInferenceService`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{service, state::GrpcState};
-use crate::at_once::at_once;
+use crate::inline_wake::with_inline_wake;
 
 /// How long a client may take to begin to speak.
 const HANDSHAKE: Duration = Duration::from_secs(120);
@@ -51,7 +51,7 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<GrpcState>) -> Re
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     count += 1;
-                    connections.spawn(at_once(connection(stream, state.clone(), count)));
+                    connections.spawn(with_inline_wake(connection(stream, state.clone(), count)));
                 }
                 Err(error) => {
                     log::warn!("failed to accept a gRPC connection: {error}");
@@ -137,7 +137,7 @@ where
     let service = service_fn(|request| service::answer(state.clone(), request));
     let mut connection = pin!(builder(state).serve_connection(io, service));
     let options = &state.options;
-    let age = options.max_connection_age.map(|age| age.mul_f64(spread(count)));
+    let age = options.max_connection_age.map(|age| age.mul_f64(jitter(count)));
     let grace = tokio::select! {
         ended = connection.as_mut() => return note(ended),
         () = state.drain.begun() => None,
@@ -165,7 +165,7 @@ async fn after(time: Option<Duration>) {
 }
 
 /// From 0.9 to 1.1, evenly for successive connections.
-fn spread(count: u64) -> f64 {
+fn jitter(count: u64) -> f64 {
     // Multiples of the golden ratio fall evenly into the unit interval.
     let golden = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     0.9 + 0.2 * (golden >> 11) as f64 / (1_u64 << 53) as f64
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn connections_end_at_different_ages() {
-        let spreads: Vec<f64> = (0..1000).map(spread).collect();
-        assert!(spreads.iter().all(|spread| (0.9..1.1).contains(spread)));
-        let late = spreads.iter().filter(|&&spread| spread > 1.0).count();
+        let jitters: Vec<f64> = (0..1000).map(jitter).collect();
+        assert!(jitters.iter().all(|jitter| (0.9..1.1).contains(jitter)));
+        let late = jitters.iter().filter(|&&jitter| jitter > 1.0).count();
         assert!((450..550).contains(&late), "{late}");
     }
 

@@ -1,16 +1,16 @@
 //! The bytes of an input that comes as typed contents, or that says it lies in shared memory.
 use inference::{DataType, Error, TensorData};
 
-use super::decode::{Choice, Contents, Parameters};
+use super::decode::{Choice, Contents, InferParameters};
 
 /// What an unknown datatype is called in texts.
 pub(crate) const INVALID: &str = "<invalid>";
 
 /// A kind of contents: whether there are any, and the datatypes it serves; refusals name the first of them.
-type Kind = (fn(&Contents) -> bool, &'static [DataType]);
+type ContentsKind = (fn(&Contents) -> bool, &'static [DataType]);
 
 /// In the order in which the reference looks for them.
-const KINDS: [Kind; 8] = [
+const KINDS: [ContentsKind; 8] = [
     (|contents| !contents.bools.is_empty(), &[DataType::Bool]),
     (|contents| !contents.ints.is_empty(), &[DataType::Int32, DataType::Int16, DataType::Int8]),
     (|contents| !contents.int64s.is_empty(), &[DataType::Int64]),
@@ -87,7 +87,10 @@ fn low_bytes<const N: usize>(kept: usize, values: impl Iterator<Item = [u8; N]>)
 ///
 /// # Errors
 /// INVALID_ARG for parameters that contradict each other or the schema.
-pub(crate) fn region<'p>(parameters: &'p Parameters<'_>, tensor: &str) -> Result<Option<&'p str>, Error> {
+pub(crate) fn region<'p>(
+    parameters: &'p InferParameters<'_>,
+    tensor: &str,
+) -> Result<Option<&'p str>, Error> {
     let find = |key: &str| parameters.iter().find(|(name, _)| name == key).map(|(_, choice)| choice);
     let wrong_type = |key: &str, expected: &str| {
         Error::invalid(format!(

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use inference::{DataType, Shape, TensorData};
 use smallvec::SmallVec;
 
-use super::wire::{Malformed, Reader, WireType};
+use super::wire::{Malformed, WireReader, WireType};
 
 /// Parameters by key, sorted; `None` is a parameter without a choice.
-pub(crate) type Parameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
+pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
 
 /// Things a message may have, tensors and parameters together. An empty one takes two bytes in the message but a
 /// hundred here; no honest request comes near.
@@ -24,28 +24,28 @@ pub(crate) struct InferMessage<'a> {
     pub(crate) model_name: Cow<'a, str>,
     pub(crate) model_version: Cow<'a, str>,
     pub(crate) id: Cow<'a, str>,
-    pub(crate) parameters: Parameters<'a>,
-    pub(crate) inputs: SmallVec<[Input<'a>; 2]>,
-    pub(crate) outputs: SmallVec<[Output<'a>; 2]>,
+    pub(crate) parameters: InferParameters<'a>,
+    pub(crate) inputs: SmallVec<[InferInput<'a>; 2]>,
+    pub(crate) outputs: SmallVec<[InferRequestedOutput<'a>; 2]>,
     pub(crate) raw_contents: SmallVec<[TensorData; 2]>,
 }
 
 /// `InferInputTensor`.
 #[derive(Debug, Default)]
-pub(crate) struct Input<'a> {
+pub(crate) struct InferInput<'a> {
     pub(crate) name: Cow<'a, str>,
     /// `None` for a name that is no datatype.
     pub(crate) datatype: Option<DataType>,
     pub(crate) shape: Shape,
-    pub(crate) parameters: Parameters<'a>,
+    pub(crate) parameters: InferParameters<'a>,
     pub(crate) contents: Option<Box<Contents>>,
 }
 
 /// `InferRequestedOutputTensor`.
 #[derive(Debug, Default)]
-pub(crate) struct Output<'a> {
+pub(crate) struct InferRequestedOutput<'a> {
     pub(crate) name: Cow<'a, str>,
-    pub(crate) parameters: Parameters<'a>,
+    pub(crate) parameters: InferParameters<'a>,
 }
 
 /// The value of an `InferParameter`.
@@ -79,14 +79,15 @@ impl<'a> InferMessage<'a> {
     pub(crate) fn decode(frames: &'a [Bytes]) -> Result<Self, Malformed> {
         let mut message = Self::default();
         let mut items = Items(MAX_ITEMS);
-        Reader::new(frames).fields(|reader, number, wire| message.field(reader, number, wire, &mut items))?;
-        settle(&mut message.parameters);
+        WireReader::new(frames)
+            .fields(|reader, number, wire| message.field(reader, number, wire, &mut items))?;
+        normalise(&mut message.parameters);
         Ok(message)
     }
 
     fn field(
         &mut self,
-        reader: &mut Reader<'a>,
+        reader: &mut WireReader<'a>,
         number: u32,
         wire: WireType,
         items: &mut Items,
@@ -98,16 +99,16 @@ impl<'a> InferMessage<'a> {
             4 => parameter(reader, wire, &mut self.parameters, items)?,
             5 => {
                 items.take_one()?;
-                let mut input = Input::default();
+                let mut input = InferInput::default();
                 reader.message(wire, |reader, number, wire| input.field(reader, number, wire, items))?;
-                settle(&mut input.parameters);
+                normalise(&mut input.parameters);
                 self.inputs.push(input);
             }
             6 => {
                 items.take_one()?;
-                let mut output = Output::default();
+                let mut output = InferRequestedOutput::default();
                 reader.message(wire, |reader, number, wire| output.field(reader, number, wire, items))?;
-                settle(&mut output.parameters);
+                normalise(&mut output.parameters);
                 self.outputs.push(output);
             }
             7 => {
@@ -120,10 +121,10 @@ impl<'a> InferMessage<'a> {
     }
 }
 
-impl<'a> Input<'a> {
+impl<'a> InferInput<'a> {
     fn field(
         &mut self,
-        reader: &mut Reader<'a>,
+        reader: &mut WireReader<'a>,
         number: u32,
         wire: WireType,
         items: &mut Items,
@@ -146,10 +147,10 @@ impl<'a> Input<'a> {
     }
 }
 
-impl<'a> Output<'a> {
+impl<'a> InferRequestedOutput<'a> {
     fn field(
         &mut self,
-        reader: &mut Reader<'a>,
+        reader: &mut WireReader<'a>,
         number: u32,
         wire: WireType,
         items: &mut Items,
@@ -164,7 +165,7 @@ impl<'a> Output<'a> {
 }
 
 impl Contents {
-    fn field(&mut self, reader: &mut Reader<'_>, number: u32, wire: WireType) -> Result<(), Malformed> {
+    fn field(&mut self, reader: &mut WireReader<'_>, number: u32, wire: WireType) -> Result<(), Malformed> {
         let varint = WireType::Varint;
         match number {
             1 => reader.repeated(wire, varint, |reader| {
@@ -220,9 +221,9 @@ impl Items {
 
 /// One entry of a map of parameters.
 fn parameter<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut WireReader<'a>,
     wire: WireType,
-    parameters: &mut Parameters<'a>,
+    parameters: &mut InferParameters<'a>,
     items: &mut Items,
 ) -> Result<(), Malformed> {
     items.take_one()?;
@@ -241,7 +242,7 @@ fn parameter<'a>(
 }
 
 fn choice<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut WireReader<'a>,
     number: u32,
     wire: WireType,
     value: &mut Option<Choice<'a>>,
@@ -259,7 +260,7 @@ fn choice<'a>(
 }
 
 /// Sorts by key; of entries with the same key the last one stays.
-fn settle(parameters: &mut Parameters<'_>) {
+fn normalise(parameters: &mut InferParameters<'_>) {
     if parameters.len() < 2 {
         return;
     }

@@ -12,7 +12,7 @@ use proto::{
 use super::*;
 
 /// What the generated decoder has made, in our words.
-fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> Parameters<'_> {
+fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> InferParameters<'_> {
     let choice = |parameter: &InferParameter| {
         Some(match parameter.parameter_choice.clone()? {
             ParameterChoice::BoolParam(value) => Choice::Bool(value),

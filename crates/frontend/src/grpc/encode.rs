@@ -35,7 +35,7 @@ impl InferResponse<'_> {
     pub(crate) fn unary(&self) -> Result<Chunks, Error> {
         let parameters = self.values()?;
         let lengths = self.lengths(&parameters);
-        let mut writer = Writer::new(&lengths)?;
+        let mut writer = WireWriter::new(&lengths)?;
         self.write(&parameters, &mut writer);
         Ok(writer.finish())
     }
@@ -49,7 +49,7 @@ impl InferResponse<'_> {
         let inner = self.lengths(&parameters);
         let around = optional_text_length(error) + delimited_length(inner.total) - inner.total;
         let mut writer =
-            Writer::new(&Lengths { total: inner.total + around, buffered: inner.buffered + around })?;
+            WireWriter::new(&Lengths { total: inner.total + around, buffered: inner.buffered + around })?;
         writer.optional_text(1, error);
         writer.begin(2, inner.total);
         self.write(&parameters, &mut writer);
@@ -57,12 +57,12 @@ impl InferResponse<'_> {
     }
 
     /// The parameters as the protocol writes them.
-    fn values(&self) -> Result<SmallVec<[(&str, Value<'_>); 2]>, Error> {
-        let own = self.parameters.iter().map(|(key, value)| Ok((key.as_str(), Value::of(value)?)));
-        own.chain(self.last.map(|last| Ok(("triton_final_response", Value::Bool(last))))).collect()
+    fn values(&self) -> Result<SmallVec<[(&str, ParameterValue<'_>); 2]>, Error> {
+        let own = self.parameters.iter().map(|(key, value)| Ok((key.as_str(), ParameterValue::of(value)?)));
+        own.chain(self.last.map(|last| Ok(("triton_final_response", ParameterValue::Bool(last))))).collect()
     }
 
-    fn lengths(&self, parameters: &[(&str, Value<'_>)]) -> Lengths {
+    fn lengths(&self, parameters: &[(&str, ParameterValue<'_>)]) -> Lengths {
         let head = optional_text_length(self.model_name)
             + optional_text_length(self.model_version)
             + optional_text_length(self.id)
@@ -78,7 +78,7 @@ impl InferResponse<'_> {
         lengths
     }
 
-    fn write(&self, parameters: &[(&str, Value<'_>)], writer: &mut Writer) {
+    fn write(&self, parameters: &[(&str, ParameterValue<'_>)], writer: &mut WireWriter) {
         writer.optional_text(1, self.model_name);
         writer.optional_text(2, self.model_version);
         writer.optional_text(3, self.id);
@@ -101,14 +101,14 @@ struct Lengths {
 }
 
 /// The choice of an `InferParameter`.
-enum Value<'a> {
+enum ParameterValue<'a> {
     Bool(bool),
     Int(i64),
     String(&'a str),
     Double(f64),
 }
 
-impl<'a> Value<'a> {
+impl<'a> ParameterValue<'a> {
     fn of(parameter: &'a Parameter) -> Result<Self, Error> {
         match parameter {
             Parameter::Bool(value) => Ok(Self::Bool(*value)),
@@ -132,7 +132,7 @@ impl<'a> Value<'a> {
 }
 
 /// Length of an entry of a map of parameters.
-fn entry_length(key: &str, value: &Value<'_>) -> usize {
+fn entry_length(key: &str, value: &ParameterValue<'_>) -> usize {
     delimited_length(key.len()) + delimited_length(value.length())
 }
 
@@ -168,12 +168,12 @@ const FIXED64: u8 = 1;
 const DELIMITED: u8 = 2;
 
 /// Writes fields to a buffer of known size and passes large tensors by.
-struct Writer {
+struct WireWriter {
     buffer: BytesMut,
     done: Chunks,
 }
 
-impl Writer {
+impl WireWriter {
     /// Begins with the gRPC prefix.
     fn new(lengths: &Lengths) -> Result<Self, Error> {
         let total = lengths.total;
@@ -222,21 +222,21 @@ impl Writer {
         }
     }
 
-    fn entry(&mut self, field: u8, key: &str, value: &Value<'_>) {
+    fn entry(&mut self, field: u8, key: &str, value: &ParameterValue<'_>) {
         self.begin(field, entry_length(key, value));
         self.text(1, key);
         self.begin(2, value.length());
         match value {
-            Value::Bool(value) => {
+            ParameterValue::Bool(value) => {
                 self.tag(1, VARINT);
                 self.buffer.put_u8(u8::from(*value));
             }
-            Value::Int(value) => {
+            ParameterValue::Int(value) => {
                 self.tag(2, VARINT);
                 self.varint(value.cast_unsigned());
             }
-            Value::String(value) => self.text(3, value),
-            Value::Double(value) => {
+            ParameterValue::String(value) => self.text(3, value),
+            ParameterValue::Double(value) => {
                 self.tag(4, FIXED64);
                 self.buffer.put_f64_le(*value);
             }

@@ -8,8 +8,8 @@ use super::{
     compression::{Algorithm, Compressor},
     decode::InferMessage,
     framing::Messages,
-    reply::{self, Reply},
-    request::{self, Asked},
+    reply::{self, GrpcReply},
+    request::{self, RequestContext},
     state::GrpcState,
     status::Status,
 };
@@ -24,7 +24,7 @@ pub(crate) async fn answer(
     state: &GrpcState,
     head: Parts,
     body: Incoming,
-) -> Result<Response<Reply>, Status> {
+) -> Result<Response<GrpcReply>, Status> {
     let algorithm = Algorithm::of_request(&head.headers)?;
     let frames = Messages::new(body, algorithm).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
@@ -43,7 +43,11 @@ pub(crate) async fn answer(
     })
 }
 
-fn start(state: &GrpcState, head: &Parts, frames: &[Bytes]) -> Result<(Asked, ResponseStream), Status> {
+fn start(
+    state: &GrpcState,
+    head: &Parts,
+    frames: &[Bytes],
+) -> Result<(RequestContext, ResponseStream), Status> {
     let message = InferMessage::decode(frames).map_err(|_| Status::unparsable())?;
     let model = request::model(state, &message)?;
     if model.config().decoupled {

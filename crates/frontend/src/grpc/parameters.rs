@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use inference::{Error, Name, Parameter, Request};
 
-use super::decode::{Choice, Parameters};
+use super::decode::{Choice, InferParameters};
 use crate::kserve::parameters as meaning;
 
 /// Asks for an empty final response of a decoupled model; the only key of its prefix that clients may use.
@@ -15,7 +15,7 @@ const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
 ///
 /// # Errors
 /// INVALID_ARG for a value of the wrong type or a reserved name.
-pub(crate) fn read(parameters: &Parameters<'_>, request: &mut Request) -> Result<bool, Error> {
+pub(crate) fn read(parameters: &InferParameters<'_>, request: &mut Request) -> Result<bool, Error> {
     let mut empty_final = false;
     for (key, choice) in parameters {
         match (&**key, choice) {

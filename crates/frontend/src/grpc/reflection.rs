@@ -9,18 +9,18 @@ use inference::Error;
 use tonic::{body::Body, codegen::Service};
 use tonic_reflection::server::Builder;
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type Call = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+type ReflectionFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type ReflectionCall = Box<dyn Fn(Request<Incoming>) -> ReflectionFuture + Send + Sync>;
 
 /// Both versions of the reflection service.
 pub(crate) struct Reflection {
-    v1: Call,
-    v1alpha: Call,
+    v1: ReflectionCall,
+    v1alpha: ReflectionCall,
 }
 
 /// A version of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum ReflectionVersion {
     V1,
     V1Alpha,
 }
@@ -44,10 +44,14 @@ impl Reflection {
     }
 
     /// Answers a call of the service's only method.
-    pub(crate) async fn answer(&self, version: Version, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(
+        &self,
+        version: ReflectionVersion,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let call = match version {
-            Version::V1 => &self.v1,
-            Version::V1Alpha => &self.v1alpha,
+            ReflectionVersion::V1 => &self.v1,
+            ReflectionVersion::V1Alpha => &self.v1alpha,
         };
         let Ok(response) = call(request).await;
         response

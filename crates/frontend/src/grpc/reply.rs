@@ -20,7 +20,7 @@ use super::{
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The body of a reply.
-pub(crate) enum Reply {
+pub(crate) enum GrpcReply {
     /// One message, then the status OK.
     Message(Chunks),
     /// The status OK after the message was taken.
@@ -33,7 +33,7 @@ pub(crate) enum Reply {
     Reflection(Box<tonic::body::Body>),
 }
 
-impl Body for Reply {
+impl Body for GrpcReply {
     type Data = Chunks;
     type Error = tonic::Status;
 
@@ -71,29 +71,29 @@ impl Body for Reply {
 }
 
 /// The only message of a call.
-pub(crate) fn message(message: Chunks, algorithm: Option<Algorithm>) -> Response<Reply> {
-    let mut response = grpc(Reply::Message(message));
+pub(crate) fn message(message: Chunks, algorithm: Option<Algorithm>) -> Response<GrpcReply> {
+    let mut response = grpc(GrpcReply::Message(message));
     name_algorithm(&mut response, algorithm);
     response
 }
 
 /// The responses of a streamed call.
-pub(crate) fn stream(body: StreamBody, algorithm: Option<Algorithm>) -> Response<Reply> {
-    let mut response = grpc(Reply::Stream(Box::new(body)));
+pub(crate) fn stream(body: StreamBody, algorithm: Option<Algorithm>) -> Response<GrpcReply> {
+    let mut response = grpc(GrpcReply::Stream(Box::new(body)));
     name_algorithm(&mut response, algorithm);
     response
 }
 
 /// The end of a call that has no answer.
-pub(crate) fn failed(status: &Status) -> Response<Reply> {
-    let mut response = grpc(Reply::Empty);
+pub(crate) fn failed(status: &Status) -> Response<GrpcReply> {
+    let mut response = grpc(GrpcReply::Empty);
     status.write(response.headers_mut());
     response
 }
 
 /// To a request that is none of gRPC's: which method and content type would be.
-pub(crate) fn not_grpc(status: StatusCode) -> Response<Reply> {
-    let mut response = Response::new(Reply::Empty);
+pub(crate) fn not_grpc(status: StatusCode) -> Response<GrpcReply> {
+    let mut response = Response::new(GrpcReply::Empty);
     *response.status_mut() = status;
     let (name, value) = match status {
         StatusCode::METHOD_NOT_ALLOWED => (ALLOW, HeaderValue::from_static("POST")),
@@ -103,7 +103,7 @@ pub(crate) fn not_grpc(status: StatusCode) -> Response<Reply> {
     response
 }
 
-fn grpc(body: Reply) -> Response<Reply> {
+fn grpc(body: GrpcReply) -> Response<GrpcReply> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, GRPC);
@@ -111,7 +111,7 @@ fn grpc(body: Reply) -> Response<Reply> {
     response
 }
 
-fn name_algorithm(response: &mut Response<Reply>, algorithm: Option<Algorithm>) {
+fn name_algorithm(response: &mut Response<GrpcReply>, algorithm: Option<Algorithm>) {
     if let Some(algorithm) = algorithm {
         response.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static(algorithm.name()));
     }

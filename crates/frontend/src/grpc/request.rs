@@ -10,23 +10,23 @@ use inference::{DataType, Error, Name, Request, RequestInputs, ResponseStream, T
 
 use super::{
     contents,
-    decode::{Choice, InferMessage, Input, Output},
+    decode::{Choice, InferInput, InferMessage, InferRequestedOutput},
     encode::InferResponse,
     parameters,
     state::GrpcState,
 };
 use crate::kserve::{
-    output::{Placement, Wish, Wishes},
+    output::{Placement, RequestedOutput, RequestedOutputs},
     shared_memory, version,
 };
 
 /// What is kept of a request that runs, to answer it.
-pub(crate) struct Asked {
+pub(crate) struct RequestContext {
     pub(crate) model: Arc<Model>,
     pub(crate) id: Name,
     /// The client asked for a final response even if it is empty.
     pub(crate) empty_final: bool,
-    wishes: Wishes,
+    requested_outputs: RequestedOutputs,
 }
 
 /// The model that a message asks for.
@@ -48,7 +48,7 @@ pub(crate) fn start(
     model: Arc<Model>,
     message: InferMessage<'_>,
     capacity: usize,
-) -> Result<(Asked, ResponseStream), Error> {
+) -> Result<(RequestContext, ResponseStream), Error> {
     let id = Name::new(&message.id);
     let mut request = Request { id: id.clone(), ..Request::default() };
     let empty_final = parameters::read(&message.parameters, &mut request)?;
@@ -57,20 +57,21 @@ pub(crate) fn start(
     let tensors: Result<_, _> =
         message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id)).collect();
     request.inputs = RequestInputs::Tensors(tensors?);
-    let mut wishes = Wishes::all(Placement::Binary);
+    let mut requested_outputs = RequestedOutputs::all(Placement::Binary);
     for output in &message.outputs {
         let spec = model.config().output(&output.name);
         let name = spec.map_or_else(|| Name::new(&output.name), |spec| spec.name.clone());
         if let Some(classes) = classes(output)? {
-            wishes.add(name.clone(), Wish { placement: Placement::Binary, classes: Some(classes) });
+            requested_outputs
+                .add(name.clone(), RequestedOutput { placement: Placement::Binary, classes: Some(classes) });
         }
         request.outputs.push(name);
     }
     let responses = model.infer(request, capacity)?;
-    Ok((Asked { model, id, empty_final, wishes }, responses))
+    Ok((RequestContext { model, id, empty_final, requested_outputs }, responses))
 }
 
-impl Asked {
+impl RequestContext {
     /// Brings the outputs of a response into the form the client asked for.
     ///
     /// # Errors
@@ -78,7 +79,7 @@ impl Asked {
     pub(crate) fn finish(&self, response: &mut inference::Response) -> Result<(), Error> {
         let config = self.model.config();
         let labels = |name: &str| config.output(name).map_or(&[][..], |output| &output.labels);
-        self.wishes.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)
+        self.requested_outputs.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)
     }
 
     /// The message about a response; `last` is for streams.
@@ -118,7 +119,7 @@ struct Raw {
 }
 
 /// An input with its bytes: typed contents, or the next of the raw ones.
-fn tensor(input: Input<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Result<Tensor, Error> {
+fn tensor(input: InferInput<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Result<Tensor, Error> {
     let spec = model.config().input(&input.name);
     let name = spec.map_or_else(|| Name::new(&input.name), |spec| spec.name.clone());
     let model_name = model.name();
@@ -164,7 +165,7 @@ fn tensor(input: Input<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Result<T
 }
 
 /// How many best classes of an output the client wants.
-fn classes(output: &Output<'_>) -> Result<Option<NonZeroU64>, Error> {
+fn classes(output: &InferRequestedOutput<'_>) -> Result<Option<NonZeroU64>, Error> {
     let region = contents::region(&output.parameters, &output.name)?;
     let choice = output.parameters.iter().find(|(key, _)| key == "classification").map(|(_, choice)| choice);
     let classes = match choice {

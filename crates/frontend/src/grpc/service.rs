@@ -5,12 +5,12 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::{
-    admin::Call,
+    admin::AdminCall,
     compression::{Algorithm, Compressor},
     framing::Messages,
     infer, metadata,
-    reflection::Version,
-    reply::{self, Reply},
+    reflection::ReflectionVersion,
+    reply::{self, GrpcReply},
     state::GrpcState,
     status::{Code, Status},
     stream::StreamBody,
@@ -22,8 +22,8 @@ use crate::restrict::Category;
 enum Target {
     Infer,
     StreamInfer,
-    Admin(Call),
-    Reflection(Version),
+    Admin(AdminCall),
+    Reflection(ReflectionVersion),
 }
 
 impl Target {
@@ -31,12 +31,14 @@ impl Target {
         match path.strip_prefix("/inference.GRPCInferenceService/") {
             Some("ModelInfer") => Some(Self::Infer),
             Some("ModelStreamInfer") => Some(Self::StreamInfer),
-            Some(name) => Call::named(name).map(Self::Admin),
+            Some(name) => AdminCall::named(name).map(Self::Admin),
             None => Some(match path {
-                "/grpc.health.v1.Health/Check" => Self::Admin(Call::HealthCheck),
-                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" => Self::Reflection(Version::V1),
+                "/grpc.health.v1.Health/Check" => Self::Admin(AdminCall::HealthCheck),
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" => {
+                    Self::Reflection(ReflectionVersion::V1)
+                }
                 "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
-                    Self::Reflection(Version::V1Alpha)
+                    Self::Reflection(ReflectionVersion::V1Alpha)
                 }
                 _ => return None,
             }),
@@ -57,7 +59,7 @@ impl Target {
 pub(crate) async fn answer(
     state: Arc<GrpcState>,
     request: Request<Incoming>,
-) -> Result<Response<Reply>, Infallible> {
+) -> Result<Response<GrpcReply>, Infallible> {
     if request.method() != Method::POST {
         return Ok(reply::not_grpc(StatusCode::METHOD_NOT_ALLOWED));
     }
@@ -67,7 +69,7 @@ pub(crate) async fn answer(
     Ok(dispatch(&state, request).await.unwrap_or_else(|status| reply::failed(&status)))
 }
 
-async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<Response<Reply>, Status> {
+async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<Response<GrpcReply>, Status> {
     if state.drain.has_begun() {
         return Err(Status::stopping());
     }
@@ -106,7 +108,7 @@ async fn answer_once(
     state: &Arc<GrpcState>,
     target: Target,
     request: Request<Incoming>,
-) -> Result<Response<Reply>, Status> {
+) -> Result<Response<GrpcReply>, Status> {
     match target {
         Target::Infer => {
             let (head, body) = request.into_parts();
@@ -115,7 +117,7 @@ async fn answer_once(
         Target::Admin(call) => Box::pin(answer_admin(state, call, request)).await,
         Target::Reflection(version) => {
             let response = Box::pin(state.reflection.answer(version, request)).await;
-            Ok(response.map(|body| Reply::Reflection(Box::new(body))))
+            Ok(response.map(|body| GrpcReply::Reflection(Box::new(body))))
         }
         Target::StreamInfer => unreachable!("streams are answered by their body"),
     }
@@ -123,9 +125,9 @@ async fn answer_once(
 
 async fn answer_admin(
     state: &GrpcState,
-    call: Call,
+    call: AdminCall,
     request: Request<Incoming>,
-) -> Result<Response<Reply>, Status> {
+) -> Result<Response<GrpcReply>, Status> {
     let (head, body) = request.into_parts();
     let frames = Messages::new(body, Algorithm::of_request(&head.headers)?).only().await?;
     Ok(reply::message(call.answer(&state.engine, &frames).await?, None))

@@ -33,7 +33,7 @@ use super::{
     decode::InferMessage,
     encode::InferResponse,
     framing::Messages,
-    request::{self, Asked},
+    request::{self, RequestContext},
     state::GrpcState,
     status::Status,
 };
@@ -292,7 +292,7 @@ fn encoded(response: &InferResponse<'_>, error: &str) -> Chunks {
 
 /// A request under way, as a stream of its messages.
 struct Flight {
-    asked: Asked,
+    asked: RequestContext,
     responses: ResponseStream,
     /// The version as the client wrote it, which is what it gets back where no response tells the real one.
     sent_version: Name,
@@ -319,7 +319,7 @@ impl Flight {
             }
             None => {
                 self.ended = true;
-                match self.last_word() {
+                match self.final_message() {
                     Some(message) => Ok(message),
                     None => return Poll::Ready(None),
                 }
@@ -343,7 +343,7 @@ impl Flight {
     }
 
     /// What is said when the model ends a request without a last response.
-    fn last_word(&self) -> Option<Chunks> {
+    fn final_message(&self) -> Option<Chunks> {
         if self.asked.model.config().decoupled {
             self.asked.empty_final.then(|| self.encode_without_response(true, ""))
         } else {

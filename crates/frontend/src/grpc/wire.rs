@@ -37,7 +37,7 @@ static NO_FRAME: Bytes = Bytes::new();
 /// A place in a message.
 ///
 /// Invariant: `chunk` is empty only if no frame has bytes left, and `left` is never more than what all frames still have.
-pub(crate) struct Reader<'a> {
+pub(crate) struct WireReader<'a> {
     /// What is left of `frame`.
     chunk: &'a [u8],
     frame: &'a Bytes,
@@ -46,7 +46,7 @@ pub(crate) struct Reader<'a> {
     left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// At the begin of the message that the frames make up.
     pub(crate) fn new(frames: &'a [Bytes]) -> Self {
         let left = frames.iter().map(Bytes::len).sum();
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// As [`Reader::fields`], for the inner message that is the value of a field.
+    /// As [`WireReader::fields`], for the inner message that is the value of a field.
     pub(crate) fn message(
         &mut self,
         wire: WireType,
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     fn number(bytes: &[u8]) -> Result<u64, Malformed> {
-        Reader::new(&[Bytes::copy_from_slice(bytes)]).varint()
+        WireReader::new(&[Bytes::copy_from_slice(bytes)]).varint()
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     fn an_inner_message_cannot_reach_beyond_its_end() {
         // Field 1 is a message of two bytes whose field 2 claims five.
         let frames = [Bytes::from_static(&[0x0a, 0x02, 0x12, 0x05, b'a', b'b', b'c', b'd', b'e'])];
-        let mut reader = Reader::new(&frames);
+        let mut reader = WireReader::new(&frames);
         let read = reader
             .fields(|reader, _, wire| reader.message(wire, |reader, _, wire| reader.bytes(wire).map(drop)));
         assert_eq!(read, Err(Malformed));
@@ -311,7 +311,7 @@ mod tests {
     fn a_byte_string_in_one_frame_is_not_copied() {
         let frame = Bytes::from_static(&[0x03, b'a', b'b', b'c']);
         let frames = [frame.clone()];
-        let data = Reader::new(&frames).data(WireType::Delimited).unwrap();
+        let data = WireReader::new(&frames).data(WireType::Delimited).unwrap();
         assert_eq!(data.pieces()[0].as_ptr(), frame[1..].as_ptr());
     }
 
@@ -320,12 +320,12 @@ mod tests {
         let nested = |depth: usize| {
             let bytes = [vec![0x0b; depth], vec![0x0c; depth]].concat();
             let frames = [Bytes::from(bytes)];
-            Reader::new(&frames).fields(Reader::skip)
+            WireReader::new(&frames).fields(WireReader::skip)
         };
         assert_eq!(nested(MAX_DEPTH), Ok(()));
         assert_eq!(nested(MAX_DEPTH + 1), Err(Malformed));
         let frames = [Bytes::from_static(&[0x0b, 0x14])];
-        let wrong_end = Reader::new(&frames).fields(Reader::skip);
+        let wrong_end = WireReader::new(&frames).fields(WireReader::skip);
         assert_eq!(wrong_end, Err(Malformed));
     }
 }

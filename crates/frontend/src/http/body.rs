@@ -54,7 +54,7 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
     if let Some(len) = told.filter(|len| *len > bounds.len) {
         return Err(Unread::Refused(too_large(len)));
     }
-    let mut pieces = Pieces::default();
+    let mut pieces = BodyPieces::default();
     while let Some(piece) = next(body, bounds.pause).await? {
         pieces.push(piece);
         if pieces.len > bounds.len {
@@ -105,14 +105,14 @@ async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) -> R
 
 /// Pieces of a body, small ones joined.
 #[derive(Default)]
-struct Pieces {
+struct BodyPieces {
     whole: TensorData,
     joined: BytesMut,
     len: u64,
     count: usize,
 }
 
-impl Pieces {
+impl BodyPieces {
     fn push(&mut self, piece: Bytes) {
         self.count += usize::from(!piece.is_empty());
         self.len += piece.len() as u64;

@@ -10,13 +10,13 @@ use inference::{Error, Name, Parameters, Response, TensorData};
 use super::{
     body::{self, Bounds, ResponseBody},
     compression,
-    reply::{self, Failure, Reply},
+    header_case::RecentHeaderNames,
+    reply::{self, HttpFailure, HttpReply},
     request::{self, Decoded, Limits},
     response::{self, Encoded, Origin},
     service::{HttpService, json_too_large},
-    spelling::Recent,
 };
-use crate::{forward::HeaderForward, kserve::output::Wishes};
+use crate::{forward::HeaderForward, kserve::output::RequestedOutputs};
 
 /// Tells how many bytes of a body are its JSON part.
 const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -31,20 +31,20 @@ impl HttpService {
         body: &mut B,
         name: &str,
         version: Option<i64>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, HttpFailure> {
         let model = self.engine.model(name, version)?;
         if model.config().decoupled {
             let text = "HTTP end point doesn't support models with decoupled transaction policy";
             return Err(Error::unsupported(text).into());
         }
         let body = self.read_request(&parts.headers, body).await?;
-        let Decoded { mut request, wishes } = self.decode(&parts.headers, body, name)?;
+        let Decoded { mut request, requested_outputs } = self.decode(&parts.headers, body, name)?;
         if let Some(forward) = &self.options.forward {
             forward_headers(forward, parts, &mut request.parameters)?;
         }
         let id = request.id.clone();
         let response = model.infer(request, CAPACITY)?.only().await?;
-        let encoded = encode(&model, &id, response, &wishes)?;
+        let encoded = encode(&model, &id, response, &requested_outputs)?;
         Ok(send(&parts.headers, encoded).await)
     }
 
@@ -53,11 +53,11 @@ impl HttpService {
         &self,
         headers: &HeaderMap,
         body: &mut B,
-    ) -> Result<TensorData, Failure> {
+    ) -> Result<TensorData, HttpFailure> {
         let limit = self.options.max_input_size;
         let bounds =
             |len: u64| Bounds { len: len.min(self.options.max_body_size), pause: self.options.body_pause };
-        if compression::of_request(headers).map_err(Failure::Coding)?.is_some() {
+        if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
             // A body never unfolds to much less than itself.
             let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
             let body = body::collect(body, bounds(most), |_| compression::too_large(limit)).await?;
@@ -127,10 +127,10 @@ fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
 
 /// Adds the headers that become parameters, under their names as the client wrote them.
 fn forward_headers(forward: &HeaderForward, parts: &Parts, parameters: &mut Parameters) -> Result<(), Error> {
-    let recent = parts.extensions.get::<Arc<Recent>>();
+    let recent = parts.extensions.get::<Arc<RecentHeaderNames>>();
     for (name, value) in parts.headers.iter().filter(|(name, _)| forward.matches(name.as_str())) {
-        let spelling = recent.and_then(|recent| recent.spelling(name.as_str(), value.as_bytes()));
-        forward.forward(spelling.as_deref().unwrap_or(name.as_str()), value.as_bytes(), parameters)?;
+        let original_case = recent.and_then(|recent| recent.original_case(name.as_str(), value.as_bytes()));
+        forward.forward(original_case.as_deref().unwrap_or(name.as_str()), value.as_bytes(), parameters)?;
     }
     Ok(())
 }
@@ -139,15 +139,24 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-fn encode(model: &Model, id: &Name, mut response: Response, wishes: &Wishes) -> Result<Encoded, Error> {
+fn encode(
+    model: &Model,
+    id: &Name,
+    mut response: Response,
+    requested_outputs: &RequestedOutputs,
+) -> Result<Encoded, Error> {
     let config = model.config();
     let labels = |output: &str| config.output(output).map_or(&[][..], |output| &output.labels);
-    wishes.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)?;
-    response::encode(Origin { id, model: model.name(), version: model.version() }, &response, wishes)
+    requested_outputs.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)?;
+    response::encode(
+        Origin { id, model: model.name(), version: model.version() },
+        &response,
+        requested_outputs,
+    )
 }
 
 /// Sends the answer, compressed if the client likes that and it is worth it.
-async fn send(headers: &HeaderMap, encoded: Encoded) -> Reply {
+async fn send(headers: &HeaderMap, encoded: Encoded) -> HttpReply {
     let Encoded { json, binary } = encoded;
     let json_len = (!binary.is_empty()).then_some(json.len());
     let len = json.len() + binary.iter().map(Bytes::len).sum::<usize>();

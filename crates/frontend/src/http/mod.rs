@@ -6,6 +6,7 @@ mod body;
 mod compression;
 mod cursor;
 mod generate;
+mod header_case;
 mod infer;
 pub(crate) mod json;
 pub(crate) mod reply;
@@ -18,8 +19,7 @@ mod router;
 mod server;
 mod service;
 pub mod show;
-mod spelling;
 
 pub use body::ResponseBody;
 pub use server::{IDLE, Respond, serve};
-pub use service::{HttpService, Options};
+pub use service::{HttpOptions, HttpService};

@@ -10,11 +10,11 @@ use super::body::ResponseBody;
 use crate::error;
 
 /// An answer on its way to the connection.
-pub(crate) type Reply = Response<ResponseBody>;
+pub(crate) type HttpReply = Response<ResponseBody>;
 
 /// Why there is no answer of the usual form.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum HttpFailure {
     /// Told to the client, which may go on.
     Error(Error),
     /// A coding of the request that nobody understands; the answer says which ones are.
@@ -23,15 +23,15 @@ pub(super) enum Failure {
     Broken(StatusCode, &'static str),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HttpFailure {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl Failure {
+impl HttpFailure {
     /// The answer that tells it.
-    pub(super) fn reply(self) -> Reply {
+    pub(super) fn reply(self) -> HttpReply {
         match self {
             Self::Error(error) => of_error(&error),
             Self::Coding(error) => {
@@ -49,12 +49,16 @@ impl Failure {
 }
 
 /// JSON, empty or not.
-pub(crate) fn json(status: StatusCode, body: impl Into<ResponseBody>) -> Reply {
+pub(crate) fn json(status: StatusCode, body: impl Into<ResponseBody>) -> HttpReply {
     typed(status, "application/json", body)
 }
 
 /// A body of some type.
-pub(crate) fn typed(status: StatusCode, content_type: &'static str, body: impl Into<ResponseBody>) -> Reply {
+pub(crate) fn typed(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<ResponseBody>,
+) -> HttpReply {
     let body = body.into();
     let mut reply = Response::new(body);
     *reply.status_mut() = status;
@@ -63,7 +67,7 @@ pub(crate) fn typed(status: StatusCode, content_type: &'static str, body: impl I
 }
 
 /// No body, and, as the reference has it, a type all the same.
-pub(crate) fn bare(status: StatusCode) -> Reply {
+pub(crate) fn bare(status: StatusCode) -> HttpReply {
     let mut reply = Response::new(ResponseBody::default());
     *reply.status_mut() = status;
     // In this order, as the reference does.
@@ -73,17 +77,17 @@ pub(crate) fn bare(status: StatusCode) -> Reply {
 }
 
 /// An error with the status of its code. Always as JSON, which it is (P-W10).
-pub(crate) fn of_error(error: &Error) -> Reply {
+pub(crate) fn of_error(error: &Error) -> HttpReply {
     json(error::status(error.code), error::body(&error.message))
 }
 
 /// `{"error":"Not Found"}`
-pub(crate) fn not_found() -> Reply {
+pub(crate) fn not_found() -> HttpReply {
     json(StatusCode::NOT_FOUND, error::body("Not Found"))
 }
 
 /// `{"error":"Method Not Allowed"}`, under the reference's name for the status.
-pub(crate) fn not_allowed() -> Reply {
+pub(crate) fn not_allowed() -> HttpReply {
     let mut reply = json(StatusCode::METHOD_NOT_ALLOWED, error::body("Method Not Allowed"));
     reply.extensions_mut().insert(ReasonPhrase::from_static(b"Not Allowed"));
     reply

@@ -6,8 +6,8 @@ use inference::Error;
 
 use super::{
     body::ResponseBody,
-    json::{Document, Value},
-    reply::{self, Failure, Reply},
+    json::{Document, JsonValue},
+    reply::{self, HttpFailure, HttpReply},
     service::HttpService,
     show,
 };
@@ -15,7 +15,10 @@ use crate::kserve;
 
 impl HttpService {
     /// `POST /v2/repository/index`
-    pub(super) async fn index<B: Body<Data = Bytes> + Unpin>(&self, body: &mut B) -> Result<Reply, Failure> {
+    pub(super) async fn index<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        body: &mut B,
+    ) -> Result<HttpReply, HttpFailure> {
         let json = self.read_json(body).await?.contiguous();
         let ready_only = ready_only(&json)?;
         let index = kserve::metadata::index(self.engine.index(ready_only));
@@ -27,7 +30,7 @@ impl HttpService {
         &self,
         model: &str,
         body: &mut B,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, HttpFailure> {
         let json = self.read_json(body).await?.contiguous();
         check_load_parameters(&json)?;
         self.engine.load(model).await?;
@@ -39,7 +42,7 @@ impl HttpService {
         &self,
         model: &str,
         body: &mut B,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, HttpFailure> {
         let json = self.read_json(body).await?.contiguous();
         if unload_dependents(&json)? {
             log::debug!("no model of this server depends on another; unloading '{model}' alone");
@@ -55,7 +58,7 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
         return Ok(false);
     }
     let document = Document::parse(json)?;
-    match document.root().find("ready").map(Value::as_bool) {
+    match document.root().find("ready").map(JsonValue::as_bool) {
         None => Ok(false),
         Some(Ok(ready)) => Ok(ready),
         Some(Err(_)) => Err(Error::invalid("Invalid value for 'ready': expected a boolean")),

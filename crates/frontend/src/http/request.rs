@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 
 use super::{
     cursor::Cursor,
-    json::{Document, Number, Value},
+    json::{Document, JsonValue, Number},
 };
 use crate::kserve::{
-    output::{Placement, Wish, Wishes},
+    output::{Placement, RequestedOutput, RequestedOutputs},
     parameters, shared_memory,
 };
 
@@ -25,7 +25,7 @@ pub struct Decoded {
     /// What the engine is asked.
     pub request: Request,
     /// How the answer is written.
-    pub wishes: Wishes,
+    pub requested_outputs: RequestedOutputs,
 }
 
 /// What a decoder must know besides the bytes.
@@ -44,7 +44,7 @@ pub struct Limits<'m> {
 /// NOT_FOUND for a shared memory region.
 pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
     let mut document = Document::parse_tensors(json)?;
-    let mut decoded = Decoded { request: Request::default(), wishes: Wishes::default() };
+    let mut decoded = Decoded { request: Request::default(), requested_outputs: RequestedOutputs::default() };
     let inputs = {
         let root = document.root();
         if let Some(id) = root.find("id") {
@@ -53,8 +53,10 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
         if let Some(given) = root.find("parameters") {
             read_parameters(given, &mut decoded)?;
         }
-        let inputs =
-            root.member("inputs").and_then(Value::elements).map_err(during("Unable to parse 'inputs'"))?;
+        let inputs = root
+            .member("inputs")
+            .and_then(JsonValue::elements)
+            .map_err(during("Unable to parse 'inputs'"))?;
         let mut binary = Cursor::new(binary);
         let inputs = inputs.map(|input| read_input(input, &mut binary, limits)).collect::<SmallVec<[_; 2]>>();
         (inputs, binary.is_empty())
@@ -71,9 +73,9 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
     decoded.request.inputs = RequestInputs::Tensors(tensors);
     if let Some(outputs) = document.root().find("outputs") {
         for output in outputs.elements().map_err(during("Unable to parse 'outputs'"))? {
-            let (name, wish) = read_output(output)?;
+            let (name, requested) = read_output(output)?;
             decoded.request.outputs.push(name.clone());
-            decoded.wishes.add(name, wish);
+            decoded.requested_outputs.add(name, requested);
         }
     }
     Ok(decoded)
@@ -88,7 +90,7 @@ pub fn raw(body: TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
         return Err(raw_too_large(body.len(), limits.max_input_size));
     }
     let request = Request { inputs: RequestInputs::Raw(body), ..Request::default() };
-    Ok(Decoded { request, wishes: Wishes::all(Placement::Binary) })
+    Ok(Decoded { request, requested_outputs: RequestedOutputs::all(Placement::Binary) })
 }
 
 pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
@@ -103,14 +105,14 @@ pub(super) fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
     move |error| Error::new(error.code, format!("{what}: {error}"))
 }
 
-fn read_parameters(given: Value<'_>, decoded: &mut Decoded) -> Result<(), Error> {
+fn read_parameters(given: JsonValue<'_>, decoded: &mut Decoded) -> Result<(), Error> {
     for (key, value) in given.distinct_members().map_err(during("failed to get request params."))? {
         read_parameter(&String::from_utf8_lossy(key), value, decoded)?;
     }
     Ok(())
 }
 
-fn read_parameter(key: &str, value: Value<'_>, decoded: &mut Decoded) -> Result<(), Error> {
+fn read_parameter(key: &str, value: JsonValue<'_>, decoded: &mut Decoded) -> Result<(), Error> {
     if read_control(key, value, &mut decoded.request)? {
         return Ok(());
     }
@@ -118,7 +120,7 @@ fn read_parameter(key: &str, value: Value<'_>, decoded: &mut Decoded) -> Result<
         "binary_data_output" => {
             let failure = during("Unable to parse 'binary_data_output'");
             let binary = value.as_bool().map_err(failure)?;
-            decoded.wishes.default = if binary { Placement::Binary } else { Placement::Json };
+            decoded.requested_outputs.default = if binary { Placement::Binary } else { Placement::Json };
         }
         key if key.starts_with(parameters::OWN_PREFIX) => return Err(parameters::own_prefix()),
         key => decoded.request.parameters.push((Name::new(key), custom(key, value)?)),
@@ -127,7 +129,7 @@ fn read_parameter(key: &str, value: Value<'_>, decoded: &mut Decoded) -> Result<
 }
 
 /// Reads a parameter that tells how the request is to be handled. False if `key` is none of those.
-pub(super) fn read_control(key: &str, value: Value<'_>, request: &mut Request) -> Result<bool, Error> {
+pub(super) fn read_control(key: &str, value: JsonValue<'_>, request: &mut Request) -> Result<bool, Error> {
     let failure = |error: Error| Error::new(error.code, format!("Unable to parse '{key}': {error}"));
     match key {
         "sequence_id" => match value.as_uint() {
@@ -144,7 +146,7 @@ pub(super) fn read_control(key: &str, value: Value<'_>, request: &mut Request) -
 }
 
 /// A value that only the model understands.
-pub(super) fn custom(key: &str, value: Value<'_>) -> Result<Parameter, Error> {
+pub(super) fn custom(key: &str, value: JsonValue<'_>) -> Result<Parameter, Error> {
     if let Ok(text) = value.as_text() {
         return Ok(Parameter::String(Name::new(&text)));
     }
@@ -161,15 +163,15 @@ pub(super) fn custom(key: &str, value: Value<'_>) -> Result<Parameter, Error> {
 }
 
 /// An input that may still lack its JSON data.
-struct Input {
+struct PendingInput {
     name: Name,
     /// `None` for a name that is no datatype.
     datatype: Option<DataType>,
     shape: Shape,
-    source: Source,
+    source: InputSource,
 }
 
-enum Source {
+enum InputSource {
     Bytes(TensorData),
     /// An element of the document's tensors, to be read as so many elements.
     Json {
@@ -178,12 +180,16 @@ enum Source {
     },
 }
 
-fn read_input(input: Value<'_>, binary: &mut Cursor<'_>, limits: Limits<'_>) -> Result<Input, Error> {
+fn read_input(
+    input: JsonValue<'_>,
+    binary: &mut Cursor<'_>,
+    limits: Limits<'_>,
+) -> Result<PendingInput, Error> {
     let given = input.find("parameters");
     let parameter = |name: &str| given.and_then(|given| given.find(name));
     only_one_source(input, &parameter)?;
     let text = |name: &'static str| {
-        let value = input.member(name).and_then(Value::as_text);
+        let value = input.member(name).and_then(JsonValue::as_text);
         value.map_err(|error| Error::new(error.code, format!("Unable to parse '{name}': {error}")))
     };
     let name = Name::new(&text("name")?);
@@ -198,22 +204,23 @@ fn read_input(input: Value<'_>, binary: &mut Cursor<'_>, limits: Limits<'_>) -> 
                 limits.model
             ))
         })?;
-        return Input { name, datatype, shape, source: Source::Bytes(data) }.named();
+        return PendingInput { name, datatype, shape, source: InputSource::Bytes(data) }.named();
     }
     if let Some(region) = find_region(&parameter, &name)? {
         return Err(shared_memory::unknown_region(&region));
     }
     let Some(count) = json_count(&name, datatype, &shape, limits)? else {
-        return Input { name, datatype, shape, source: Source::Bytes(TensorData::default()) }.named();
+        return PendingInput { name, datatype, shape, source: InputSource::Bytes(TensorData::default()) }
+            .named();
     };
     let data = input.member("data").map_err(during("Unable to parse 'data'"))?;
     let Some(index) = data.tensor() else {
         return Err(Error::internal(format!("Unable to parse 'data': {}", super::json::access::ARRAY)));
     };
-    Ok(Input { name, datatype, shape, source: Source::Json { index, count } })
+    Ok(PendingInput { name, datatype, shape, source: InputSource::Json { index, count } })
 }
 
-impl Input {
+impl PendingInput {
     /// Without a datatype an input cannot become a tensor, even if no element of it is ever read.
     fn named(self) -> Result<Self, Error> {
         if self.datatype.is_none() { Err(invalid_datatype(&self.name)) } else { Ok(self) }
@@ -222,8 +229,8 @@ impl Input {
     fn finish(self, document: &mut Document<'_>, limits: Limits<'_>) -> Result<Tensor, Error> {
         let Self { name, datatype, shape, source } = self;
         let data = match source {
-            Source::Bytes(data) => data,
-            Source::Json { index, count } => {
+            InputSource::Bytes(data) => data,
+            InputSource::Json { index, count } => {
                 let datatype = json_datatype(&name, datatype)?;
                 let elements = document.take_elements(index, datatype)?;
                 let bytes = elements.into_bytes(datatype, count).map_err(|error| error.explain(datatype))?;
@@ -254,8 +261,8 @@ pub(super) fn json_datatype(name: &Name, datatype: Option<DataType>) -> Result<D
 }
 
 fn only_one_source<'d>(
-    input: Value<'d>,
-    parameter: &impl Fn(&str) -> Option<Value<'d>>,
+    input: JsonValue<'d>,
+    parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
 ) -> Result<(), Error> {
     let sources = [
         ("data", input.find("data").is_some()),
@@ -278,7 +285,7 @@ fn only_one_source<'d>(
     Err(Error::invalid(text))
 }
 
-fn read_shape(input: Value<'_>) -> Result<Shape, Error> {
+fn read_shape(input: JsonValue<'_>) -> Result<Shape, Error> {
     let dims = input.member("shape")?.elements()?;
     // A dimension beyond i64 wraps to a negative one, which the rules about shapes refuse.
     #[expect(clippy::cast_possible_wrap, reason = "as the comment says")]
@@ -328,14 +335,14 @@ fn json_too_large(name: &Name, bytes: usize, limit: usize) -> Error {
 
 /// The shared memory region that a tensor names, once all that is said about it has been read.
 fn find_region<'d>(
-    parameter: &impl Fn(&str) -> Option<Value<'d>>,
+    parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
     tensor: &Name,
 ) -> Result<Option<String>, Error> {
-    let region = parameter("shared_memory_region").map(Value::as_text).transpose();
+    let region = parameter("shared_memory_region").map(JsonValue::as_text).transpose();
     let region = region.map_err(during("Unable to parse 'shared_memory_region'"))?;
     let mut sized = false;
     for key in ["shared_memory_offset", "shared_memory_byte_size"] {
-        let value = parameter(key).map(Value::as_uint).transpose();
+        let value = parameter(key).map(JsonValue::as_uint).transpose();
         let value =
             value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))?;
         sized = value.is_some();
@@ -350,7 +357,7 @@ fn find_region<'d>(
     }
 }
 
-fn read_output(output: Value<'_>) -> Result<(Name, Wish), Error> {
+fn read_output(output: JsonValue<'_>) -> Result<(Name, RequestedOutput), Error> {
     let given = output.find("parameters");
     let parameter = |name: &str| given.and_then(|given| given.find(name));
     let exclusive = |other: &str| {
@@ -363,22 +370,23 @@ fn read_output(output: Value<'_>) -> Result<(Name, Wish), Error> {
         if parameter("classification").is_some() {
             return Err(exclusive("classification"));
         }
-        let binary = parameter("binary_data").map(Value::as_bool).transpose();
+        let binary = parameter("binary_data").map(JsonValue::as_bool).transpose();
         if binary.map_err(during("Unable to set 'binary_data'"))? == Some(true) {
             return Err(exclusive("binary_data"));
         }
     }
-    let name = output.member("name").and_then(Value::as_text).map_err(during("Unable to parse 'name'"))?;
+    let name =
+        output.member("name").and_then(JsonValue::as_text).map_err(during("Unable to parse 'name'"))?;
     let name = Name::new(&name);
-    let classes = parameter("classification").map(Value::as_uint).transpose();
+    let classes = parameter("classification").map(JsonValue::as_uint).transpose();
     let classes = classes.map_err(during("Unable to set 'classification'"))?;
     if let Some(region) = find_region(&parameter, &name)? {
         return Err(shared_memory::unknown_region(&region));
     }
-    let binary = parameter("binary_data").map(Value::as_bool).transpose();
+    let binary = parameter("binary_data").map(JsonValue::as_bool).transpose();
     let placement = match binary.map_err(during("Unable to parse 'binary_data'"))? {
         Some(true) => Placement::Binary,
         Some(false) | None => Placement::Json,
     };
-    Ok((name, Wish { placement, classes: classes.and_then(NonZeroU64::new) }))
+    Ok((name, RequestedOutput { placement, classes: classes.and_then(NonZeroU64::new) }))
 }

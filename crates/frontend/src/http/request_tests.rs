@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::request::{Decoded, Limits, decode, raw};
 use crate::{
     error::status,
-    kserve::output::{Placement, Wish},
+    kserve::output::{Placement, RequestedOutput},
 };
 
 const LIMITS: Limits<'_> = Limits { model: "simple", max_input_size: 1 << 20 };
@@ -54,13 +54,13 @@ fn a_request_is_read_as_recorded() {
     );
     assert_eq!(first.data().contiguous()[..], [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
     assert_eq!(second.data().contiguous()[..4], 1.5_f32.to_le_bytes());
-    let binary = Wish { placement: Placement::Binary, classes: None };
-    assert_eq!(decoded.wishes.of("OUTPUT1"), binary);
+    let binary = RequestedOutput { placement: Placement::Binary, classes: None };
+    assert_eq!(decoded.requested_outputs.of("OUTPUT1"), binary);
     assert_eq!(
-        decoded.wishes.of("OUTPUT0"),
-        Wish { placement: Placement::Json, classes: NonZeroU64::new(3) }
+        decoded.requested_outputs.of("OUTPUT0"),
+        RequestedOutput { placement: Placement::Json, classes: NonZeroU64::new(3) }
     );
-    assert_eq!(decoded.wishes.of("OTHER").placement, Placement::Json);
+    assert_eq!(decoded.requested_outputs.of("OTHER").placement, Placement::Json);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn parameters_have_their_meaning() {
     assert_eq!(request_of.sequence.id, NonZeroU64::new(5).map(CorrelationId::Number));
     assert!(request_of.sequence.start && request_of.sequence.end);
     assert_eq!((request_of.priority, request_of.timeout), (3, Some(Duration::from_secs(1))));
-    assert_eq!(decoded.wishes.default, Placement::Binary);
+    assert_eq!(decoded.requested_outputs.default, Placement::Binary);
     let expected = [
         ("a".into(), Parameter::Int(1)),
         ("b".into(), Parameter::Bool(true)),
@@ -310,7 +310,7 @@ fn binary_tensors_must_use_up_the_body() {
 fn a_raw_request_is_its_body() {
     let decoded = raw(Bytes::from("hello").into(), LIMITS).unwrap();
     assert!(matches!(&decoded.request.inputs, RequestInputs::Raw(data) if data.contiguous() == "hello"));
-    assert_eq!(decoded.wishes.of("any").placement, Placement::Binary);
+    assert_eq!(decoded.requested_outputs.of("any").placement, Placement::Binary);
     let text = "Raw input has a byte_size (5 bytes) that exceeds the maximum allowed value of 4 bytes. Use --http-max-input-size to increase the limit.";
     let limits = Limits { max_input_size: 4, ..LIMITS };
     assert_eq!(refused(raw(Bytes::from("hello").into(), limits)), (400, text.into()));
@@ -343,7 +343,7 @@ fn document() -> impl Strategy<Value = serde_json::Value> {
 }
 
 /// The same value, read through our tree.
-fn ours(value: super::json::Value<'_>) -> serde_json::Value {
+fn ours(value: super::json::JsonValue<'_>) -> serde_json::Value {
     use serde_json::Value;
     if let Ok(members) = value.members() {
         return members.map(|(key, value)| (String::from_utf8(key.to_vec()).unwrap(), ours(value))).collect();

@@ -4,7 +4,7 @@ use inference::{DataType, Error, Name, Parameter, Response, Tensor, bytes_elemen
 use smallvec::SmallVec;
 
 use super::json::{write_double, write_int, write_single, write_string, write_uint};
-use crate::kserve::output::{Placement, Wishes};
+use crate::kserve::output::{Placement, RequestedOutputs};
 
 /// Whose response it is.
 #[derive(Debug, Clone, Copy)]
@@ -26,13 +26,17 @@ pub struct Encoded {
     pub binary: SmallVec<[Bytes; 2]>,
 }
 
-/// Encodes a response. Outputs wanted as classes have been replaced by them, see [`Wishes::classify`].
+/// Encodes a response. Outputs wanted as classes have been replaced by them, see [`RequestedOutputs::classify`].
 ///
 /// # Errors
 /// INVALID_ARG for FP16 and BF16 as JSON; UNSUPPORTED for a parameter of bytes; INTERNAL for an output whose bytes do
 /// not fit its shape.
-pub fn encode(origin: Origin<'_>, response: &Response, wishes: &Wishes) -> Result<Encoded, Error> {
-    let mut encoded = Encoded { json: Vec::with_capacity(room(response)), binary: SmallVec::new() };
+pub fn encode(
+    origin: Origin<'_>,
+    response: &Response,
+    requested_outputs: &RequestedOutputs,
+) -> Result<Encoded, Error> {
+    let mut encoded = Encoded { json: Vec::with_capacity(estimated_size(response)), binary: SmallVec::new() };
     let json = &mut encoded.json;
     json.push(b'{');
     if !origin.id.is_empty() {
@@ -53,14 +57,14 @@ pub fn encode(origin: Origin<'_>, response: &Response, wishes: &Wishes) -> Resul
         if index > 0 {
             encoded.json.push(b',');
         }
-        encoded.write_output(output, wishes.of(output.name()).placement)?;
+        encoded.write_output(output, requested_outputs.of(output.name()).placement)?;
     }
     encoded.json.extend_from_slice(b"]}");
     Ok(encoded)
 }
 
 /// A guess that spares most responses a second allocation: names and shapes, and up to twelve bytes per element.
-pub(super) fn room(response: &Response) -> usize {
+pub(super) fn estimated_size(response: &Response) -> usize {
     let data: usize = response.outputs.iter().map(|output| output.data().len()).sum();
     256 + 128 * response.outputs.len() + (3 * data).min(1 << 20)
 }
@@ -204,15 +208,15 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::kserve::output::Wish;
+    use crate::kserve::output::RequestedOutput;
 
     fn output(name: &str, datatype: DataType, shape: &[i64], bytes: Vec<u8>) -> Tensor {
         Tensor::new(name.into(), datatype, shape.into(), bytes)
     }
 
-    fn text(id: &str, response: &Response, wishes: &Wishes) -> Result<String, Error> {
+    fn text(id: &str, response: &Response, requested_outputs: &RequestedOutputs) -> Result<String, Error> {
         let (id, model) = (Name::new(id), Name::new("m"));
-        let encoded = encode(Origin { id: &id, model: &model, version: 1 }, response, wishes)?;
+        let encoded = encode(Origin { id: &id, model: &model, version: 1 }, response, requested_outputs)?;
         let mut bytes = encoded.json;
         encoded.binary.iter().for_each(|piece| bytes.extend_from_slice(piece));
         Ok(bytes.escape_ascii().to_string().replace("\\\"", "\""))
@@ -222,7 +226,7 @@ mod tests {
         let text = text(
             "",
             &Response::of(vec![output("OUT", datatype, shape, bytes.to_vec())]),
-            &Wishes::default(),
+            &RequestedOutputs::default(),
         )?;
         Ok(text.split_once("\"data\":").unwrap().1.trim_end_matches("}]}").to_owned())
     }
@@ -234,15 +238,15 @@ mod tests {
             output("OUTPUT1", DataType::Uint8, &[1, 2], vec![b'a', b'b']),
             output("OUTPUT2", DataType::Uint8, &[0], vec![]),
         ]);
-        let mut wishes = Wishes::all(Placement::Binary);
-        wishes.add("OUTPUT0".into(), Wish::default());
+        let mut requested_outputs = RequestedOutputs::all(Placement::Binary);
+        requested_outputs.add("OUTPUT0".into(), RequestedOutput::default());
         let expected = concat!(
             r#"{"id":"42","model_name":"m","model_version":"1","outputs":["#,
             r#"{"name":"OUTPUT0","datatype":"INT32","shape":[1,2],"data":[1,-1]},"#,
             r#"{"name":"OUTPUT1","datatype":"UINT8","shape":[1,2],"parameters":{"binary_data_size":2}},"#,
             r#"{"name":"OUTPUT2","datatype":"UINT8","shape":[0],"parameters":{"binary_data_size":0}}]}ab"#,
         );
-        assert_eq!(text("42", &response, &wishes).unwrap(), expected);
+        assert_eq!(text("42", &response, &requested_outputs).unwrap(), expected);
     }
 
     #[test]
@@ -295,9 +299,9 @@ mod tests {
             r#"{"model_name":"m","model_version":"1","parameters":{"sequence_id":0,"b":true,"d":1.5,"s":"x\\""},"#,
             r#""outputs":[]}"#,
         );
-        assert_eq!(text("", &response, &Wishes::default()).unwrap(), expected);
+        assert_eq!(text("", &response, &RequestedOutputs::default()).unwrap(), expected);
         response.parameters = vec![("b".into(), Parameter::Bytes(Bytes::new()))];
-        let error = text("", &response, &Wishes::default()).unwrap_err();
+        let error = text("", &response, &RequestedOutputs::default()).unwrap_err();
         assert_eq!(
             error.with_code(),
             "Unsupported: Response parameter of type 'TRITONSERVER_PARAMETER_BYTES' is not currently supported"
@@ -308,11 +312,12 @@ mod tests {
     fn classes_replace_the_elements() {
         let bytes: Vec<u8> = [5_i32, 7].into_iter().flat_map(i32::to_le_bytes).collect();
         let mut response = Response::of(vec![output("OUT", DataType::Int32, &[1, 2], bytes)]);
-        let mut wishes = Wishes::default();
-        wishes.add("OUT".into(), Wish { placement: Placement::Json, classes: NonZeroU64::new(1) });
+        let mut requested_outputs = RequestedOutputs::default();
+        requested_outputs
+            .add("OUT".into(), RequestedOutput { placement: Placement::Json, classes: NonZeroU64::new(1) });
         let labels = ["cat".to_owned(), "dog".to_owned()];
-        wishes.classify(&mut response.outputs, true, |_| &labels).unwrap();
-        let text = text("", &response, &wishes).unwrap();
+        requested_outputs.classify(&mut response.outputs, true, |_| &labels).unwrap();
+        let text = text("", &response, &requested_outputs).unwrap();
         assert!(text.ends_with(r#""datatype":"BYTES","shape":[1,1],"data":["7:1:dog"]}]}"#), "{text}");
     }
 }

@@ -18,11 +18,11 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use super::{
     body::ResponseBody,
-    spelling::{Recent, Remembering},
+    header_case::{NameRecorder, RecentHeaderNames},
 };
 use crate::{
-    at_once::at_once,
-    drain::{Drain, Open},
+    drain::{Drain, OpenConnection},
+    inline_wake::with_inline_wake,
 };
 
 /// A header block may be this long: as much as the reference bears.
@@ -82,7 +82,7 @@ pub async fn serve<S: Respond>(
             Some(closed) = connections.join_next() => report(closed),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(at_once(connection(stream, service.clone(), drain.clone(), idle)));
+                    connections.spawn(with_inline_wake(connection(stream, service.clone(), drain.clone(), idle)));
                 }
                 Err(error) => {
                     log::warn!("failed to accept a connection: {error}");
@@ -105,13 +105,13 @@ fn report(closed: Result<(), tokio::task::JoinError>) {
 }
 
 async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain, idle: Duration) {
-    let _open: Open = drain.enter();
+    let _open: OpenConnection = drain.enter();
     if let Err(error) = stream.set_nodelay(true) {
         log::debug!("failed to set TCP_NODELAY: {error}");
     }
     let activity = Arc::new(Activity::default());
-    let recent = service.reads_names().then(Arc::<Recent>::default);
-    let stream = Remembering::new(stream, recent.clone());
+    let recent = service.reads_names().then(Arc::<RecentHeaderNames>::default);
+    let stream = NameRecorder::new(stream, recent.clone());
     let answer = service_fn(|mut request: Request<Incoming>| {
         if let Some(recent) = &recent {
             request.extensions_mut().insert(recent.clone());

@@ -9,7 +9,7 @@ use inference::{Error, TensorData};
 
 use super::{
     body::{self, Bounds, ResponseBody, Unread},
-    reply::{self, Failure, Reply},
+    reply::{self, HttpFailure, HttpReply},
     router::{About, Route},
     server::Respond,
     show,
@@ -23,7 +23,7 @@ use crate::{
 
 /// What the endpoint is told once.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HttpOptions {
     /// `--http-max-input-size`: most bytes of JSON, of a raw request, and of a request once it is decompressed.
     pub max_input_size: usize,
     /// Most bytes of a whole request body, binary tensors included (P-W2).
@@ -36,7 +36,7 @@ pub struct Options {
     pub forward: Option<HeaderForward>,
 }
 
-impl Default for Options {
+impl Default for HttpOptions {
     fn default() -> Self {
         Self {
             max_input_size: 64 << 20,
@@ -51,14 +51,14 @@ impl Default for Options {
 /// The HTTP endpoint without its sockets.
 pub struct HttpService {
     pub(super) engine: Engine,
-    pub(super) options: Options,
+    pub(super) options: HttpOptions,
     /// The body of `GET /v2`, which never changes.
     server_metadata: Bytes,
 }
 
 impl HttpService {
     /// An endpoint of `engine`.
-    pub fn new(engine: Engine, options: Options) -> Self {
+    pub fn new(engine: Engine, options: HttpOptions) -> Self {
         let server_metadata = show::server(&kserve::metadata::server(engine.server())).into();
         Self { engine, options, server_metadata }
     }
@@ -75,11 +75,11 @@ impl HttpService {
             Err(failure) => failure,
         };
         match &failure {
-            Failure::Error(problem) | Failure::Coding(problem) => {
+            HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
                 error::note(parts.uri.path(), problem);
                 self.pass_over(&parts.headers, &mut body).await;
             }
-            Failure::Broken(..) => {}
+            HttpFailure::Broken(..) => {}
         }
         failure.reply()
     }
@@ -96,7 +96,7 @@ impl HttpService {
         &self,
         parts: &Parts,
         body: &mut B,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, HttpFailure> {
         let Some(route) = Route::of(parts.uri.path()) else { return Ok(reply::not_found()) };
         let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
         if let Err(denied) = self.options.restrictions.check(route.category(), header) {
@@ -143,18 +143,18 @@ impl HttpService {
     pub(super) async fn read_json<B: Body<Data = Bytes> + Unpin>(
         &self,
         body: &mut B,
-    ) -> Result<TensorData, Failure> {
+    ) -> Result<TensorData, HttpFailure> {
         let limit = self.options.max_input_size;
         let bounds = Bounds { len: limit as u64, pause: self.options.body_pause };
         Ok(body::collect(body, bounds, |len| json_too_large(len, limit)).await?)
     }
 
-    fn model_metadata(&self, name: &str, version: Option<i64>) -> Result<Reply, Failure> {
+    fn model_metadata(&self, name: &str, version: Option<i64>) -> Result<HttpReply, HttpFailure> {
         let metadata = kserve::metadata::of_model(&self.engine, name, version)?;
         Ok(reply::json(StatusCode::OK, show::model(&metadata)))
     }
 
-    async fn model_ready(&self, name: &str, version: Option<i64>) -> Reply {
+    async fn model_ready(&self, name: &str, version: Option<i64>) -> HttpReply {
         if self.engine.model_ready(name, version).await {
             reply::bare(StatusCode::OK)
         } else {
@@ -162,12 +162,12 @@ impl HttpService {
         }
     }
 
-    fn model_config(&self, name: &str, version: Option<i64>) -> Result<Reply, Failure> {
+    fn model_config(&self, name: &str, version: Option<i64>) -> Result<HttpReply, HttpFailure> {
         let model = self.engine.model(name, version)?;
         Ok(reply::json(StatusCode::OK, proto::json::to_json(model.shown())))
     }
 
-    fn statistics(&self, name: Option<&str>, version: Option<i64>) -> Result<Reply, Failure> {
+    fn statistics(&self, name: Option<&str>, version: Option<i64>) -> Result<HttpReply, HttpFailure> {
         let statistics = self.engine.statistics(name, version)?;
         let statistics = kserve::statistics::response(&statistics);
         Ok(reply::json(StatusCode::OK, show::statistics(&statistics)))
@@ -184,11 +184,11 @@ impl Respond for HttpService {
     }
 }
 
-fn health(fine: bool) -> Reply {
+fn health(fine: bool) -> HttpReply {
     reply::bare(if fine { StatusCode::OK } else { StatusCode::BAD_REQUEST })
 }
 
-fn unsupported(what: &str) -> Failure {
+fn unsupported(what: &str) -> HttpFailure {
     Error::unsupported(format!("{what} is not supported by this version of nereid")).into()
 }
 
@@ -199,7 +199,7 @@ pub(super) fn json_too_large(len: u64, limit: usize) -> Error {
     ))
 }
 
-impl From<Unread> for Failure {
+impl From<Unread> for HttpFailure {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::Refused(error) => Self::Error(error),

@@ -8,11 +8,11 @@ use proto::{
 use super::json::{write_int, write_string, write_uint};
 
 /// A JSON object or array being written: puts the commas.
-struct Writer {
+struct JsonWriter {
     json: Vec<u8>,
 }
 
-impl Writer {
+impl JsonWriter {
     fn new() -> Self {
         Self { json: Vec::with_capacity(512) }
     }
@@ -88,7 +88,7 @@ impl Writer {
 
 /// The body of `GET /v2`.
 pub fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let mut writer = JsonWriter::new();
     writer.open(b'{');
     writer.text("name", &metadata.name);
     writer.text("version", &metadata.version);
@@ -99,8 +99,8 @@ pub fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
 
 /// The body of `GET /v2/models/{M}`.
 pub fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
-    let mut writer = Writer::new();
-    let tensor = |writer: &mut Writer, tensor: &TensorMetadata| {
+    let mut writer = JsonWriter::new();
+    let tensor = |writer: &mut JsonWriter, tensor: &TensorMetadata| {
         writer.text("name", &tensor.name);
         writer.text("datatype", &tensor.datatype);
         writer.key("shape");
@@ -125,7 +125,7 @@ pub fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
 
 /// The body of `POST /v2/repository/index`. What a model does not have is left out.
 pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let mut writer = JsonWriter::new();
     writer.array(&index.models, |writer, model| {
         writer.text("name", &model.name);
         writer.optional("version", &model.version);
@@ -137,7 +137,7 @@ pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
 
 /// The body of the statistics routes.
 pub fn statistics(statistics: &ModelStatisticsResponse) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let mut writer = JsonWriter::new();
     writer.open(b'{');
     writer.key("model_stats");
     writer.array(&statistics.model_stats, model_statistics);
@@ -145,7 +145,7 @@ pub fn statistics(statistics: &ModelStatisticsResponse) -> Vec<u8> {
     writer.json
 }
 
-fn model_statistics(writer: &mut Writer, model: &ModelStatistics) {
+fn model_statistics(writer: &mut JsonWriter, model: &ModelStatistics) {
     writer.text("name", &model.name);
     writer.text("version", &model.version);
     writer.uint("last_inference", model.last_inference);

@@ -52,9 +52,9 @@ fn too_large() -> Error {
 }
 
 /// Appends the best classes of one row, length-prefixed: `(row, how many, labels, target)`.
-type Rank = fn(&[u8], usize, &[String], &mut Vec<u8>);
+type RankFn = fn(&[u8], usize, &[String], &mut Vec<u8>);
 
-fn rank_for(datatype: DataType) -> Result<Rank, Error> {
+fn rank_for(datatype: DataType) -> Result<RankFn, Error> {
     Ok(match datatype {
         DataType::Uint8 => {
             |row, shown, labels, to| rank(row, u8::from_le_bytes, Ord::cmp, (shown, labels), to)

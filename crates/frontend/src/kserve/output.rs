@@ -18,7 +18,7 @@ pub enum Placement {
 
 /// How one output is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wish {
+pub struct RequestedOutput {
     /// Where its elements go.
     pub placement: Placement,
     /// Give this many best classes instead of the elements.
@@ -27,27 +27,27 @@ pub struct Wish {
 
 /// How the outputs of a response are wanted.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
-    named: SmallVec<[(Name, Wish); 2]>,
+pub struct RequestedOutputs {
+    named: SmallVec<[(Name, RequestedOutput); 2]>,
     /// For outputs that the request did not list.
     pub default: Placement,
 }
 
-impl Wishes {
+impl RequestedOutputs {
     /// No output listed, all of them in `placement`.
     pub fn all(placement: Placement) -> Self {
         Self { named: SmallVec::new(), default: placement }
     }
 
     /// Notes how the output of that name is wanted.
-    pub fn add(&mut self, output: Name, wish: Wish) {
-        self.named.push((output, wish));
+    pub fn add(&mut self, output: Name, requested: RequestedOutput) {
+        self.named.push((output, requested));
     }
 
     /// How the output of that name is wanted.
-    pub fn of(&self, output: &str) -> Wish {
+    pub fn of(&self, output: &str) -> RequestedOutput {
         let named = self.named.iter().find(|(name, _)| name == output);
-        named.map_or(Wish { placement: self.default, classes: None }, |(_, wish)| *wish)
+        named.map_or(RequestedOutput { placement: self.default, classes: None }, |(_, requested)| *requested)
     }
 
     /// Replaces the outputs that are wanted as classes. `batched` tells whether the model has a batch dimension,
@@ -61,7 +61,7 @@ impl Wishes {
         batched: bool,
         labels: impl Fn(&str) -> &'m [String],
     ) -> Result<(), Error> {
-        if self.named.iter().all(|(_, wish)| wish.classes.is_none()) {
+        if self.named.iter().all(|(_, requested)| requested.classes.is_none()) {
             return Ok(());
         }
         for output in outputs {
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_listed_output_does_not_follow_the_default() {
-        let mut wishes = Wishes::all(Placement::Binary);
-        wishes.add("OUT".into(), Wish::default());
-        assert_eq!(wishes.of("OUT").placement, Placement::Json);
-        assert_eq!(wishes.of("OTHER").placement, Placement::Binary);
+        let mut requested_outputs = RequestedOutputs::all(Placement::Binary);
+        requested_outputs.add("OUT".into(), RequestedOutput::default());
+        assert_eq!(requested_outputs.of("OUT").placement, Placement::Json);
+        assert_eq!(requested_outputs.of("OTHER").placement, Placement::Binary);
     }
 }

@@ -30,7 +30,7 @@ use inference::{Error, Name, Response, ResponseStream};
 
 use super::{
     body::ResponseBody,
-    reply::{self, Failure, Reply},
+    reply::{self, HttpFailure, HttpReply},
     response::Origin,
     service::HttpService,
 };
@@ -51,7 +51,7 @@ impl HttpService {
         body: &mut B,
         name: &str,
         version: Option<i64>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, HttpFailure> {
         let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
         let mut json = Vec::new();
         let written = match generation.only().await {
@@ -74,7 +74,7 @@ impl HttpService {
         body: &mut B,
         name: &str,
         version: Option<i64>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, HttpFailure> {
         let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
         let (status, first) = match generation.responses.next().await {
             None => (StatusCode::OK, Bytes::new()),
@@ -90,7 +90,7 @@ impl HttpService {
         body: &mut B,
         name: &str,
         version: Option<i64>,
-    ) -> Result<Generation, Failure> {
+    ) -> Result<Generation, HttpFailure> {
         let model = self.engine.model(name, version)?;
         if !matches!(headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes), None | Some(b"" | b"identity"))
         {

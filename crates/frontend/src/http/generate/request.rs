@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec};
 
 use crate::http::{
-    json::{Document, Nested, Value, access},
+    json::{Document, JsonValue, Nested, access},
     request::{custom, during, json_datatype, read_control},
 };
 
@@ -37,7 +37,7 @@ pub(super) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> 
         json_datatype(&spec.name, Some(spec.datatype)).ok()
     };
     let (document, arrays) = Document::parse_inputs(json, &datatype_of)?;
-    let mut conversion = Conversion {
+    let mut conversion = RequestConversion {
         schema,
         arrays: arrays.into_iter().map(Some).collect(),
         request: Request::default(),
@@ -53,7 +53,7 @@ pub(super) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> 
         let key = String::from_utf8_lossy(key);
         if key == PARAMETERS { conversion.nested(value)? } else { conversion.member(&key, value)? }
     }
-    let Conversion { mut request, tensors, .. } = conversion;
+    let RequestConversion { mut request, tensors, .. } = conversion;
     request.inputs = RequestInputs::Tensors(tensors);
     Ok(request)
 }
@@ -65,7 +65,7 @@ impl<'m> Schema<'m> {
 }
 
 /// A request between its JSON form and ours.
-struct Conversion<'m> {
+struct RequestConversion<'m> {
     schema: Schema<'m>,
     /// The arrays of the document, until they become tensors.
     arrays: Vec<Option<Nested>>,
@@ -77,8 +77,8 @@ struct Conversion<'m> {
     given: HashSet<Name>,
 }
 
-impl Conversion<'_> {
-    fn nested(&mut self, object: Value<'_>) -> Result<(), Error> {
+impl RequestConversion<'_> {
+    fn nested(&mut self, object: JsonValue<'_>) -> Result<(), Error> {
         if self.schema.input(PARAMETERS).is_some() {
             return Err(Error::invalid(format!(
                 "Keyword '{PARAMETERS}' for nested schema also given as input tensor name"
@@ -94,14 +94,14 @@ impl Conversion<'_> {
         Ok(())
     }
 
-    fn member(&mut self, key: &str, value: Value<'_>) -> Result<(), Error> {
+    fn member(&mut self, key: &str, value: JsonValue<'_>) -> Result<(), Error> {
         match self.schema.input(key) {
             Some(spec) => self.input(spec, value),
             None => self.parameter(key, value),
         }
     }
 
-    fn input(&mut self, spec: &InputSpec, value: Value<'_>) -> Result<(), Error> {
+    fn input(&mut self, spec: &InputSpec, value: JsonValue<'_>) -> Result<(), Error> {
         let name = &spec.name;
         let datatype = json_datatype(name, Some(spec.datatype))?;
         let array = value.tensor().and_then(|index| self.arrays.get_mut(index)?.take());
@@ -130,7 +130,7 @@ impl Conversion<'_> {
         Ok(())
     }
 
-    fn parameter(&mut self, key: &str, value: Value<'_>) -> Result<(), Error> {
+    fn parameter(&mut self, key: &str, value: JsonValue<'_>) -> Result<(), Error> {
         let name = Name::new(key);
         if !self.given.insert(name.clone()) {
             return Ok(());

@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 
 use crate::http::{
     json::{write_int, write_string},
-    response::{Origin, room, write_data, write_parameter},
+    response::{Origin, estimated_size, write_data, write_parameter},
 };
 
 /// A member of the object.
 #[derive(Clone, Copy)]
-enum Member<'r> {
+enum ResponseMember<'r> {
     Text(&'r str),
     Version(i64),
     Parameter(&'r Parameter),
@@ -22,19 +22,23 @@ enum Member<'r> {
 /// # Errors
 /// As [`crate::http::response::encode`]; what was appended by then is of no use.
 pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) -> Result<(), Error> {
-    let mut members = SmallVec::<[(&str, Member<'_>); 8]>::new();
+    let mut members = SmallVec::<[(&str, ResponseMember<'_>); 8]>::new();
     if !origin.id.is_empty() {
-        members.push(("id", Member::Text(origin.id)));
+        members.push(("id", ResponseMember::Text(origin.id)));
     }
-    members.push(("model_name", Member::Text(origin.model)));
-    members.push(("model_version", Member::Version(origin.version)));
-    members.extend(response.parameters.iter().map(|(name, value)| (name.as_str(), Member::Parameter(value))));
-    members.extend(response.outputs.iter().map(|output| (output.name().as_str(), Member::Output(output))));
+    members.push(("model_name", ResponseMember::Text(origin.model)));
+    members.push(("model_version", ResponseMember::Version(origin.version)));
+    members.extend(
+        response.parameters.iter().map(|(name, value)| (name.as_str(), ResponseMember::Parameter(value))),
+    );
+    members.extend(
+        response.outputs.iter().map(|output| (output.name().as_str(), ResponseMember::Output(output))),
+    );
     // The sort is stable: the first of a name stays the first.
     members.sort_by_key(|(name, _)| *name);
     members.dedup_by_key(|(name, _)| *name);
 
-    to.reserve(room(response));
+    to.reserve(estimated_size(response));
     to.push(b'{');
     for (index, (name, member)) in members.into_iter().enumerate() {
         if index > 0 {
@@ -43,14 +47,14 @@ pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) 
         write_string(to, name.as_bytes());
         to.push(b':');
         match member {
-            Member::Text(text) => write_string(to, text.as_bytes()),
-            Member::Version(version) => {
+            ResponseMember::Text(text) => write_string(to, text.as_bytes()),
+            ResponseMember::Version(version) => {
                 to.push(b'"');
                 write_int(to, version);
                 to.push(b'"');
             }
-            Member::Parameter(value) => write_parameter(to, value)?,
-            Member::Output(output) => write_output(to, output)?,
+            ResponseMember::Parameter(value) => write_parameter(to, value)?,
+            ResponseMember::Output(output) => write_output(to, output)?,
         }
     }
     to.push(b'}');

@@ -1,7 +1,7 @@
 //! A document as a tree that is asked for members and values.
 //!
 //! The tree lies in one vector, each container followed by what it contains. Arrays that are tensors may be kept apart
-//! and become bytes at once: those called `data` in an inference request, see [`Elements`], those called like an input in
+//! and become bytes at once: those called `data` in an inference request, see [`TensorElements`], those called like an input in
 //! a generate request, see [`Nested`].
 use std::{borrow::Cow, collections::HashSet};
 
@@ -9,10 +9,10 @@ use inference::{DataType, Error};
 use smallvec::SmallVec;
 
 use super::{
-    Number, SyntaxError, access,
-    elements::Elements,
+    JsonSyntaxError, Number, access,
+    elements::TensorElements,
     nested::Nested,
-    reader::{Container, Handler, PassOver, Reader, Scalar},
+    reader::{Container, Handler, JsonReader, PassOver, Scalar},
 };
 
 /// Values a document may have outside of tensors: a value takes two bytes of text, but some forty here.
@@ -24,13 +24,13 @@ const INSIDE: [&[u8]; 4] = [b"inputs", b"outputs", b"parameters", b"shape"];
 /// A parsed document.
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
-    nodes: Vec<Node<'a>>,
-    tensors: Vec<Elements>,
+    nodes: Vec<JsonNode<'a>>,
+    tensors: Vec<TensorElements>,
     source: &'a [u8],
 }
 
 #[derive(Debug)]
-enum Node<'a> {
+enum JsonNode<'a> {
     Scalar(Scalar<'a>),
     /// Members and elements lie behind it, up to `end`.
     Container {
@@ -43,13 +43,13 @@ enum Node<'a> {
 
 /// A value of a document.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Value<'d> {
+pub(crate) struct JsonValue<'d> {
     document: &'d Document<'d>,
     at: usize,
 }
 
 /// Members of an object with their names.
-type Members<'d> = SmallVec<[(&'d [u8], Value<'d>); 8]>;
+type Members<'d> = SmallVec<[(&'d [u8], JsonValue<'d>); 8]>;
 
 impl<'a> Document<'a> {
     /// Reads any document.
@@ -60,7 +60,7 @@ impl<'a> Document<'a> {
         Self::build(source, Purpose::Any).map(|built| built.document)
     }
 
-    /// Reads an inference request: arrays called `data` become [`Elements`], at once where the datatype stands before
+    /// Reads an inference request: arrays called `data` become [`TensorElements`], at once where the datatype stands before
     /// them, and later, from their text, where it does not. What nobody will ask for is only checked.
     ///
     /// # Errors
@@ -88,9 +88,9 @@ impl<'a> Document<'a> {
             open: Vec::with_capacity(8),
             inputs: Vec::new(),
             purpose,
-            member: Member::Kept,
+            member: ContainerRole::Kept,
         };
-        Reader::new(source).document(&mut builder)?;
+        JsonReader::new(source).document(&mut builder)?;
         if builder.is_full() {
             return Err(Error::invalid(format!("the request JSON has more than {MAX_NODES} values")));
         }
@@ -98,8 +98,8 @@ impl<'a> Document<'a> {
     }
 
     /// The outermost value.
-    pub(crate) fn root(&self) -> Value<'_> {
-        Value { document: self, at: 0 }
+    pub(crate) fn root(&self) -> JsonValue<'_> {
+        JsonValue { document: self, at: 0 }
     }
 
     /// Takes the elements of a tensor out of the document.
@@ -107,54 +107,54 @@ impl<'a> Document<'a> {
         &mut self,
         index: usize,
         datatype: DataType,
-    ) -> Result<Elements, SyntaxError> {
-        let elements = std::mem::replace(&mut self.tensors[index], Elements::unread(0));
+    ) -> Result<TensorElements, JsonSyntaxError> {
+        let elements = std::mem::replace(&mut self.tensors[index], TensorElements::unread(0));
         elements.read_as(datatype, self.source)
     }
 
     /// The node behind the value at `at` and all it contains.
     fn behind(&self, at: usize) -> usize {
         match &self.nodes[at] {
-            Node::Container { end, .. } => *end,
-            Node::Scalar(_) | Node::Tensor(_) => at + 1,
+            JsonNode::Container { end, .. } => *end,
+            JsonNode::Scalar(_) | JsonNode::Tensor(_) => at + 1,
         }
     }
 }
 
-impl<'d> Value<'d> {
-    fn node(self) -> &'d Node<'d> {
+impl<'d> JsonValue<'d> {
+    fn node(self) -> &'d JsonNode<'d> {
         &self.document.nodes[self.at]
     }
 
     fn children(self, wanted: Container) -> Option<(usize, usize)> {
         match self.node() {
-            Node::Container { kind, end } if *kind == wanted => Some((self.at + 1, *end)),
+            JsonNode::Container { kind, end } if *kind == wanted => Some((self.at + 1, *end)),
             _ => None,
         }
     }
 
     /// The elements of an array.
-    pub(crate) fn elements(self) -> Result<impl Iterator<Item = Value<'d>>, Error> {
+    pub(crate) fn elements(self) -> Result<impl Iterator<Item = JsonValue<'d>>, Error> {
         let (mut at, end) = self.children(Container::Array).ok_or_else(|| Error::internal(access::ARRAY))?;
         Ok(std::iter::from_fn(move || {
-            let element = (at < end).then_some(Value { document: self.document, at })?;
+            let element = (at < end).then_some(JsonValue { document: self.document, at })?;
             at = self.document.behind(at);
             Some(element)
         }))
     }
 
     /// The members of an object in their order, equal keys included.
-    pub(crate) fn members(self) -> Result<impl Iterator<Item = (&'d [u8], Value<'d>)>, Error> {
+    pub(crate) fn members(self) -> Result<impl Iterator<Item = (&'d [u8], JsonValue<'d>)>, Error> {
         let (mut at, end) =
             self.children(Container::Object).ok_or_else(|| Error::internal(access::MEMBERS))?;
         Ok(std::iter::from_fn(move || {
             if at >= end {
                 return None;
             }
-            let Node::Scalar(Scalar::Text(key)) = &self.document.nodes[at] else {
+            let JsonNode::Scalar(Scalar::Text(key)) = &self.document.nodes[at] else {
                 unreachable!("a key precedes each value of an object")
             };
-            let value = Value { document: self.document, at: at + 1 };
+            let value = JsonValue { document: self.document, at: at + 1 };
             at = self.document.behind(at + 1);
             Some((&**key, value))
         }))
@@ -178,12 +178,12 @@ impl<'d> Value<'d> {
     }
 
     /// The first member of that name; `None` also for what is no object.
-    pub(crate) fn find(self, name: &str) -> Option<Value<'d>> {
+    pub(crate) fn find(self, name: &str) -> Option<JsonValue<'d>> {
         self.members().ok()?.find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
     }
 
     /// The first member of that name.
-    pub(crate) fn member(self, name: &str) -> Result<Value<'d>, Error> {
+    pub(crate) fn member(self, name: &str) -> Result<JsonValue<'d>, Error> {
         self.find(name)
             .ok_or_else(|| Error::internal(format!("attempt to access non-existing object member '{name}'")))
     }
@@ -191,30 +191,30 @@ impl<'d> Value<'d> {
     /// Where the data of a tensor are kept, see [`Document::take_elements`] and [`Document::parse_inputs`].
     pub(crate) fn tensor(self) -> Option<usize> {
         match self.node() {
-            Node::Tensor(index) => Some(*index),
-            Node::Scalar(_) | Node::Container { .. } => None,
+            JsonNode::Tensor(index) => Some(*index),
+            JsonNode::Scalar(_) | JsonNode::Container { .. } => None,
         }
     }
 
     /// The value as the only element of a tensor. What is no scalar is of the wrong type.
     pub(crate) fn only_element(self, datatype: DataType) -> Nested {
         match self.node() {
-            Node::Scalar(scalar) => Nested::of_scalar(scalar.clone(), datatype),
-            Node::Container { .. } | Node::Tensor(_) => Nested::of_scalar(Scalar::Null, datatype),
+            JsonNode::Scalar(scalar) => Nested::of_scalar(scalar.clone(), datatype),
+            JsonNode::Container { .. } | JsonNode::Tensor(_) => Nested::of_scalar(Scalar::Null, datatype),
         }
     }
 
     /// The number it is, if it is one.
     pub(crate) fn as_number(self) -> Option<Number> {
         match self.node() {
-            Node::Scalar(Scalar::Number(number)) => Some(*number),
+            JsonNode::Scalar(Scalar::Number(number)) => Some(*number),
             _ => None,
         }
     }
 
     pub(crate) fn as_bytes(self) -> Result<&'d [u8], Error> {
         match self.node() {
-            Node::Scalar(Scalar::Text(text)) => Ok(text),
+            JsonNode::Scalar(Scalar::Text(text)) => Ok(text),
             _ => Err(Error::internal(access::STRING)),
         }
     }
@@ -226,7 +226,7 @@ impl<'d> Value<'d> {
 
     pub(crate) fn as_bool(self) -> Result<bool, Error> {
         match self.node() {
-            Node::Scalar(Scalar::Bool(value)) => Ok(*value),
+            JsonNode::Scalar(Scalar::Bool(value)) => Ok(*value),
             _ => Err(Error::internal(access::BOOLEAN)),
         }
     }
@@ -249,7 +249,7 @@ struct Builder<'a, 'p> {
     inputs: Vec<Nested>,
     purpose: Purpose<'p>,
     /// What the last key says of its value.
-    member: Member,
+    member: ContainerRole,
 }
 
 /// What the document will be asked for.
@@ -265,7 +265,7 @@ enum Purpose<'p> {
 
 /// What becomes of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Member {
+enum ContainerRole {
     /// Kept with all it contains.
     Kept,
     /// An array that is the data of a tensor.
@@ -284,18 +284,18 @@ impl Builder<'_, '_> {
 
     /// What the members of the innermost object say so far about the tensor: datatype and number of elements.
     fn tensor_so_far(&self) -> (Option<DataType>, usize) {
-        let object = Value { document: &self.document, at: *self.open.last().unwrap_or(&0) };
+        let object = JsonValue { document: &self.document, at: *self.open.last().unwrap_or(&0) };
         let mut at = object.at + 1;
         let (mut datatype, mut count) = (None, 1);
         // The last node is the key `data` itself.
         while at + 1 < self.document.nodes.len() {
-            let value = Value { document: &self.document, at: at + 1 };
+            let value = JsonValue { document: &self.document, at: at + 1 };
             match &self.document.nodes[at] {
-                Node::Scalar(Scalar::Text(key)) if **key == *b"datatype" && datatype.is_none() => {
+                JsonNode::Scalar(Scalar::Text(key)) if **key == *b"datatype" && datatype.is_none() => {
                     datatype =
                         Some(value.as_text().ok().and_then(|name| DataType::from_protocol_name(&name)));
                 }
-                Node::Scalar(Scalar::Text(key)) if **key == *b"shape" => {
+                JsonNode::Scalar(Scalar::Text(key)) if **key == *b"shape" => {
                     for dim in value.elements().into_iter().flatten() {
                         count = usize::saturating_mul(count, dim.as_uint().map_or(0, |dim| dim as usize));
                     }
@@ -311,8 +311,8 @@ impl Builder<'_, '_> {
 impl<'a> Handler<'a> for Builder<'a, '_> {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         if !self.is_full() {
-            self.document.nodes.push(Node::Scalar(scalar));
-            self.member = Member::Kept;
+            self.document.nodes.push(JsonNode::Scalar(scalar));
+            self.member = ContainerRole::Kept;
         }
     }
 
@@ -321,24 +321,24 @@ impl<'a> Handler<'a> for Builder<'a, '_> {
             return;
         }
         self.member = match (self.purpose, &*key) {
-            (Purpose::Any, _) => Member::Kept,
-            (Purpose::Inference, b"data") => Member::Data,
-            (Purpose::Inference, key) if INSIDE.contains(&key) => Member::Kept,
-            (Purpose::Inference, _) => Member::Opaque,
+            (Purpose::Any, _) => ContainerRole::Kept,
+            (Purpose::Inference, b"data") => ContainerRole::Data,
+            (Purpose::Inference, key) if INSIDE.contains(&key) => ContainerRole::Kept,
+            (Purpose::Inference, _) => ContainerRole::Opaque,
             (Purpose::Generation(datatype_of), key) => match datatype_of(key) {
-                Some(datatype) => Member::Input(datatype),
-                None if key == b"parameters" && self.open.len() == 1 => Member::Kept,
-                None => Member::Opaque,
+                Some(datatype) => ContainerRole::Input(datatype),
+                None if key == b"parameters" && self.open.len() == 1 => ContainerRole::Kept,
+                None => ContainerRole::Opaque,
             },
         };
-        self.document.nodes.push(Node::Scalar(Scalar::Text(key)));
+        self.document.nodes.push(JsonNode::Scalar(Scalar::Text(key)));
     }
 
     fn open(&mut self, kind: Container) {
         if !self.is_full() {
             self.open.push(self.document.nodes.len());
             // Until it is closed its end is not known; nothing asks before.
-            self.document.nodes.push(Node::Container { kind, end: usize::MAX });
+            self.document.nodes.push(JsonNode::Container { kind, end: usize::MAX });
         }
     }
 
@@ -346,34 +346,34 @@ impl<'a> Handler<'a> for Builder<'a, '_> {
         if !self.is_full() {
             let behind = self.document.nodes.len();
             let node = self.open.pop().and_then(|at| self.document.nodes.get_mut(at));
-            if let Some(Node::Container { end, .. }) = node {
+            if let Some(JsonNode::Container { end, .. }) = node {
                 *end = behind;
             }
         }
     }
 
-    fn take(&mut self, kind: Container, reader: &mut Reader<'a>) -> Result<bool, SyntaxError> {
-        match (std::mem::replace(&mut self.member, Member::Kept), kind) {
+    fn take(&mut self, kind: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {
+        match (std::mem::replace(&mut self.member, ContainerRole::Kept), kind) {
             _ if self.is_full() => Ok(false),
-            (Member::Data, Container::Array) => {
+            (ContainerRole::Data, Container::Array) => {
                 let (datatype, count) = self.tensor_so_far();
-                let elements = Elements::read(reader, datatype, count)?;
-                self.document.nodes.push(Node::Tensor(self.document.tensors.len()));
+                let elements = TensorElements::read(reader, datatype, count)?;
+                self.document.nodes.push(JsonNode::Tensor(self.document.tensors.len()));
                 self.document.tensors.push(elements);
                 Ok(true)
             }
-            (Member::Input(datatype), Container::Array) => {
-                self.document.nodes.push(Node::Tensor(self.inputs.len()));
+            (ContainerRole::Input(datatype), Container::Array) => {
+                self.document.nodes.push(JsonNode::Tensor(self.inputs.len()));
                 self.inputs.push(Nested::read(reader, datatype)?);
                 Ok(true)
             }
-            (Member::Opaque | Member::Data | Member::Input(_), kind) => {
+            (ContainerRole::Opaque | ContainerRole::Data | ContainerRole::Input(_), kind) => {
                 reader.walk(&mut PassOver)?;
                 let end = self.document.nodes.len() + 1;
-                self.document.nodes.push(Node::Container { kind, end });
+                self.document.nodes.push(JsonNode::Container { kind, end });
                 Ok(true)
             }
-            (Member::Kept, _) => Ok(false),
+            (ContainerRole::Kept, _) => Ok(false),
         }
     }
 }

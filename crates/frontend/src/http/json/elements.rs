@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use inference::{DataType, Error};
 
 use super::{
-    Number, SyntaxError, access,
-    reader::{Container, Handler, PassOver, Reader, Scalar},
+    JsonSyntaxError, Number, access,
+    reader::{Container, Handler, JsonReader, PassOver, Scalar},
 };
 
 /// Elements may be nested less deeply than this. As Triton: common.h, HTTP_MAX_JSON_NESTING_DEPTH.
@@ -16,7 +16,7 @@ pub(super) const MAX_DEPTH: usize = 100;
 
 /// The elements of a tensor.
 #[derive(Debug)]
-pub(crate) enum Elements {
+pub(crate) enum TensorElements {
     /// Waiting, as text at this offset, for somebody to know the datatype. The grammar has been checked.
     Unread(usize),
     /// As bytes, up to the first element that was none of this datatype.
@@ -30,13 +30,13 @@ pub(crate) struct Read {
     bytes: Vec<u8>,
     count: usize,
     /// What was wrong with element number `count`.
-    failure: Option<Failure>,
+    failure: Option<ElementFailure>,
     arrays: usize,
     objects: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+enum ElementFailure {
     Type,
     Depth,
 }
@@ -54,7 +54,7 @@ pub(crate) enum ElementsError {
     TooFew,
 }
 
-impl Elements {
+impl TensorElements {
     /// Elements that have not been read.
     pub(super) fn unread(at: usize) -> Self {
         Self::Unread(at)
@@ -63,10 +63,10 @@ impl Elements {
     /// Reads the array that begins at `reader`, or passes over it if its datatype is not known or not for JSON.
     /// `count` elements are expected.
     pub(super) fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut JsonReader<'_>,
         datatype: Option<DataType>,
         count: usize,
-    ) -> Result<Self, SyntaxError> {
+    ) -> Result<Self, JsonSyntaxError> {
         let Some(datatype) = datatype.filter(|datatype| !matches!(datatype, DataType::Fp16 | DataType::Bf16))
         else {
             let at = reader.at();
@@ -81,11 +81,11 @@ impl Elements {
     }
 
     /// The same elements, read as `datatype`.
-    pub(super) fn read_as(self, datatype: DataType, source: &[u8]) -> Result<Self, SyntaxError> {
+    pub(super) fn read_as(self, datatype: DataType, source: &[u8]) -> Result<Self, JsonSyntaxError> {
         match self {
             Self::Read(read) if read.datatype == datatype => Ok(Self::Read(read)),
             Self::Read(_) => unreachable!("the first datatype of a tensor counts, before its data or behind"),
-            Self::Unread(at) => Self::read(&mut Reader::back_at(source, at), Some(datatype), 0),
+            Self::Unread(at) => Self::read(&mut JsonReader::back_at(source, at), Some(datatype), 0),
         }
     }
 
@@ -96,12 +96,12 @@ impl Elements {
         let too_many = datatype != DataType::Bytes && read.count > count;
         match read.failure {
             _ if too_many => Err(ElementsError::TooMany),
-            Some(Failure::Depth) => Err(ElementsError::Depth),
+            Some(ElementFailure::Depth) => Err(ElementsError::Depth),
             // Beyond the shape nobody looks at the type.
-            Some(Failure::Type) if datatype != DataType::Bytes && read.count == count => {
+            Some(ElementFailure::Type) if datatype != DataType::Bytes && read.count == count => {
                 Err(ElementsError::TooMany)
             }
-            Some(Failure::Type) => Err(ElementsError::Type(expected(datatype))),
+            Some(ElementFailure::Type) => Err(ElementsError::Type(expected(datatype))),
             None if datatype != DataType::Bytes && read.count < count => Err(ElementsError::TooFew),
             None => Ok(read.bytes),
         }
@@ -158,8 +158,8 @@ impl Read {
     /// The bytes of all elements, however many they are.
     pub(super) fn all(self) -> Result<Vec<u8>, ElementsError> {
         match self.failure {
-            Some(Failure::Depth) => Err(ElementsError::Depth),
-            Some(Failure::Type) => Err(ElementsError::Type(expected(self.datatype))),
+            Some(ElementFailure::Depth) => Err(ElementsError::Depth),
+            Some(ElementFailure::Type) => Err(ElementsError::Type(expected(self.datatype))),
             None => Ok(self.bytes),
         }
     }
@@ -169,7 +169,7 @@ impl Read {
             return false;
         }
         if self.arrays >= MAX_DEPTH {
-            self.failure = Some(Failure::Depth);
+            self.failure = Some(ElementFailure::Depth);
         }
         self.failure.is_none()
     }
@@ -235,11 +235,11 @@ impl<'a> Handler<'a> for Read {
         if fits {
             self.count += 1;
         } else {
-            self.failure = Some(Failure::Type);
+            self.failure = Some(ElementFailure::Type);
         }
     }
 
-    fn numbers(&mut self, reader: &mut Reader<'a>) -> Result<(), SyntaxError> {
+    fn numbers(&mut self, reader: &mut JsonReader<'a>) -> Result<(), JsonSyntaxError> {
         // A number in an object is no element, and its comma precedes a key.
         if self.objects > 0 {
             return reader.number().map(|_| ());
@@ -249,7 +249,7 @@ impl<'a> Handler<'a> for Read {
                 if self.push_number(number) {
                     self.count += 1;
                 } else {
-                    self.failure = Some(Failure::Type);
+                    self.failure = Some(ElementFailure::Type);
                 }
             }
         })
@@ -267,7 +267,7 @@ impl<'a> Handler<'a> for Read {
             }
             Container::Object => {
                 if self.element() {
-                    self.failure = Some(Failure::Type);
+                    self.failure = Some(ElementFailure::Type);
                 }
                 self.objects += 1;
             }
@@ -287,8 +287,8 @@ mod tests {
     use super::*;
 
     fn read(source: &str, datatype: DataType, count: usize) -> Result<Vec<u8>, ElementsError> {
-        let mut reader = Reader::new(source.as_bytes());
-        Elements::read(&mut reader, Some(datatype), count).unwrap().into_bytes(datatype, count)
+        let mut reader = JsonReader::new(source.as_bytes());
+        TensorElements::read(&mut reader, Some(datatype), count).unwrap().into_bytes(datatype, count)
     }
 
     fn text(source: &str, datatype: DataType, count: usize) -> (u16, String) {
@@ -358,12 +358,12 @@ mod tests {
 
     #[test]
     fn what_is_no_element_still_follows_the_grammar() {
-        let mut reader = Reader::new(br#"[1,{"a":1,2}]"#);
-        let error = Elements::read(&mut reader, Some(DataType::Int32), 1).unwrap_err();
+        let mut reader = JsonReader::new(br#"[1,{"a":1,2}]"#);
+        let error = TensorElements::read(&mut reader, Some(DataType::Int32), 1).unwrap_err();
         assert_eq!((error.reason, error.at), (super::super::reason::MISSING_NAME, 10));
         assert_eq!(read("[1, 2,3 ,4,[5],-6]", DataType::Int8, 6), Ok(vec![1, 2, 3, 4, 5, 250]));
-        let mut reader = Reader::new(b"[1,x]");
-        assert_eq!(Elements::read(&mut reader, Some(DataType::Int8), 1).unwrap_err().at, 3);
+        let mut reader = JsonReader::new(b"[1,x]");
+        assert_eq!(TensorElements::read(&mut reader, Some(DataType::Int8), 1).unwrap_err().at, 3);
     }
 
     #[test]

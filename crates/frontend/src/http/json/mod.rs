@@ -16,13 +16,13 @@ mod write;
 
 use inference::Error;
 
-pub(crate) use document::{Document, Value};
+pub(crate) use document::{Document, JsonValue};
 pub(crate) use nested::Nested;
 pub(crate) use write::{write_double, write_int, write_single, write_string, write_uint};
 
 /// A mistake in the grammar, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SyntaxError {
+pub(crate) struct JsonSyntaxError {
     /// One of the sentences in [`reason`].
     pub(crate) reason: &'static str,
     /// Byte offset.
@@ -60,8 +60,8 @@ pub(crate) mod access {
     pub(crate) const OBJECT: &str = "attempt to access JSON non-object as object";
 }
 
-impl From<SyntaxError> for Error {
-    fn from(error: SyntaxError) -> Self {
+impl From<JsonSyntaxError> for Error {
+    fn from(error: JsonSyntaxError) -> Self {
         Self::internal(format!("failed to parse the request JSON buffer: {} at {}", error.reason, error.at))
     }
 }

@@ -5,9 +5,9 @@ use inference::{DataType, Shape};
 use smallvec::SmallVec;
 
 use super::{
-    SyntaxError,
+    JsonSyntaxError,
     elements::{ElementsError, MAX_DEPTH, Read},
-    reader::{Container, Handler, Reader, Scalar},
+    reader::{Container, Handler, JsonReader, Scalar},
 };
 
 /// Elements as bytes, and how they are nested.
@@ -19,7 +19,7 @@ pub(crate) struct Nested {
 
 impl Nested {
     /// Reads the array that begins at `reader`.
-    pub(super) fn read(reader: &mut Reader<'_>, datatype: DataType) -> Result<Self, SyntaxError> {
+    pub(super) fn read(reader: &mut JsonReader<'_>, datatype: DataType) -> Result<Self, JsonSyntaxError> {
         let mut nested = Self { read: Read::new(datatype, 0), nesting: Nesting::default() };
         reader.walk(&mut nested)?;
         Ok(nested)
@@ -46,7 +46,7 @@ impl<'a> Handler<'a> for Nested {
         self.read.scalar(scalar);
     }
 
-    fn numbers(&mut self, reader: &mut Reader<'a>) -> Result<(), SyntaxError> {
+    fn numbers(&mut self, reader: &mut JsonReader<'a>) -> Result<(), JsonSyntaxError> {
         let before = self.read.count();
         self.read.numbers(reader)?;
         self.nesting.elements(self.read.count() - before);
@@ -136,7 +136,7 @@ mod tests {
     use crate::http::json::access;
 
     fn read(source: &str, datatype: DataType) -> Result<(Vec<u8>, Option<Shape>), ElementsError> {
-        Nested::read(&mut Reader::new(source.as_bytes()), datatype).unwrap().into_parts()
+        Nested::read(&mut JsonReader::new(source.as_bytes()), datatype).unwrap().into_parts()
     }
 
     fn shape(source: &str) -> Option<Vec<i64>> {

@@ -1,10 +1,10 @@
 //! Numbers: fast where a product or quotient of two exact doubles is the answer, exact elsewhere.
-use super::{Number, SyntaxError, reader::Reader, reason};
+use super::{JsonSyntaxError, Number, reader::JsonReader, reason};
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     /// Reads a number and, while only a comma and perhaps one space lie between, those behind it. What stops the run is
-    /// left for [`Reader::walk`] to judge.
-    pub(super) fn number_run(&mut self, mut take: impl FnMut(Number)) -> Result<(), SyntaxError> {
+    /// left for [`JsonReader::walk`] to judge.
+    pub(super) fn number_run(&mut self, mut take: impl FnMut(Number)) -> Result<(), JsonSyntaxError> {
         loop {
             take(self.number()?);
             let next = match self.source.get(self.at..) {
@@ -17,7 +17,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number, or one of the words that stand for one.
-    pub(super) fn number(&mut self) -> Result<Number, SyntaxError> {
+    pub(super) fn number(&mut self) -> Result<Number, JsonSyntaxError> {
         let start = self.at;
         let minus = self.consume(b'-');
         let mut mantissa = 0;
@@ -73,7 +73,13 @@ impl<'a> Reader<'a> {
         mantissa
     }
 
-    fn integer(&self, start: usize, minus: bool, value: u64, digits: usize) -> Result<Number, SyntaxError> {
+    fn integer(
+        &self,
+        start: usize,
+        minus: bool,
+        value: u64,
+        digits: usize,
+    ) -> Result<Number, JsonSyntaxError> {
         // Nineteen digits always fit; twenty may.
         if digits > 20 || (digits == 20 && self.token(start).trim_start_matches('-').parse::<u64>().is_err())
         {
@@ -89,7 +95,7 @@ impl<'a> Reader<'a> {
         Ok(i64::try_from(value).map_or(Number::Uint(value), Number::Int))
     }
 
-    fn exponent(&mut self) -> Result<i32, SyntaxError> {
+    fn exponent(&mut self) -> Result<i32, JsonSyntaxError> {
         self.at += 1;
         let minus = self.consume(b'-');
         if !minus {
@@ -107,10 +113,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The double nearest to the token that began at `start` and ends here.
-    fn exact(&self, start: usize) -> Result<Number, SyntaxError> {
+    fn exact(&self, start: usize) -> Result<Number, JsonSyntaxError> {
         match self.token(start).parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Number::Double(value)),
-            _ => Err(SyntaxError { reason: reason::TOO_BIG, at: start }),
+            _ => Err(JsonSyntaxError { reason: reason::TOO_BIG, at: start }),
         }
     }
 
@@ -118,7 +124,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(&self.source[start..self.at]).expect("a number is written in ASCII")
     }
 
-    fn word(&mut self, minus: bool) -> Result<Number, SyntaxError> {
+    fn word(&mut self, minus: bool) -> Result<Number, JsonSyntaxError> {
         if self.peek() == b'N' {
             self.literal(b"NaN")?;
             return Ok(Number::Double(f64::NAN));
@@ -142,7 +148,7 @@ mod tests {
     use super::*;
 
     fn number(source: &str) -> Number {
-        let mut reader = Reader::new(source.as_bytes());
+        let mut reader = JsonReader::new(source.as_bytes());
         let number = reader.number().unwrap();
         assert_eq!(reader.left(), 0, "{source}");
         number

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::{Number, SyntaxError, plain_len, reason};
+use super::{JsonSyntaxError, Number, plain_len, reason};
 
 /// What stands where a value may stand and is not a container.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub(super) enum Container {
     Object,
 }
 
-/// Is told what [`Reader::walk`] meets, in document order.
+/// Is told what [`JsonReader::walk`] meets, in document order.
 pub(super) trait Handler<'a> {
     fn scalar(&mut self, scalar: Scalar<'a>);
     fn key(&mut self, key: Cow<'a, [u8]>);
@@ -30,14 +30,14 @@ pub(super) trait Handler<'a> {
     fn close(&mut self, container: Container);
 
     /// Takes a number and, if it wants, those that follow it directly. By default one.
-    fn numbers(&mut self, reader: &mut Reader<'a>) -> Result<(), SyntaxError> {
+    fn numbers(&mut self, reader: &mut JsonReader<'a>) -> Result<(), JsonSyntaxError> {
         let number = reader.number()?;
         self.scalar(Scalar::Number(number));
         Ok(())
     }
 
     /// May read the container that begins at the reader itself, in place of being told of it.
-    fn take(&mut self, container: Container, reader: &mut Reader<'a>) -> Result<bool, SyntaxError> {
+    fn take(&mut self, container: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {
         let _ = (container, reader);
         Ok(false)
     }
@@ -45,7 +45,7 @@ pub(super) trait Handler<'a> {
 
 /// A place in a document.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a> {
+pub(super) struct JsonReader<'a> {
     pub(super) source: &'a [u8],
     pub(super) at: usize,
 }
@@ -63,7 +63,7 @@ enum Expect {
     AfterMember,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     /// At the first byte of `source`, behind a byte order mark.
     pub(super) fn new(source: &'a [u8]) -> Self {
         let at = if source.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a whole document.
-    pub(super) fn document(&mut self, handler: &mut impl Handler<'a>) -> Result<(), SyntaxError> {
+    pub(super) fn document(&mut self, handler: &mut impl Handler<'a>) -> Result<(), JsonSyntaxError> {
         self.skip_space();
         if matches!(self.peek(), 0 | b']' | b'}' | b',' | b':') {
             return Err(self.error(reason::EMPTY));
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one value that begins here, and all it contains.
-    pub(super) fn walk(&mut self, handler: &mut impl Handler<'a>) -> Result<(), SyntaxError> {
+    pub(super) fn walk(&mut self, handler: &mut impl Handler<'a>) -> Result<(), JsonSyntaxError> {
         let mut open = SmallVec::<[Container; 16]>::new();
         let Some(mut expect) = self.value(handler, &mut open)? else { return Ok(()) };
         loop {
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         &mut self,
         handler: &mut impl Handler<'a>,
         open: &mut SmallVec<[Container; 16]>,
-    ) -> Result<Option<Expect>, SyntaxError> {
+    ) -> Result<Option<Expect>, JsonSyntaxError> {
         match self.peek() {
             bracket @ (b'[' | b'{') => {
                 let (container, inside) = match bracket {
@@ -191,8 +191,8 @@ impl<'a> Reader<'a> {
         next
     }
 
-    pub(super) fn error(&self, reason: &'static str) -> SyntaxError {
-        SyntaxError { reason, at: self.at }
+    pub(super) fn error(&self, reason: &'static str) -> JsonSyntaxError {
+        JsonSyntaxError { reason, at: self.at }
     }
 
     fn skip_space(&mut self) {
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    pub(super) fn literal(&mut self, word: &[u8]) -> Result<(), SyntaxError> {
+    pub(super) fn literal(&mut self, word: &[u8]) -> Result<(), JsonSyntaxError> {
         for &byte in word {
             if !self.consume(byte) {
                 return Err(self.error(reason::INVALID_VALUE));
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a string whose opening quotation mark is here.
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, SyntaxError> {
+    fn string(&mut self) -> Result<Cow<'a, [u8]>, JsonSyntaxError> {
         self.at += 1;
         let start = self.at;
         self.skip_plain();
@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
         self.at += plain_len(&self.source[self.at..]);
     }
 
-    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), SyntaxError> {
+    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), JsonSyntaxError> {
         let start = self.at;
         self.at += 1;
         let plain = match self.peek() {
@@ -263,15 +263,15 @@ impl<'a> Reader<'a> {
                 text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
             }
-            _ => return Err(SyntaxError { reason: reason::ESCAPE, at: start }),
+            _ => return Err(JsonSyntaxError { reason: reason::ESCAPE, at: start }),
         };
         self.at += 1;
         text.push(plain);
         Ok(())
     }
 
-    fn code_point(&mut self, escape: usize) -> Result<char, SyntaxError> {
-        let broken = SyntaxError { reason: reason::SURROGATE, at: escape };
+    fn code_point(&mut self, escape: usize) -> Result<char, JsonSyntaxError> {
+        let broken = JsonSyntaxError { reason: reason::SURROGATE, at: escape };
         let first = self.hex4(escape)?;
         let code = match first {
             0xd800..=0xdbff => {
@@ -289,11 +289,11 @@ impl<'a> Reader<'a> {
         char::from_u32(code).ok_or(broken)
     }
 
-    fn hex4(&mut self, escape: usize) -> Result<u32, SyntaxError> {
+    fn hex4(&mut self, escape: usize) -> Result<u32, JsonSyntaxError> {
         let mut code = 0;
         for _ in 0..4 {
             let digit = char::from(self.peek()).to_digit(16);
-            code = code * 16 + digit.ok_or(SyntaxError { reason: reason::HEX_DIGIT, at: escape })?;
+            code = code * 16 + digit.ok_or(JsonSyntaxError { reason: reason::HEX_DIGIT, at: escape })?;
             self.at += 1;
         }
         Ok(code)
@@ -334,9 +334,9 @@ mod tests {
         fn close(&mut self, _: Container) {}
     }
 
-    fn read(source: &[u8]) -> Result<Vec<Scalar<'_>>, SyntaxError> {
+    fn read(source: &[u8]) -> Result<Vec<Scalar<'_>>, JsonSyntaxError> {
         let mut scalars = Scalars::default();
-        Reader::new(source).document(&mut scalars)?;
+        JsonReader::new(source).document(&mut scalars)?;
         Ok(scalars.0)
     }
 
@@ -385,14 +385,14 @@ mod tests {
             (b"[\"\\udc00\"]", SURROGATE, 2),
         ];
         for (source, reason, at) in table {
-            assert_eq!(read(source), Err(SyntaxError { reason, at }), "{}", source.escape_ascii());
+            assert_eq!(read(source), Err(JsonSyntaxError { reason, at }), "{}", source.escape_ascii());
         }
     }
 
     #[test]
     fn a_byte_order_mark_is_skipped_and_a_nul_ends() {
         assert_eq!(read(b"\xef\xbb\xbf 1 \0garbage"), Ok(vec![Scalar::Number(Number::Int(1))]));
-        assert_eq!(read(b"\xef\xbb\xbfx"), Err(SyntaxError { reason: reason::INVALID_VALUE, at: 3 }));
+        assert_eq!(read(b"\xef\xbb\xbfx"), Err(JsonSyntaxError { reason: reason::INVALID_VALUE, at: 3 }));
     }
 
     #[test]

@@ -20,25 +20,25 @@ use std::{
 use futures_util::task::AtomicWaker;
 
 /// Runs a task. Wake-ups that come while it is being polled poll it again, a few times, before the runtime hears of them.
-pub(crate) async fn at_once<T>(task: impl Future<Output = T>) -> T {
+pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
     let mut task = pin!(task);
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(bell.clone());
+    let inline_waker = Arc::new(InlineWaker::default());
+    let waker = Waker::from(inline_waker.clone());
     poll_fn(move |context| {
-        bell.runtime.register(context.waker());
+        inline_waker.runtime.register(context.waker());
         let mut own = Context::from_waker(&waker);
         for _ in 0..ROUNDS {
             // What was done before any ring so far is seen by this poll.
-            bell.state.swap(POLLED, AcqRel);
+            inline_waker.state.swap(POLLED, AcqRel);
             if let Poll::Ready(output) = task.as_mut().poll(&mut own) {
                 return Poll::Ready(output);
             }
-            if bell.state.compare_exchange(POLLED, RESTING, AcqRel, Acquire).is_ok() {
+            if inline_waker.state.compare_exchange(POLLED, RESTING, AcqRel, Acquire).is_ok() {
                 return Poll::Pending;
             }
         }
         // Others want to run, too.
-        bell.state.store(RESTING, Release);
+        inline_waker.state.store(RESTING, Release);
         context.waker().wake_by_ref();
         Poll::Pending
     })
@@ -56,12 +56,12 @@ const RUNG: u8 = 2;
 
 /// What the task is woken by.
 #[derive(Default)]
-struct Bell {
+struct InlineWaker {
     state: AtomicU8,
     runtime: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for InlineWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -92,17 +92,17 @@ mod tests {
     fn polled<T>(task: impl Future<Output = T>) -> (usize, Poll<T>) {
         let calls = Arc::new(Counted::default());
         let waker = Waker::from(calls.clone());
-        let outcome = pin!(at_once(task)).poll(&mut Context::from_waker(&waker));
+        let outcome = pin!(with_inline_wake(task)).poll(&mut Context::from_waker(&waker));
         (calls.0.load(SeqCst), outcome)
     }
 
     /// Wakes itself so many times before it is ready.
-    fn restless(mut wishes: usize) -> impl Future<Output = ()> {
+    fn restless(mut requested_outputs: usize) -> impl Future<Output = ()> {
         poll_fn(move |context| {
-            if wishes == 0 {
+            if requested_outputs == 0 {
                 return Poll::Ready(());
             }
-            wishes -= 1;
+            requested_outputs -= 1;
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -138,7 +138,7 @@ mod tests {
         let waker = Waker::from(calls.clone());
         let kept = Arc::new(std::sync::Mutex::new(None::<Waker>));
         let keep = kept.clone();
-        let mut task = pin!(at_once(poll_fn(move |context: &mut Context<'_>| {
+        let mut task = pin!(with_inline_wake(poll_fn(move |context: &mut Context<'_>| {
             *keep.lock().unwrap() = Some(context.waker().clone());
             Poll::<()>::Pending
         })));

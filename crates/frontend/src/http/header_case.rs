@@ -21,11 +21,11 @@ const REMEMBERED: usize = 128 << 10;
 
 /// The latest bytes of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
+pub(super) struct RecentHeaderNames {
     bytes: Mutex<Vec<u8>>,
 }
 
-impl Recent {
+impl RecentHeaderNames {
     fn push(&self, read: &[u8]) {
         let mut bytes = self.bytes.lock();
         bytes.extend_from_slice(&read[..read.len().min(OF_ONE_READ)]);
@@ -36,7 +36,7 @@ impl Recent {
     }
 
     /// The name of the latest header line with that lower-case name and that value, as it was written.
-    pub(super) fn spelling(&self, name: &str, value: &[u8]) -> Option<String> {
+    pub(super) fn original_case(&self, name: &str, value: &[u8]) -> Option<String> {
         let bytes = self.bytes.lock();
         bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
             let (written, rest) = line.split_at_checked(name.len())?;
@@ -48,18 +48,18 @@ impl Recent {
 }
 
 /// A stream whose latest bytes are remembered, if anybody wants them.
-pub(super) struct Remembering<S> {
+pub(super) struct NameRecorder<S> {
     stream: S,
-    recent: Option<Arc<Recent>>,
+    recent: Option<Arc<RecentHeaderNames>>,
 }
 
-impl<S> Remembering<S> {
-    pub(super) fn new(stream: S, recent: Option<Arc<Recent>>) -> Self {
+impl<S> NameRecorder<S> {
+    pub(super) fn new(stream: S, recent: Option<Arc<RecentHeaderNames>>) -> Self {
         Self { stream, recent }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Remembering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for NameRecorder<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Remembering<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Remembering<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for NameRecorder<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -110,23 +110,23 @@ mod tests {
 
     #[test]
     fn the_latest_spelling_counts() {
-        let recent = Recent::default();
+        let recent = RecentHeaderNames::default();
         recent.push(b"POST / HTTP/1.1\r\nMY_Other: x\r\nPriority:5 \r\n\r\nmy_OTHER: y\r\n");
         recent.push(b"GET / HTTP/1.1\r\nmy_Other:  x\r\n\r\n");
-        assert_eq!(recent.spelling("my_other", b"x").as_deref(), Some("my_Other"));
-        assert_eq!(recent.spelling("my_other", b"y").as_deref(), Some("my_OTHER"));
-        assert_eq!(recent.spelling("priority", b"5").as_deref(), Some("Priority"));
-        assert_eq!(recent.spelling("priority", b"6"), None);
+        assert_eq!(recent.original_case("my_other", b"x").as_deref(), Some("my_Other"));
+        assert_eq!(recent.original_case("my_other", b"y").as_deref(), Some("my_OTHER"));
+        assert_eq!(recent.original_case("priority", b"5").as_deref(), Some("Priority"));
+        assert_eq!(recent.original_case("priority", b"6"), None);
     }
 
     #[test]
     fn little_is_remembered() {
-        let recent = Recent::default();
+        let recent = RecentHeaderNames::default();
         recent.push(b"\nOld: 1\r\n");
         for _ in 0..10 {
             recent.push(&[b'x'; 1 << 20]);
         }
         assert!(recent.bytes.lock().len() <= REMEMBERED);
-        assert_eq!(recent.spelling("old", b"1"), None);
+        assert_eq!(recent.original_case("old", b"1"), None);
     }
 }
