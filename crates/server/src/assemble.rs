@@ -20,7 +20,10 @@ use tokio::task::JoinHandle;
 
 use crate::{
     Extensions,
-    options::{Grpc, Http, Listen, Options, RequiredHeader, Restrictions, TRITON_VERSION},
+    options::{
+        GrpcSettings, HttpSettings, ListenSettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
+        TRITON_VERSION,
+    },
     startup_tables,
 };
 
@@ -36,7 +39,7 @@ pub struct Server {
 
 /// One listening socket and what answers there.
 struct Endpoint {
-    service: Service,
+    service: EndpointService,
     address: SocketAddr,
     drain: Drain,
     task: JoinHandle<Result<(), Error>>,
@@ -44,7 +47,7 @@ struct Endpoint {
 
 /// What an endpoint speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Service {
+enum EndpointService {
     Grpc,
     Http,
     Metrics,
@@ -77,7 +80,7 @@ impl Server {
     ///
     /// # Errors
     /// What the options name cannot be had, or, unless `--exit-on-error=false`, a model failed to load.
-    pub async fn start(options: &Options, extensions: Extensions) -> Result<Self, StartError> {
+    pub async fn start(options: &ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
         let sockets = Sockets::bind(options)?;
         let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
         if options.repository.paths.is_empty() {
@@ -108,26 +111,26 @@ impl Server {
         Ok(server)
     }
 
-    fn open_endpoints(&mut self, sockets: Sockets, options: &Options) -> Result<(), StartError> {
+    fn open_endpoints(&mut self, sockets: Sockets, options: &ResolvedOptions) -> Result<(), StartError> {
         if let (Some(socket), Some(grpc)) = (sockets.grpc, &options.grpc) {
             let drain = Drain::new();
             let state = grpc_options(grpc)
                 .and_then(|options| GrpcState::new(self.engine.clone(), options, drain.clone()))
-                .map_err(|error| Service::Grpc.failed(error))?;
-            self.open(Service::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
+                .map_err(|error| EndpointService::Grpc.failed(error))?;
+            self.open(EndpointService::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
         }
         if let (Some(socket), Some(http)) = (sockets.http, &options.http) {
             let drain = Drain::new();
-            let options = http_options(http).map_err(|error| Service::Http.failed(error))?;
+            let options = http_options(http).map_err(|error| EndpointService::Http.failed(error))?;
             let service = Arc::new(HttpService::new(self.engine.clone(), options));
-            self.open(Service::Http, socket, drain.clone(), |socket| {
+            self.open(EndpointService::Http, socket, drain.clone(), |socket| {
                 http::serve(socket, service, drain, http::IDLE)
             })?;
         }
         if let Some(socket) = sockets.metrics {
             let drain = Drain::new();
             let service = Arc::new(MetricsService::new(self.engine.clone()));
-            self.open(Service::Metrics, socket, drain.clone(), |socket| {
+            self.open(EndpointService::Metrics, socket, drain.clone(), |socket| {
                 http::serve(socket, service, drain, http::IDLE)
             })?;
         }
@@ -136,7 +139,7 @@ impl Server {
 
     fn open<F>(
         &mut self,
-        service: Service,
+        service: EndpointService,
         socket: TcpListener,
         drain: Drain,
         serve: impl FnOnce(TcpListener) -> F,
@@ -160,20 +163,20 @@ impl Server {
 
     /// Where HTTP is served, if it is.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.address(Service::Http)
+        self.address(EndpointService::Http)
     }
 
     /// Where gRPC is served, if it is.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
-        self.address(Service::Grpc)
+        self.address(EndpointService::Grpc)
     }
 
     /// Where metrics are served, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.address(Service::Metrics)
+        self.address(EndpointService::Metrics)
     }
 
-    fn address(&self, service: Service) -> Option<SocketAddr> {
+    fn address(&self, service: EndpointService) -> Option<SocketAddr> {
         self.endpoints.iter().find(|endpoint| endpoint.service == service).map(|endpoint| endpoint.address)
     }
 
@@ -187,7 +190,7 @@ impl Server {
         let left = || self.exit_timeout.saturating_sub(begun.elapsed());
         self.engine.announce_exit();
         let (serving, scraping): (Vec<_>, Vec<_>) =
-            self.endpoints.into_iter().partition(|endpoint| endpoint.service != Service::Metrics);
+            self.endpoints.into_iter().partition(|endpoint| endpoint.service != EndpointService::Metrics);
         serving.iter().for_each(|endpoint| endpoint.drain.begin());
         let mut all_closed = true;
         for endpoint in serving {
@@ -222,7 +225,7 @@ impl Endpoint {
     }
 }
 
-impl Service {
+impl EndpointService {
     /// As the log announces it; scripts look for these lines.
     fn started(self) -> &'static str {
         match self {
@@ -251,23 +254,23 @@ impl Service {
 }
 
 impl Sockets {
-    fn bind(options: &Options) -> Result<Self, StartError> {
-        let bind = |service: Service, at: Option<&Listen>| {
+    fn bind(options: &ResolvedOptions) -> Result<Self, StartError> {
+        let bind = |service: EndpointService, at: Option<&ListenSettings>| {
             at.map(|at| {
                 listen::bind(&at.address, at.port, at.reuse_port).map_err(|error| service.failed(error))
             })
             .transpose()
         };
         Ok(Self {
-            grpc: bind(Service::Grpc, options.grpc.as_ref().map(|grpc| &grpc.listen))?,
-            http: bind(Service::Http, options.http.as_ref().map(|http| &http.listen))?,
-            metrics: bind(Service::Metrics, options.metrics.as_ref().map(|metrics| &metrics.listen))?,
+            grpc: bind(EndpointService::Grpc, options.grpc.as_ref().map(|grpc| &grpc.listen))?,
+            http: bind(EndpointService::Http, options.http.as_ref().map(|http| &http.listen))?,
+            metrics: bind(EndpointService::Metrics, options.metrics.as_ref().map(|metrics| &metrics.listen))?,
         })
     }
 }
 
-fn engine_options(options: &Options) -> engine::EngineOptions {
-    let Options { server, repository, backends, metrics, test_hooks, .. } = options;
+fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
+    let ResolvedOptions { server, repository, backends, metrics, test_hooks, .. } = options;
     let setting = |backend: Option<&String>, key: &str, value: String| engine::BackendSetting {
         backend: backend.cloned(),
         key: key.to_owned(),
@@ -308,7 +311,7 @@ fn engine_options(options: &Options) -> engine::EngineOptions {
     }
 }
 
-fn http_options(http: &Http) -> Result<http::HttpOptions, Error> {
+fn http_options(http: &HttpSettings) -> Result<http::HttpOptions, Error> {
     Ok(http::HttpOptions {
         max_input_size: http.max_input_size.get(),
         forward: forward(http.header_forward_pattern.as_deref())?,
@@ -317,7 +320,7 @@ fn http_options(http: &Http) -> Result<http::HttpOptions, Error> {
     })
 }
 
-fn grpc_options(grpc: &Grpc) -> Result<GrpcOptions, Error> {
+fn grpc_options(grpc: &GrpcSettings) -> Result<GrpcOptions, Error> {
     Ok(GrpcOptions {
         forward: forward(grpc.header_forward_pattern.as_deref())?,
         restrictions: restrictions(&grpc.restrictions),
@@ -335,7 +338,7 @@ fn forward(pattern: Option<&str>) -> Result<Option<HeaderForward>, Error> {
     pattern.map(HeaderForward::new).transpose()
 }
 
-fn restrictions(required: &Restrictions) -> frontend::restrict::Restrictions {
+fn restrictions(required: &RestrictionSettings) -> frontend::restrict::Restrictions {
     let mut restrictions = frontend::restrict::Restrictions::default();
     for (&category, RequiredHeader { name, value }) in required {
         restrictions.require(category, name, value);

@@ -7,7 +7,7 @@ use inference::{
     cache::{CacheFinder, ResponseCache},
 };
 
-use crate::options::Cache;
+use crate::options::CacheSettings;
 
 /// Everything that is plugged in where a server is assembled.
 #[derive(Clone, Default)]
@@ -27,9 +27,9 @@ impl Extensions {
     /// UNSUPPORTED if nobody can find caches, or whatever the finder or the cache says.
     pub(crate) async fn open_cache(
         &self,
-        wanted: Option<&Cache>,
+        wanted: Option<&CacheSettings>,
     ) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
-        let Some(Cache { name, settings, directory }) = wanted.cloned() else { return Ok(None) };
+        let Some(CacheSettings { name, settings, directory }) = wanted.cloned() else { return Ok(None) };
         let Some(finder) = self.cache_finder.clone() else {
             let text = format!("response cache '{name}' is not supported by this version of nereid");
             return Err(Error::unsupported(text));

@@ -11,7 +11,7 @@ use backend_onnx::LibrarySearch;
 use c_api::cache::Caches;
 use server::{
     Extensions, Server, logging,
-    options::{self, Environment, Invocation, Options},
+    options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
     signals::Signals,
 };
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     if arguments.peek().is_some_and(|first| first == "perf") {
         return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
     }
-    match options::parse(arguments, &Environment::of_this_process()) {
+    match options::parse(arguments, &ProcessEnvironment::of_this_process()) {
         Ok(Invocation::Serve(options)) => serve(&options).unwrap_or_else(|error| fail(&error)),
         Ok(Invocation::Print(text)) => {
             // A reader that has gone needs no answer.
@@ -46,7 +46,7 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn serve(options: &Options) -> anyhow::Result<ExitCode> {
+fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     for warning in &options.warnings {
         let _ = writeln!(io::stderr(), "{warning}");
     }
@@ -64,7 +64,7 @@ fn serve(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-async fn run(options: &Options) -> anyhow::Result<ExitCode> {
+async fn run(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let server = tokio::select! {
         server = Server::start(options, extensions(options)) => server?,
@@ -81,7 +81,7 @@ async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// What is built in, and where the rest comes from.
-fn extensions(options: &Options) -> Extensions {
+fn extensions(options: &ResolvedOptions) -> Extensions {
     let program = std::env::current_exe().ok();
     let onnxruntime = LibrarySearch {
         named: options.backends.onnxruntime_library.clone(),

@@ -6,19 +6,19 @@ use inference::backend::Backend;
 
 use crate::{
     logging::TABLE,
-    options::{Options, TRITON_VERSION},
-    table::Table,
+    options::{ResolvedOptions, TRITON_VERSION},
+    table::TextTable,
 };
 
 /// Writes the tables to the log.
-pub(crate) fn log(engine: &Engine, options: &Options, backends: &[Arc<dyn Backend>]) {
+pub(crate) fn log(engine: &Engine, options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) {
     log::info!(target: TABLE, "{}", backend_table(options, backends));
     log::info!(target: TABLE, "{}", model_table(engine));
     log::info!(target: TABLE, "{}", option_table(engine, options));
 }
 
-fn backend_table(options: &Options, backends: &[Arc<dyn Backend>]) -> Table<3> {
-    let mut table = Table::new(["Backend", "Path", "Config"]);
+fn backend_table(options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) -> TextTable<3> {
+    let mut table = TextTable::new(["Backend", "Path", "Config"]);
     for backend in backends {
         let settings = &options.backends.settings;
         let own = settings
@@ -32,8 +32,8 @@ fn backend_table(options: &Options, backends: &[Arc<dyn Backend>]) -> Table<3> {
     table
 }
 
-fn model_table(engine: &Engine) -> Table<3> {
-    let mut table = Table::new(["Model", "Version", "Status"]);
+fn model_table(engine: &Engine) -> TextTable<3> {
+    let mut table = TextTable::new(["Model", "Version", "Status"]);
     for entry in engine.index(false) {
         let state = entry.state.map_or("", |state| state.as_str());
         let status =
@@ -44,8 +44,8 @@ fn model_table(engine: &Engine) -> Table<3> {
     table
 }
 
-fn option_table(engine: &Engine, options: &Options) -> Table<2> {
-    let mut table = Table::new(["Option", "Value"]);
+fn option_table(engine: &Engine, options: &ResolvedOptions) -> TextTable<2> {
+    let mut table = TextTable::new(["Option", "Value"]);
     let mut row = |option: &str, value: String| table.push([option.to_owned(), value]);
     row("server_id", options.server.id.clone());
     row("server_version", TRITON_VERSION.to_owned());

@@ -13,11 +13,11 @@ use std::fmt;
 /// Rows under headings. A cell may hold several lines; they are kept below each other. Its display has no
 /// last newline.
 #[derive(Debug, Clone)]
-pub struct Table<const COLUMNS: usize> {
+pub struct TextTable<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
     /// A table without rows.
     pub fn new(headings: [&str; COLUMNS]) -> Self {
         Self { rows: vec![headings.map(str::to_owned)] }
@@ -37,7 +37,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
+impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths = self.widths();
         let border: String = widths
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(["Backend", "Path", "Config"]);
+        let mut table = TextTable::new(["Backend", "Path", "Config"]);
         table.push(["onnxruntime", "/b", "{}"]);
         assert_eq!(
             table.to_string(),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_cell_stay_below_each_other() {
-        let mut table = Table::new(["Model", "Version", "Status"]);
+        let mut table = TextTable::new(["Model", "Version", "Status"]);
         table.push(["broken", "1", "UNAVAILABLE: Internal: no\nsuch file"]);
         table.push(["simple", "1", "READY"]);
         assert_eq!(
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_table_without_rows_shows_its_headings() {
-        let table = Table::new(["Option", "Value"]);
+        let table = TextTable::new(["Option", "Value"]);
         assert_eq!(
             table.to_string(),
             "+--------+-------+\n| Option | Value |\n+--------+-------+\n+--------+-------+"

@@ -1,8 +1,8 @@
 //! Two endpoints cannot listen on one address and port.
 
-use super::typed::Typed;
+use super::typed::TypedOptions;
 
-struct Endpoint<'a> {
+struct ConfiguredEndpoint<'a> {
     name: &'static str,
     address: &'a str,
     port: i64,
@@ -15,7 +15,7 @@ struct Endpoint<'a> {
 ///
 /// # Errors
 /// The text about the first clash.
-pub(super) fn check(typed: &Typed) -> Result<(), String> {
+pub(super) fn check(typed: &TypedOptions) -> Result<(), String> {
     let endpoints = endpoints(typed);
     for (index, this) in endpoints.iter().enumerate() {
         for (other_index, other) in endpoints.iter().enumerate() {
@@ -43,17 +43,17 @@ pub(super) fn check(typed: &Typed) -> Result<(), String> {
     Ok(())
 }
 
-fn endpoints(typed: &Typed) -> Vec<Endpoint<'_>> {
-    let Typed { http, grpc, metrics, outside, .. } = typed;
+fn endpoints(typed: &TypedOptions) -> Vec<ConfiguredEndpoint<'_>> {
+    let TypedOptions { http, grpc, metrics, outside, .. } = typed;
     let metrics_address = if metrics.address.is_empty() { &http.address } else { &metrics.address };
-    let endpoint = |name, address, port| Endpoint { name, address, port, others_within: None };
+    let endpoint = |name, address, port| ConfiguredEndpoint { name, address, port, others_within: None };
     let all = [
         (http.allow, endpoint("HTTP", &http.address, http.port)),
         (grpc.allow, endpoint("GRPC", &grpc.address, grpc.port)),
         (metrics.allow, endpoint("metrics", metrics_address, metrics.port)),
         (
             outside.allow_sagemaker,
-            Endpoint {
+            ConfiguredEndpoint {
                 others_within: outside.sagemaker_safe_range,
                 ..endpoint("SageMaker", "0.0.0.0", outside.sagemaker_port)
             },

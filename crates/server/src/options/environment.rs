@@ -3,12 +3,12 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use super::refusal::BadOption;
-use super::typed::Typed;
+use super::typed::TypedOptions;
 use super::values;
 
 /// The variables the server reads, as they were when the process started. An empty variable counts as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Environment {
+pub struct ProcessEnvironment {
     /// `AIP_STORAGE_URI`: the model repository when the command line names none.
     pub storage_uri: Option<String>,
     /// `AIP_MODE`: with `PREDICTION` the Vertex AI endpoint replaces HTTP and gRPC unless options say
@@ -30,7 +30,7 @@ pub struct Environment {
     pub search_path: Option<OsString>,
 }
 
-impl Environment {
+impl ProcessEnvironment {
     /// Reads the variables of this process. What is not valid UTF-8 is kept with replacement characters.
     pub fn of_this_process() -> Self {
         let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -56,7 +56,7 @@ impl Environment {
     }
 
     /// Changes the defaults that the command line starts from.
-    pub(super) fn prepare(&self, typed: &mut Typed) -> Result<(), BadOption> {
+    pub(super) fn prepare(&self, typed: &mut TypedOptions) -> Result<(), BadOption> {
         if self.aip_mode.as_deref() == Some("PREDICTION") {
             typed.outside.allow_vertex_ai = true;
             typed.http.allow = false;

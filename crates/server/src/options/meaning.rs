@@ -16,29 +16,29 @@ use crate::logging::LogConfig;
 /// Holds nothing that this version cannot do: such options are refused while parsing. Endpoints that are off
 /// are `None`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct ResolvedOptions {
     /// The server as a whole.
-    pub server: Server,
+    pub server: ServerSettings,
     /// What goes where in the log.
     pub logging: LogConfig,
     /// Where models come from and how they are loaded.
-    pub repository: Repository,
+    pub repository: RepositorySettings,
     /// The HTTP endpoint.
-    pub http: Option<Http>,
+    pub http: Option<HttpSettings>,
     /// The gRPC endpoint.
-    pub grpc: Option<Grpc>,
+    pub grpc: Option<GrpcSettings>,
     /// The Prometheus endpoint.
-    pub metrics: Option<Metrics>,
+    pub metrics: Option<MetricsSettings>,
     /// Backends and what they are told.
-    pub backends: Backends,
+    pub backends: BackendsSettings,
     /// The response cache, if there is to be one.
-    pub cache: Option<Cache>,
+    pub cache: Option<CacheSettings>,
     /// The resources that executions wait for, entries as given; `None` if they wait for none (`--rate-limit=off`).
     pub rate_limit: Option<Vec<RateLimitResource>>,
     /// Where instances run, by the policy's name.
     pub host_policies: BTreeMap<String, HostPolicy>,
     /// Sizes that are accepted and shown, but reserve nothing in this version.
-    pub memory: Memory,
+    pub memory: MemorySettings,
     /// Delays that tests ask for through the environment.
     pub test_hooks: TestHooks,
     /// Lines for stderr about deprecated or overridden options, in the order of the command line.
@@ -47,7 +47,7 @@ pub struct Options {
 
 /// The server as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerSettings {
     /// The name in the server metadata.
     pub id: String,
     /// How long an exit waits for requests in flight, all steps together.
@@ -61,7 +61,7 @@ pub struct Server {
 /// Where models come from and how they are loaded. All models are loaded at startup and stay (control mode
 /// `none`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repository {
+pub struct RepositorySettings {
     /// The repositories' paths as typed, sorted, without duplicates. Empty if neither the command line nor
     /// `AIP_STORAGE_URI` named one; then the engine refuses to start.
     pub paths: BTreeSet<String>,
@@ -79,7 +79,7 @@ pub struct Repository {
 
 /// Where an endpoint listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenSettings {
     /// Host name or address as typed.
     pub address: String,
     /// 0 lets the system choose.
@@ -98,13 +98,13 @@ pub struct RequiredHeader {
 }
 
 /// The restricted categories of an endpoint.
-pub type Restrictions = BTreeMap<Category, RequiredHeader>;
+pub type RestrictionSettings = BTreeMap<Category, RequiredHeader>;
 
 /// The HTTP endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
+pub struct HttpSettings {
     /// Where it listens.
-    pub listen: Listen,
+    pub listen: ListenSettings,
     /// How many threads the operator wants for HTTP: a hint for the size of the network runtime.
     pub threads: NonZeroUsize,
     /// The largest request body, also after decompression, in bytes.
@@ -112,14 +112,14 @@ pub struct Http {
     /// Which request headers become request parameters: a regular expression, not yet compiled.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a header.
-    pub restrictions: Restrictions,
+    pub restrictions: RestrictionSettings,
 }
 
 /// The gRPC endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grpc {
+pub struct GrpcSettings {
     /// Where it listens.
-    pub listen: Listen,
+    pub listen: ListenSettings,
     /// How many threads the operator wants for inference over gRPC: a hint for the size of the network
     /// runtime.
     pub infer_threads: NonZeroUsize,
@@ -130,16 +130,16 @@ pub struct Grpc {
     /// How strongly inference responses are compressed for clients that accept it.
     pub compression: CompressionLevel,
     /// Pings and the age of connections.
-    pub keepalive: Keepalive,
+    pub keepalive: KeepaliveSettings,
     /// Which metadata become request parameters: a regular expression, not yet compiled.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a metadata entry.
-    pub restrictions: Restrictions,
+    pub restrictions: RestrictionSettings,
 }
 
 /// Pings and the age of gRPC connections; the names are those of gRPC's channel arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keepalive {
+pub struct KeepaliveSettings {
     /// After how long without traffic the server pings.
     pub time: Duration,
     /// How long a ping may stay unanswered.
@@ -160,9 +160,9 @@ pub struct Keepalive {
 
 /// The Prometheus endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Metrics {
+pub struct MetricsSettings {
     /// Where it listens.
-    pub listen: Listen,
+    pub listen: ListenSettings,
     /// Whether to report graphics processors.
     pub gpu: bool,
     /// Whether to report processor and memory use.
@@ -175,7 +175,7 @@ pub struct Metrics {
 
 /// Backends and what they are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backends {
+pub struct BackendsSettings {
     /// Where backends are looked for.
     pub directory: PathBuf,
     /// Settings in the order given; of two for the same backend and key the later counts.
@@ -199,7 +199,7 @@ pub struct BackendSetting {
 
 /// The response cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cache {
+pub struct CacheSettings {
     /// Which one.
     pub name: String,
     /// What it is told; only the cache knows what that means.
@@ -210,7 +210,7 @@ pub struct Cache {
 
 /// Sizes that are accepted and shown, but reserve nothing in this version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Memory {
+pub struct MemorySettings {
     /// Page-locked host memory, in bytes.
     pub pinned_pool_byte_size: u64,
     /// Device memory in bytes by device.

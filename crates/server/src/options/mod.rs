@@ -1,8 +1,8 @@
 //! The command line: one table of options, from which the parser, the help and the refusals come.
 //!
 //! The way of a command line: `words` cuts it into options and values as `getopt_long` does, the `table` says
-//! what each option accepts and where it goes, `Typed` holds what was typed, `resolve` checks what only
-//! several options together can show and turns it into [`Options`], which is all the rest of the program
+//! what each option accepts and where it goes, `TypedOptions` holds what was typed, `resolve` checks what only
+//! several options together can show and turns it into [`ResolvedOptions`], which is all the rest of the program
 //! sees.
 //!
 //! The parser is our own: clients compare the error texts, numbers follow C's "leading digits" rule, the
@@ -20,29 +20,30 @@ mod resolve;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tokenizer;
 mod trace;
 mod typed;
 mod values;
-mod words;
 
 use std::ffi::OsString;
 
-pub use environment::Environment;
+pub use environment::ProcessEnvironment;
 pub use help::usage;
 pub use in_process::TRITON_VERSION;
 pub use meaning::{
-    BackendSetting, Backends, Cache, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository,
-    RequiredHeader, Restrictions, Server, TestHooks,
+    BackendSetting, BackendsSettings, CacheSettings, GrpcSettings, HttpSettings, KeepaliveSettings,
+    ListenSettings, MemorySettings, MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions,
+    RestrictionSettings, ServerSettings, TestHooks,
 };
 pub use refusal::BadOption;
 
-use typed::Typed;
+use typed::TypedOptions;
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Invocation {
     /// Serve with these options.
-    Serve(Box<Options>),
+    Serve(Box<ResolvedOptions>),
     /// Print this text (it ends with a newline) on stdout and exit with 0: `--help` and `--version`.
     Print(String),
 }
@@ -55,11 +56,11 @@ pub enum Invocation {
 /// argument, or an option that would switch on what this version does not have.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
-    environment: &Environment,
+    environment: &ProcessEnvironment,
 ) -> Result<Invocation, BadOption> {
-    let mut typed = Typed::with_defaults();
+    let mut typed = TypedOptions::with_defaults();
     environment.prepare(&mut typed)?;
-    let mut words = words::Words::new(arguments)?;
+    let mut words = tokenizer::ArgumentTokens::new(arguments)?;
     while let Some(given) = words.next_option()? {
         // As Triton, the first of the line to fail, or to ask for help, decides.
         match given.option.name {

@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::environment::Environment;
+use super::environment::ProcessEnvironment;
 use frontend::grpc::{CompressionLevel, TlsOptions};
 
 use super::meaning::{
-    Backends, Cache, Grpc, Http, Keepalive, Listen, Memory, Metrics, Options, Repository, Server, TestHooks,
+    BackendsSettings, CacheSettings, GrpcSettings, HttpSettings, KeepaliveSettings, ListenSettings,
+    MemorySettings, MetricsSettings, RepositorySettings, ResolvedOptions, ServerSettings, TestHooks,
 };
 use super::refusal::BadOption;
-use super::typed::{self, ControlMode, Typed};
+use super::typed::{self, ControlMode, TypedOptions};
 use super::{clash, table};
 use crate::logging::{Format, Levels, LogConfig};
 
@@ -20,7 +21,10 @@ use crate::logging::{Format, Levels, LogConfig};
 ///
 /// # Errors
 /// First what is wrong in itself, then what this version does not have.
-pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Options, BadOption> {
+pub(super) fn resolve(
+    mut typed: TypedOptions,
+    environment: &ProcessEnvironment,
+) -> Result<ResolvedOptions, BadOption> {
     if typed.repository.paths.is_empty() {
         typed.repository.paths.extend(environment.storage_uri.clone());
     }
@@ -36,13 +40,13 @@ pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Opt
         backlog_delay_scheduler: environment.backlog_delay_scheduler()?,
     };
     let metrics = metrics(&typed);
-    let server = Server {
+    let server = ServerSettings {
         id: typed.server.id,
         exit_timeout: seconds(typed.server.exit_timeout_secs),
         exit_on_error: typed.repository.exit_on_error,
         strict_readiness: typed.repository.strict_readiness,
     };
-    Ok(Options {
+    Ok(ResolvedOptions {
         server,
         logging: logging(typed.logging, environment),
         metrics,
@@ -52,7 +56,7 @@ pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Opt
         cache: cache(typed.cache)?,
         rate_limit: typed.rate_limit_on.then_some(typed.rate_limit_resources),
         host_policies: typed.devices.host_policies,
-        memory: Memory {
+        memory: MemorySettings {
             pinned_pool_byte_size: unsigned(typed.devices.pinned_pool_byte_size),
             cuda_pool_byte_sizes: typed.devices.cuda_pool_byte_sizes,
             min_supported_compute_capability: typed.devices.min_supported_compute_capability,
@@ -64,7 +68,7 @@ pub(super) fn resolve(mut typed: Typed, environment: &Environment) -> Result<Opt
 }
 
 /// The rules that need more than one option.
-fn check_between(typed: &mut Typed) -> Result<(), BadOption> {
+fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
     warn_of_ping_rules(typed);
     let trace_warnings = typed.trace.check(|option| typed.given.contains(option))?;
     typed.warnings.extend(trace_warnings);
@@ -100,7 +104,7 @@ fn check_between(typed: &mut Typed) -> Result<(), BadOption> {
 }
 
 /// What Triton finds when it builds its server from the options.
-fn check_build(typed: &Typed) -> Result<(), BadOption> {
+fn check_build(typed: &TypedOptions) -> Result<(), BadOption> {
     clash::check(typed).map_err(BadOption::build)?;
     for (device, fraction) in &typed.devices.load_gpu_limits {
         let fault = if *device < 0 {
@@ -123,7 +127,7 @@ fn check_build(typed: &Typed) -> Result<(), BadOption> {
     }
 }
 
-fn logging(typed: typed::Logging, environment: &Environment) -> LogConfig {
+fn logging(typed: typed::TypedLogging, environment: &ProcessEnvironment) -> LogConfig {
     LogConfig {
         levels: Levels {
             info: typed.info,
@@ -137,8 +141,8 @@ fn logging(typed: typed::Logging, environment: &Environment) -> LogConfig {
     }
 }
 
-fn repository(typed: typed::Repository) -> Repository {
-    Repository {
+fn repository(typed: typed::TypedRepository) -> RepositorySettings {
+    RepositorySettings {
         paths: typed.paths,
         auto_complete: !(typed.disable_auto_complete || typed.strict_model_config == Some(true)),
         config_name: typed.config_name,
@@ -148,9 +152,13 @@ fn repository(typed: typed::Repository) -> Repository {
     }
 }
 
-fn http(typed: typed::Http) -> Http {
-    Http {
-        listen: Listen { address: typed.address, port: unsigned(typed.port), reuse_port: typed.reuse_port },
+fn http(typed: typed::TypedHttp) -> HttpSettings {
+    HttpSettings {
+        listen: ListenSettings {
+            address: typed.address,
+            port: unsigned(typed.port),
+            reuse_port: typed.reuse_port,
+        },
         threads: at_least_one(typed.thread_count),
         max_input_size: at_least_one(typed.max_input_size),
         header_forward_pattern: non_empty(typed.header_forward_pattern),
@@ -158,15 +166,19 @@ fn http(typed: typed::Http) -> Http {
     }
 }
 
-fn grpc(typed: typed::Grpc) -> Result<Grpc, BadOption> {
+fn grpc(typed: typed::TypedGrpc) -> Result<GrpcSettings, BadOption> {
     let keepalive = typed.keepalive;
-    Ok(Grpc {
+    Ok(GrpcSettings {
         tls: if typed.use_tls {
             Some(tls(typed.mutual_tls, typed.server_cert, typed.server_key, typed.root_cert)?)
         } else {
             None
         },
-        listen: Listen { address: typed.address, port: unsigned(typed.port), reuse_port: typed.reuse_port },
+        listen: ListenSettings {
+            address: typed.address,
+            port: unsigned(typed.port),
+            reuse_port: typed.reuse_port,
+        },
         infer_threads: at_least_one(typed.infer_thread_count),
         max_response_pool_size: at_least_one(typed.max_response_pool_size),
         compression: match typed.compression.as_str() {
@@ -175,7 +187,7 @@ fn grpc(typed: typed::Grpc) -> Result<Grpc, BadOption> {
             "high" => CompressionLevel::High,
             _ => CompressionLevel::None,
         },
-        keepalive: Keepalive {
+        keepalive: KeepaliveSettings {
             time: milliseconds(keepalive.time_ms),
             timeout: milliseconds(keepalive.timeout_ms),
             permit_without_calls: keepalive.permit_without_calls,
@@ -197,7 +209,7 @@ fn grpc(typed: typed::Grpc) -> Result<Grpc, BadOption> {
 
 /// Encryption without its files cannot work; saying so here is better than a listener that fails (P-W22).
 /// Who sets rules about pings shall know that nobody enforces them: the HTTP/2 library offers no such thing.
-fn warn_of_ping_rules(typed: &mut Typed) {
+fn warn_of_ping_rules(typed: &mut TypedOptions) {
     for option in [
         "grpc-keepalive-permit-without-calls",
         "grpc-http2-max-pings-without-data",
@@ -227,11 +239,11 @@ fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<T
     })
 }
 
-fn metrics(typed: &Typed) -> Option<Metrics> {
-    let Typed { metrics, http, .. } = typed;
+fn metrics(typed: &TypedOptions) -> Option<MetricsSettings> {
+    let TypedOptions { metrics, http, .. } = typed;
     let address = if metrics.address.is_empty() { &http.address } else { &metrics.address };
-    metrics.allow.then(|| Metrics {
-        listen: Listen { address: address.clone(), port: unsigned(metrics.port), reuse_port: false },
+    metrics.allow.then(|| MetricsSettings {
+        listen: ListenSettings { address: address.clone(), port: unsigned(metrics.port), reuse_port: false },
         gpu: metrics.gpu,
         cpu: metrics.cpu,
         interval: milliseconds(metrics.interval_ms),
@@ -239,8 +251,8 @@ fn metrics(typed: &Typed) -> Option<Metrics> {
     })
 }
 
-fn backends(typed: typed::Backends, environment: &Environment) -> Backends {
-    Backends {
+fn backends(typed: typed::TypedBackends, environment: &ProcessEnvironment) -> BackendsSettings {
+    BackendsSettings {
         directory: PathBuf::from(typed.directory),
         settings: typed.settings,
         onnxruntime_library: path(typed.onnxruntime_library)
@@ -249,13 +261,13 @@ fn backends(typed: typed::Backends, environment: &Environment) -> Backends {
     }
 }
 
-fn cache(typed: typed::Cache) -> Result<Option<Cache>, BadOption> {
+fn cache(typed: typed::TypedCache) -> Result<Option<CacheSettings>, BadOption> {
     let directory = path(typed.directory)
         .ok_or_else(|| BadOption::framed("cache-directory", "cache directory can not be empty"))?;
     let mut configs = typed.configs.into_iter();
     let Some((name, settings)) = configs.next() else { return Ok(None) };
     match configs.next() {
-        None => Ok(Some(Cache { name, settings, directory })),
+        None => Ok(Some(CacheSettings { name, settings, directory })),
         Some(_) => Err(BadOption::plain(
             "found multiple cache configurations, but only a single cache is currently supported",
         )),

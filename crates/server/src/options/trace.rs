@@ -9,9 +9,9 @@ use super::values::{self, Setting};
 pub(super) const MISSING: &str = "tracing of requests";
 
 #[derive(Debug, Default)]
-pub(super) struct Typed {
+pub(super) struct TypedTrace {
     /// Of the deprecated options.
-    level: Level,
+    level: TypedTraceLevel,
     pub(super) file: String,
     pub(super) rate: i64,
     /// Of `--trace-config`, in the order of the command line. The mode is in lower case.
@@ -21,19 +21,19 @@ pub(super) struct Typed {
 /// Several levels add up, but one OFF among them wins: it is the operator's word. (P-W37; the reference
 /// forgets an OFF that another level follows in `--trace-config`.)
 #[derive(Debug, Default, Clone, Copy)]
-struct Level {
+struct TypedTraceLevel {
     off: bool,
     some: bool,
 }
 
 /// The option that switches tracing on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum TraceSource {
     TraceLevel,
     TraceConfig,
 }
 
-impl Typed {
+impl TypedTrace {
     /// Reads a `--trace-config`. Whether its value is right is checked after the whole line, as in Triton.
     pub(super) fn add_setting(&mut self, text: &str) -> Result<(), String> {
         // The mode's own text comes before those about the rest.
@@ -70,7 +70,7 @@ impl Typed {
             let number = || values::integer(value, i64::from(i32::MIN), i64::from(i32::MAX)).map(drop);
             let (checked, shown) = match (name.as_deref(), key.as_str()) {
                 (None, "rate" | "count") => (number(), key.clone()),
-                (None, "level") => (Level::default().add(value), key.clone()),
+                (None, "level") => (TypedTraceLevel::default().add(value), key.clone()),
                 (None, "mode") => (mode(value).map(drop), key.clone()),
                 (Some("triton"), "log-frequency") if !opentelemetry => (number(), format!("triton,{key}")),
                 _ => (Ok(()), key.clone()),
@@ -100,9 +100,9 @@ impl Typed {
 
     /// The option without which nothing would be traced, if anything would be.
     ///
-    /// Tracing needs a level, and either OpenTelemetry or a file and a rate. Call after [`Typed::check`].
-    pub(super) fn switched_on_by(&self) -> Option<Source> {
-        let mut config = Level::default();
+    /// Tracing needs a level, and either OpenTelemetry or a file and a rate. Call after [`TypedTrace::check`].
+    pub(super) fn switched_on_by(&self) -> Option<TraceSource> {
+        let mut config = TypedTraceLevel::default();
         for value in self.values(None, "level") {
             _ = config.add(value);
         }
@@ -110,8 +110,8 @@ impl Typed {
             return None;
         }
         let source = match (config.some, self.level.some) {
-            (true, _) => Source::TraceConfig,
-            (false, true) => Source::TraceLevel,
+            (true, _) => TraceSource::TraceConfig,
+            (false, true) => TraceSource::TraceLevel,
             (false, false) => return None,
         };
         let file = self.values(Some("triton"), "file").last().unwrap_or(&self.file);
@@ -132,7 +132,7 @@ impl Typed {
     }
 }
 
-impl Level {
+impl TypedTraceLevel {
     fn add(&mut self, text: &str) -> Result<(), String> {
         match text.to_ascii_lowercase().as_str() {
             "off" | "false" => self.off = true,
@@ -157,8 +157,8 @@ fn mode(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn source(level: &[&str], settings: &[&str]) -> Option<Source> {
-        let mut typed = Typed { rate: 1000, ..Typed::default() };
+    fn source(level: &[&str], settings: &[&str]) -> Option<TraceSource> {
+        let mut typed = TypedTrace { rate: 1000, ..TypedTrace::default() };
         level.iter().for_each(|text| typed.add_level(text).unwrap());
         settings.iter().for_each(|text| typed.add_setting(text).unwrap());
         typed.check(|_| false).unwrap();
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn tracing_is_on_with_a_level_and_somewhere_to_write() {
-        assert_eq!(source(&[], &["level=TIMESTAMPS", "triton,file=x"]), Some(Source::TraceConfig));
-        assert_eq!(source(&[], &["level=TENSORS", "mode=OpenTelemetry"]), Some(Source::TraceConfig));
-        assert_eq!(source(&["min"], &["triton,file=x"]), Some(Source::TraceLevel));
+        assert_eq!(source(&[], &["level=TIMESTAMPS", "triton,file=x"]), Some(TraceSource::TraceConfig));
+        assert_eq!(source(&[], &["level=TENSORS", "mode=OpenTelemetry"]), Some(TraceSource::TraceConfig));
+        assert_eq!(source(&["min"], &["triton,file=x"]), Some(TraceSource::TraceLevel));
     }
 
     #[test]

@@ -1,44 +1,44 @@
 //! What was typed: every option's value in the form it was read, before anything is decided.
 //!
-//! Only the table writes here and only `resolve` reads. A field of `Typed::default()` means nothing until
-//! [`Typed::with_defaults`] has run the table's own default texts through the setters.
+//! Only the table writes here and only `resolve` reads. A field of `TypedOptions::default()` means nothing until
+//! [`TypedOptions::with_defaults`] has run the table's own default texts through the setters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{HostPolicy, RateLimitResource};
 
-use super::meaning::{BackendSetting, Restrictions};
+use super::meaning::{BackendSetting, RestrictionSettings};
 use super::table::{self, Spec};
 use super::trace;
 
 #[derive(Debug, Default)]
-pub(super) struct Typed {
-    pub(super) server: Server,
-    pub(super) logging: Logging,
-    pub(super) repository: Repository,
-    pub(super) http: Http,
-    pub(super) grpc: Grpc,
-    pub(super) outside: Outside,
-    pub(super) metrics: Metrics,
-    pub(super) trace: trace::Typed,
-    pub(super) backends: Backends,
-    pub(super) cache: Cache,
+pub(super) struct TypedOptions {
+    pub(super) server: TypedServer,
+    pub(super) logging: TypedLogging,
+    pub(super) repository: TypedRepository,
+    pub(super) http: TypedHttp,
+    pub(super) grpc: TypedGrpc,
+    pub(super) outside: TypedOutside,
+    pub(super) metrics: TypedMetrics,
+    pub(super) trace: trace::TypedTrace,
+    pub(super) backends: TypedBackends,
+    pub(super) cache: TypedCache,
     pub(super) rate_limit_on: bool,
     pub(super) rate_limit_resources: Vec<RateLimitResource>,
-    pub(super) devices: Devices,
+    pub(super) devices: TypedDevices,
     /// Names of the options on the command line.
     pub(super) given: BTreeSet<&'static str>,
     pub(super) warnings: Vec<String>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Server {
+pub(super) struct TypedServer {
     pub(super) id: String,
     pub(super) exit_timeout_secs: i64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Logging {
+pub(super) struct TypedLogging {
     pub(super) verbose: i64,
     pub(super) info: bool,
     pub(super) warning: bool,
@@ -56,7 +56,7 @@ pub(super) enum ControlMode {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Repository {
+pub(super) struct TypedRepository {
     pub(super) paths: BTreeSet<String>,
     pub(super) exit_on_error: bool,
     pub(super) disable_auto_complete: bool,
@@ -72,7 +72,7 @@ pub(super) struct Repository {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Http {
+pub(super) struct TypedHttp {
     pub(super) allow: bool,
     pub(super) address: String,
     pub(super) port: i64,
@@ -80,11 +80,11 @@ pub(super) struct Http {
     pub(super) header_forward_pattern: String,
     pub(super) thread_count: i64,
     pub(super) max_input_size: i64,
-    pub(super) restrictions: Restrictions,
+    pub(super) restrictions: RestrictionSettings,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Grpc {
+pub(super) struct TypedGrpc {
     pub(super) allow: bool,
     pub(super) address: String,
     pub(super) port: i64,
@@ -98,12 +98,12 @@ pub(super) struct Grpc {
     pub(super) server_key: String,
     pub(super) root_cert: String,
     pub(super) compression: String,
-    pub(super) keepalive: Keepalive,
-    pub(super) restrictions: Restrictions,
+    pub(super) keepalive: TypedKeepalive,
+    pub(super) restrictions: RestrictionSettings,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Keepalive {
+pub(super) struct TypedKeepalive {
     pub(super) time_ms: i64,
     pub(super) timeout_ms: i64,
     pub(super) permit_without_calls: bool,
@@ -116,7 +116,7 @@ pub(super) struct Keepalive {
 
 /// The endpoints of clouds: read, so that a clash of ports is found, and then refused.
 #[derive(Debug, Default)]
-pub(super) struct Outside {
+pub(super) struct TypedOutside {
     pub(super) allow_sagemaker: bool,
     pub(super) sagemaker_port: i64,
     pub(super) sagemaker_safe_range: Option<(i64, i64)>,
@@ -125,7 +125,7 @@ pub(super) struct Outside {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Metrics {
+pub(super) struct TypedMetrics {
     pub(super) allow: bool,
     pub(super) gpu: bool,
     pub(super) cpu: bool,
@@ -141,21 +141,21 @@ pub(super) struct Metrics {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Backends {
+pub(super) struct TypedBackends {
     pub(super) directory: String,
     pub(super) settings: Vec<BackendSetting>,
     pub(super) onnxruntime_library: String,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub(super) struct TypedCache {
     pub(super) directory: String,
     /// Settings by the cache's name.
     pub(super) configs: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Devices {
+pub(super) struct TypedDevices {
     pub(super) pinned_pool_byte_size: i64,
     pub(super) cuda_pool_byte_sizes: BTreeMap<u32, u64>,
     pub(super) min_supported_compute_capability: f64,
@@ -167,7 +167,7 @@ pub(super) struct Devices {
     pub(super) allow_client_shm: bool,
 }
 
-impl Typed {
+impl TypedOptions {
     /// What an empty command line types.
     pub(super) fn with_defaults() -> Self {
         let mut typed = Self::default();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use engine::{ProcessorSet, RateLimitResource};
 use frontend::restrict::Category;
 
-use super::meaning::{RequiredHeader, Restrictions};
+use super::meaning::{RequiredHeader, RestrictionSettings};
 
 /// `true`, `on`, `1`, `false`, `off`, `0`, in any case.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
@@ -125,7 +125,7 @@ pub(super) struct RestrictionKind {
 pub(super) fn restrict(
     text: &str,
     kind: RestrictionKind,
-    restrictions: &mut Restrictions,
+    restrictions: &mut RestrictionSettings,
 ) -> Result<(), String> {
     let RestrictionKind { option, noun, header_prefix } = kind;
     let (categories, key, value) = named_setting(text, option, "config name", ':')?;
@@ -226,12 +226,12 @@ mod tests {
     #[test]
     fn a_restriction_names_each_category_once() {
         let kind = RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "" };
-        let mut restrictions = Restrictions::new();
+        let mut restrictions = RestrictionSettings::new();
         restrict("health,model-config:key=a=b", kind, &mut restrictions).unwrap();
         let header = RequiredHeader { name: "key".into(), value: "a=b".into() };
         assert_eq!(
             restrictions,
-            Restrictions::from([(Category::Health, header.clone()), (Category::ModelConfig, header)])
+            RestrictionSettings::from([(Category::Health, header.clone()), (Category::ModelConfig, header)])
         );
         assert_eq!(
             restrict("trace,health:k=v", kind, &mut restrictions),

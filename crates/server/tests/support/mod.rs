@@ -4,7 +4,7 @@ use std::{ffi::OsString, net::SocketAddr, sync::Arc};
 use inference::backend::Backend;
 use server::{
     Extensions, Server,
-    options::{self, Environment, Invocation, Options},
+    options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
 };
 use testing::Repository;
 use tokio::runtime::Runtime;
@@ -70,7 +70,7 @@ impl Drop for Served {
 }
 
 /// What these arguments mean for a server on `repository`, its ports chosen by the system.
-fn options(repository: &Repository, arguments: &[&str]) -> Result<Options, String> {
+fn options(repository: &Repository, arguments: &[&str]) -> Result<ResolvedOptions, String> {
     let mut all = vec![format!("--model-repository={}", repository.path().display())];
     for endpoint in ["http", "grpc", "metrics"] {
         all.push(format!("--{endpoint}-address=127.0.0.1"));
@@ -81,9 +81,9 @@ fn options(repository: &Repository, arguments: &[&str]) -> Result<Options, Strin
 }
 
 /// What a whole command line means.
-pub(crate) fn parse(arguments: Vec<String>) -> Result<Options, String> {
+pub(crate) fn parse(arguments: Vec<String>) -> Result<ResolvedOptions, String> {
     let arguments = arguments.into_iter().map(OsString::from);
-    match options::parse(arguments, &Environment::default()).map_err(|refusal| refusal.to_string())? {
+    match options::parse(arguments, &ProcessEnvironment::default()).map_err(|refusal| refusal.to_string())? {
         Invocation::Serve(options) => Ok(*options),
         Invocation::Print(text) => Err(text),
     }

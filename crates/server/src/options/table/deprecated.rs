@@ -1,7 +1,7 @@
 //! Options that have a successor. Each still works as far as that one does, and warns.
 
 use super::super::trace;
-use super::{Spec, Value, boolean, checked, integer, text};
+use super::{OptionValue, Spec, boolean, checked, integer, text};
 
 pub(super) const DEPRECATED: &[Spec] = &[
     boolean(
@@ -15,7 +15,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
     ),
     Spec::new(
         "response-cache-byte-size",
-        Value::Integer(i64::MIN, i64::MAX, |typed, value| {
+        OptionValue::Integer(i64::MIN, i64::MAX, |typed, value| {
             let settings = typed.cache.configs.entry("local".to_owned()).or_default();
             settings.insert("size".to_owned(), value.to_string());
         }),
@@ -44,7 +44,10 @@ pub(super) const DEPRECATED: &[Spec] = &[
         "Warning: '--trace-level' has been deprecated and will be removed in future releases. Please use \
          '--trace-config level=<OFF|TIMESTAMPS|TENSORS>' instead.",
     )
-    .unsupported_if(|typed| typed.trace.switched_on_by() == Some(trace::Source::TraceLevel), trace::MISSING),
+    .unsupported_if(
+        |typed| typed.trace.switched_on_by() == Some(trace::TraceSource::TraceLevel),
+        trace::MISSING,
+    ),
     integer("trace-rate", |typed, value| typed.trace.rate = value, "Use --trace-config=rate=<number>.")
         .default("1000")
         .deprecated(

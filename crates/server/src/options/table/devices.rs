@@ -1,11 +1,11 @@
 //! Options of memory pools, devices and shared memory.
 
-use super::{INT_MAX, Spec, Value, boolean, checked, float, integer, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, float, integer, values};
 
 pub(super) const DEVICES: &[Spec] = &[
     Spec::new(
         "pinned-memory-pool-byte-size",
-        Value::Integer(0, i64::MAX, |typed, value| typed.devices.pinned_pool_byte_size = value),
+        OptionValue::Integer(0, i64::MAX, |typed, value| typed.devices.pinned_pool_byte_size = value),
         "How much page-locked host memory to reserve. Shown at startup, otherwise without effect: \
              nothing is reserved ahead.",
     )

@@ -1,6 +1,6 @@
 //! Options of the endpoints for SageMaker and Vertex AI.
 
-use super::{INT_MAX, Spec, Value, boolean, checked, port, text, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
 const NO_EFFECT: &str = "No effect while the endpoint is off.";
 
@@ -24,7 +24,7 @@ pub(super) const SAGEMAKER: &[Spec] = &[
         },
         "The ports that other endpoints on the same address may use. No effect while the endpoint is off.",
     ),
-    Spec::new("sagemaker-thread-count", Value::Integer(1, INT_MAX, |_, _| ()), NO_EFFECT).default("8"),
+    Spec::new("sagemaker-thread-count", OptionValue::Integer(1, INT_MAX, |_, _| ()), NO_EFFECT).default("8"),
 ];
 
 pub(super) const VERTEX: &[Spec] = &[
@@ -39,6 +39,6 @@ pub(super) const VERTEX: &[Spec] = &[
     )
     .unsupported_if(|typed| typed.outside.allow_vertex_ai, "the Vertex AI endpoint"),
     port("vertex-ai-port", |typed, value| typed.outside.vertex_ai_port = value, NO_EFFECT).default("8080"),
-    Spec::new("vertex-ai-thread-count", Value::Integer(1, INT_MAX, |_, _| ()), NO_EFFECT).default("8"),
+    Spec::new("vertex-ai-thread-count", OptionValue::Integer(1, INT_MAX, |_, _| ()), NO_EFFECT).default("8"),
     text("vertex-ai-default-model", |_, _| (), NO_EFFECT).default(""),
 ];

@@ -1,6 +1,6 @@
 //! Options of the gRPC endpoint.
 
-use super::{INT_MAX, Spec, Value, boolean, checked, count, port, text, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, count, port, text, values};
 
 const RESTRICTION: values::RestrictionKind = values::RestrictionKind {
     option: "grpc-restricted-protocol",
@@ -176,7 +176,7 @@ pub(super) const GRPC: &[Spec] = &[
     ),
 ];
 
-const CONNECTION_AGE: Value =
-    Value::Integer(0, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_ms = value);
-const CONNECTION_GRACE: Value =
-    Value::Integer(0, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_grace_ms = value);
+const CONNECTION_AGE: OptionValue =
+    OptionValue::Integer(0, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_ms = value);
+const CONNECTION_GRACE: OptionValue =
+    OptionValue::Integer(0, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_grace_ms = value);

@@ -1,6 +1,6 @@
 //! Options of the HTTP endpoint.
 
-use super::{INT_MAX, Spec, Value, boolean, checked, port, text, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
 const RESTRICTION: values::RestrictionKind =
     values::RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "" };
@@ -36,7 +36,7 @@ pub(super) const HTTP: &[Spec] = &[
     .default(""),
     Spec::new(
         "http-thread-count",
-        Value::Integer(1, INT_MAX, |typed, value| typed.http.thread_count = value),
+        OptionValue::Integer(1, INT_MAX, |typed, value| typed.http.thread_count = value),
         "How many threads to have for HTTP. All network work shares one pool of threads; \
          this is a hint for its size.",
     )

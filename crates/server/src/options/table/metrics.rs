@@ -1,7 +1,7 @@
 //! Options of metrics and tracing.
 
 use super::super::trace;
-use super::{INT_MAX, Spec, Value, boolean, checked, port, text, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
 pub(super) const METRICS: &[Spec] = &[
     boolean("allow-metrics", |typed, value| typed.metrics.allow = value, "Listen for Prometheus scrapes.")
@@ -32,7 +32,7 @@ pub(super) const METRICS: &[Spec] = &[
     .default("8002"),
     Spec::new(
         "metrics-interval-ms",
-        Value::Integer(1, INT_MAX, |typed, value| typed.metrics.interval_ms = value),
+        OptionValue::Integer(1, INT_MAX, |typed, value| typed.metrics.interval_ms = value),
         "How often to refresh measured values, in milliseconds.",
     )
     .default("2000"),
@@ -69,4 +69,7 @@ pub(super) const TRACING: &[Spec] = &[checked(
              (triton, opentelemetry). For triton: file, log-frequency. For opentelemetry: url, resource, \
              bsp_*. May be given several times.",
 )
-.unsupported_if(|typed| typed.trace.switched_on_by() == Some(trace::Source::TraceConfig), trace::MISSING)];
+.unsupported_if(
+    |typed| typed.trace.switched_on_by() == Some(trace::TraceSource::TraceConfig),
+    trace::MISSING,
+)];

@@ -10,7 +10,7 @@ mod metrics;
 mod repository;
 mod server;
 
-use super::typed::Typed;
+use super::typed::TypedOptions;
 use super::values;
 
 /// The headings of the help and the options below each, in the order of Triton's usage text; ours come last.
@@ -43,7 +43,7 @@ const PORT_MAX: i64 = u16::MAX as i64;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
     pub(super) name: &'static str,
-    value: Value,
+    value: OptionValue,
     default: Default,
     help: &'static str,
     unsupported: Support,
@@ -53,15 +53,15 @@ pub(super) struct Spec {
 
 /// How a value is read and where it goes.
 #[derive(Debug, Clone, Copy)]
-enum Value {
-    Flag(fn(&mut Typed)),
-    Boolean(fn(&mut Typed, bool)),
+enum OptionValue {
+    Flag(fn(&mut TypedOptions)),
+    Boolean(fn(&mut TypedOptions, bool)),
     /// A leading integer within these bounds.
-    Integer(i64, i64, fn(&mut Typed, i64)),
-    Float(fn(&mut Typed, f64)),
-    Text(fn(&mut Typed, &str)),
+    Integer(i64, i64, fn(&mut TypedOptions, i64)),
+    Float(fn(&mut TypedOptions, f64)),
+    Text(fn(&mut TypedOptions, &str)),
     /// A value with rules of its own, and what the help calls it.
-    Checked(&'static str, fn(&mut Typed, &str) -> Result<(), String>),
+    Checked(&'static str, fn(&mut TypedOptions, &str) -> Result<(), String>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,11 +80,11 @@ enum Support {
     /// Never: giving the option at all is refused.
     Never(&'static str),
     /// Refused if what was typed would switch it on.
-    Unless(fn(&Typed) -> bool, &'static str),
+    Unless(fn(&TypedOptions) -> bool, &'static str),
 }
 
 impl Spec {
-    const fn new(name: &'static str, value: Value, help: &'static str) -> Self {
+    const fn new(name: &'static str, value: OptionValue, help: &'static str) -> Self {
         Self { name, value, default: Default::None, help, unsupported: Support::Always, deprecated: None }
     }
 
@@ -103,7 +103,7 @@ impl Spec {
         self
     }
 
-    const fn unsupported_if(mut self, on: fn(&Typed) -> bool, what: &'static str) -> Self {
+    const fn unsupported_if(mut self, on: fn(&TypedOptions) -> bool, what: &'static str) -> Self {
         self.unsupported = Support::Unless(on, what);
         self
     }
@@ -114,18 +114,18 @@ impl Spec {
     }
 
     pub(super) fn is_flag(&self) -> bool {
-        matches!(self.value, Value::Flag(_))
+        matches!(self.value, OptionValue::Flag(_))
     }
 
     /// What the help calls the value; `None` for a flag.
     pub(super) fn placeholder(&self) -> Option<&'static str> {
         match self.value {
-            Value::Flag(_) => None,
-            Value::Boolean(_) => Some("boolean"),
-            Value::Integer(..) => Some("integer"),
-            Value::Float(_) => Some("float"),
-            Value::Text(_) => Some("string"),
-            Value::Checked(placeholder, _) => Some(placeholder),
+            OptionValue::Flag(_) => None,
+            OptionValue::Boolean(_) => Some("boolean"),
+            OptionValue::Integer(..) => Some("integer"),
+            OptionValue::Float(_) => Some("float"),
+            OptionValue::Text(_) => Some("string"),
+            OptionValue::Checked(placeholder, _) => Some(placeholder),
         }
     }
 
@@ -156,20 +156,20 @@ impl Spec {
     ///
     /// # Errors
     /// The text of the rule that the value breaks.
-    pub(super) fn apply(&self, typed: &mut Typed, value: &str) -> Result<(), String> {
+    pub(super) fn apply(&self, typed: &mut TypedOptions, value: &str) -> Result<(), String> {
         match self.value {
-            Value::Flag(set) => set(typed),
-            Value::Boolean(set) => set(typed, values::boolean(value)?),
-            Value::Integer(low, high, set) => set(typed, values::integer(value, low, high)?),
-            Value::Float(set) => set(typed, values::float(value)?),
-            Value::Text(set) => set(typed, value),
-            Value::Checked(_, set) => set(typed, value)?,
+            OptionValue::Flag(set) => set(typed),
+            OptionValue::Boolean(set) => set(typed, values::boolean(value)?),
+            OptionValue::Integer(low, high, set) => set(typed, values::integer(value, low, high)?),
+            OptionValue::Float(set) => set(typed, values::float(value)?),
+            OptionValue::Text(set) => set(typed, value),
+            OptionValue::Checked(_, set) => set(typed, value)?,
         }
         Ok(())
     }
 
     /// What this version would have to do, and does not, to obey the option as typed.
-    pub(super) fn missing(&self, typed: &Typed) -> Option<&'static str> {
+    pub(super) fn missing(&self, typed: &TypedOptions) -> Option<&'static str> {
         match self.unsupported {
             Support::Always => None,
             Support::Never(what) => typed.was_given(self.name).then_some(what),
@@ -188,41 +188,41 @@ pub(super) fn named(name: &str) -> Option<&'static Spec> {
     all().find(|option| option.name == name)
 }
 
-const fn flag(name: &'static str, set: fn(&mut Typed), help: &'static str) -> Spec {
-    Spec::new(name, Value::Flag(set), help)
+const fn flag(name: &'static str, set: fn(&mut TypedOptions), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Flag(set), help)
 }
 
-const fn boolean(name: &'static str, set: fn(&mut Typed, bool), help: &'static str) -> Spec {
-    Spec::new(name, Value::Boolean(set), help)
+const fn boolean(name: &'static str, set: fn(&mut TypedOptions, bool), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Boolean(set), help)
 }
 
 /// An integer from 0 to C's largest.
-const fn count(name: &'static str, set: fn(&mut Typed, i64), help: &'static str) -> Spec {
-    Spec::new(name, Value::Integer(0, INT_MAX, set), help)
+const fn count(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Integer(0, INT_MAX, set), help)
 }
 
 /// An integer from C's smallest to C's largest.
-const fn integer(name: &'static str, set: fn(&mut Typed, i64), help: &'static str) -> Spec {
-    Spec::new(name, Value::Integer(-INT_MAX - 1, INT_MAX, set), help)
+const fn integer(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Integer(-INT_MAX - 1, INT_MAX, set), help)
 }
 
-const fn port(name: &'static str, set: fn(&mut Typed, i64), help: &'static str) -> Spec {
-    Spec::new(name, Value::Integer(0, PORT_MAX, set), help)
+const fn port(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Integer(0, PORT_MAX, set), help)
 }
 
-const fn float(name: &'static str, set: fn(&mut Typed, f64), help: &'static str) -> Spec {
-    Spec::new(name, Value::Float(set), help)
+const fn float(name: &'static str, set: fn(&mut TypedOptions, f64), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Float(set), help)
 }
 
-const fn text(name: &'static str, set: fn(&mut Typed, &str), help: &'static str) -> Spec {
-    Spec::new(name, Value::Text(set), help)
+const fn text(name: &'static str, set: fn(&mut TypedOptions, &str), help: &'static str) -> Spec {
+    Spec::new(name, OptionValue::Text(set), help)
 }
 
 const fn checked(
     name: &'static str,
     placeholder: &'static str,
-    set: fn(&mut Typed, &str) -> Result<(), String>,
+    set: fn(&mut TypedOptions, &str) -> Result<(), String>,
     help: &'static str,
 ) -> Spec {
-    Spec::new(name, Value::Checked(placeholder, set), help)
+    Spec::new(name, OptionValue::Checked(placeholder, set), help)
 }

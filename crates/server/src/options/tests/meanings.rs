@@ -13,7 +13,7 @@ use std::time::Duration;
 #[test]
 fn an_empty_command_line_means_tritons_defaults() {
     let options = options(&[]);
-    let server = Server {
+    let server = ServerSettings {
         id: "triton".into(),
         exit_timeout: Duration::from_secs(30),
         exit_on_error: true,
@@ -27,18 +27,18 @@ fn an_empty_command_line_means_tritons_defaults() {
     );
     assert_eq!((options.repository.load_threads.get(), options.repository.load_retries), (4, 0));
     let http = options.http.unwrap();
-    assert_eq!(http.listen, Listen { address: "0.0.0.0".into(), port: 8000, reuse_port: false });
+    assert_eq!(http.listen, ListenSettings { address: "0.0.0.0".into(), port: 8000, reuse_port: false });
     assert_eq!(
         (http.threads.get(), http.max_input_size.get(), http.header_forward_pattern),
         (8, 64 << 20, None)
     );
     let grpc = options.grpc.unwrap();
-    assert_eq!(grpc.listen, Listen { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
+    assert_eq!(grpc.listen, ListenSettings { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
     assert_eq!((grpc.infer_threads.get(), grpc.max_response_pool_size.get()), (2, 2_147_483_647));
     assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
     assert_eq!(
         grpc.keepalive,
-        Keepalive {
+        KeepaliveSettings {
             time: Duration::from_secs(7200),
             timeout: Duration::from_secs(20),
             permit_without_calls: false,
@@ -50,7 +50,7 @@ fn an_empty_command_line_means_tritons_defaults() {
         }
     );
     let metrics = options.metrics.unwrap();
-    assert_eq!(metrics.listen, Listen { address: "0.0.0.0".into(), port: 8002, reuse_port: false });
+    assert_eq!(metrics.listen, ListenSettings { address: "0.0.0.0".into(), port: 8002, reuse_port: false });
     assert_eq!(
         (metrics.interval, metrics.gpu, metrics.cpu, metrics.counter_latencies),
         (Duration::from_secs(2), true, true, true)
@@ -74,7 +74,7 @@ fn repositories_are_a_sorted_set_whatever_they_are_called() {
 #[test]
 fn plug_ins_are_looked_for_where_triton_has_them_or_where_they_are_said_to_be() {
     let places = |line: &[&str]| {
-        let Options { backends, repository, .. } = options(line);
+        let ResolvedOptions { backends, repository, .. } = options(line);
         [backends.directory, repository.agent_directory].map(|path| path.display().to_string())
     };
     assert_eq!(places(&[]), ["/opt/tritonserver/backends", "/opt/tritonserver/repoagents"]);
@@ -143,9 +143,9 @@ fn restricted_protocols_get_the_prefix_of_their_metadata() {
     let header = |name: &str| RequiredHeader { name: name.into(), value: "v".into() };
     assert_eq!(
         options.http.unwrap().restrictions,
-        Restrictions::from([(Category::Health, header("k")), (Category::Trace, header("k"))])
+        RestrictionSettings::from([(Category::Health, header("k")), (Category::Trace, header("k"))])
     );
-    let grpc = Restrictions::from([(Category::ModelRepository, header("triton-grpc-protocol-k"))]);
+    let grpc = RestrictionSettings::from([(Category::ModelRepository, header("triton-grpc-protocol-k"))]);
     assert_eq!(options.grpc.unwrap().restrictions, grpc);
 }
 
@@ -225,13 +225,13 @@ fn the_log_options_become_its_switches() {
 
 #[test]
 fn the_environment_fills_in_what_the_command_line_leaves_open() {
-    let environment = Environment {
+    let environment = ProcessEnvironment {
         storage_uri: Some("/aip".into()),
         escape_log_messages: Some("0".into()),
         delay_scheduler: Some("4".into()),
         backlog_delay_scheduler: Some("2".into()),
         onnxruntime_library: Some("/env.so".into()),
-        ..Environment::default()
+        ..ProcessEnvironment::default()
     };
     let options = options_in(&environment, &[]);
     assert!(options.repository.paths.iter().eq(["/aip"]));
@@ -274,7 +274,7 @@ fn resources_without_a_rate_limiter_warn() {
 fn the_settings_of_the_cache_come_together_and_the_later_counts() {
     let line =
         ["--cache-config=redis,host=h", "--cache-config=redis,port=1", "--cache-config=redis,port=2,3"];
-    let cache = |name: &str, settings: &[(&str, &str)], directory: &str| Cache {
+    let cache = |name: &str, settings: &[(&str, &str)], directory: &str| CacheSettings {
         name: name.to_owned(),
         settings: settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
         directory: directory.into(),

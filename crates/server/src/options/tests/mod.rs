@@ -31,19 +31,19 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
 
 const OWN_OPTIONS: &str = "version onnxruntime-library";
 
-fn parse_in(environment: &Environment, line: &[&str]) -> Result<Invocation, String> {
+fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {
     parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())
 }
 
-fn options_in(environment: &Environment, line: &[&str]) -> Options {
+fn options_in(environment: &ProcessEnvironment, line: &[&str]) -> ResolvedOptions {
     match parse_in(environment, line) {
         Ok(Invocation::Serve(options)) => *options,
         other => panic!("{line:?}: {other:?}"),
     }
 }
 
-fn options(line: &[&str]) -> Options {
-    options_in(&Environment::default(), line)
+fn options(line: &[&str]) -> ResolvedOptions {
+    options_in(&ProcessEnvironment::default(), line)
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn the_table_has_every_option_of_triton_and_ours_once() {
 
 #[test]
 fn every_default_in_the_table_obeys_the_rule_of_its_option() {
-    let mut typed = Typed::default();
+    let mut typed = TypedOptions::default();
     for option in table::all() {
         if let Some(default) = option.default_value() {
             assert_eq!(option.apply(&mut typed, default), Ok(()), "--{}", option.name);
@@ -67,7 +67,8 @@ fn every_default_in_the_table_obeys_the_rule_of_its_option() {
 
 #[test]
 fn the_help_names_every_option_under_the_headings_in_order() {
-    let Ok(Invocation::Print(help)) = parse_in(&Environment::default(), &["--he", "--nonsense"]) else {
+    let Ok(Invocation::Print(help)) = parse_in(&ProcessEnvironment::default(), &["--he", "--nonsense"])
+    else {
         panic!("help is not printed")
     };
     for option in table::all() {
@@ -97,7 +98,7 @@ fn the_help_says_what_this_version_does_not_do() {
 
 #[test]
 fn the_version_names_the_triton_release_it_follows() {
-    let Ok(Invocation::Print(text)) = parse_in(&Environment::default(), &["--version"]) else {
+    let Ok(Invocation::Print(text)) = parse_in(&ProcessEnvironment::default(), &["--version"]) else {
         panic!("version is not printed")
     };
     assert_eq!(text.lines().next(), Some(concat!("nereid ", env!("CARGO_PKG_VERSION"))));

@@ -25,7 +25,7 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
 ];
 
 fn refusal(line: &[&str]) -> String {
-    match parse_in(&Environment::default(), line) {
+    match parse_in(&ProcessEnvironment::default(), line) {
         Err(text) => text,
         Ok(_) => panic!("{line:?} is accepted"),
     }
@@ -293,7 +293,8 @@ fn the_first_fault_of_the_line_is_reported() {
 
 #[test]
 fn a_broken_environment_variable_is_named() {
-    let environment = Environment { delay_scheduler: Some("many".into()), ..Environment::default() };
+    let environment =
+        ProcessEnvironment { delay_scheduler: Some("many".into()), ..ProcessEnvironment::default() };
     let refusal = parse_in(&environment, &[]).unwrap_err();
     assert!(
         refusal
@@ -303,10 +304,10 @@ fn a_broken_environment_variable_is_named() {
 
 #[test]
 fn vertex_ai_asked_for_by_the_environment_is_refused_unless_switched_off() {
-    let environment = Environment {
+    let environment = ProcessEnvironment {
         aip_mode: Some("PREDICTION".into()),
         aip_http_port: Some("9000".into()),
-        ..Environment::default()
+        ..ProcessEnvironment::default()
     };
     let refusal = parse_in(&environment, &[]).unwrap_err();
     assert!(refusal.contains("'allow-vertex-ai' is not supported by this version of nereid"));

@@ -10,18 +10,18 @@ use super::refusal::BadOption;
 use super::table::{self, Spec};
 
 /// One option as it stands on the command line. The value of a flag is empty.
-pub(super) struct Given {
+pub(super) struct GivenOption {
     pub(super) option: &'static Spec,
     pub(super) value: String,
 }
 
 /// The words of a command line that are still to be read.
-pub(super) struct Words {
+pub(super) struct ArgumentTokens {
     ahead: VecDeque<String>,
     first_positional: Option<String>,
 }
 
-impl Words {
+impl ArgumentTokens {
     pub(super) fn new(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, BadOption> {
         let ahead = arguments
             .into_iter()
@@ -35,7 +35,7 @@ impl Words {
     }
 
     /// The next option, or `None` at the end of the line.
-    pub(super) fn next_option(&mut self) -> Result<Option<Given>, BadOption> {
+    pub(super) fn next_option(&mut self) -> Result<Option<GivenOption>, BadOption> {
         while let Some(word) = self.ahead.pop_front() {
             if word == "--" {
                 let rest = self.ahead.pop_front();
@@ -63,7 +63,7 @@ impl Words {
         self.first_positional.as_deref()
     }
 
-    fn option(&mut self, word: &str) -> Result<Given, BadOption> {
+    fn option(&mut self, word: &str) -> Result<GivenOption, BadOption> {
         let (typed, value) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (word, None),
@@ -81,7 +81,7 @@ impl Words {
                 .pop_front()
                 .ok_or_else(|| BadOption::framed(name, format!("option '--{name}' requires an argument")))?,
         };
-        Ok(Given { option, value })
+        Ok(GivenOption { option, value })
     }
 }
 
@@ -109,7 +109,8 @@ mod tests {
     type Read = (Vec<(&'static str, String)>, Option<String>);
 
     fn read(line: &[&str]) -> Result<Read, String> {
-        let mut words = Words::new(line.iter().map(OsString::from)).map_err(|error| error.to_string())?;
+        let mut words =
+            ArgumentTokens::new(line.iter().map(OsString::from)).map_err(|error| error.to_string())?;
         let mut seen = Vec::new();
         while let Some(given) = words.next_option().map_err(|error| error.to_string())? {
             seen.push((given.option.name, given.value));
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn an_argument_that_is_not_utf_8_is_refused() {
         use std::os::unix::ffi::OsStringExt;
-        let error = Words::new([OsString::from_vec(vec![b'-', b'-', 0xff])]).err().unwrap();
+        let error = ArgumentTokens::new([OsString::from_vec(vec![b'-', b'-', 0xff])]).err().unwrap();
         assert!(error.to_string().contains("argument is not valid UTF-8"));
     }
 }
