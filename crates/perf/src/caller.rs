@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
-use crate::options::{Options, Protocol};
+use crate::options::{PerfOptions, Protocol};
 
 /// Why a request has no good answer.
-pub(crate) enum Failure {
+pub(crate) enum CallFailure {
     /// The server said no; the connection is fine.
     Refused(String),
     /// The connection is gone, or not to be trusted.
@@ -21,11 +21,11 @@ pub(crate) enum Failure {
     Closed,
 }
 
-impl Failure {
+impl CallFailure {
     pub(crate) fn into_text(self) -> String {
         match self {
-            Failure::Refused(text) | Failure::Broken(text) => text,
-            Failure::Closed => "the server closes its connections".into(),
+            CallFailure::Refused(text) | CallFailure::Broken(text) => text,
+            CallFailure::Closed => "the server closes its connections".into(),
         }
     }
 }
@@ -84,12 +84,12 @@ impl Caller {
                 };
                 match open.exchange(requests.next()).await {
                     Ok(()) => *connection = Some(open),
-                    Err(Failure::Closed) => {}
-                    Err(Failure::Refused(text)) => {
+                    Err(CallFailure::Closed) => {}
+                    Err(CallFailure::Refused(text)) => {
                         *connection = Some(open);
                         return Err(text);
                     }
-                    Err(Failure::Broken(text)) => return Err(text),
+                    Err(CallFailure::Broken(text)) => return Err(text),
                 }
                 Ok(())
             }
@@ -99,7 +99,7 @@ impl Caller {
                     true => connection.stream(calls.next(), on_response).await,
                     false => connection.exchange(calls.next()).await,
                 };
-                answer.map_err(Failure::into_text)
+                answer.map_err(CallFailure::into_text)
             }
         }
     }
@@ -119,7 +119,7 @@ async fn reopened<T>(result: Result<T>) -> Result<T, String> {
 ///
 /// # Errors
 /// The server cannot be reached.
-pub(crate) async fn open(count: usize, prepared: &Prepared, options: &Options) -> Result<Vec<Caller>> {
+pub(crate) async fn open(count: usize, prepared: &Prepared, options: &PerfOptions) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(count);
     match prepared {
         Prepared::Http { address, requests } => {
@@ -147,7 +147,7 @@ pub(crate) async fn open(count: usize, prepared: &Prepared, options: &Options) -
 const MOST_GRPC_CONNECTIONS: usize = 8;
 
 /// How many connections so many callers use.
-pub(crate) fn connection_count(options: &Options, callers: usize) -> usize {
+pub(crate) fn connection_count(options: &PerfOptions, callers: usize) -> usize {
     match options.protocol {
         Protocol::HttpJson | Protocol::HttpBinary => callers,
         Protocol::Grpc => options.connections.unwrap_or(MOST_GRPC_CONNECTIONS).min(callers),

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::TcpStream;
 
-use crate::caller::Failure;
+use crate::caller::CallFailure;
 use crate::payload::{SERVICE, grpc_message};
 
 /// Windows and frames that do not make the client the brake when answers have megabytes.
@@ -64,7 +64,7 @@ impl GrpcConnection {
     }
 
     /// Sends the call and drops the answer.
-    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<(), Failure> {
+    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<(), CallFailure> {
         self.receive(call, |_| {}).await
     }
 
@@ -72,7 +72,11 @@ impl GrpcConnection {
     ///
     /// # Errors
     /// As [`GrpcConnection::exchange`], and when one of the responses is an error.
-    pub(crate) async fn stream(&self, call: &GrpcCall, mut on_response: impl FnMut()) -> Result<(), Failure> {
+    pub(crate) async fn stream(
+        &self,
+        call: &GrpcCall,
+        mut on_response: impl FnMut(),
+    ) -> Result<(), CallFailure> {
         let mut unread = BytesMut::new();
         let mut refused = None;
         self.receive(call, |piece| {
@@ -95,7 +99,7 @@ impl GrpcConnection {
             }
         })
         .await?;
-        refused.map_or(Ok(()), |text| Err(Failure::Refused(text)))
+        refused.map_or(Ok(()), |text| Err(CallFailure::Refused(text)))
     }
 
     /// Sends one message and gives the answer.
@@ -116,13 +120,13 @@ impl GrpcConnection {
         A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
     }
 
-    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<(), Failure> {
-        let broken = |error: hyper::Error| Failure::Broken(describe(&error));
+    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<(), CallFailure> {
+        let broken = |error: hyper::Error| CallFailure::Broken(describe(&error));
         let mut sender = self.sender.borrow().clone();
         sender.ready().await.map_err(broken)?;
         let (head, mut body) = sender.send_request(call.request()).await.map_err(broken)?.into_parts();
         if head.status != 200 {
-            return Err(Failure::Refused(format!("HTTP status {}", head.status)));
+            return Err(CallFailure::Refused(format!("HTTP status {}", head.status)));
         }
         let mut received = 0;
         let mut trailers = None;
@@ -138,7 +142,7 @@ impl GrpcConnection {
         // An answer without a message carries its status in the head.
         check_status(trailers.as_ref().unwrap_or(&head.headers))?;
         match received {
-            0..5 => Err(Failure::Refused("status OK without a message".into())),
+            0..5 => Err(CallFailure::Refused("status OK without a message".into())),
             _ => Ok(()),
         }
     }
@@ -166,15 +170,15 @@ async fn connect(address: &str) -> Result<SendRequest<Full<Bytes>>> {
     Ok(sender)
 }
 
-fn check_status(headers: &HeaderMap) -> Result<(), Failure> {
+fn check_status(headers: &HeaderMap) -> Result<(), CallFailure> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match text("grpc-status") {
         Some("0") => Ok(()),
         Some(code) => {
             let message = percent_encoding::percent_decode_str(text("grpc-message").unwrap_or_default());
-            Err(Failure::Refused(format!("status {code} {}", message.decode_utf8_lossy())))
+            Err(CallFailure::Refused(format!("status {code} {}", message.decode_utf8_lossy())))
         }
-        None => Err(Failure::Refused("answer without grpc-status".into())),
+        None => Err(CallFailure::Refused("answer without grpc-status".into())),
     }
 }
 
@@ -195,7 +199,7 @@ mod tests {
 
     fn status(pairs: &[(&'static str, &str)]) -> Result<(), String> {
         let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        check_status(&headers.collect()).map_err(Failure::into_text)
+        check_status(&headers.collect()).map_err(CallFailure::into_text)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An HTTP/1.1 connection that does as little as a client can.
 //!
 //! The generator often shares the processor with the server it measures, so a request is one write of bytes made
-//! beforehand and an answer is read just far enough: status, `Content-Length`, whether the connection stays. The
+//! beforehand and an answer is read just far enough: status, `InputContent-Length`, whether the connection stays. The
 //! body of a good answer is counted, not kept. Servers of the protocol always announce the length; chunked answers
 //! are refused.
 
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::caller::Failure;
+use crate::caller::CallFailure;
 
 /// Large enough that megabytes of tensors take few reads.
 const BUFFER_SIZE: usize = 256 * 1024;
 /// How much of an error body is worth reading.
 const MAX_KEPT: usize = 1 << 20;
 
-/// One connection; after a [`Failure::Broken`] it must be replaced.
+/// One connection; after a [`CallFailure::Broken`] it must be replaced.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Box<[u8]>,
@@ -39,16 +39,16 @@ impl HttpConnection {
     }
 
     /// Sends a whole request and drops the answer's body, unless it is an error.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(), Failure> {
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(), CallFailure> {
         let (head, filled) = self.send(request).await.map_err(|error| broken(&error))?;
         if head.status == 200 {
             let rest = (head.length + head.content_length).checked_sub(filled);
             self.discard(rest).await.map_err(|error| broken(&error))?;
-            return if head.closes { Err(Failure::Closed) } else { Ok(()) };
+            return if head.closes { Err(CallFailure::Closed) } else { Ok(()) };
         }
         let body = self.body(&head, filled).await.map_err(|error| broken(&error))?;
         let message = format!("{} {}", head.status, error_text(&body));
-        Err(if head.closes { Failure::Broken(message) } else { Failure::Refused(message) })
+        Err(if head.closes { CallFailure::Broken(message) } else { CallFailure::Refused(message) })
     }
 
     /// Sends a whole request and gives the body of a good answer.
@@ -109,8 +109,8 @@ impl HttpConnection {
     }
 }
 
-fn broken(error: &anyhow::Error) -> Failure {
-    Failure::Broken(format!("{error:#}"))
+fn broken(error: &anyhow::Error) -> CallFailure {
+    CallFailure::Broken(format!("{error:#}"))
 }
 
 /// The head of an answer, or nothing while it is incomplete.

@@ -28,9 +28,9 @@ use std::io::Write;
 use anyhow::{Context, Result, ensure};
 
 use crate::caller::{Prepared, Turns};
-use crate::load::{Measured, Plan};
-use crate::options::{Load, Options, Protocol};
-use crate::report::Row;
+use crate::load::{Measured, MeasurementPlan};
+use crate::options::{Load, PerfOptions, Protocol};
+use crate::report::ReportRow;
 
 /// Runs the load generator to its end; blocks. The first argument is the program's name.
 ///
@@ -49,7 +49,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
     written.map_or(1, |()| status)
 }
 
-fn run_with(options: &Options, out: &mut dyn Write) -> Result<()> {
+fn run_with(options: &PerfOptions, out: &mut dyn Write) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows = tokio::task::LocalSet::new().block_on(&runtime, measure(options, out))?;
     if let Some(path) = &options.csv {
@@ -60,10 +60,13 @@ fn run_with(options: &Options, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-async fn measure(options: &Options, out: &mut dyn Write) -> Result<Vec<Row>> {
+async fn measure(options: &PerfOptions, out: &mut dyn Write) -> Result<Vec<ReportRow>> {
     let prepared = prepare(options).await?;
-    let plan =
-        Plan { warm_up: options.warm_up, until: options.until, server_pids: options.server_pids.clone() };
+    let plan = MeasurementPlan {
+        warm_up: options.warm_up,
+        until: options.until,
+        server_pids: options.server_pids.clone(),
+    };
     report::write_headings(out, options)?;
     let mut rows = Vec::new();
     let steps: Vec<(usize, Option<f64>)> = match &options.load {
@@ -73,7 +76,7 @@ async fn measure(options: &Options, out: &mut dyn Write) -> Result<Vec<Row>> {
     for (callers, rate) in steps {
         let connections = caller::connection_count(options, callers);
         let measured = row(callers, rate, &prepared, options, &plan).await?;
-        let row = Row { callers, connections, rate, measured };
+        let row = ReportRow { callers, connections, rate, measured };
         report::write_row(out, &row, options)?;
         rows.push(row);
     }
@@ -84,8 +87,8 @@ async fn row(
     callers: usize,
     rate: Option<f64>,
     prepared: &Prepared,
-    options: &Options,
-    plan: &Plan,
+    options: &PerfOptions,
+    plan: &MeasurementPlan,
 ) -> Result<Measured> {
     let callers = caller::open(callers, prepared, options).await?;
     match rate {
@@ -95,7 +98,7 @@ async fn row(
 }
 
 /// Asks the server what the model takes and makes the request of the run.
-async fn prepare(options: &Options) -> Result<Prepared> {
+async fn prepare(options: &PerfOptions) -> Result<Prepared> {
     let asking = || format!("asking the server about model '{}'", options.model);
     let model = match options.protocol {
         Protocol::HttpJson | Protocol::HttpBinary => describe_over_http(options).await,
@@ -118,20 +121,20 @@ async fn prepare(options: &Options) -> Result<Prepared> {
     })
 }
 
-async fn describe_over_http(options: &Options) -> Result<model::Model> {
+async fn describe_over_http(options: &PerfOptions) -> Result<model::TargetModel> {
     let mut connection = http::HttpConnection::open(&options.address).await?;
     let path = payload::model_path(options);
     let metadata = connection.fetch(&payload::http_get(&options.address, &path)).await?;
     let config = connection.fetch(&payload::http_get(&options.address, &format!("{path}/config"))).await?;
-    model::Model::from_json(&metadata, &config)
+    model::TargetModel::from_json(&metadata, &config)
 }
 
-async fn describe_over_grpc(options: &Options) -> Result<model::Model> {
+async fn describe_over_grpc(options: &PerfOptions) -> Result<model::TargetModel> {
     let connection = grpc::GrpcConnection::open(&options.address).await?;
     let (name, version) = (options.model.clone(), options.version.clone().unwrap_or_default());
     let metadata = proto::ModelMetadataRequest { name: name.clone(), version: version.clone() };
     let config = proto::ModelConfigRequest { name, version };
-    Ok(model::Model::from_messages(
+    Ok(model::TargetModel::from_messages(
         connection.fetch("ModelMetadata", &metadata).await?,
         &connection.fetch("ModelConfig", &config).await?,
     ))

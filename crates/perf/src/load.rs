@@ -37,18 +37,18 @@ pub(crate) struct Measured {
 }
 
 /// How long and what to watch: the same for every row.
-pub(crate) struct Plan {
+pub(crate) struct MeasurementPlan {
     pub(crate) warm_up: Duration,
     pub(crate) until: Until,
     pub(crate) server_pids: Vec<u32>,
 }
 
 /// After the last request of an open loop was due, how long to wait for answers.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "no answer within 30 s of the end";
 
 /// Every caller sends as soon as it has its answer. Counted is what is answered within the measured time.
-pub(crate) async fn closed(callers: Vec<Caller>, plan: &Plan) -> Result<Measured> {
+pub(crate) async fn closed(callers: Vec<Caller>, plan: &MeasurementPlan) -> Result<Measured> {
     let wanted = match plan.until {
         Until::Requests(count) => count,
         Until::Elapsed(_) => u64::MAX,
@@ -85,9 +85,14 @@ pub(crate) async fn closed(callers: Vec<Caller>, plan: &Plan) -> Result<Measured
 
 /// Requests are sent when they are due by a Poisson schedule; latency counts from then. Counted are the requests
 /// due within the measured time, however late their answers come.
-pub(crate) async fn open(callers: Vec<Caller>, rate: f64, seed: u64, plan: &Plan) -> Result<Measured> {
+pub(crate) async fn open(
+    callers: Vec<Caller>,
+    rate: f64,
+    seed: u64,
+    plan: &MeasurementPlan,
+) -> Result<Measured> {
     let tally = Rc::new(Tally::new(u64::MAX));
-    let due = Rc::new(Due { times: RefCell::default(), waiting: Semaphore::new(0) });
+    let due = Rc::new(DueRequests { times: RefCell::default(), waiting: Semaphore::new(0) });
     let mut tasks = JoinSet::new();
     for mut caller in callers {
         let (tally, due) = (tally.clone(), due.clone());
@@ -131,7 +136,7 @@ pub(crate) async fn open(callers: Vec<Caller>, rate: f64, seed: u64, plan: &Plan
         }
     };
     // A server that does not keep up is given time to answer; what it still owes then is an error.
-    if timeout(PATIENCE, complete).await.is_err() {
+    if timeout(DRAIN_TIMEOUT, complete).await.is_err() {
         let owed = sent - tally.seen.get();
         tally.errors.borrow_mut().insert(NO_ANSWER.into(), owed);
     }
@@ -139,7 +144,7 @@ pub(crate) async fn open(callers: Vec<Caller>, rate: f64, seed: u64, plan: &Plan
     measured(&tally, &usage, plan)
 }
 
-fn measured(tally: &Tally, start: &Usage, plan: &Plan) -> Result<Measured> {
+fn measured(tally: &Tally, start: &Usage, plan: &MeasurementPlan) -> Result<Measured> {
     let end = Usage::now(&plan.server_pids)?;
     let server_time = start.server.zip(end.server).map(|(start, end)| end.saturating_sub(start));
     Ok(Measured {
@@ -251,13 +256,13 @@ struct Arrival {
 
 /// Requests that are due and not yet taken by a caller. Unbounded on purpose: an open loop does not slow down
 /// with the server; it holds at most rate times duration entries.
-struct Due {
+struct DueRequests {
     times: RefCell<VecDeque<Arrival>>,
     /// One permit per entry.
     waiting: Semaphore,
 }
 
-impl Due {
+impl DueRequests {
     async fn next(&self) -> Arrival {
         self.waiting.acquire().await.expect("the semaphore is never closed").forget();
         self.times.borrow_mut().pop_front().expect("there is an entry for each permit")

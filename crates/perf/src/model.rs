@@ -7,23 +7,23 @@ use serde_json::Value;
 
 /// A model's inputs as its metadata and configuration describe them.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Model {
-    pub(crate) inputs: Vec<Input>,
+pub(crate) struct TargetModel {
+    pub(crate) inputs: Vec<ModelInput>,
     /// 0: the model has no batch dimension.
     pub(crate) max_batch_size: u64,
 }
 
 /// One input; -1 in `shape` stands for any size. The batch dimension, where there is one, comes first.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Input {
+pub(crate) struct ModelInput {
     pub(crate) name: String,
     pub(crate) datatype: String,
     pub(crate) shape: Vec<i64>,
 }
 
-impl Model {
+impl TargetModel {
     /// From the bodies of `GET /v2/models/M` and `GET /v2/models/M/config`.
-    pub(crate) fn from_json(metadata: &[u8], config: &[u8]) -> Result<Model> {
+    pub(crate) fn from_json(metadata: &[u8], config: &[u8]) -> Result<TargetModel> {
         let metadata: Value = serde_json::from_slice(metadata).context("the model metadata is not JSON")?;
         let config: Value = serde_json::from_slice(config).context("the model configuration is not JSON")?;
         let inputs = metadata["inputs"].as_array().context("the model metadata names no inputs")?;
@@ -33,25 +33,25 @@ impl Model {
                 let text = |key: &str| input[key].as_str().map(str::to_owned).with_context(|| missing(key));
                 let shape = input["shape"].as_array().with_context(|| missing("shape"))?;
                 let shape: Option<Vec<i64>> = shape.iter().map(Value::as_i64).collect();
-                Ok(Input {
+                Ok(ModelInput {
                     name: text("name")?,
                     datatype: text("datatype")?,
                     shape: shape.with_context(|| missing("shape"))?,
                 })
             })
             .collect::<Result<_>>()?;
-        Ok(Model { inputs, max_batch_size: config["max_batch_size"].as_u64().unwrap_or(0) })
+        Ok(TargetModel { inputs, max_batch_size: config["max_batch_size"].as_u64().unwrap_or(0) })
     }
 
     /// From the answers of `ModelMetadata` and `ModelConfig`.
     pub(crate) fn from_messages(
         metadata: proto::ModelMetadataResponse,
         config: &proto::ModelConfigResponse,
-    ) -> Model {
+    ) -> TargetModel {
         let inputs = metadata.inputs.into_iter();
-        Model {
+        TargetModel {
             inputs: inputs
-                .map(|input| Input { name: input.name, datatype: input.datatype, shape: input.shape })
+                .map(|input| ModelInput { name: input.name, datatype: input.datatype, shape: input.shape })
                 .collect(),
             max_batch_size: config
                 .config
@@ -64,7 +64,7 @@ impl Model {
     ///
     /// # Errors
     /// A size is missing or contradicts the model, or the batch is larger than the model takes.
-    pub(crate) fn resolve(&self, batch: u64, shapes: &BTreeMap<String, Vec<i64>>) -> Result<Vec<Input>> {
+    pub(crate) fn resolve(&self, batch: u64, shapes: &BTreeMap<String, Vec<i64>>) -> Result<Vec<ModelInput>> {
         if let Some(unknown) =
             shapes.keys().find(|name| !self.inputs.iter().any(|input| &input.name == *name))
         {
@@ -77,7 +77,7 @@ impl Model {
         self.inputs.iter().map(|input| self.resolve_one(input, batch, shapes.get(&input.name))).collect()
     }
 
-    fn resolve_one(&self, input: &Input, batch: u64, given: Option<&Vec<i64>>) -> Result<Input> {
+    fn resolve_one(&self, input: &ModelInput, batch: u64, given: Option<&Vec<i64>>) -> Result<ModelInput> {
         let batched = self.max_batch_size > 0;
         let own = if batched { input.shape.get(1..).unwrap_or_default() } else { &input.shape[..] };
         let name = &input.name;
@@ -99,7 +99,7 @@ impl Model {
         if batched {
             shape.insert(0, i64::try_from(batch).context("--batch is too large")?);
         }
-        Ok(Input { name: name.clone(), datatype: input.datatype.clone(), shape })
+        Ok(ModelInput { name: name.clone(), datatype: input.datatype.clone(), shape })
     }
 
     fn names(&self) -> String {
@@ -119,8 +119,8 @@ mod tests {
         "inputs":[{"name":"A","datatype":"FP32","shape":[-1,16]},{"name":"B","datatype":"BYTES","shape":[-1,-1]}],
         "outputs":[]}"#;
 
-    fn batching() -> Model {
-        Model::from_json(METADATA, br#"{"max_batch_size":8}"#).unwrap()
+    fn batching() -> TargetModel {
+        TargetModel::from_json(METADATA, br#"{"max_batch_size":8}"#).unwrap()
     }
 
     fn shapes(name: &str, shape: &[i64]) -> BTreeMap<String, Vec<i64>> {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(model.max_batch_size, 8);
         assert_eq!(
             model.inputs[1],
-            Input { name: "B".into(), datatype: "BYTES".into(), shape: vec![-1, -1] }
+            ModelInput { name: "B".into(), datatype: "BYTES".into(), shape: vec![-1, -1] }
         );
     }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_model_without_batching_is_given_its_whole_shape() {
-        let model = Model::from_json(METADATA, b"{}").unwrap();
+        let model = TargetModel::from_json(METADATA, b"{}").unwrap();
         let shapes = [("A".to_owned(), vec![2, 16]), ("B".to_owned(), vec![1, 1])].into();
         assert_eq!(model.resolve(1, &shapes).unwrap()[0].shape, [2, 16]);
         assert!(model.resolve(2, &shapes).unwrap_err().to_string().contains("--batch must be 1"));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn broken_metadata_is_refused() {
-        let refused = |metadata: &[u8]| Model::from_json(metadata, b"{}").unwrap_err().to_string();
+        let refused = |metadata: &[u8]| TargetModel::from_json(metadata, b"{}").unwrap_err().to_string();
         assert!(refused(b"<html>").contains("not JSON"));
         assert!(refused(b"{}").contains("names no inputs"));
         assert!(refused(br#"{"inputs":[{"name":"A","shape":[1]}]}"#).contains("'datatype'"));

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// Everything the run needs to know. Every list is non-empty.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Options {
+pub(crate) struct PerfOptions {
     pub(crate) model: String,
     /// None: whichever version the server prefers.
     pub(crate) version: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) sequences: bool,
     /// Shapes given by hand, without the batch dimension, by input name.
     pub(crate) shapes: BTreeMap<String, Vec<i64>>,
-    pub(crate) content: Content,
+    pub(crate) content: InputContent,
     pub(crate) seed: u64,
     pub(crate) csv: Option<PathBuf>,
     pub(crate) server_pids: Vec<u32>,
@@ -68,7 +68,7 @@ pub(crate) enum Until {
 
 /// What the tensors hold.
 #[derive(Debug, PartialEq, Clone)]
-pub(crate) enum Content {
+pub(crate) enum InputContent {
     Zero,
     Random,
     File(PathBuf),
@@ -97,7 +97,7 @@ their descendants per request, `client` that of the generator itself.";
 ///
 /// # Errors
 /// What clap reports, including the wish for `--help`.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<PerfOptions, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(arguments)?;
     from_matches(&matches).map_err(|message| command.error(ErrorKind::ValueValidation, message))
@@ -160,7 +160,7 @@ fn command() -> Command {
         )
 }
 
-fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
+fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
     let given = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let or_default = |name: &str| given(name).expect("the option has a default value");
     let protocol = match (or_default("protocol"), or_default("payload")) {
@@ -177,7 +177,7 @@ fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
         return Err("--streaming is for grpc: add --protocol grpc".into());
     }
     let default_address = if protocol == Protocol::Grpc { "127.0.0.1:8001" } else { "127.0.0.1:8000" };
-    Ok(Options {
+    Ok(PerfOptions {
         model: given("model").expect("the option is required").to_owned(),
         version: given("model-version").map(str::to_owned),
         address: given("url").unwrap_or(default_address).to_owned(),
@@ -197,9 +197,9 @@ fn from_matches(matches: &ArgMatches) -> Result<Options, String> {
         sequences: matches.get_flag("sequences"),
         shapes: many(matches, "shape").map(shape).collect::<Result<_, _>>()?,
         content: match or_default("input-data") {
-            "zero" => Content::Zero,
-            "random" => Content::Random,
-            path => Content::File(path.into()),
+            "zero" => InputContent::Zero,
+            "random" => InputContent::Random,
+            path => InputContent::File(path.into()),
         },
         seed: number("--seed", or_default("seed"))?,
         csv: given("csv").map(PathBuf::from),
@@ -283,7 +283,7 @@ fn seconds(option: &str, text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Options, String> {
+    fn parsed(line: &str) -> Result<PerfOptions, String> {
         parse(["perf"].into_iter().chain(line.split_whitespace()).map(OsString::from))
             .map_err(|error| error.to_string())
     }
@@ -307,7 +307,7 @@ mod tests {
              --server-pid 12 --server-pid 13 --sequences",
         )
         .unwrap();
-        let expected = Options {
+        let expected = PerfOptions {
             model: "m".into(),
             version: Some("3".into()),
             address: "host:9".into(),
@@ -320,7 +320,7 @@ mod tests {
             batch: 8,
             sequences: true,
             shapes: [("IN".to_owned(), vec![1, 16]), ("a:b".to_owned(), vec![0])].into(),
-            content: Content::Random,
+            content: InputContent::Random,
             seed: 9,
             csv: Some("out.csv".into()),
             server_pids: vec![12, 13],

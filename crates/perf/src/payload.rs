@@ -6,8 +6,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
-use crate::options::{Options, Protocol};
-use crate::tensors::Tensor;
+use crate::options::{PerfOptions, Protocol};
+use crate::tensors::InputTensor;
 
 /// Path of the gRPC service.
 pub(crate) const SERVICE: &str = "inference.GRPCInferenceService";
@@ -16,7 +16,7 @@ pub(crate) const SERVICE: &str = "inference.GRPCInferenceService";
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'?');
 
 /// `/v2/models/M[/versions/V]`, with the name escaped where a path needs it.
-pub(crate) fn model_path(options: &Options) -> String {
+pub(crate) fn model_path(options: &PerfOptions) -> String {
     let name = utf8_percent_encode(&options.model, ESCAPED);
     match &options.version {
         Some(version) => format!("/v2/models/{name}/versions/{version}"),
@@ -33,7 +33,7 @@ pub(crate) fn http_get(address: &str, path: &str) -> Bytes {
 ///
 /// # Errors
 /// A tensor has no JSON form.
-pub(crate) fn http_infer(options: &Options, tensors: &[Tensor]) -> Result<Bytes> {
+pub(crate) fn http_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Result<Bytes> {
     let binary = options.protocol == Protocol::HttpBinary;
     let header = json_header(tensors, binary, options.sequences)?;
     let tail: usize = if binary { tensors.iter().map(|tensor| tensor.bytes.len()).sum() } else { 0 };
@@ -55,7 +55,7 @@ pub(crate) fn http_infer(options: &Options, tensors: &[Tensor]) -> Result<Bytes>
     Ok(request.freeze())
 }
 
-fn json_header(tensors: &[Tensor], binary: bool, sequences: bool) -> Result<String> {
+fn json_header(tensors: &[InputTensor], binary: bool, sequences: bool) -> Result<String> {
     let mut inputs = Vec::new();
     for tensor in tensors {
         let input = &tensor.input;
@@ -80,13 +80,14 @@ fn json_header(tensors: &[Tensor], binary: bool, sequences: bool) -> Result<Stri
 }
 
 /// A gRPC inference request: one length-prefixed message with raw tensors.
-pub(crate) fn grpc_infer(options: &Options, tensors: &[Tensor]) -> Bytes {
-    let inputs = tensors.iter().map(|Tensor { input, .. }| proto::model_infer_request::InferInputTensor {
-        name: input.name.clone(),
-        datatype: input.datatype.clone(),
-        shape: input.shape.clone(),
-        ..Default::default()
-    });
+pub(crate) fn grpc_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Bytes {
+    let inputs =
+        tensors.iter().map(|InputTensor { input, .. }| proto::model_infer_request::InferInputTensor {
+            name: input.name.clone(),
+            datatype: input.datatype.clone(),
+            shape: input.shape.clone(),
+            ..Default::default()
+        });
     let choice = |choice| proto::InferParameter { parameter_choice: Some(choice) };
     let sequence = [
         ("sequence_id", choice(ParameterChoice::Int64Param(1))),
@@ -120,16 +121,16 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::model::Input;
+    use crate::model::ModelInput;
     use crate::options;
 
-    fn options(line: &str) -> Options {
+    fn options(line: &str) -> PerfOptions {
         options::parse(["perf"].into_iter().chain(line.split(' ')).map(Into::into)).unwrap()
     }
 
-    fn tensor() -> Tensor {
-        let input = Input { name: "I\"N".into(), datatype: "UINT8".into(), shape: vec![1, 2] };
-        Tensor { input, bytes: Bytes::from_static(&[7, 9]) }
+    fn tensor() -> InputTensor {
+        let input = ModelInput { name: "I\"N".into(), datatype: "UINT8".into(), shape: vec![1, 2] };
+        InputTensor { input, bytes: Bytes::from_static(&[7, 9]) }
     }
 
     fn head_and_body(request: &[u8]) -> (String, Vec<u8>) {

@@ -33,8 +33,8 @@ pub(crate) fn of_trees(roots: &[u32]) -> Result<Duration> {
             all.insert(pid, stat);
         }
     }
-    if let Some(gone) = roots.iter().find(|pid| !all.contains_key(pid)) {
-        anyhow::bail!("there is no process {gone} (--server-pid)");
+    if let Some(missing) = roots.iter().find(|pid| !all.contains_key(pid)) {
+        anyhow::bail!("there is no process {missing} (--server-pid)");
     }
     Ok(TICK * u32::try_from(ticks_of_trees(roots, &all)).unwrap_or(u32::MAX))
 }

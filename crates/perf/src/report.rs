@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use crate::load::Measured;
-use crate::options::{Options, Protocol};
+use crate::options::{PerfOptions, Protocol};
 
 /// One line of the result.
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     pub(crate) callers: usize,
     pub(crate) connections: usize,
     /// Open loop: requests per second asked for.
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) measured: Measured,
 }
 
-impl Row {
+impl ReportRow {
     fn good(&self) -> u64 {
         self.measured.latencies.count()
     }
@@ -59,16 +59,16 @@ const HEADINGS: [&str; 11] =
 const STREAMING: [&str; 3] = ["resp/s", "first50", "first99"];
 
 /// Writes the line above the rows.
-pub(crate) fn write_headings(out: &mut dyn Write, options: &Options) -> io::Result<()> {
+pub(crate) fn write_headings(out: &mut dyn Write, options: &PerfOptions) -> io::Result<()> {
     let protocol = name(options.protocol);
-    let Options { model, address, batch, .. } = options;
+    let PerfOptions { model, address, batch, .. } = options;
     writeln!(out, "model '{model}' at {address}, {protocol}, batch {batch}; times in microseconds")?;
     let headings = HEADINGS.iter().chain(STREAMING.iter().filter(|_| options.streaming));
     write_cells(out, headings.map(|heading| (*heading).to_owned()))
 }
 
 /// Writes a row and, below it, what went wrong.
-pub(crate) fn write_row(out: &mut dyn Write, row: &Row, options: &Options) -> io::Result<()> {
+pub(crate) fn write_row(out: &mut dyn Write, row: &ReportRow, options: &PerfOptions) -> io::Result<()> {
     let [p50, p90, p99, p999] = row.quantiles().map(short);
     let cells = [
         row.callers.to_string(),
@@ -106,7 +106,7 @@ fn short(number: f64) -> String {
 }
 
 /// Writes all rows as CSV with a line of headings.
-pub(crate) fn write_csv(out: &mut dyn Write, options: &Options, rows: &[Row]) -> io::Result<()> {
+pub(crate) fn write_csv(out: &mut dyn Write, options: &PerfOptions, rows: &[ReportRow]) -> io::Result<()> {
     writeln!(
         out,
         "protocol,model,batch,callers,connections,request_rate,requests,errors,seconds,requests_per_second,\
@@ -166,7 +166,7 @@ mod tests {
     use crate::histogram::Histogram;
     use crate::options;
 
-    fn row() -> Row {
+    fn row() -> ReportRow {
         let mut latencies = Histogram::new();
         for _ in 0..1000 {
             latencies.record(Duration::from_micros(250));
@@ -180,10 +180,10 @@ mod tests {
             server_time: Some(Duration::from_micros(20_060)),
             client_time: Duration::from_micros(5015),
         };
-        Row { callers: 4, connections: 2, rate: None, measured }
+        ReportRow { callers: 4, connections: 2, rate: None, measured }
     }
 
-    fn options() -> Options {
+    fn options() -> PerfOptions {
         options::parse(["perf", "-m", "a,b", "-b", "8", "-i", "grpc"].map(Into::into)).unwrap()
     }
 

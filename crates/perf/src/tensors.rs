@@ -11,12 +11,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::model::Input;
-use crate::options::Content;
+use crate::model::ModelInput;
+use crate::options::InputContent;
 
 /// An input with its content. `bytes` holds exactly the elements of `input.shape`.
-pub(crate) struct Tensor {
-    pub(crate) input: Input,
+pub(crate) struct InputTensor {
+    pub(crate) input: ModelInput,
     pub(crate) bytes: Bytes,
 }
 
@@ -24,13 +24,17 @@ pub(crate) struct Tensor {
 ///
 /// # Errors
 /// The file cannot be read or does not fit, or a datatype is unknown.
-pub(crate) fn fill(inputs: &[Input], content: &Content, seed: u64) -> Result<Vec<Vec<Tensor>>> {
+pub(crate) fn fill(
+    inputs: &[ModelInput],
+    content: &InputContent,
+    seed: u64,
+) -> Result<Vec<Vec<InputTensor>>> {
     let file = match content {
-        Content::File(path) => {
+        InputContent::File(path) => {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?
         }
-        Content::Zero | Content::Random => Value::Null,
+        InputContent::Zero | InputContent::Random => Value::Null,
     };
     match &file {
         Value::Array(requests) => {
@@ -41,24 +45,29 @@ pub(crate) fn fill(inputs: &[Input], content: &Content, seed: u64) -> Result<Vec
     }
 }
 
-fn fill_one(inputs: &[Input], content: &Content, file: &Value, seed: u64) -> Result<Vec<Tensor>> {
+fn fill_one(
+    inputs: &[ModelInput],
+    content: &InputContent,
+    file: &Value,
+    seed: u64,
+) -> Result<Vec<InputTensor>> {
     let mut random = StdRng::seed_from_u64(seed);
     let filled = inputs.iter().map(|input| {
-        let kind = Kind::of(&input.datatype)?;
+        let kind = ElementKind::of(&input.datatype)?;
         let elements = input.shape.iter().map(|&dimension| dimension as usize).product();
         let bytes = match content {
-            Content::Zero => vec![0; elements * kind.width().unwrap_or(4)],
-            Content::Random => random_elements(&kind, elements, &mut random),
-            Content::File(_) => from_json(&kind, elements, &file[&input.name])
+            InputContent::Zero => vec![0; elements * kind.width().unwrap_or(4)],
+            InputContent::Random => random_elements(&kind, elements, &mut random),
+            InputContent::File(_) => from_json(&kind, elements, &file[&input.name])
                 .with_context(|| format!("input '{}' in the file of --input-data", input.name))?,
         };
-        Ok(Tensor { input: input.clone(), bytes: bytes.into() })
+        Ok(InputTensor { input: input.clone(), bytes: bytes.into() })
     });
     filled.collect()
 }
 
 /// How elements of a datatype are laid out.
-enum Kind {
+enum ElementKind {
     Bool,
     Unsigned(usize),
     Signed(usize),
@@ -69,23 +78,23 @@ enum Kind {
     Text,
 }
 
-impl Kind {
-    fn of(datatype: &str) -> Result<Kind> {
+impl ElementKind {
+    fn of(datatype: &str) -> Result<ElementKind> {
         Ok(match datatype {
-            "BOOL" => Kind::Bool,
-            "UINT8" => Kind::Unsigned(1),
-            "UINT16" => Kind::Unsigned(2),
-            "UINT32" => Kind::Unsigned(4),
-            "UINT64" => Kind::Unsigned(8),
-            "INT8" => Kind::Signed(1),
-            "INT16" => Kind::Signed(2),
-            "INT32" => Kind::Signed(4),
-            "INT64" => Kind::Signed(8),
-            "FP16" => Kind::Half,
-            "BF16" => Kind::Brain,
-            "FP32" => Kind::Single,
-            "FP64" => Kind::Double,
-            "BYTES" => Kind::Text,
+            "BOOL" => ElementKind::Bool,
+            "UINT8" => ElementKind::Unsigned(1),
+            "UINT16" => ElementKind::Unsigned(2),
+            "UINT32" => ElementKind::Unsigned(4),
+            "UINT64" => ElementKind::Unsigned(8),
+            "INT8" => ElementKind::Signed(1),
+            "INT16" => ElementKind::Signed(2),
+            "INT32" => ElementKind::Signed(4),
+            "INT64" => ElementKind::Signed(8),
+            "FP16" => ElementKind::Half,
+            "BF16" => ElementKind::Brain,
+            "FP32" => ElementKind::Single,
+            "FP64" => ElementKind::Double,
+            "BYTES" => ElementKind::Text,
             other => bail!("the model has an input of the unknown datatype '{other}'"),
         })
     }
@@ -93,34 +102,36 @@ impl Kind {
     /// Bytes per element; none where elements differ in length.
     fn width(&self) -> Option<usize> {
         match self {
-            Kind::Bool => Some(1),
-            Kind::Unsigned(width) | Kind::Signed(width) => Some(*width),
-            Kind::Half | Kind::Brain => Some(2),
-            Kind::Single => Some(4),
-            Kind::Double => Some(8),
-            Kind::Text => None,
+            ElementKind::Bool => Some(1),
+            ElementKind::Unsigned(width) | ElementKind::Signed(width) => Some(*width),
+            ElementKind::Half | ElementKind::Brain => Some(2),
+            ElementKind::Single => Some(4),
+            ElementKind::Double => Some(8),
+            ElementKind::Text => None,
         }
     }
 }
 
 /// Floats in [0, 1), integers in 0..100, texts of eight digits.
-fn random_elements(kind: &Kind, elements: usize, random: &mut StdRng) -> Vec<u8> {
+fn random_elements(kind: &ElementKind, elements: usize, random: &mut StdRng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..elements {
         match kind {
-            Kind::Bool => bytes.push(u8::from(random.random::<bool>())),
-            Kind::Unsigned(width) | Kind::Signed(width) => {
+            ElementKind::Bool => bytes.push(u8::from(random.random::<bool>())),
+            ElementKind::Unsigned(width) | ElementKind::Signed(width) => {
                 bytes.extend_from_slice(&random.random_range(0..100_u64).to_le_bytes()[..*width]);
             }
             // Exponent of one half and ten random bits of fraction: [0.5, 1).
-            Kind::Half => {
+            ElementKind::Half => {
                 bytes.extend_from_slice(&(0x3800 | random.random_range(0..0x400_u16)).to_le_bytes());
             }
             // The upper half of a single.
-            Kind::Brain => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()[2..]),
-            Kind::Single => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()),
-            Kind::Double => bytes.extend_from_slice(&random.random::<f64>().to_le_bytes()),
-            Kind::Text => push_text(&mut bytes, &format!("{:08}", random.random_range(0..100_000_000_u32))),
+            ElementKind::Brain => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()[2..]),
+            ElementKind::Single => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()),
+            ElementKind::Double => bytes.extend_from_slice(&random.random::<f64>().to_le_bytes()),
+            ElementKind::Text => {
+                push_text(&mut bytes, &format!("{:08}", random.random_range(0..100_000_000_u32)))
+            }
         }
     }
     bytes
@@ -132,7 +143,7 @@ fn push_text(bytes: &mut Vec<u8>, text: &str) {
 }
 
 /// A flat array with the elements of the tensor, or of a part of it that is then repeated.
-fn from_json(kind: &Kind, elements: usize, values: &Value) -> Result<Vec<u8>> {
+fn from_json(kind: &ElementKind, elements: usize, values: &Value) -> Result<Vec<u8>> {
     let values = values.as_array().context("needs a flat array")?;
     ensure!(
         elements == 0 || (!values.is_empty() && elements.is_multiple_of(values.len())),
@@ -146,37 +157,37 @@ fn from_json(kind: &Kind, elements: usize, values: &Value) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn push_json(bytes: &mut Vec<u8>, kind: &Kind, value: &Value) -> Result<()> {
+fn push_json(bytes: &mut Vec<u8>, kind: &ElementKind, value: &Value) -> Result<()> {
     let number = || value.as_f64().context("is not a number");
     match kind {
-        Kind::Bool => bytes.push(u8::from(value.as_bool().context("is not a boolean")?)),
-        Kind::Unsigned(width) => {
+        ElementKind::Bool => bytes.push(u8::from(value.as_bool().context("is not a boolean")?)),
+        ElementKind::Unsigned(width) => {
             let number = value.as_u64().context("is not an unsigned integer")?;
             ensure!(*width == 8 || number >> (8 * width) == 0, "does not fit the datatype");
             bytes.extend_from_slice(&number.to_le_bytes()[..*width]);
         }
-        Kind::Signed(width) => {
+        ElementKind::Signed(width) => {
             let number = value.as_i64().context("is not an integer")?;
             let unused = 64 - 8 * *width as u32;
             ensure!((number << unused) >> unused == number, "does not fit the datatype");
             bytes.extend_from_slice(&number.to_le_bytes()[..*width]);
         }
-        Kind::Brain => bytes.extend_from_slice(&(number()? as f32).to_le_bytes()[2..]),
-        Kind::Single => bytes.extend_from_slice(&(number()? as f32).to_le_bytes()),
-        Kind::Double => bytes.extend_from_slice(&number()?.to_le_bytes()),
-        Kind::Text => push_text(bytes, value.as_str().context("is not a text")?),
-        Kind::Half => bail!("FP16 inputs can be zero or random, not from a file"),
+        ElementKind::Brain => bytes.extend_from_slice(&(number()? as f32).to_le_bytes()[2..]),
+        ElementKind::Single => bytes.extend_from_slice(&(number()? as f32).to_le_bytes()),
+        ElementKind::Double => bytes.extend_from_slice(&number()?.to_le_bytes()),
+        ElementKind::Text => push_text(bytes, value.as_str().context("is not a text")?),
+        ElementKind::Half => bail!("FP16 inputs can be zero or random, not from a file"),
     }
     Ok(())
 }
 
-impl Tensor {
+impl InputTensor {
     /// The elements as a flat JSON array.
     ///
     /// # Errors
     /// The protocol has no JSON form of the datatype.
     pub(crate) fn to_json(&self) -> Result<String> {
-        let kind = Kind::of(&self.input.datatype)?;
+        let kind = ElementKind::of(&self.input.datatype)?;
         let Some(width) = kind.width() else { return self.texts_to_json() };
         let mut json = String::from("[");
         for (index, element) in self.bytes.chunks_exact(width).enumerate() {
@@ -201,22 +212,24 @@ impl Tensor {
     }
 }
 
-fn write_number(json: &mut String, kind: &Kind, element: &[u8]) -> Result<()> {
+fn write_number(json: &mut String, kind: &ElementKind, element: &[u8]) -> Result<()> {
     let mut wide = [0; 8];
     wide[..element.len()].copy_from_slice(element);
     let unsigned = u64::from_le_bytes(wide);
     let written = match kind {
-        Kind::Bool => write!(json, "{}", unsigned != 0),
-        Kind::Unsigned(_) => write!(json, "{unsigned}"),
-        Kind::Signed(width) => {
+        ElementKind::Bool => write!(json, "{}", unsigned != 0),
+        ElementKind::Unsigned(_) => write!(json, "{unsigned}"),
+        ElementKind::Signed(width) => {
             let unused = 64 - 8 * *width as u32;
             write!(json, "{}", (unsigned << unused).cast_signed() >> unused)
         }
         // The debug form is the shortest that reads back the same, and always JSON for finite numbers.
-        Kind::Single => write!(json, "{:?}", f32::from_bits(unsigned as u32)),
-        Kind::Double => write!(json, "{:?}", f64::from_bits(unsigned)),
-        Kind::Half | Kind::Brain => bail!("FP16 and BF16 have no JSON form: use --payload binary or grpc"),
-        Kind::Text => unreachable!("texts have no fixed width"),
+        ElementKind::Single => write!(json, "{:?}", f32::from_bits(unsigned as u32)),
+        ElementKind::Double => write!(json, "{:?}", f64::from_bits(unsigned)),
+        ElementKind::Half | ElementKind::Brain => {
+            bail!("FP16 and BF16 have no JSON form: use --payload binary or grpc")
+        }
+        ElementKind::Text => unreachable!("texts have no fixed width"),
     };
     written.context("writing to a string does not fail")
 }
@@ -227,38 +240,46 @@ mod tests {
 
     use super::*;
 
-    fn input(datatype: &str, shape: &[i64]) -> Input {
-        Input { name: "IN".into(), datatype: datatype.into(), shape: shape.to_vec() }
+    fn input(datatype: &str, shape: &[i64]) -> ModelInput {
+        ModelInput { name: "IN".into(), datatype: datatype.into(), shape: shape.to_vec() }
     }
 
-    fn filled(datatype: &str, shape: &[i64], content: &Content) -> Result<Tensor> {
+    fn filled(datatype: &str, shape: &[i64], content: &InputContent) -> Result<InputTensor> {
         Ok(fill(&[input(datatype, shape)], content, 1)?.remove(0).remove(0))
     }
 
-    fn from_file(datatype: &str, shape: &[i64], json: &str) -> Result<Tensor> {
+    fn from_file(datatype: &str, shape: &[i64], json: &str) -> Result<InputTensor> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(json.as_bytes()).unwrap();
-        filled(datatype, shape, &Content::File(file.path().into()))
+        filled(datatype, shape, &InputContent::File(file.path().into()))
     }
 
     #[test]
     fn zero_tensors_have_the_size_of_their_shape() {
         for (datatype, bytes) in [("BOOL", 6), ("FP16", 12), ("INT32", 24), ("FP64", 48), ("BYTES", 24)] {
-            assert_eq!(filled(datatype, &[2, 3], &Content::Zero).unwrap().bytes.len(), bytes, "{datatype}");
+            assert_eq!(
+                filled(datatype, &[2, 3], &InputContent::Zero).unwrap().bytes.len(),
+                bytes,
+                "{datatype}"
+            );
         }
-        assert_eq!(filled("FP32", &[0, 3], &Content::Zero).unwrap().bytes.len(), 0);
+        assert_eq!(filled("FP32", &[0, 3], &InputContent::Zero).unwrap().bytes.len(), 0);
     }
 
     #[test]
     fn random_tensors_repeat_with_the_seed_and_have_a_json_form() {
         for datatype in ["BOOL", "UINT8", "INT64", "FP32", "FP64", "BYTES"] {
-            let tensor = filled(datatype, &[8], &Content::Random).unwrap();
-            assert_eq!(tensor.bytes, filled(datatype, &[8], &Content::Random).unwrap().bytes, "{datatype}");
+            let tensor = filled(datatype, &[8], &InputContent::Random).unwrap();
+            assert_eq!(
+                tensor.bytes,
+                filled(datatype, &[8], &InputContent::Random).unwrap().bytes,
+                "{datatype}"
+            );
             let json: Value = serde_json::from_str(&tensor.to_json().unwrap()).unwrap();
             assert_eq!(json.as_array().unwrap().len(), 8, "{datatype}");
         }
         for datatype in ["FP16", "BF16"] {
-            let tensor = filled(datatype, &[8], &Content::Random).unwrap();
+            let tensor = filled(datatype, &[8], &InputContent::Random).unwrap();
             assert_eq!(tensor.bytes.len(), 16);
             assert!(tensor.to_json().unwrap_err().to_string().contains("no JSON form"));
         }
@@ -290,7 +311,7 @@ mod tests {
     fn each_object_of_a_file_is_a_request() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(br#"[{"IN":[1]},{"IN":[2]}]"#).unwrap();
-        let requests = fill(&[input("UINT8", &[1])], &Content::File(file.path().into()), 1).unwrap();
+        let requests = fill(&[input("UINT8", &[1])], &InputContent::File(file.path().into()), 1).unwrap();
         let sent: Vec<&[u8]> = requests.iter().map(|tensors| &tensors[0].bytes[..]).collect();
         assert_eq!(sent, [[1], [2]]);
     }
