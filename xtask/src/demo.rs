@@ -10,12 +10,12 @@ use std::{fs, io::Write};
 use anyhow::{Context, Result, ensure};
 
 use crate::arguments::Arguments;
-use crate::process::{self, Server};
+use crate::process::{self, ServerProcess};
 use crate::workspace::{self, Profile};
 use crate::{python, runtime_library};
 
 /// How to run it.
-pub(crate) struct Options {
+pub(crate) struct DemoOptions {
     /// HTTP listens here, gRPC and metrics on the next two.
     pub(crate) port_base: u16,
     /// End after the result instead of serving on.
@@ -23,9 +23,9 @@ pub(crate) struct Options {
     pub(crate) profile: Profile,
 }
 
-impl Options {
-    pub(crate) fn parse(mut arguments: Arguments) -> Result<Options> {
-        let options = Options {
+impl DemoOptions {
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<DemoOptions> {
+        let options = DemoOptions {
             port_base: arguments.value("--port-base")?.unwrap_or(8000),
             once: arguments.flag("--once"),
             profile: if arguments.flag("--dev") { Profile::Dev } else { Profile::Release },
@@ -41,7 +41,7 @@ impl Options {
 }
 
 /// Runs the demo; serves until interrupted unless asked to end. True when all digits were answered.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let ports = options.ports()?;
     for port in ports {
         let free = TcpListener::bind(("127.0.0.1", port)).is_ok();
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         for (name, port) in ["http", "grpc", "metrics"].iter().zip(ports) {
             command.arg(format!("--{name}-address=127.0.0.1")).arg(format!("--{name}-port={port}"));
         }
-        Server::start(&mut command, folder.join("server.log"), ports[0])
+        ServerProcess::start(&mut command, folder.join("server.log"), ports[0])
     })?;
     step("classifying digits it has not seen", || {
         let mut classify = python::command();
@@ -122,8 +122,8 @@ fn show_places([http, grpc, metrics]: [u16; 3], folder: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Options> {
-        Options::parse(Arguments::new(line.split_whitespace().map(str::to_owned)))
+    fn parsed(line: &str) -> Result<DemoOptions> {
+        DemoOptions::parse(Arguments::new(line.split_whitespace().map(str::to_owned)))
     }
 
     #[test]

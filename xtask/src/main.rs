@@ -107,8 +107,8 @@ fn run() -> Result<bool> {
             }
             Ok(true)
         }
-        "demo" => demo::run(&demo::Options::parse(arguments)?),
-        "bench" => bench::run(&bench::Options::parse(arguments)?),
+        "demo" => demo::run(&demo::DemoOptions::parse(arguments)?),
+        "bench" => bench::run(&bench::BenchOptions::parse(arguments)?),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(true)

@@ -38,25 +38,25 @@ pub(crate) fn line(command: &Command) -> String {
 }
 
 /// A server process: asked to end, then waited for, when dropped.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     log: PathBuf,
 }
 
 /// How long a server may take to be ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
 
-impl Server {
+impl ServerProcess {
     /// Starts the command with its output in `log` and waits until it is ready at the HTTP port.
     ///
     /// # Errors
     /// It ends early or is not ready in time; the end of its log is part of the error.
-    pub(crate) fn start(command: &mut Command, log: PathBuf, http_port: u16) -> Result<Server> {
+    pub(crate) fn start(command: &mut Command, log: PathBuf, http_port: u16) -> Result<ServerProcess> {
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
-        let mut server = Server { child, log };
+        let mut server = ServerProcess { child, log };
         let start = Instant::now();
         let mut shown = 0;
         while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) {
@@ -64,7 +64,7 @@ impl Server {
                 bail!("the server ended with {status}; its log ends:\n{}", server.log_end());
             }
             ensure!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < START_TIMEOUT,
                 "the server is not ready; its log ends:\n{}",
                 server.log_end()
             );
@@ -95,7 +95,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
@@ -103,7 +103,7 @@ impl Drop for Server {
         // The standard library can only kill; a server must be asked.
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let start = Instant::now();
-        while asked.is_ok() && start.elapsed() < PATIENCE {
+        while asked.is_ok() && start.elapsed() < START_TIMEOUT {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
@@ -141,7 +141,7 @@ pub(crate) fn free_port_base() -> Result<u16> {
 /// Status and body of a GET request on this machine.
 pub(crate) fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(START_TIMEOUT))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
     let mut answer = BufReader::new(stream);
     let mut head = String::new();
@@ -176,7 +176,7 @@ mod tests {
         let log = std::env::temp_dir().join(format!("xtask-{}.log", std::process::id()));
         let [port] = free_ports().unwrap();
         let started =
-            Server::start(Command::new("sh").args(["-c", "echo cannot; exit 3"]), log.clone(), port);
+            ServerProcess::start(Command::new("sh").args(["-c", "echo cannot; exit 3"]), log.clone(), port);
         let error = started.err().unwrap().to_string();
         assert!(error.contains("cannot") && error.contains('3'), "{error}");
         fs::remove_file(log).unwrap();

@@ -7,10 +7,10 @@ use anyhow::Result;
 
 /// Runs steps one after the other and remembers how they went. A failed step does not keep the next from running.
 pub(crate) struct Steps {
-    done: Vec<(String, Outcome, Duration)>,
+    done: Vec<(String, StepOutcome, Duration)>,
 }
 
-enum Outcome {
+enum StepOutcome {
     Passed,
     Failed(String),
     Skipped(String),
@@ -26,10 +26,10 @@ impl Steps {
         heading(name);
         let start = Instant::now();
         let outcome = match step() {
-            Ok(()) => Outcome::Passed,
+            Ok(()) => StepOutcome::Passed,
             Err(error) => {
                 println!("{error:#}");
-                Outcome::Failed(format!("{error:#}").lines().next().unwrap_or_default().to_owned())
+                StepOutcome::Failed(format!("{error:#}").lines().next().unwrap_or_default().to_owned())
             }
         };
         self.done.push((name.to_owned(), outcome, start.elapsed()));
@@ -39,14 +39,14 @@ impl Steps {
     pub(crate) fn attempt(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
         self.run(name, step);
         if let Some((_, outcome, _)) = self.done.last_mut()
-            && let Outcome::Failed(reason) = outcome
+            && let StepOutcome::Failed(reason) = outcome
         {
-            *outcome = Outcome::Skipped(std::mem::take(reason));
+            *outcome = StepOutcome::Skipped(std::mem::take(reason));
         }
     }
 
     pub(crate) fn skip(&mut self, name: &str, reason: &str) {
-        self.done.push((name.to_owned(), Outcome::Skipped(reason.to_owned()), Duration::ZERO));
+        self.done.push((name.to_owned(), StepOutcome::Skipped(reason.to_owned()), Duration::ZERO));
     }
 
     /// Prints how each step went; whether none failed.
@@ -54,16 +54,17 @@ impl Steps {
         heading("summary");
         for (name, outcome, time) in &self.done {
             let (word, reason) = match outcome {
-                Outcome::Passed => ("ok", ""),
-                Outcome::Failed(reason) => ("FAILED", reason.as_str()),
-                Outcome::Skipped(reason) => ("skipped", reason.as_str()),
+                StepOutcome::Passed => ("ok", ""),
+                StepOutcome::Failed(reason) => ("FAILED", reason.as_str()),
+                StepOutcome::Skipped(reason) => ("skipped", reason.as_str()),
             };
             println!(
                 "{}",
                 format!("{name:<16} {word:<8} {:>7.1} s  {reason}", time.as_secs_f64()).trim_end()
             );
         }
-        let failed = self.done.iter().filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_))).count();
+        let failed =
+            self.done.iter().filter(|(_, outcome, _)| matches!(outcome, StepOutcome::Failed(_))).count();
         match failed {
             0 => println!("all steps passed"),
             count => println!("{count} of {} steps failed", self.done.len()),

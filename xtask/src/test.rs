@@ -52,7 +52,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     steps.run("demo", || {
         let port_base = process::free_port_base()?;
         ensure!(
-            demo::run(&demo::Options { port_base, once: true, profile: Profile::Dev })?,
+            demo::run(&demo::DemoOptions { port_base, once: true, profile: Profile::Dev })?,
             "the demo failed"
         );
         Ok(())

@@ -15,14 +15,14 @@ pub(crate) struct Export {
     pub(crate) name: String,
     /// What its documentation says, without headings and what stands below them.
     pub(crate) docs: String,
-    pub(crate) signature: Signature,
+    pub(crate) signature: FunctionSignature,
     /// Lines of its body, comments not counted.
     pub(crate) lines: usize,
 }
 
 /// What a function takes and gives, with aliases replaced.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Signature {
+pub(crate) struct FunctionSignature {
     pub(crate) parameters: Vec<Type>,
     pub(crate) returns: Type,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Signature {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     /// A pointer to a function, null or not.
-    Function(Box<Signature>),
+    Function(Box<FunctionSignature>),
     /// Any other, as Rust writes it; empty for none.
     Plain(String),
 }
@@ -103,7 +103,7 @@ fn body_lines(rest: &str) -> usize {
 }
 
 /// Of a text such as `fn name(a: A, b: B) -> C` or `fn(A, B)`.
-fn signature(text: &str, aliases: &Aliases) -> Option<Signature> {
+fn signature(text: &str, aliases: &Aliases) -> Option<FunctionSignature> {
     let (_, rest) = text.split_once("fn")?.1.split_once('(')?;
     let end = closing(rest)?;
     let parameters = split(&rest[..end]).into_iter().map(|parameter| {
@@ -111,7 +111,7 @@ fn signature(text: &str, aliases: &Aliases) -> Option<Signature> {
         resolve(kind, aliases)
     });
     let returns = rest[end + 1..].trim().strip_prefix("->").unwrap_or_default();
-    Some(Signature { parameters: parameters.collect(), returns: resolve(returns.trim(), aliases) })
+    Some(FunctionSignature { parameters: parameters.collect(), returns: resolve(returns.trim(), aliases) })
 }
 
 /// Where the parenthesis closes that has just been opened.
@@ -220,7 +220,8 @@ fn TRITON_NotExported() {}
         assert_eq!(names, ["TRITON_Do", "TRITON_Drop"]);
         assert_eq!((found[0].docs.as_str(), found[1].docs.as_str()), ("Does it.", ""));
         let plain = |kind: &str| Type::Plain(kind.to_owned());
-        let call = Signature { parameters: vec![plain("*mut X"), plain("u32")], returns: plain("bool") };
+        let call =
+            FunctionSignature { parameters: vec![plain("*mut X"), plain("u32")], returns: plain("bool") };
         assert_eq!(
             found[0].signature.parameters,
             [plain("*mut *const Thing"), plain("*mut u32"), Type::Function(Box::new(call)), plain("usize")]

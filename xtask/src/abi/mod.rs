@@ -19,7 +19,7 @@ use table::Interface;
 const HEADER: &str = "include/nereid.h";
 const TABLES: [&str; 2] = ["crates/c-api/abi/types.txt", "crates/c-api/abi/functions.txt"];
 /// Where functions are exported from.
-const ROOMS: [&str; 2] = ["crates/c-api/src", "crates/in-process/src"];
+const EXPORTING_CRATES: [&str; 2] = ["crates/c-api/src", "crates/in-process/src"];
 
 /// Writes the header anew.
 ///
@@ -37,7 +37,7 @@ pub(crate) fn write_header(root: &Path) -> Result<()> {
 /// A table is wrong, or a file cannot be read.
 pub(crate) fn broken(root: &Path) -> Result<Vec<String>> {
     let interfaces = read_tables(root)?;
-    let mut broken = signatures::broken(&interfaces, &exports::find(root, &ROOMS)?);
+    let mut broken = signatures::broken(&interfaces, &exports::find(root, &EXPORTING_CRATES)?);
     let current = fs::read_to_string(root.join(HEADER)).unwrap_or_default();
     if current != header_text(root)? {
         broken.push(format!("{HEADER} is not what the tables and the sources say: cargo xtask header"));
@@ -46,7 +46,10 @@ pub(crate) fn broken(root: &Path) -> Result<Vec<String>> {
 }
 
 fn header_text(root: &Path) -> Result<String> {
-    let docs = exports::find(root, &ROOMS)?.into_iter().map(|export| (export.name, export.docs)).collect();
+    let docs = exports::find(root, &EXPORTING_CRATES)?
+        .into_iter()
+        .map(|export| (export.name, export.docs))
+        .collect();
     Ok(header::text(&read_tables(root)?, &docs))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::exports::{Export, Signature, Type};
+use super::exports::{Export, FunctionSignature, Type};
 use super::table::{Interface, Prototype, Side};
 
 /// What a value is to the machine, and what a pointer points to.
@@ -26,7 +26,7 @@ enum Class {
 }
 
 /// An exported function checks, borrows, calls and maps the error; what takes more lines belongs behind it.
-const DOORMAN_LINES: usize = 10;
+const WRAPPER_LINES: usize = 10;
 
 /// What of the exports is not as the tables and the rules say, one line each.
 pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String> {
@@ -41,9 +41,9 @@ pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String
             Some(function) if function.side == Side::Plugin => {
                 broken.push(format!("{} is for plug-ins to define, not for us", export.name));
             }
-            Some(_) if export.lines > DOORMAN_LINES => {
+            Some(_) if export.lines > WRAPPER_LINES => {
                 let lines = export.lines;
-                broken.push(format!("{}: {lines} lines, more than {DOORMAN_LINES}", export.name));
+                broken.push(format!("{}: {lines} lines, more than {WRAPPER_LINES}", export.name));
             }
             Some(function) => {
                 let differences = types.differences(&function.prototype, &export.signature).into_iter();
@@ -70,7 +70,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    fn differences(&self, function: &Prototype, rust: &Signature) -> Vec<String> {
+    fn differences(&self, function: &Prototype, rust: &FunctionSignature) -> Vec<String> {
         let (expected, found) = (function.parameters.len(), rust.parameters.len());
         if expected != found {
             return vec![format!("takes {found} parameters instead of {expected}")];
@@ -169,12 +169,12 @@ mod tests {
     }
 
     fn export(name: &str, parameters: Vec<Type>) -> Export {
-        let signature = Signature { parameters, returns: plain("*mut CError") };
+        let signature = FunctionSignature { parameters, returns: plain("*mut CError") };
         Export { name: name.to_owned(), docs: String::new(), signature, lines: 1 }
     }
 
     fn call(parameter: &str) -> Type {
-        Type::Function(Box::new(Signature { parameters: vec![plain(parameter)], returns: plain("") }))
+        Type::Function(Box::new(FunctionSignature { parameters: vec![plain(parameter)], returns: plain("") }))
     }
 
     fn broken_by(export: Export) -> Vec<String> {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_function_that_does_more_than_a_doorman_is_named() {
-        let long = Export { lines: DOORMAN_LINES + 1, ..export("A_Do", vec![]) };
+        let long = Export { lines: WRAPPER_LINES + 1, ..export("A_Do", vec![]) };
         assert_eq!(broken_by(long), ["A_Do: 11 lines, more than 10"]);
     }
 

@@ -39,11 +39,11 @@ pub(crate) struct Prototype {
     pub(crate) docs: String,
     pub(crate) returns: String,
     pub(crate) name: String,
-    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) parameters: Vec<PrototypeParameter>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Parameter {
+pub(crate) struct PrototypeParameter {
     pub(crate) kind: String,
     pub(crate) name: String,
 }
@@ -141,16 +141,16 @@ fn constant(text: &str) -> Result<(String, u32)> {
 fn prototype(text: &str, docs: String) -> Result<Prototype> {
     let (head, parameters) = text.split_once('(').context("no parenthesis")?;
     let parameters = parameters.strip_suffix(')').context("no closing parenthesis")?;
-    let Parameter { kind: returns, name } = parameter(head)?;
+    let PrototypeParameter { kind: returns, name } = parameter(head)?;
     let parameters = parameters.split(',').map(parameter).collect::<Result<_>>()?;
     Ok(Prototype { docs, returns, name, parameters })
 }
 
 /// Type and name; the name is the last word.
-fn parameter(text: &str) -> Result<Parameter> {
+fn parameter(text: &str) -> Result<PrototypeParameter> {
     let text = text.trim();
     let (kind, name) = text.rsplit_once(' ').with_context(|| format!("no type or no name: {text}"))?;
-    Ok(Parameter { kind: kind.to_owned(), name: name.to_owned() })
+    Ok(PrototypeParameter { kind: kind.to_owned(), name: name.to_owned() })
 }
 
 #[cfg(test)]

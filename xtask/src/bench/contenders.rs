@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::plan::{Protocol, Row};
+use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
-use crate::process::{self, Server};
+use crate::process::{self, ServerProcess};
 use crate::runtime_library;
 use crate::workspace::{self, cargo};
 
@@ -17,7 +17,7 @@ use crate::workspace::{self, cargo};
 pub(crate) enum Contender {
     Server {
         name: &'static str,
-        server: Server,
+        server: ServerProcess,
         http_port: u16,
         grpc_port: u16,
         /// The binary with the load generator: the same for all.
@@ -65,7 +65,7 @@ impl Contender {
         command.arg(format!("--model-repository={}", folder.join(name).display()));
         command.arg(format!("--http-port={http_port}")).arg(format!("--grpc-port={grpc_port}"));
         command.arg(format!("--metrics-port={metrics_port}"));
-        let server = Server::start(&mut command, folder.join(format!("{name}.log")), http_port)?;
+        let server = ServerProcess::start(&mut command, folder.join(format!("{name}.log")), http_port)?;
         Ok(Contender::Server { name, server, http_port, grpc_port, perf: perf.to_owned() })
     }
 
@@ -77,13 +77,13 @@ impl Contender {
     }
 
     /// One measurement of so many seconds.
-    pub(crate) fn measure(&self, row: &Row, seconds: u32) -> Result<Figures> {
+    pub(crate) fn measure(&self, row: &BenchRow, seconds: u32) -> Result<Figures> {
         match self {
             Contender::Bare { bare, batch } => {
                 Ok(Figures::of_bare_loop(bare.inferences_per_second(*batch, seconds)?))
             }
             Contender::Server { server, http_port, grpc_port, perf, .. } => {
-                let port = if row.protocol == Protocol::Grpc { grpc_port } else { http_port };
+                let port = if row.protocol == BenchProtocol::Grpc { grpc_port } else { http_port };
                 let csv = workspace::target().join("bench/row.csv");
                 let mut command = Command::new(perf);
                 command.args(["perf", "--warm-up=1", "--input-data=random", "--model", row.model]);

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::contenders::Contender;
-use super::{Options, write};
+use super::{BenchOptions, write};
 use crate::steps::heading;
 use crate::workspace::{self, cargo};
 use crate::{process, python, runtime_library};
@@ -25,7 +25,7 @@ const TEXTS: &str = "64";
 
 /// What a row of the table shows.
 #[derive(Clone, Copy)]
-struct Figures {
+struct GenerationFigures {
     tokens_per_second: f64,
     first_p50_us: f64,
     first_p99_us: f64,
@@ -39,7 +39,7 @@ struct Whole<'a> {
 }
 
 /// Measures, prints and writes the table; true when every request was answered, and with the same texts on both sides.
-pub(super) fn run(options: &Options, ours: &Contender, folder: &Path, library: &Path) -> Result<bool> {
+pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path, library: &Path) -> Result<bool> {
     let package = ["build", "--release", "--package", "nereid-backend-onnx", "--example", "whole_batch"];
     process::run(&mut cargo(&package))?;
     let binary = workspace::target().join("release/examples/whole_batch");
@@ -77,9 +77,9 @@ pub(super) fn run(options: &Options, ours: &Contender, folder: &Path, library: &
 
 const KINDS: [&str; 3] = ["in flight", "whole batches", "whole batches that shrink"];
 
-type Round = [Figures; KINDS.len()];
+type Round = [GenerationFigures; KINDS.len()];
 
-fn in_flight(ours: &Contender, folder: &Path, seconds: u32) -> Result<(Figures, f64)> {
+fn in_flight(ours: &Contender, folder: &Path, seconds: u32) -> Result<(GenerationFigures, f64)> {
     let Contender::Server { server, grpc_port, perf, .. } = ours else { bail!("no server to measure") };
     let csv = folder.join("row.csv");
     let mut command = Command::new(perf);
@@ -95,7 +95,7 @@ fn in_flight(ours: &Contender, folder: &Path, seconds: u32) -> Result<(Figures, 
         let field = fields.find(|(heading, _)| *heading == name).map(|(_, field)| field);
         field.and_then(|field| field.parse().ok()).with_context(|| format!("there is no figure {name}"))
     };
-    let figures = Figures {
+    let figures = GenerationFigures {
         tokens_per_second: number("responses_per_second")?,
         first_p50_us: number("first_p50_us")?,
         first_p99_us: number("first_p99_us")?,
@@ -115,7 +115,7 @@ impl Whole<'_> {
         command
     }
 
-    fn measure(&self, seconds: u32, shrink: bool) -> Result<Figures> {
+    fn measure(&self, seconds: u32, shrink: bool) -> Result<GenerationFigures> {
         let mut command = self.command();
         command.args(["--callers", CALLERS, "--seconds", &seconds.to_string()]);
         let printed = process::output(command.args(["--shrink", if shrink { "1" } else { "0" }]))?;
@@ -126,7 +126,7 @@ impl Whole<'_> {
                 .and_then(|text| text.parse().ok())
                 .with_context(|| format!("whole_batch printed: {printed}"))
         };
-        Ok(Figures {
+        Ok(GenerationFigures {
             tokens_per_second: number("tokens_per_second")?,
             first_p50_us: number("first_p50_us")?,
             first_p99_us: number("first_p99_us")?,
@@ -145,9 +145,9 @@ fn same_texts(ours: &Contender, whole: &Whole<'_>) -> Result<bool> {
     Ok(compare.status().context("cannot start Python")?.success())
 }
 
-impl Figures {
+impl GenerationFigures {
     fn line(&self) -> String {
-        let Figures { tokens_per_second, first_p50_us, first_p99_us } = self;
+        let GenerationFigures { tokens_per_second, first_p50_us, first_p99_us } = self;
         let (p50, p99) = (first_p50_us / 1e3, first_p99_us / 1e3);
         format!("tokens/s {tokens_per_second:.0}, first token p50 {p50:.1} ms, p99 {p99:.1} ms")
     }
@@ -179,8 +179,11 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_rounds() {
-        let of =
-            |tokens_per_second| Figures { tokens_per_second, first_p50_us: 2000.0, first_p99_us: 9000.0 };
+        let of = |tokens_per_second| GenerationFigures {
+            tokens_per_second,
+            first_p50_us: 2000.0,
+            first_p99_us: 9000.0,
+        };
         // The machine was half as fast in the second round, and busy in the third.
         let rounds = [[800.0, 200.0, 400.0], [400.0, 100.0, 200.0], [100.0, 100.0, 200.0]];
         let table = table(&rounds.map(|round| round.map(of)));

@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use self::contenders::{Bare, Contender};
-use self::plan::Row;
-use self::table::{Figures, Table};
+use self::plan::BenchRow;
+use self::table::{Figures, ResultTable};
 use crate::arguments::Arguments;
 use crate::steps::heading;
 use crate::workspace::{self, Profile, cargo};
 use crate::{process, python, runtime_library};
 
 /// What to measure and how long.
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     /// The `site-packages` folder with the reference server; none: without it.
     reference: Option<PathBuf>,
     rounds: usize,
@@ -36,9 +36,9 @@ enum Only {
     Micro,
 }
 
-impl Options {
-    pub(crate) fn parse(mut arguments: Arguments) -> Result<Options> {
-        let options = Options {
+impl BenchOptions {
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<BenchOptions> {
+        let options = BenchOptions {
             reference: arguments.value("--reference")?,
             rounds: arguments.value("--rounds")?.unwrap_or(3).max(1),
             seconds: arguments.value("--seconds")?.unwrap_or(3).max(1),
@@ -56,7 +56,7 @@ impl Options {
 }
 
 /// Measures and prints; true when every request of every row was answered.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     let mut good = true;
     if options.only != Some(Only::Micro) {
         good = load(options)?;
@@ -67,10 +67,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(good)
 }
 
-fn load(options: &Options) -> Result<bool> {
+fn load(options: &BenchOptions) -> Result<bool> {
     let folder = workspace::target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let rows: Vec<Row> = plan::rows().into_iter().filter(|row| row.name.contains(&options.filter)).collect();
+    let rows: Vec<BenchRow> =
+        plan::rows().into_iter().filter(|row| row.name.contains(&options.filter)).collect();
 
     heading("preparing");
     let server = workspace::build_server(Profile::Release)?;
@@ -90,7 +91,7 @@ fn load(options: &Options) -> Result<bool> {
         }
     };
 
-    let mut table = Table::new();
+    let mut table = ResultTable::new();
     for row in &rows {
         heading(&row.name);
         let mut contenders = vec![&ours];
@@ -113,7 +114,11 @@ fn load(options: &Options) -> Result<bool> {
 }
 
 /// The medians of each contender, which take turns.
-fn measure(row: &Row, contenders: &[&Contender], options: &Options) -> Result<Vec<(String, Figures)>> {
+fn measure(
+    row: &BenchRow,
+    contenders: &[&Contender],
+    options: &BenchOptions,
+) -> Result<Vec<(String, Figures)>> {
     let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); contenders.len()];
     for round in 0..options.rounds {
         // Each round begins with another one: whoever comes after a busy neighbour is not always the same.
@@ -129,7 +134,7 @@ fn measure(row: &Row, contenders: &[&Contender], options: &Options) -> Result<Ve
 }
 
 /// The bare loop at the batch size where it is fastest.
-fn best_bare(bare: &Bare, options: &Options) -> Result<Contender> {
+fn best_bare(bare: &Bare, options: &BenchOptions) -> Result<Contender> {
     let mut best: Option<(f64, u32)> = None;
     for batch in [1, 2, 4, 8] {
         let rate = bare.inferences_per_second(batch, options.seconds)?;

@@ -1,51 +1,51 @@
 //! The rows of the benchmark: which model, how it is called, by how many.
 
 /// One row; every contender is asked for it.
-pub(crate) struct Row {
+pub(crate) struct BenchRow {
     pub(crate) name: String,
     pub(crate) model: &'static str,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: BenchProtocol,
     pub(crate) callers: u32,
     /// Whether a bare loop over the same model is a contender.
     pub(crate) bare: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Protocol {
+pub(crate) enum BenchProtocol {
     HttpJson,
     HttpBinary,
     Grpc,
 }
 
-impl Protocol {
+impl BenchProtocol {
     fn name(self) -> &'static str {
         match self {
-            Protocol::HttpJson => "http-json",
-            Protocol::HttpBinary => "http-binary",
-            Protocol::Grpc => "grpc",
+            BenchProtocol::HttpJson => "http-json",
+            BenchProtocol::HttpBinary => "http-binary",
+            BenchProtocol::Grpc => "grpc",
         }
     }
 
     /// As options of `nereid perf`.
     pub(crate) fn options(self) -> [&'static str; 2] {
         match self {
-            Protocol::HttpJson => ["--protocol=http", "--payload=json"],
-            Protocol::HttpBinary => ["--protocol=http", "--payload=binary"],
-            Protocol::Grpc => ["--protocol=grpc", "--payload=binary"],
+            BenchProtocol::HttpJson => ["--protocol=http", "--payload=json"],
+            BenchProtocol::HttpBinary => ["--protocol=http", "--payload=binary"],
+            BenchProtocol::Grpc => ["--protocol=grpc", "--payload=binary"],
         }
     }
 }
 
 /// Tiny requests, where the server is all the cost; a model that computes, where batching is; and large tensors,
 /// where copies are.
-pub(crate) fn rows() -> Vec<Row> {
-    use Protocol::{Grpc, HttpBinary, HttpJson};
-    let of = |model: &'static str, protocols: &[Protocol], counts: &[u32]| {
+pub(crate) fn rows() -> Vec<BenchRow> {
+    use BenchProtocol::{Grpc, HttpBinary, HttpJson};
+    let of = |model: &'static str, protocols: &[BenchProtocol], counts: &[u32]| {
         let mut rows = Vec::new();
         for &protocol in protocols {
             for &callers in counts {
                 let name = format!("{model} {} x{callers}", protocol.name());
-                rows.push(Row { name, model, protocol, callers, bare: model == "conv" });
+                rows.push(BenchRow { name, model, protocol, callers, bare: model == "conv" });
             }
         }
         rows

@@ -57,13 +57,13 @@ fn short(value: f64) -> String {
 }
 
 /// All rows of all contenders.
-pub(crate) struct Table {
+pub(crate) struct ResultTable {
     rows: Vec<(String, String, Figures)>,
 }
 
-impl Table {
-    pub(crate) fn new() -> Table {
-        Table { rows: Vec::new() }
+impl ResultTable {
+    pub(crate) fn new() -> ResultTable {
+        ResultTable { rows: Vec::new() }
     }
 
     pub(crate) fn extend(&mut self, row: &str, contenders: Vec<(String, Figures)>) {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_cell_for_each_column() {
-        let mut table = Table::new();
+        let mut table = ResultTable::new();
         table.extend(
             "tiny",
             vec![("ours".into(), figures(200.0, 2)), ("bare b8".into(), Figures::of_bare_loop(9.0))],

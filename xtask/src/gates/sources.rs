@@ -21,7 +21,7 @@ const MACHINE_PATHS: &[&str] =
     &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
 /// The crates that may contain unsafe code.
-const UNSAFE_ROOMS: &[&str] = &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/"];
+const UNSAFE_CRATES: &[&str] = &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/"];
 
 /// What was looked at and what breaks the rules, one line each.
 pub(crate) struct Report {
@@ -78,9 +78,9 @@ fn in_rust(path: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//!") {
         broken.push(format!("{path}: does not open with `//!` and a sentence of what it is"));
     }
-    let unsafe_room = UNSAFE_ROOMS.iter().any(|room| path.starts_with(room));
+    let may_use_unsafe = UNSAFE_CRATES.iter().any(|folder| path.starts_with(folder));
     let is_crate_root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
-    if is_crate_root && !unsafe_room && !text.contains("#![forbid(unsafe_code)]") {
+    if is_crate_root && !may_use_unsafe && !text.contains("#![forbid(unsafe_code)]") {
         broken.push(format!("{path}: needs #![forbid(unsafe_code)]"));
     }
     for (index, line) in text.lines().enumerate() {
@@ -90,8 +90,8 @@ fn in_rust(path: &str, text: &str) -> Vec<String> {
         broken.extend(macros.chain(words).map(|word| format!("{}: unfinished, {word}", at())));
         let code = line.split("//").next().unwrap_or_default();
         let outside_quotes: String = code.split('"').step_by(2).collect();
-        if has_word(&outside_quotes, "unsafe") && !unsafe_room {
-            broken.push(format!("{}: unsafe outside of {}", at(), UNSAFE_ROOMS.join(", ")));
+        if has_word(&outside_quotes, "unsafe") && !may_use_unsafe {
+            broken.push(format!("{}: unsafe outside of {}", at(), UNSAFE_CRATES.join(", ")));
         }
         if code.contains(concat!("#[al", "low(")) || code.contains(concat!("#![al", "low(")) {
             broken.push(format!("{}: a lint is expected with a reason, not allowed", at()));
