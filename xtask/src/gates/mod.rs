@@ -1,6 +1,7 @@
 //! Rules that a machine can check and no other tool does.
 
 mod layers;
+mod names;
 mod sources;
 
 use anyhow::Result;
@@ -11,17 +12,19 @@ use crate::{abi, workspace};
 pub(crate) fn run() -> Result<bool> {
     let layers = layers::broken(&workspace::packages()?);
     let sources = sources::check(&workspace::root())?;
+    let names = names::broken(&workspace::root())?;
     let abi = abi::broken(&workspace::root())?;
     println!("layers: {}", verdict(&layers));
     println!("C interfaces: {}", verdict(&abi));
+    println!("type names: {}", verdict(&names));
     println!("sources: {} files, {}", sources.files, verdict(&sources.broken));
     for path in &sources.long_but_excepted {
         println!("  long, but tests and generated code may be: {path}");
     }
-    for line in layers.iter().chain(&abi).chain(&sources.broken) {
+    for line in layers.iter().chain(&abi).chain(&names).chain(&sources.broken) {
         println!("  {line}");
     }
-    Ok(layers.is_empty() && abi.is_empty() && sources.broken.is_empty())
+    Ok(layers.is_empty() && abi.is_empty() && names.is_empty() && sources.broken.is_empty())
 }
 
 fn verdict(broken: &[String]) -> String {
