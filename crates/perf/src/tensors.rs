@@ -130,7 +130,7 @@ fn random_elements(kind: &ElementKind, elements: usize, random: &mut StdRng) -> 
             ElementKind::Single => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()),
             ElementKind::Double => bytes.extend_from_slice(&random.random::<f64>().to_le_bytes()),
             ElementKind::Text => {
-                push_text(&mut bytes, &format!("{:08}", random.random_range(0..100_000_000_u32)))
+                push_text(&mut bytes, &format!("{:08}", random.random_range(0..100_000_000_u32)));
             }
         }
     }

@@ -107,8 +107,8 @@ unsafe fn change(
     request: *mut InferenceRequest,
     write: impl FnOnce(&mut RequestAttributes, &Model) -> Result<(), Error>,
 ) -> *mut CError {
-    // SAFETY: as the caller promises.
     guard(|| {
+        // SAFETY: as the caller promises.
         unsafe { borrow(request) }
             .and_then(|request| write(&mut request.request_attributes(), &request.model))
     })
