@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Observe, Outcome, Request, RequestInputs, Response, ResponseStream,
+    DataType, Error, ExecutionTimes, Flow, Request, RequestInputs, Response, ResponsePath, ResponseStream,
     Shape, Tensor, Timeline, Timestamp,
     backend::{Backend, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
@@ -26,10 +26,7 @@ const REPETITIONS: usize = 7;
 const CONFIG: &str = "backend: 'onnxruntime' max_batch_size: 1024";
 
 struct Unobserved;
-impl Observe for Unobserved {
-    fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
-}
+impl ResponsePath for Unobserved {}
 
 fn clock() -> Timestamp {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -148,7 +145,7 @@ impl Asked {
             let input = Tensor::new("X".into(), DataType::Fp32, shape, room.slice(start..start + len));
             let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
             let (responder, stream) =
-                response_channel(Timeline::new(clock(), rows), Arc::new(Unobserved), usize::MAX);
+                response_channel(Timeline::new(clock(), rows), Arc::new(Unobserved), Flow::unlimited());
             (Execution::new(request, responder), stream)
         };
         let (executions, streams): (Vec<_>, Vec<_>) = (0..requests).map(ask).unzip();

@@ -21,8 +21,8 @@ use std::{
 };
 
 use inference::{
-    DataType, ExecutionTimes, Name, Observe, Outcome, Request, RequestInputs, ResponseStream, Tensor,
-    TensorData, Timeline, Timestamp,
+    DataType, ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponsePath, ResponseStream,
+    Tensor, TensorData, Timeline, Timestamp,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
         ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
@@ -167,18 +167,15 @@ impl Counted {
 }
 
 struct Unobserved;
-impl Observe for Unobserved {
-    fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
-}
+impl ResponsePath for Unobserved {}
 
 /// Keeps what wants to run again for the next run of the same batch.
 #[derive(Default)]
 struct Rows(Mutex<Vec<(u32, Execution)>>);
 impl SlotOwner for Rows {
-    fn returned(&self, _: usize, _: u32) {}
+    fn returned(self: Arc<Self>, _: usize, _: u32) {}
     fn reschedule(
-        &self,
+        self: Arc<Self>,
         slot_ref: SlotRef,
         execution: Execution,
     ) -> Result<(), (inference::Error, Execution)> {
@@ -256,7 +253,7 @@ impl Loaded {
         let mut rows = Vec::new();
         for (asked, request) in asked {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-            let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), usize::MAX);
+            let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
             let state = self.fresh()?;
             let execution = Execution::new(request.clone(), responder).with_state(Some(state.clone()));
             let slot = u32::try_from(rows.len())?;
@@ -297,8 +294,8 @@ impl Loaded {
         let done = |row: &Row| {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             // Nobody reads what the row says, and it asks for nothing.
-            let (responder, _) = response_channel(timeline, Arc::new(Unobserved), usize::MAX);
-            let request = Request { outputs: vec![Name::default()], ..row.request.clone() };
+            let (responder, _) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+            let request = Request { outputs: OutputSelection::Nothing, ..row.request.clone() };
             Execution::new(request, responder).with_state(Some(row.state.copied()))
         };
         let filled = places.into_iter().zip(rows);

@@ -2,7 +2,7 @@
 use std::sync::{Arc, Weak};
 
 use inference::{
-    Error, ExecutionTimes, FailureReason, Response, Tensor,
+    Error, ExecutionTimes, FailureReason, OutputSelection, Response, Tensor,
     backend::{BackendInstance, Batch, Execution},
 };
 use smallvec::SmallVec;
@@ -196,9 +196,9 @@ impl BackendInstance for OnnxInstance {
     }
 }
 
-/// Whether the row only keeps others in their places: it asks for one output without a name, which no model has.
+/// Whether the row only keeps others in their places.
 fn is_padding(execution: &Execution) -> bool {
-    matches!(&execution.request.outputs[..], [only] if only.is_empty())
+    execution.request.outputs == OutputSelection::Nothing
 }
 
 /// Outputs that at least one request wants or that sequences remember.

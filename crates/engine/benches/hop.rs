@@ -68,6 +68,7 @@ async fn start() -> Engine {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
+        limits: nereid_engine::MemoryLimits::default(),
         metrics: MetricsOptions { counter_latencies: true, host: false },
         hold_until_queued: 0,
         hold_until_backlogged: 0,
@@ -82,7 +83,7 @@ async fn ask(model: &Arc<Model>, times: u64) {
     for _ in 0..times {
         let input = Tensor::new("IN".into(), DataType::Fp32, [1, 16][..].into(), vec![0; 64]);
         let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
-        let stream = model.infer(request, usize::MAX).expect("the request fits");
+        let stream = model.infer(request).expect("the request fits");
         black_box(stream.only().await.expect("the model answers"));
     }
 }

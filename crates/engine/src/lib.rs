@@ -15,30 +15,39 @@ use std::{
 };
 
 use inference::{
-    Error, MetricSource,
+    ByteBudget, Error, MetricSource,
     agent::AgentFinder,
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
     cache::ResponseCache,
 };
 
+mod check;
 mod clock;
+mod executor;
+mod fingerprint;
 mod host_policy;
+mod in_flight;
 mod limiter;
+mod limits;
 mod model;
 mod observe;
+mod order;
 mod processors;
+mod rejection;
 mod repository;
 
 use clock::TimerThread;
 pub use clock::now;
 pub use host_policy::HostPolicy;
-pub use model::{Model, id_prefix};
+pub use limits::MemoryLimits;
+pub use model::Model;
 use observe::metrics::Exposition;
 pub use observe::{
     BatchStatistic, DurationStatistic, ModelStatistics, ResponseStatistic, metrics::MetricsOptions,
 };
 pub use processors::{ProcessorSet, usable as usable_processors};
+pub use rejection::id_prefix;
 pub use repository::{IndexEntry, ModelState};
 use repository::{Loader, Repository};
 
@@ -63,6 +72,8 @@ pub struct EngineOptions {
     pub agent_directory: PathBuf,
     /// `--backend-config`, in order: backend or all, setting, value.
     pub backend_settings: Vec<BackendSetting>,
+    /// How much memory clients may make the server hold.
+    pub limits: MemoryLimits,
     /// Which metrics are shown.
     pub metrics: MetricsOptions,
     /// Dynamic batchers ignore their queue until it holds so many requests, once; 0 is off. A hook for tests
@@ -146,6 +157,7 @@ struct EngineInner {
     strict_readiness: bool,
     repository: Repository,
     exposition: Exposition,
+    inflight: Arc<ByteBudget>,
     exiting: AtomicBool,
 }
 
@@ -171,11 +183,19 @@ impl Engine {
         let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
         let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
         let (repositories, threads) = (options.repositories.clone(), options.load_threads.max(1));
-        let loader = Loader::new(options, plugins, clock);
+        let inflight = ByteBudget::new(options.limits.inflight_bytes);
+        let loader = Loader::new(options, plugins, clock, inflight.clone());
         let repository = Repository::start(loader, repositories, threads);
         let exiting = AtomicBool::new(false);
         Ok(Self {
-            shared: Arc::new(EngineInner { server, strict_readiness, repository, exposition, exiting }),
+            shared: Arc::new(EngineInner {
+                server,
+                strict_readiness,
+                repository,
+                exposition,
+                inflight,
+                exiting,
+            }),
         })
     }
 
@@ -185,6 +205,11 @@ impl Engine {
     /// A repository that cannot be read.
     pub async fn load_models(&self) -> Result<(), Error> {
         self.shared.repository.load_all().await
+    }
+
+    /// Where the bytes of requests count that the server holds. A protocol reserves there what it receives.
+    pub fn inflight_bytes(&self) -> &Arc<ByteBudget> {
+        &self.shared.inflight
     }
 
     /// A model version that is ready: the one asked for, or the largest.

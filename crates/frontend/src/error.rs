@@ -9,7 +9,7 @@ pub fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
-        ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::Unavailable | ErrorCode::ResourceExhausted => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,
         ErrorCode::Unknown | ErrorCode::InvalidArgument | ErrorCode::AlreadyExists | ErrorCode::Cancelled => {
             StatusCode::BAD_REQUEST
@@ -47,6 +47,7 @@ mod tests {
             (Unsupported, 501),
             (AlreadyExists, 400),
             (Cancelled, 400),
+            (ResourceExhausted, 503),
         ];
         for (code, number) in expected {
             assert_eq!(status(code).as_u16(), number, "{code:?}");

@@ -1,7 +1,7 @@
-//! From the corridor of a request to the application's callback, on the thread that has the news.
+//! From the response channel of a request to the application's callback, on the thread that has the news.
 //!
 //! A delivery is polled like a task, but by nobody's executor: whoever wakes it, which is whoever answers, drains the
-//! corridor and calls the application. If two wake it at once, one of them drains for both, so that responses come in
+//! channel and calls the application. If two wake it at once, one of them drains for both, so that responses come in
 //! their order.
 use std::{
     ffi::c_void,
@@ -34,9 +34,6 @@ const FINAL: u32 = 1;
 /// Responses that the thread delivers which has sent the request. A model that answers faster than the application reads
 /// shall not keep it for ever.
 const FIRST: usize = 64;
-
-/// Responses that wait while the application is busy with others; then the backend waits, too.
-pub(crate) const WAITING: usize = 16;
 
 /// Where the application wants its responses.
 #[derive(Debug, Clone, Copy)]

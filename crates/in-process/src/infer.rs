@@ -20,7 +20,7 @@ use inference::{Error, Request};
 
 use crate::{
     Server,
-    callback_dispatcher::{CallbackDispatcher, DispatcherParts, WAITING},
+    callback_dispatcher::{CallbackDispatcher, DispatcherParts},
     calls::call_application,
     request::InferenceRequest,
 };
@@ -162,7 +162,7 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) ->
             trace.describe(own.model().name(), own.model().version(), &request.id);
             trace_inputs(trace, &request);
         }
-        own.model().infer(request, WAITING)
+        own.model().infer(request)
     });
     let stream = stream?;
     // The loan that is held here keeps the handle alive until the end of this function.

@@ -1,7 +1,7 @@
 //! The one error that crosses the doors between rooms.
 use std::{any::Any, borrow::Cow};
 
-/// What went wrong, in the eight terms that Triton's protocols can express (`TRITONSERVER_Error_Code`).
+/// What went wrong, in the terms of Triton's protocols (`TRITONSERVER_Error_Code`) and one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// Nothing better is known.
@@ -20,6 +20,8 @@ pub enum ErrorCode {
     AlreadyExists,
     /// Nobody waits for the answer any more.
     Cancelled,
+    /// A limit of the server is reached: on bytes, connections or time. The C interface tells it as `Unavailable`.
+    ResourceExhausted,
 }
 
 impl ErrorCode {
@@ -34,6 +36,7 @@ impl ErrorCode {
             Self::Unsupported => "Unsupported",
             Self::AlreadyExists => "Already exists",
             Self::Cancelled => "Cancelled",
+            Self::ResourceExhausted => "Resource exhausted",
         }
     }
 }
@@ -93,6 +96,11 @@ impl Error {
     /// [`ErrorCode::Unsupported`].
     pub fn unsupported(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorCode::Unsupported, message)
+    }
+
+    /// [`ErrorCode::ResourceExhausted`].
+    pub fn exhausted(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::ResourceExhausted, message)
     }
 
     /// The same error with another party at fault.

@@ -8,27 +8,31 @@
 pub mod agent;
 pub mod backend;
 pub mod batching;
+mod byte_budget;
 pub mod cache;
 pub mod config;
 mod error;
 mod metrics;
 mod name;
-mod observe;
 mod report;
 mod request;
 mod response;
+mod response_channel;
 mod tensor;
 mod timeline;
 
+pub use byte_budget::{ByteBudget, ByteReservation, NoRoom};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use metrics::MetricSource;
 pub use name::Name;
-pub use observe::{BatchReporter, Observe, Outcome};
 pub use report::ResponseReport;
-pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
-pub use response::{
-    Canceller, InFlightResponse, Responder, Response, ResponseInterceptor, ResponseItem, ResponseStream,
-    response_channel,
+pub use request::{
+    CorrelationId, OutputSelection, Parameter, Parameters, Request, RequestInputs, SequenceStep,
+};
+pub use response::{Response, ResponseItem};
+pub use response_channel::{
+    BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, Responder, ResponsePath,
+    ResponseStream, UnreadBudget, response_channel,
 };
 pub use scheduling::Timestamp;
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};

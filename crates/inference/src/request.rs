@@ -1,9 +1,9 @@
 //! What a client asks for.
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{Name, Tensor, TensorData};
+use crate::{ByteReservation, ClientId, Name, Tensor, TensorData};
 
 /// A decoded inference request, independent of the protocol it came by.
 #[derive(Debug, Clone, Default)]
@@ -12,8 +12,8 @@ pub struct Request {
     pub id: Name,
     /// Tensors, or bytes whose shape the model's configuration tells.
     pub inputs: RequestInputs,
-    /// Names of the wanted outputs, without repetition; empty asks for all.
-    pub outputs: Vec<Name>,
+    /// Which outputs the client wants.
+    pub outputs: OutputSelection,
     /// Place in a sequence; the default is "in no sequence".
     pub sequence: SequenceStep,
     /// 1 is most urgent; 0 asks for the model's default level.
@@ -22,8 +22,59 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// What the client wants the model to know besides its inputs, in the client's order.
     pub parameters: Parameters,
+    /// Who reads the responses: requests of one client are counted together. `None`: a client of its own.
+    pub client: Option<ClientId>,
+    /// The backend waits while so many responses of the request are unread. `None`: as the model's configuration says.
+    pub most_unread: Option<NonZeroUsize>,
+    /// The bytes of memory that count for the request in the server's budget, held until the request has gone. Whoever
+    /// receives a request from a network reserves them; otherwise the engine does.
+    pub reservation: Option<Arc<ByteReservation>>,
     /// Who follows the request, as whoever asks and the backend know it; kept alive for them, and nobody else's affair.
     pub trace: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Which outputs of a model a request wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum OutputSelection {
+    /// All that the model has.
+    #[default]
+    All,
+    /// These, without repetition; at least one.
+    Named(Vec<Name>),
+    /// None at all: a padding row, which keeps its place in a batch.
+    Nothing,
+}
+
+impl OutputSelection {
+    /// Whether the output of that name is wanted.
+    pub fn includes(&self, output: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|name| name == output),
+            Self::Nothing => false,
+        }
+    }
+
+    /// The names that are given, if any.
+    pub fn names(&self) -> &[Name] {
+        match self {
+            Self::Named(names) => names,
+            Self::All | Self::Nothing => &[],
+        }
+    }
+}
+
+impl From<Vec<Name>> for OutputSelection {
+    /// As clients say it: without names they want all.
+    fn from(names: Vec<Name>) -> Self {
+        if names.is_empty() { Self::All } else { Self::Named(names) }
+    }
+}
+
+impl FromIterator<Name> for OutputSelection {
+    fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
+        Vec::from_iter(names).into()
+    }
 }
 
 /// How a request brings its inputs.
@@ -55,9 +106,17 @@ impl Request {
         self.tensors().iter().find(|tensor| tensor.name() == name)
     }
 
-    /// Whether the client asked for that output, by name or by asking for all.
+    /// Bytes of all input data.
+    pub fn input_bytes(&self) -> usize {
+        match &self.inputs {
+            RequestInputs::Tensors(tensors) => tensors.iter().map(|tensor| tensor.data().len()).sum(),
+            RequestInputs::Raw(data) => data.len(),
+        }
+    }
+
+    /// Whether the client wants that output.
     pub fn wants(&self, output: &str) -> bool {
-        self.outputs.is_empty() || self.outputs.iter().any(|name| name == output)
+        self.outputs.includes(output)
     }
 }
 

@@ -92,6 +92,11 @@ impl Timeline {
         self.queue_start.store(at.as_nanos(), Relaxed);
     }
 
+    /// Notes that the queue has refused the request.
+    pub fn not_queued(&self) {
+        self.queue_start.store(0, Relaxed);
+    }
+
     /// When the request entered its queue; its arrival if it never did.
     pub fn queue_start(&self) -> Timestamp {
         match self.queue_start.load(Relaxed) {

@@ -300,6 +300,7 @@ fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
         config_name: repository.config_name.clone(),
         agent_directory: repository.agent_directory.clone(),
         backend_settings: own.into_iter().chain(given).collect(),
+        limits: options.limits,
         metrics: MetricsOptions {
             counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),
             host: metrics.as_ref().is_some_and(|metrics| metrics.cpu),
@@ -324,7 +325,7 @@ fn grpc_options(grpc: &GrpcSettings) -> Result<GrpcOptions, Error> {
     Ok(GrpcOptions {
         forward: forward(grpc.header_forward_pattern.as_deref())?,
         restrictions: restrictions(&grpc.restrictions),
-        response_capacity: grpc.max_response_pool_size.get(),
+        most_unread_responses: grpc.most_unread_responses,
         compression: grpc.compression,
         tls: grpc.tls.clone(),
         keepalive_time: Some(grpc.keepalive.time),

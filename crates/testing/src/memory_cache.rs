@@ -1,6 +1,7 @@
 //! A response cache in this process's memory that counts, and fails when it is told to.
 use std::{
     collections::BTreeMap,
+    future::ready,
     path::Path,
     sync::{
         Arc,
@@ -9,20 +10,23 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode,
-    cache::{CacheFinder, ResponseCache, no_library},
+    Error, ErrorCode, Response,
+    cache::{CacheFinder, CacheFuture, ResponseCache, no_library, packed},
 };
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// Keeps everything for good, and speaks as Triton's `local` cache does.
 #[derive(Debug, Default)]
 pub struct MemoryCache {
-    entries: Mutex<BTreeMap<String, Vec<Vec<u8>>>>,
+    entries: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Bytes that one entry may have.
     limit: Option<usize>,
     broken: AtomicBool,
     lookups: AtomicUsize,
     inserts: AtomicUsize,
+    /// Look-ups that begin while there is one are answered when it is notified.
+    held: Mutex<Option<Arc<Notify>>>,
 }
 
 impl MemoryCache {
@@ -36,8 +40,13 @@ impl MemoryCache {
         self.broken.store(broken, SeqCst);
     }
 
+    /// From now on look-ups take until the result is notified: it holds up everybody who waits for them.
+    pub fn hold_look_ups(&self) -> Arc<Notify> {
+        self.held.lock().get_or_insert_default().clone()
+    }
+
     /// Replaces what is stored under each key.
-    pub fn damage(&self, damage: impl Fn(&mut Vec<Vec<u8>>)) {
+    pub fn damage(&self, damage: impl Fn(&mut Vec<u8>)) {
         self.entries.lock().values_mut().for_each(damage);
     }
 
@@ -61,42 +70,52 @@ impl MemoryCache {
     }
 }
 
-impl ResponseCache for MemoryCache {
-    fn name(&self) -> &str {
-        "local"
-    }
-
-    fn lookup(&self, key: &str, take: &mut dyn FnMut(&[&[u8]]) -> Result<(), Error>) -> Result<bool, Error> {
+impl MemoryCache {
+    fn read(&self, key: &str) -> Result<Option<Response>, Error> {
         self.lookups.fetch_add(1, SeqCst);
         self.check()?;
-        let entries = self.entries.lock();
-        let Some(entry) = entries.get(key) else { return Ok(false) };
-        take(&entry.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-        Ok(true)
+        self.entries.lock().get(key).map(|entry| packed::read(entry)).transpose()
     }
 
-    fn insert(
-        &self,
-        key: &str,
-        sizes: &[usize],
-        fill: &mut dyn FnMut(&mut [&mut [u8]]),
-    ) -> Result<(), Error> {
+    fn write(&self, key: &str, response: &Response) -> Result<(), Error> {
         self.inserts.fetch_add(1, SeqCst);
         self.check()?;
         let mut entries = self.entries.lock();
         if entries.contains_key(key) {
             return Err(Error::new(ErrorCode::AlreadyExists, format!("key '{key}' already exists")));
         }
-        let needed: usize = sizes.iter().sum();
+        let needed = packed::size(response);
         if let Some(limit) = self.limit.filter(|&limit| needed > limit) {
             return Err(Error::internal(format!(
                 "Requested byte_size: {needed} is greater than total cache size: {limit}"
             )));
         }
-        let mut entry: Vec<_> = sizes.iter().map(|&size| vec![0; size]).collect();
-        fill(&mut entry.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        let mut entry = vec![0; needed];
+        packed::write(response, &mut entry);
         entries.insert(key.to_owned(), entry);
         Ok(())
+    }
+}
+
+impl ResponseCache for MemoryCache {
+    fn name(&self) -> &str {
+        "local"
+    }
+
+    fn look_up(&self, key: &str) -> CacheFuture<Option<Response>> {
+        let found = self.read(key);
+        let held = self.held.lock().clone();
+        match held {
+            None => Box::pin(ready(found)),
+            Some(held) => Box::pin(async move {
+                held.notified().await;
+                found
+            }),
+        }
+    }
+
+    fn insert(&self, key: &str, response: Response) -> CacheFuture<()> {
+        Box::pin(ready(self.write(key, &response)))
     }
 }
 
@@ -134,41 +153,37 @@ impl CacheFinder for MemoryCaches {
 
 #[cfg(test)]
 mod tests {
+    use inference::Parameter;
+
     use super::*;
 
-    fn insert(cache: &MemoryCache, key: &str, bytes: &[u8]) -> Result<(), Error> {
-        cache.insert(key, &[bytes.len()], &mut |buffers| buffers[0].copy_from_slice(bytes))
+    fn response(text: &'static str) -> Response {
+        Response { outputs: vec![], parameters: vec![("text".into(), Parameter::String(text.into()))] }
     }
 
-    fn lookup(cache: &MemoryCache, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        let mut taken = None;
-        cache.lookup(key, &mut |buffers| {
-            taken = Some(buffers.concat());
-            Ok(())
-        })?;
-        Ok(taken)
+    fn texts(cache: &MemoryCache, key: &str) -> Option<Response> {
+        cache.read(key).unwrap()
     }
 
     #[test]
     fn the_first_entry_of_a_key_stays() {
         let cache = MemoryCache::default();
-        assert_eq!(lookup(&cache, "k").unwrap(), None);
-        insert(&cache, "k", b"one").unwrap();
-        assert_eq!(insert(&cache, "k", b"two").unwrap_err().code, ErrorCode::AlreadyExists);
-        assert_eq!(lookup(&cache, "k").unwrap(), Some(b"one".to_vec()));
+        assert!(texts(&cache, "k").is_none());
+        cache.write("k", &response("one")).unwrap();
+        assert_eq!(cache.write("k", &response("two")).unwrap_err().code, ErrorCode::AlreadyExists);
+        assert_eq!(texts(&cache, "k").unwrap().parameters, response("one").parameters);
         assert_eq!((cache.lookups(), cache.inserts(), cache.keys()), (2, 2, vec!["k".to_owned()]));
     }
 
     #[test]
     fn what_is_too_large_or_comes_while_it_is_broken_is_refused() {
-        let cache = MemoryCache::limited_to(2);
-        assert_eq!(
-            insert(&cache, "k", b"one").unwrap_err().to_string(),
-            "Requested byte_size: 3 is greater than total cache size: 2"
-        );
+        let small = packed::size(&response("1"));
+        let cache = MemoryCache::limited_to(small);
+        let error = cache.write("k", &response("one")).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("is greater than total cache size: {small}")), "{error}");
         cache.set_broken(true);
-        assert!(insert(&cache, "k", b"1").is_err() && lookup(&cache, "k").is_err());
+        assert!(cache.write("k", &response("1")).is_err() && cache.read("k").is_err());
         cache.set_broken(false);
-        assert!(insert(&cache, "k", b"1").is_ok());
+        assert!(cache.write("k", &response("1")).is_ok());
     }
 }

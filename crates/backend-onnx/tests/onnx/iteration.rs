@@ -2,7 +2,7 @@
 use std::{mem::take, sync::Arc};
 
 use inference::{
-    DataType, Error, Observe, Outcome, Request, Response, ResponseItem, ResponseStream, Timeline,
+    DataType, Error, Request, Response, ResponseItem, ResponsePath, ResponseStream,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative},
 };
 use parking_lot::Mutex;
@@ -47,10 +47,7 @@ fn load(more: &[&str]) -> Loaded {
 }
 
 struct Unobserved;
-impl Observe for Unobserved {
-    fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
-}
+impl ResponsePath for Unobserved {}
 
 /// Keeps who wants to run again, or refuses everybody.
 #[derive(Default)]
@@ -60,10 +57,14 @@ struct Slots {
     refuses: bool,
 }
 impl SlotOwner for Slots {
-    fn returned(&self, _: usize, slot: u32) {
+    fn returned(self: Arc<Self>, _: usize, slot: u32) {
         self.returned.lock().push(slot);
     }
-    fn reschedule(&self, slot_ref: SlotRef, mut execution: Execution) -> Result<(), (Error, Execution)> {
+    fn reschedule(
+        self: Arc<Self>,
+        slot_ref: SlotRef,
+        mut execution: Execution,
+    ) -> Result<(), (Error, Execution)> {
         if self.refuses {
             return Err((not_iterative(), execution.with_slot_guard(SlotGuard::new(slot_ref))));
         }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use inference::{
-    DataType, Name, Observe, Outcome, Request, RequestInputs, Timeline,
+    DataType, InFlightResponse, OutputSelection, Request, RequestInputs, ResponsePath,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
 };
 use parking_lot::Mutex;
@@ -62,7 +62,7 @@ fn ask(x: f32, start: bool) -> Request {
 
 fn padding() -> Request {
     let inputs = vec![floats("X", &[1, 2], &[0.; 2]), floats("START", &[1, 1], &[0.])];
-    Request { outputs: vec![Name::default()], ..request(inputs) }
+    Request { outputs: OutputSelection::Nothing, ..request(inputs) }
 }
 
 #[test]
@@ -218,18 +218,24 @@ struct Story {
     events: Mutex<Vec<String>>,
 }
 
-impl Observe for Story {
-    fn ended(&self, _: &Timeline, _: Outcome<'_>) {
-        self.events.lock().push(format!("answered when the sum was {}", sum(&self.state)[0]));
+impl ResponsePath for Story {
+    fn respond(&self, response: InFlightResponse) {
+        if response.outcome().is_some() {
+            self.events.lock().push(format!("answered when the sum was {}", sum(&self.state)[0]));
+        }
+        response.release();
     }
-    fn cancelled(&self) {}
 }
 
 impl SlotOwner for Story {
-    fn returned(&self, _: usize, slot: u32) {
+    fn returned(self: Arc<Self>, _: usize, slot: u32) {
         self.events.lock().push(format!("slot {slot} returned"));
     }
-    fn reschedule(&self, _: SlotRef, execution: Execution) -> Result<(), (inference::Error, Execution)> {
+    fn reschedule(
+        self: Arc<Self>,
+        _: SlotRef,
+        execution: Execution,
+    ) -> Result<(), (inference::Error, Execution)> {
         Err((inference::backend::not_iterative(), execution))
     }
 }

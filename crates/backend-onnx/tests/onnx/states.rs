@@ -295,7 +295,7 @@ fn a_state_is_returned_only_to_those_who_may_and_want_to_see_it() {
         let mut model = Model::new(graph(), config).load(&backend()).unwrap();
         let state = beginning_with(5.);
         let (request, memory) = step_of(1., &state);
-        let request = Request { outputs: wanted.to_vec(), ..request };
+        let request = Request { outputs: wanted.iter().cloned().collect(), ..request };
         let response = model.step(vec![(request, memory)]).pop().unwrap().unwrap();
         names.push(response.outputs.iter().map(|output| output.name().to_string()).collect::<Vec<_>>());
         assert_eq!(bytes_in(&state, 0), float_bytes(&[6.; 4]));

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Name, Observe, Outcome, Request, RequestInputs, Response,
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponsePath,
     ResponseStream, Tensor, TensorData, Timeline, Timestamp,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
@@ -131,10 +131,7 @@ pub(crate) struct Loaded {
 }
 
 struct Unobserved;
-impl Observe for Unobserved {
-    fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
-}
+impl ResponsePath for Unobserved {}
 
 impl Loaded {
     /// Runs the requests as one batch.
@@ -193,10 +190,10 @@ impl Loaded {
 }
 
 /// A request that `observer` watches, and where its answer comes out.
-pub(crate) fn execution(request: Request, observer: Arc<dyn Observe>) -> (Execution, ResponseStream) {
+pub(crate) fn execution(request: Request, observer: Arc<dyn ResponsePath>) -> (Execution, ResponseStream) {
     let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
     let timeline = Timeline::new(Timestamp::from_nanos(1), rows);
-    let (responder, stream) = response_channel(timeline, observer, usize::MAX);
+    let (responder, stream) = response_channel(timeline, observer, Flow::unlimited());
     (Execution::new(request, responder), stream)
 }
 

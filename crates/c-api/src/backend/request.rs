@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, Error, Name, Parameter, RequestInputs, Responder,
+    CorrelationId, Error, Name, OutputSelection, Parameter, RequestInputs, Responder,
     backend::{Execution, SequenceState},
 };
 use parking_lot::Mutex;
@@ -71,8 +71,10 @@ impl Request {
             RequestInputs::Tensors(tensors) => tensors.into_iter().map(Input::new).collect(),
             RequestInputs::Raw(_) => SmallVec::new(),
         };
-        // As Triton: sorted by name. A padding row asks for an output without a name, which is none.
-        asked.outputs.sort();
+        // As Triton: sorted by name.
+        if let OutputSelection::Named(names) = &mut asked.outputs {
+            names.sort();
+        }
         Self {
             asked,
             inputs,
@@ -150,10 +152,9 @@ impl Request {
 
     /// Names of the outputs that are wanted, sorted.
     fn outputs(&self) -> &[Name] {
-        match &self.asked.outputs[..] {
-            [] => self.model.outputs(),
-            [only] if only.is_empty() => &[],
-            some => some,
+        match &self.asked.outputs {
+            OutputSelection::All => self.model.outputs(),
+            named_or_nothing => named_or_nothing.names(),
         }
     }
 

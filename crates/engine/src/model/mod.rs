@@ -1,93 +1,50 @@
-//! A model version that can be used: its configuration, its queue, its instances.
+//! A model version that clients can use: the front, which is the same whatever executes the model.
 //!
-//! A request that comes in is checked, queued and, if a batch is due, handed to an instance, all on the caller's
-//! thread. Short executions of instances that may change threads run right there too: a hand-over to a sleeping
-//! thread and back costs tens of microseconds, more than many a model computes.
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread::JoinHandle,
-    time::Duration,
-};
+//! A request that comes in is validated, looked up in the response cache if the model has one, and handed to the
+//! executor. Its responses come back through [`Model`]'s [`ResponsePath`], the one place where they are counted,
+//! cached and put in order.
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use inference::{
-    Error, ExecutionTimes, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport, ResponseStream,
-    Timeline, Timestamp,
+    ByteBudget, Error, ExecutionTimes, Flow, InFlightResponse, Name, ReportedTimes, Request, ResponsePath,
+    ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
-    config::{ModelConfig, ResolvedConfig, Scheduling},
+    config::{ModelConfig, ResolvedConfig},
     response_channel,
 };
-use parking_lot::{Condvar, Mutex};
-use scheduling::{DynamicBatcher, InstanceId, Rejected, Scheduler, SequenceBatcher, Unbatched};
+use scheduling::Meta;
 
 use crate::{
+    check::RequestValidator,
     clock::{TimerThread, now},
+    executor::{Executor, ExecutorParts},
     host_policy::Placed,
-    limiter::{GrantListener, Limiter},
+    in_flight::InFlight,
+    limiter::Limiter,
     observe::{ModelStatistics, Record},
+    order::Orders,
 };
 
-mod assemble;
-mod backend_handle;
 mod cache;
-mod check;
-mod driver;
-mod instance;
-mod order;
-mod rejection;
-mod resource_claims;
-mod run;
-mod strategy;
-mod warmup;
 
-use assemble::Sequences;
-use backend_handle::BackendModelHandle;
-use cache::CacheLookup;
 pub(crate) use cache::Cached;
-use check::RequestValidator;
-use driver::{Driver, Policy};
-use instance::{InstanceBuilder, MovableInstance, WorkSlot, WorkerMessage, build_all};
-use order::Orders;
-use rejection::RejectionErrors;
-pub use rejection::id_prefix;
-use resource_claims::ResourceClaims;
-use strategy::CustomBatchFilter;
-use warmup::WarmUp;
 
 /// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
 pub struct Model {
     version: i64,
     config: Arc<ModelConfig>,
     shown: proto::ModelConfig,
-    validator: RequestValidator,
-    record: Record,
-    driver: Mutex<Driver>,
-    /// Signalled, once the model drains, when something has ended.
-    ended: Condvar,
-    /// One total order with `in_flight`: who ends the last request sees the model drain, or who closes it sees no request.
-    draining: AtomicBool,
-    /// From acceptance to last word (S-W41).
-    in_flight: AtomicUsize,
-    fault: OnceLock<Error>,
-    /// One per instance, passive ones at the end.
-    work_slots: Box<[WorkSlot]>,
-    /// Passive instances that need not stay on their threads: kept, and never run.
-    passive: Mutex<Vec<Option<MovableInstance>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    backend_handle: BackendModelHandle,
-    orders: Orders,
-    rejection_errors: RejectionErrors,
-    /// What requests of sequences get with them, for models that have sequences.
-    sequences: Option<Sequences>,
+    validator: Arc<RequestValidator>,
+    record: Arc<Record>,
+    in_flight: InFlight,
+    orders: Arc<Orders>,
     /// The server's response cache, if it has one and the model may use it.
     cached: Option<Cached>,
-    clock: TimerThread,
+    inflight: Arc<ByteBudget>,
+    unread: Arc<UnreadBudget>,
+    executor: Arc<Executor>,
     load_duration: Duration,
-    me: Weak<Self>,
 }
 
 /// What a model version is made of.
@@ -98,12 +55,16 @@ pub(crate) struct ModelParts {
     pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
-    /// Who may share a batch, if the model has its own ideas of that.
+    /// Decides which requests may share a batch, if the model has a strategy of its own.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
     /// What models share resources by, if they do; each instance needs what its place in `limits` says.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Cached>,
+    /// Where inputs of requests are counted.
+    pub(crate) inflight: Arc<ByteBudget>,
+    /// Where responses are counted that clients have not read.
+    pub(crate) unread: Arc<UnreadBudget>,
     /// When loading began.
     pub(crate) since: Timestamp,
 }
@@ -114,59 +75,41 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
-        let ModelParts {
+        let ModelParts { version, config, cached, inflight, unread, since, .. } = parts;
+        let ModelParts { directory, backend, instances, strategy, clock, limiter, .. } = parts;
+        let ResolvedConfig { typed, shown, .. } = config;
+        let config = Arc::new(typed);
+        let active = instances.iter().filter(|placed| !placed.spec.passive).count();
+        let validator = Arc::new(RequestValidator::new(&config));
+        let record = Arc::new(Record::default());
+        let orders = Arc::new(Orders::of(&config.scheduling, active));
+        let executor = Executor::start(ExecutorParts {
             version,
-            config,
+            config: config.clone(),
+            validator: validator.clone(),
+            record: record.clone(),
+            orders: orders.clone(),
             directory,
             backend,
-            mut instances,
+            instances,
             strategy,
             clock,
             limiter,
-            cached,
-            since,
-        } = parts;
-        let ResolvedConfig { typed, shown, .. } = config;
-        let config = Arc::new(typed);
-        let validator = RequestValidator::new(&config);
-        let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
-        instances.sort_by_key(|placed| placed.spec.passive);
-        let active = instances.iter().filter(|placed| !placed.spec.passive).count();
-        let resource_claims = ResourceClaims::register(limiter, &config)?;
-        let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
-        // Before the instances, after which it would be dropped if one of them failed.
-        let policy = policy(&config, active, strategy.map(Arc::from));
-        let mut built = build_all(&builder, &instances)?;
-        let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
-        let passive = idle_instances.split_off(active);
-        let sequences = Sequences::new(&config, active);
-        let model = Arc::new_cyclic(|me| Self {
+        })?;
+        Ok(Arc::new(Self {
             version,
+            config,
             shown,
             validator,
-            record: Record::default(),
-            driver: Mutex::new(Driver::new(policy, idle_instances, resource_claims)),
-            ended: Condvar::new(),
-            draining: AtomicBool::new(false),
-            in_flight: AtomicUsize::new(0),
-            fault: OnceLock::new(),
-            work_slots: instances.iter().map(|_| WorkSlot::default()).collect(),
-            passive: Mutex::new(passive),
-            threads: Mutex::default(),
-            backend_handle: BackendModelHandle::new(builder.backend),
-            orders: Orders::of(&config.scheduling, active),
-            rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
-            sequences,
+            record,
+            in_flight: InFlight::default(),
+            orders,
             cached,
-            clock,
+            inflight,
+            unread,
+            executor,
             load_duration: now() - since,
-            me: me.clone(),
-            config,
-        });
-        let claims: Weak<dyn GrantListener> = Arc::downgrade(&(model.clone() as Arc<dyn GrantListener>));
-        model.driver.lock().set_owner(&claims);
-        *model.threads.lock() = built.into_iter().map(|built| built.spawn(&model)).collect();
-        Ok(model)
+        }))
     }
 
     /// The model's name.
@@ -189,54 +132,49 @@ impl Model {
         &self.shown
     }
 
-    /// Accepts a request; the answer, good or bad, comes on the stream. At most `capacity` responses wait there for a
-    /// slow client. A brief execution may happen before this returns. Does not block, except in the response cache of a
-    /// model that has one.
+    /// Accepts a request; the answer, good or bad, comes on the stream. A brief execution may happen before this returns.
+    /// Does not block. Must be called in a tokio runtime if the model has a response cache.
     ///
     /// # Errors
     /// The request contradicts the configuration (INVALID_ARG), its queue is full, the server is stopping or the model
-    /// has died (UNAVAILABLE). The request is then over.
-    pub fn infer(self: &Arc<Self>, mut request: Request, capacity: usize) -> Result<ResponseStream, Error> {
+    /// has died (UNAVAILABLE), or the server holds too many bytes of requests (RESOURCE_EXHAUSTED). The request is then over.
+    pub fn infer(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
         if let Some(fault) = self.fault() {
             return Err(Error::unavailable(fault.message.clone()));
         }
         let arrived = now();
+        if request.reservation.is_none() {
+            let reserved = self.inflight.reserve(request.input_bytes())?;
+            request.reservation = Some(Arc::new(reserved));
+        }
         let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1));
-        let miss = match self.look_up(&request) {
-            Some(CacheLookup::Hit(response, lookup)) => {
-                return Ok(self.answer_from_cache(response, &lookup, timeline, capacity));
-            }
-            Some(CacheLookup::Miss(miss)) => Some(miss),
-            None => None,
-        };
-        let (responder, stream) = response_channel(timeline, self.clone(), capacity);
-        let came = miss.map(|miss| self.keep_answer(miss, &responder));
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-
-        let mut driver = self.driver.lock();
-        let at = now();
-        if let Err(Rejected { payload, reason }) =
-            driver.enqueue(at, meta, Execution::new(request, responder))
-        {
-            drop(driver);
-            let error = self.rejection_errors.error(reason, &payload.request);
-            payload.responder.fail(error.clone());
-            return Err(error);
+        let flow = self.flow(&request);
+        if let Some(cached) = self.cached.as_ref().filter(|_| !self.in_flight.is_draining()) {
+            return cached.infer(self, request, meta, timeline, flow);
         }
-        stream.timeline().queued(came.unwrap_or(at));
-        let actions = driver.step(at, &self.orders);
-        drop(driver);
-        if let Some(here) = self.perform(actions, |assignment, brief| brief && self.may_run_here(assignment))
-        {
-            self.run_here(here, at);
-        }
+        self.in_flight.begin();
+        let (responder, stream) = response_channel(timeline, self.clone(), flow);
+        self.execute(meta, Execution::new(request, responder), now())?;
         Ok(stream)
+    }
+
+    /// What happens to responses that the client of a request does not read.
+    fn flow(&self, request: &Request) -> Flow {
+        let most_unread = request.most_unread.or(self.config.most_unread_responses);
+        // A model that is not decoupled may run on the very thread that reads its responses.
+        let most_unread = most_unread.filter(|_| self.config.decoupled);
+        Flow { budget: self.unread.clone(), client: request.client, most_unread }
+    }
+
+    /// Hands a validated request to the executor. It came to the scheduler at `queued`.
+    fn execute(&self, meta: Meta, execution: Execution, queued: Timestamp) -> Result<(), Error> {
+        self.executor.enqueue(meta, execution, queued)
     }
 
     /// Why the version cannot be used any more, if so.
     pub(crate) fn fault(&self) -> Option<&Error> {
-        self.fault.get()
+        self.executor.fault()
     }
 
     pub(crate) fn record(&self) -> &Record {
@@ -246,102 +184,70 @@ impl Model {
     pub(crate) fn statistics(&self) -> ModelStatistics {
         ModelStatistics {
             responses: self.record.responses(),
-            memory_usage: self.backend_handle.memory_usage(),
+            memory_usage: self.executor.memory_usage(),
             ..self.record.read(self.name(), self.version)
         }
     }
 
     /// Requests that wait for an instance.
     pub(crate) fn pending(&self) -> usize {
-        self.driver.lock().pending()
+        self.executor.pending()
     }
 
-    /// Requests that were accepted and have not had their last word.
+    /// Requests that were accepted and have not had their last response.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::SeqCst)
+        self.in_flight.count()
     }
 
     pub(crate) fn load_duration(&self) -> Duration {
         self.load_duration
     }
 
+    /// Whether the backend has a say in whether the version is ready.
+    pub(crate) fn reports_readiness(&self) -> bool {
+        self.executor.reports_readiness()
+    }
+
+    /// Whether the instances could take requests, by the account of the backend, which is asked on a thread that may block.
+    /// Must be called in a tokio runtime.
+    pub(crate) async fn ready(&self) -> bool {
+        self.executor.ready().await
+    }
+
+    /// As [`Engine::model_ready`](crate::Engine::model_ready), asking on this thread. Blocks as long as the backend does.
+    pub fn ready_here(&self) -> bool {
+        self.executor.ready_here()
+    }
+
     /// Takes no new requests; those that were accepted go on.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::SeqCst);
-        self.with_driver(|driver| {
-            driver.drain();
-            Vec::new()
-        });
+        self.in_flight.drain();
+        self.executor.drain();
     }
 
     /// Drains, waits until the last request has ended, and ends the instances on their threads and then the backend's
     /// model. Blocks.
     pub(crate) fn close(&self) {
         self.drain();
-        let mut driver = self.driver.lock();
-        while self.in_flight() > 0 || !driver.is_idle() {
-            self.ended.wait(&mut driver);
-        }
-        let mut idle_instances = driver.release_idle_instances();
-        let released = (driver.release_policy(), driver.release_resource_claims());
-        drop(driver);
-        drop(released);
-        idle_instances.append(&mut self.passive.lock());
-        for (work_slot, movable) in self.work_slots.iter().zip(idle_instances) {
-            work_slot.put(WorkerMessage::Shutdown(movable));
-        }
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A thread that has panicked has told so already.
-            let _ = thread.join();
-        }
-        self.backend_handle.end();
-    }
-
-    fn work_slot(&self, instance: InstanceId) -> &WorkSlot {
-        &self.work_slots[instance]
-    }
-
-    /// Whether no new requests are taken.
-    fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
-    }
-
-    fn notify_if_draining(&self) {
-        if self.is_draining() {
-            drop(self.driver.lock());
-            self.ended.notify_all();
-        }
+        self.in_flight.wait_for_the_last();
+        self.executor.close();
     }
 }
 
-/// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
-fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn BatchingStrategy>>) -> Policy {
-    let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
-        Scheduling::Unbatched => Box::new(Unbatched::new()),
-        Scheduling::Dynamic(dynamic) => {
-            let batcher = DynamicBatcher::new(dynamic.clone());
-            Box::new(match strategy.clone() {
-                Some(strategy) => batcher
-                    .with_batch_filter(Box::new(CustomBatchFilter { strategy, model: config.name.clone() })),
-                None => batcher,
-            })
+/// Each response of each request passes here once: counted, then put in order, then visible. Requests of a model with a
+/// response cache pass [`cache`] first.
+impl ResponsePath for Model {
+    fn respond(&self, response: InFlightResponse) {
+        if let Some(outcome) = response.outcome() {
+            self.record.request_ended(response.timeline(), outcome, now());
+            // Before the last response is visible: a client that has it finds no request under way.
+            self.in_flight.end();
         }
-        Scheduling::Sequence(sequence) => {
-            Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
-        }
-    };
-    Policy { scheduler, strategy }
-}
-
-impl Observe for Model {
-    fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>) {
-        self.record.request_ended(timeline, outcome, now());
-        self.in_flight.fetch_sub(1, Ordering::SeqCst);
-        self.notify_if_draining();
+        self.orders.release(response);
     }
 
     fn cancelled(&self) {
-        self.with_driver(Driver::sweep);
+        self.executor.cancelled();
     }
 
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
@@ -369,4 +275,4 @@ impl std::fmt::Debug for Model {
 #[cfg(test)]
 mod sequence_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,11 +5,13 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, DataType, Response, ResponseItem, SequenceStep, Tensor,
+    ByteBudget, CorrelationId, DataType, Response, ResponseItem, SequenceStep, Tensor, UnreadBudget,
     backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
-    config::{Control, ControlInput, FalseTrue, ResolvedConfig, SequenceScheduling, StateSpec},
+    config::{Control, ControlInput, FalseTrue, ResolvedConfig, Scheduling, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, Strategy};
+
+use parking_lot::Mutex;
 
 use super::{tests::config, *};
 
@@ -115,6 +117,8 @@ fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: u
         clock: TimerThread::start().unwrap(),
         limiter: None,
         cached: None,
+        inflight: ByteBudget::new(usize::MAX),
+        unread: UnreadBudget::unlimited(),
         since: now(),
     })
     .unwrap()
@@ -144,7 +148,7 @@ fn step(id: u64, start: bool, end: bool) -> SequenceStep {
 
 fn ask(model: &Arc<Model>, value: i32, sequence: SequenceStep) -> Result<ResponseStream, Error> {
     let inputs = inference::RequestInputs::Tensors(vec![tensor("IN", value)]);
-    model.infer(Request { inputs, sequence, ..Request::default() }, usize::MAX)
+    model.infer(Request { inputs, sequence, ..Request::default() })
 }
 
 async fn answer(stream: Result<ResponseStream, Error>) -> i32 {
@@ -217,7 +221,7 @@ async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
         vec![0; 8],
     )]);
     let error = model
-        .infer(Request { inputs: two, sequence: step(6, true, false), ..Request::default() }, 1)
+        .infer(Request { inputs: two, sequence: step(6, true, false), ..Request::default() })
         .unwrap_err();
     assert_eq!(
         error.message,

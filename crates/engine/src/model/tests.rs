@@ -7,9 +7,10 @@ use std::{
 };
 
 use inference::{
-    DataType, ErrorCode, FailureReason, RequestInputs, Response, ResponseItem, Tensor,
+    ByteBudget, DataType, ErrorCode, FailureReason, RequestInputs, Response, ResponseItem, Tensor,
+    UnreadBudget,
     backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
-    config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, VersionPolicy},
+    config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, Scheduling, VersionPolicy},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
@@ -71,7 +72,7 @@ impl BackendInstance for GatedInstance {
     }
 }
 
-pub(in crate::model) fn config(scheduling: Scheduling) -> ModelConfig {
+pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
     let dims = [-1_i64];
     ModelConfig {
         name: "m".into(),
@@ -118,6 +119,7 @@ pub(in crate::model) fn config(scheduling: Scheduling) -> ModelConfig {
         cpu_accelerators: vec![],
         op_library_filenames: vec![],
         decoupled: false,
+        most_unread_responses: None,
         response_cache: false,
         warmups: vec![],
     }
@@ -152,6 +154,8 @@ fn start(
         clock: TimerThread::start().unwrap(),
         limiter: None,
         cached: None,
+        inflight: ByteBudget::new(usize::MAX),
+        unread: UnreadBudget::unlimited(),
         since: now(),
     })
 }
@@ -162,13 +166,13 @@ fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Recei
     (start(scheduling, Gated { begun: Some(begun), movable: false }, instances).unwrap(), reports)
 }
 
-pub(in crate::model) fn request(value: u8) -> Request {
+pub(crate) fn request(value: u8) -> Request {
     let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), vec![value]);
     Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
 }
 
 fn ask(model: &Arc<Model>, value: u8) -> ResponseStream {
-    model.infer(request(value), usize::MAX).unwrap()
+    model.infer(request(value)).unwrap()
 }
 
 async fn echoed(stream: ResponseStream) -> u8 {
@@ -246,7 +250,7 @@ async fn a_full_queue_refuses_and_counts_the_refusal_as_a_metric() {
     let running = ask(&model, 1);
     let busy = begun.recv().unwrap();
     let waiting = ask(&model, 2);
-    let refused = model.infer(Request { id: "r7".into(), ..request(3) }, usize::MAX).unwrap_err();
+    let refused = model.infer(Request { id: "r7".into(), ..request(3) }).unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unavailable);
     assert_eq!(refused.message, "[request id: r7] Exceeds maximum queue size");
     assert_eq!(model.record().failures(FailureReason::Rejected), 1);
@@ -301,7 +305,7 @@ async fn a_panicking_backend_ends_the_model_and_answers_everybody() {
     assert_eq!(running.only().await.unwrap_err().code, ErrorCode::Internal);
     let error = waiting.only().await.unwrap_err();
     assert_eq!(error.message, "the backend of model 'm' version 1 panicked: as told");
-    assert_eq!(model.infer(request(3), usize::MAX).unwrap_err().code, ErrorCode::Unavailable);
+    assert_eq!(model.infer(request(3)).unwrap_err().code, ErrorCode::Unavailable);
     assert_eq!(model.in_flight(), 0);
     model.close();
 }
@@ -363,7 +367,7 @@ async fn closing_finishes_what_was_accepted_and_refuses_the_rest() {
         move || model.close()
     });
     let refused = loop {
-        match model.infer(request(3), usize::MAX) {
+        match model.infer(request(3)) {
             // Not yet draining: this one is accepted, and must be finished too.
             Ok(accepted) => drop(accepted),
             Err(error) => break error,

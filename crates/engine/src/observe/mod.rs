@@ -11,7 +11,4 @@ pub use responses::ResponseStatistic;
 /// Watches requests that are no traffic, such as padding rows and warm-up, or that have been counted otherwise.
 pub(crate) struct Uncounted;
 
-impl inference::Observe for Uncounted {
-    fn ended(&self, _: &inference::Timeline, _: inference::Outcome<'_>) {}
-    fn cancelled(&self) {}
-}
+impl inference::ResponsePath for Uncounted {}

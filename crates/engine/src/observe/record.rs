@@ -106,6 +106,11 @@ impl Counter {
         self.ns.fetch_add(nanos(duration), Relaxed);
     }
 
+    /// Time that was added and does not belong there.
+    fn take_back(&self, duration: Duration) {
+        self.ns.fetch_sub(nanos(duration), Relaxed);
+    }
+
     fn read(&self) -> DurationStatistic {
         DurationStatistic { count: self.count.load(Relaxed), ns: self.ns.load(Relaxed) }
     }
@@ -230,12 +235,25 @@ impl Record {
         self.cache_hit.add(lookup.ended - lookup.began);
     }
 
-    /// Counts a request that the cache did not know, and that has ended well. The cache `took` so long to look it up and
-    /// to store the answer, which comes on top of the request's own time. As Triton: infer_stats.cc,
+    /// Counts a request that the cache did not know, and that has ended well. The cache `took` so long to look it up, which
+    /// comes on top of the request's own time. As Triton: infer_stats.cc,
     /// UpdateSuccessCacheMiss.
     pub(crate) fn cache_miss(&self, took: Duration) {
         self.success.prolong(took);
         self.cache_miss.add(took);
+    }
+
+    /// Counts that the cache took so long to store the answer of a request that was counted as a miss.
+    pub(crate) fn cache_insertion(&self, took: Duration) {
+        self.success.prolong(took);
+        self.cache_miss.prolong(took);
+    }
+
+    /// Counts a miss no longer: another request like it has been stored first. As Triton: neither hit nor miss.
+    pub(crate) fn no_cache_miss(&self, took: Duration) {
+        self.success.take_back(took);
+        self.cache_miss.take_back(took);
+        self.cache_miss.count.fetch_sub(1, Relaxed);
     }
 
     /// Failures for one reason so far.
@@ -299,7 +317,7 @@ fn wall_clock_ms() -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use inference::{Error, ExecutionTimes, Observe, response_channel};
+    use inference::{Error, ExecutionTimes, Flow, InFlightResponse, ResponsePath, response_channel};
 
     use super::*;
 
@@ -331,11 +349,12 @@ mod tests {
 
     struct Counting(Record);
 
-    impl Observe for Counting {
-        fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>) {
-            self.0.request_ended(timeline, outcome, at(50));
+    impl ResponsePath for Counting {
+        fn respond(&self, response: InFlightResponse) {
+            if let Some(outcome) = response.outcome() {
+                self.0.request_ended(response.timeline(), outcome, at(50));
+            }
         }
-        fn cancelled(&self) {}
         fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
             self.0.revise_request(timeline, counted, times);
         }
@@ -354,7 +373,8 @@ mod tests {
         };
         for before_the_end in [true, false] {
             let counting = Arc::new(Counting(Record::default()));
-            let (responder, _stream) = response_channel(Timeline::new(at(10), 2), counting.clone(), 1);
+            let (responder, _stream) =
+                response_channel(Timeline::new(at(10), 2), counting.clone(), Flow::unlimited());
             responder.timeline().queued(at(11));
             responder.timeline().executing(Arc::new(ExecutionTimes::start(2, || at(20))));
             let (backend, batch) = (responder.clone(), responder.batch_reporter().unwrap());

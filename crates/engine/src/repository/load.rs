@@ -11,7 +11,7 @@ use std::{
 };
 
 use inference::{
-    Error, Name,
+    ByteBudget, Error, Name, UnreadBudget,
     agent::{self, RepositoryAgent},
     backend::{Backend, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
@@ -23,8 +23,9 @@ use inference::{
 };
 
 use scheduling::Capacity;
+use tokio::runtime::Handle;
 
-use super::{agents::Agents, files, fingerprint, scan, strategy};
+use super::{agents::Agents, files, scan, strategy};
 use crate::{
     BackendSetting, EngineOptions, HostPolicy, Plugins, RateLimitResource,
     clock::{TimerThread, now},
@@ -47,6 +48,9 @@ pub(crate) struct Loader {
     clock: TimerThread,
     /// What models share resources by, if the operator wants them to.
     limiter: Option<Arc<Limiter>>,
+    inflight: Arc<ByteBudget>,
+    unread: Arc<UnreadBudget>,
+    runtime: Handle,
     host_policies: BTreeMap<String, HostPolicy>,
 }
 
@@ -73,7 +77,12 @@ impl LoadPlan {
 }
 
 impl Loader {
-    pub(crate) fn new(options: EngineOptions, plugins: Plugins, clock: TimerThread) -> Self {
+    pub(crate) fn new(
+        options: EngineOptions,
+        plugins: Plugins,
+        clock: TimerThread,
+        inflight: Arc<ByteBudget>,
+    ) -> Self {
         let EngineOptions { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } =
             options;
         let capacity =
@@ -92,6 +101,9 @@ impl Loader {
             hold_until_backlogged: options.hold_until_backlogged,
             clock,
             limiter: rate_limit.map(limiter),
+            inflight,
+            unread: UnreadBudget::new(options.limits.unread_response_bytes),
+            runtime: Handle::current(),
             host_policies: options.host_policies,
         }
     }
@@ -182,7 +194,7 @@ impl Loader {
             host_policies: Arc::new(self.host_policies.iter().map(settings).collect()),
         };
         let cache = self.cache_for(declared);
-        let files = cache.map(|_| fingerprint::Files::read(&plan.directory, version));
+        let files = cache.map(|_| crate::fingerprint::Files::read(&plan.directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
         let environment = CompletionContext {
@@ -209,7 +221,9 @@ impl Loader {
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = cache.zip(fingerprint);
-        let cached = cached.map(|(cache, print)| Cached::new(cache.clone(), &plan.name, version, &print));
+        let cached = cached.map(|(cache, print)| {
+            Cached::new(cache.clone(), &plan.name, version, &print, self.runtime.clone())
+        });
         let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
         Model::start(ModelParts {
@@ -222,6 +236,8 @@ impl Loader {
             clock: self.clock.clone(),
             limiter: self.limiter.clone(),
             cached,
+            inflight: self.inflight.clone(),
+            unread: self.unread.clone(),
             since,
         })
     }

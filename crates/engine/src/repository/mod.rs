@@ -16,7 +16,6 @@ use crate::model::Model;
 
 mod agents;
 mod files;
-mod fingerprint;
 mod load;
 mod scan;
 mod strategy;
@@ -26,7 +25,6 @@ mod unload;
 use agents::Agents;
 use load::Planned;
 
-pub(crate) use fingerprint::Fingerprint;
 pub(crate) use load::Loader;
 pub(crate) use table::ModelTable;
 pub use table::{IndexEntry, ModelState};

@@ -41,7 +41,7 @@ fn counts(engine: &Engine) -> [u64; 4] {
 }
 
 fn send(engine: &Engine, request: Request) -> ResponseStream {
-    engine.model("m", None).unwrap().infer(request, usize::MAX).unwrap()
+    engine.model("m", None).unwrap().infer(request).unwrap()
 }
 
 async fn first_byte(stream: ResponseStream) -> u8 {
@@ -243,8 +243,8 @@ async fn what_does_not_fit_into_the_cache_is_a_miss_each_time() {
 async fn a_damaged_entry_is_as_good_as_none() {
     let (engine, cache) = serve(&cached(""), echo()).await;
     assert!(serves(&engine, "m").await);
-    let damages: [fn(&mut Vec<Vec<u8>>); 3] =
-        [|entry| entry.push(Vec::new()), |entry| entry.truncate(1), |entry| entry[0].truncate(9)];
+    let damages: [fn(&mut Vec<u8>); 3] =
+        [|entry| entry.push(0), |entry| entry.truncate(entry.len() - 1), |entry| entry.truncate(9)];
     for (damage, hits) in damages.into_iter().zip([0, 1, 1]) {
         cache.damage(damage);
         assert!(serves(&engine, "m").await);
@@ -318,7 +318,7 @@ async fn a_refusal_counts_as_without_a_cache() {
     let running = ask(&engine, "m", 1);
     assert!(gate.wait_for(1, TIMEOUT));
     let waiting = ask(&engine, "m", 2);
-    let refused = engine.model("m", None).unwrap().infer(request(3), usize::MAX).unwrap_err();
+    let refused = engine.model("m", None).unwrap().infer(request(3)).unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unavailable);
     gate.open();
     assert_eq!((first_byte(running).await, first_byte(waiting).await), (1, 2));
@@ -331,7 +331,7 @@ async fn a_stopped_model_answers_nothing_not_even_what_it_knows() {
     let model = engine.model("m", None).unwrap();
     assert!(serves(&engine, "m").await);
     engine.stop(TIMEOUT).await.unwrap();
-    let refused = model.infer(request(42), usize::MAX).unwrap_err();
+    let refused = model.infer(request(42)).unwrap_err();
     assert!(refused.message.contains("stopped accepting new inference requests"), "{refused}");
     assert_eq!(cache.lookups(), 1);
 }
@@ -379,4 +379,19 @@ async fn metrics_of_the_cache_are_of_models_that_want_it() {
             .collect();
         assert_eq!(of_cache, expected);
     }
+}
+
+#[tokio::test]
+async fn a_slow_cache_holds_up_only_those_who_ask_it_and_not_for_ever() {
+    let repository = cached("").model("plain", ECHO, &["1"]);
+    let (engine, cache) = serve(&repository, echo()).await;
+    let answer = cache.hold_look_ups();
+    let held = ask(&engine, "m", 3);
+    assert!(serves(&engine, "plain").await, "a model without a cache goes on");
+    assert_eq!(engine.in_flight(), 1);
+    answer.notify_one();
+    assert_eq!(first_byte(held).await, 3);
+    // Nobody answers this time: the request gives the cache up.
+    assert_eq!(first_byte(ask(&engine, "m", 4)).await, 4);
+    assert_eq!((cache.lookups(), engine.in_flight()), (2, 0));
 }

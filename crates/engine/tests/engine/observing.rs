@@ -50,7 +50,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
     let engine = repository.serve(picky()).await;
     for (value, version) in [(2, 2), (4, 10), (6, 10), (7, 10)] {
         let model = engine.model("b", Some(version)).unwrap();
-        let answered = model.infer(request(value), usize::MAX).unwrap().only().await;
+        let answered = model.infer(request(value)).unwrap().only().await;
         assert_eq!(answered.is_ok(), value % 2 == 0);
     }
     let shown = |name, version| {
@@ -244,7 +244,7 @@ async fn caller(engine: &Engine, seed: u64) -> Seen {
     let model = engine.model("m", None).unwrap();
     let mut kept = Vec::new();
     for _ in 0..REQUESTS {
-        let Ok(stream) = model.infer(request(random.random()), usize::MAX) else {
+        let Ok(stream) = model.infer(request(random.random())) else {
             seen.refused += 1;
             continue;
         };

@@ -33,7 +33,7 @@ fn gated() -> (Native, mpsc::Receiver<()>, mpsc::Sender<()>) {
 /// Asks until the answer is a refusal. What is accepted meanwhile is dropped, and so cancelled.
 async fn refusal(engine: &Engine) -> Error {
     loop {
-        match engine.model("m", None).unwrap().infer(request(0), usize::MAX) {
+        match engine.model("m", None).unwrap().infer(request(0)) {
             Ok(accepted) => drop(accepted),
             Err(error) => return error,
         }

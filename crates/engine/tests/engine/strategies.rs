@@ -107,7 +107,7 @@ async fn start(options: EngineOptions, backend: Native, strategies: Option<Strat
 /// Sends requests that carry these bytes to the model `m`, together, and waits for their answers.
 async fn ask_all(engine: &Engine, values: &[u8]) {
     let model = engine.model("m", None).unwrap();
-    let send = |&value: &u8| model.infer(request(value), usize::MAX).unwrap();
+    let send = |&value: &u8| model.infer(request(value)).unwrap();
     let streams: Vec<ResponseStream> = values.iter().map(send).collect();
     for (stream, &value) in streams.into_iter().zip(values) {
         assert_eq!(stream.only().await.unwrap().outputs[0].data().contiguous()[..], [value]);
@@ -176,7 +176,7 @@ async fn a_strategy_sees_requests_as_they_were_checked() {
     // Its shape and its name are known only when it has been checked.
     let raw = |value: u8| Request { inputs: RequestInputs::Raw(vec![value].into()), ..Request::default() };
     let model = engine.model("m", None).unwrap();
-    let streams = [7, 8].map(|value| model.infer(raw(value), usize::MAX).unwrap());
+    let streams = [7, 8].map(|value| model.infer(raw(value)).unwrap());
     for stream in streams {
         stream.only().await.unwrap();
     }

@@ -75,6 +75,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
+        limits: nereid_engine::MemoryLimits::default(),
         metrics: MetricsOptions { counter_latencies: true, host: false },
         hold_until_queued: 0,
         hold_until_backlogged: 0,
@@ -250,7 +251,7 @@ pub(crate) fn request(value: u8) -> Request {
 
 /// Sends a request to the default version.
 pub(crate) fn ask(engine: &Engine, model: &str, value: u8) -> ResponseStream {
-    engine.model(model, None).unwrap().infer(request(value), usize::MAX).unwrap()
+    engine.model(model, None).unwrap().infer(request(value)).unwrap()
 }
 
 /// Whether a request to the default version of the model is answered rightly.

@@ -56,5 +56,5 @@ fn start(
         )
         .into());
     }
-    Ok(request::start(state, &head.headers, model, message, usize::MAX)?)
+    Ok(request::start(state, &head.headers, model, message, None)?)
 }

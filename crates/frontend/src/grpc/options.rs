@@ -1,5 +1,5 @@
 //! What the gRPC endpoint is told once.
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use crate::{forward::HeaderForward, restrict::Restrictions};
 
@@ -10,8 +10,9 @@ pub struct GrpcOptions {
     pub forward: Option<HeaderForward>,
     /// Parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
-    /// Responses of one streamed request that may wait for a slow client (`--grpc-max-response-pool-size`).
-    pub response_capacity: usize,
+    /// A model waits while so many responses of one streamed request are unread (`--grpc-max-response-pool-size`). `None`:
+    /// it does not wait.
+    pub most_unread_responses: Option<NonZeroUsize>,
     /// How responses of the two infer calls are compressed (`--grpc-infer-response-compression-level`).
     pub compression: CompressionLevel,
     /// Encryption (`--grpc-use-ssl` and its companions).
@@ -59,7 +60,7 @@ impl Default for GrpcOptions {
         Self {
             forward: None,
             restrictions: Restrictions::default(),
-            response_capacity: i32::MAX as usize,
+            most_unread_responses: None,
             compression: CompressionLevel::None,
             tls: None,
             keepalive_time: Some(Duration::from_secs(7200)),

@@ -6,7 +6,9 @@ use std::{num::NonZeroU64, sync::Arc};
 
 use engine::Model;
 use http::HeaderMap;
-use inference::{DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData};
+use inference::{
+    ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData,
+};
 
 use super::{
     contents,
@@ -38,7 +40,7 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
     state.engine.model(&message.model_name, version)
 }
 
-/// Starts the request; `capacity` responses may wait for a slow client.
+/// Starts the request. `stream` is the client, if the request came on a stream.
 ///
 /// # Errors
 /// The message contradicts itself, the schema or the model.
@@ -47,10 +49,14 @@ pub(crate) fn start(
     headers: &HeaderMap,
     model: Arc<Model>,
     message: InferMessage<'_>,
-    capacity: usize,
+    stream: Option<ClientId>,
 ) -> Result<(RequestContext, ResponseStream), Error> {
     let id = Name::new(&message.id);
     let mut request = Request { id: id.clone(), ..Request::default() };
+    if stream.is_some() {
+        request.client = stream;
+        request.most_unread = state.options.most_unread_responses;
+    }
     let empty_final = parameters::read(&message.parameters, &mut request)?;
     forward(state, headers, &mut request)?;
     let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
@@ -58,6 +64,7 @@ pub(crate) fn start(
         message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id)).collect();
     request.inputs = RequestInputs::Tensors(tensors?);
     let mut requested_outputs = RequestedOutputs::all(Placement::Binary);
+    let mut names = Vec::with_capacity(message.outputs.len());
     for output in &message.outputs {
         let spec = model.config().output(&output.name);
         let name = spec.map_or_else(|| Name::new(&output.name), |spec| spec.name.clone());
@@ -65,9 +72,10 @@ pub(crate) fn start(
             requested_outputs
                 .add(name.clone(), RequestedOutput { placement: Placement::Binary, classes: Some(classes) });
         }
-        request.outputs.push(name);
+        names.push(name);
     }
-    let responses = model.infer(request, capacity)?;
+    request.outputs = names.into();
+    let responses = model.infer(request)?;
     Ok((RequestContext { model, id, empty_final, requested_outputs }, responses))
 }
 

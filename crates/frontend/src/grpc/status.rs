@@ -92,6 +92,7 @@ fn code(code: ErrorCode) -> Code {
         ErrorCode::Unsupported => Code::Unimplemented,
         ErrorCode::AlreadyExists => Code::AlreadyExists,
         ErrorCode::Cancelled => Code::Cancelled,
+        ErrorCode::ResourceExhausted => Code::ResourceExhausted,
     }
 }
 

@@ -24,7 +24,7 @@ use futures_util::{Stream, StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{Error, Name, Response, ResponseItem, ResponseStream};
+use inference::{ClientId, Error, Name, Response, ResponseItem, ResponseStream};
 use tokio::time::Sleep;
 
 use super::{
@@ -60,6 +60,8 @@ pub(crate) struct StreamBody {
     deadline: Option<Pin<Box<Sleep>>>,
     /// Done when the server begins to stop.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Its requests are counted together: one reader reads all of their responses.
+    client: ClientId,
     /// The client wants the first error of a model as the status of the call.
     errors_end_call: bool,
     /// Whose responses leave in order.
@@ -101,6 +103,7 @@ impl StreamBody {
             compressor,
             deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
             stopping: Box::pin(async move { drain.begun().await }),
+            client: ClientId::unique(),
             errors_end_call,
             ordered: VecDeque::new(),
             unordered: SelectAll::new(),
@@ -209,8 +212,8 @@ impl StreamBody {
 
     fn start(&self, model: Arc<Model>, message: InferMessage<'_>) -> Result<Flight, Error> {
         let sent_version = Name::new(&message.model_version);
-        let capacity = self.state.options.response_capacity;
-        let (asked, responses) = request::start(&self.state, &self.headers, model, message, capacity)?;
+        let client = Some(self.client);
+        let (asked, responses) = request::start(&self.state, &self.headers, model, message, client)?;
         Ok(Flight {
             asked,
             responses,

@@ -21,9 +21,6 @@ use crate::{forward::HeaderForward, kserve::output::RequestedOutputs};
 /// Tells how many bytes of a body are its JSON part.
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// The model may answer on the thread that will read the answers, so it must not be made to wait for that.
-const CAPACITY: usize = usize::MAX;
-
 impl HttpService {
     pub(super) async fn infer<B: Body<Data = Bytes> + Unpin>(
         &self,
@@ -43,7 +40,7 @@ impl HttpService {
             forward_headers(forward, parts, &mut request.parameters)?;
         }
         let id = request.id.clone();
-        let response = model.infer(request, CAPACITY)?.only().await?;
+        let response = model.infer(request)?.only().await?;
         let encoded = encode(&model, &id, response, &requested_outputs)?;
         Ok(send(&parts.headers, encoded).await)
     }

@@ -72,11 +72,13 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
     }
     decoded.request.inputs = RequestInputs::Tensors(tensors);
     if let Some(outputs) = document.root().find("outputs") {
+        let mut names = Vec::new();
         for output in outputs.elements().map_err(during("Unable to parse 'outputs'"))? {
             let (name, requested) = read_output(output)?;
-            decoded.request.outputs.push(name.clone());
+            names.push(name.clone());
             decoded.requested_outputs.add(name, requested);
         }
+        decoded.request.outputs = names.into();
     }
     Ok(decoded)
 }

@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::{CorrelationId, DataType, Error, Parameter, RequestInputs, TensorData};
+use inference::{CorrelationId, DataType, Error, OutputSelection, Parameter, RequestInputs, TensorData};
 use proptest::prelude::*;
 
 use super::request::{Decoded, Limits, decode, raw};
@@ -46,7 +46,7 @@ fn a_request_is_read_as_recorded() {
     .unwrap();
     let request = decoded.request;
     assert_eq!(request.id, "42");
-    assert_eq!(request.outputs, ["OUTPUT1", "OUTPUT0"]);
+    assert_eq!(request.outputs.names(), ["OUTPUT1", "OUTPUT0"]);
     let [first, second] = request.tensors() else { panic!("two inputs") };
     assert_eq!(
         (first.name().as_str(), first.datatype(), first.shape()),
@@ -71,7 +71,7 @@ fn the_order_of_members_does_not_matter_and_unknown_ones_are_ignored() {
     );
     let request = decoded.unwrap().request;
     assert_eq!(request.tensors()[0].data().contiguous(), "\x01\0\0\0a");
-    assert!(request.outputs.is_empty());
+    assert_eq!(request.outputs, OutputSelection::All);
 }
 
 /// Requests, and status and text of their refusal.

@@ -143,6 +143,7 @@ impl Settings {
             config_name: self.config_name.clone(),
             // As the reference: what the program has set comes first, so that it cannot override these.
             backend_settings: self.backend_settings.iter().cloned().chain(own).collect(),
+            limits: engine::MemoryLimits::default(),
             metrics: MetricsOptions { counter_latencies: self.counter_latencies, host: self.host_metrics },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

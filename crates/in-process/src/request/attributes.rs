@@ -113,7 +113,7 @@ impl RequestAttributes {
         Ok(Request {
             id: self.id.clone(),
             inputs: self.lend(model, return_guard)?,
-            outputs: self.outputs.iter().cloned().collect(),
+            outputs: self.outputs.iter().cloned().collect::<Vec<_>>().into(),
             sequence: SequenceStep {
                 id: self.correlation.id(),
                 start: self.flags & SEQUENCE_START != 0,
@@ -122,7 +122,7 @@ impl RequestAttributes {
             priority: self.priority,
             timeout: (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us)),
             parameters: self.parameters.clone(),
-            trace: None,
+            ..Request::default()
         })
     }
 

@@ -132,7 +132,7 @@ fn wanted_outputs_are_named_and_sorted() {
     let (seen, outputs) = mpsc::channel();
     let seen = Mutex::new(seen);
     let backend = Native::each(move |execution| {
-        seen.lock().send(execution.request.outputs.clone()).unwrap();
+        seen.lock().send(execution.request.outputs.names().to_vec()).unwrap();
         execution.responder.complete(Response::default());
     });
     let two = format!("{MOVABLE} output {{ name: 'MORE' data_type: TYPE_UINT8 dims: -1 }}");

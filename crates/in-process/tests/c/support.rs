@@ -164,6 +164,7 @@ impl Stage {
             auto_complete: false,
             config_name: None,
             backend_settings: vec![],
+            limits: engine::MemoryLimits::default(),
             metrics: MetricsOptions { counter_latencies: false, host: false },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

@@ -48,7 +48,7 @@ impl Execution {
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
     pub fn reschedule(mut self) -> Result<(), (Error, Self)> {
         match self.slot_guard.0.take() {
-            Some(slot_ref) => slot_ref.slot_owner.clone().reschedule(slot_ref, self),
+            Some(slot_ref) => Arc::clone(&slot_ref.slot_owner).reschedule(slot_ref, self),
             None => Err((not_iterative(), self)),
         }
     }
@@ -80,14 +80,15 @@ pub struct SlotRef {
 /// Whoever lends requests to backends.
 pub trait SlotOwner: Send + Sync {
     /// The request in that slot has been given back. Must not block.
-    fn returned(&self, instance: InstanceId, slot: u32);
+    fn returned(self: Arc<Self>, instance: InstanceId, slot: u32);
 
     /// The request in that slot wants to be executed again.
     ///
     /// # Errors
     /// It may not; the execution comes back with its lease.
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
-    fn reschedule(&self, slot_ref: SlotRef, execution: Execution) -> Result<(), (Error, Execution)>;
+    fn reschedule(self: Arc<Self>, slot_ref: SlotRef, execution: Execution)
+    -> Result<(), (Error, Execution)>;
 }
 
 impl SlotGuard {
@@ -175,13 +176,10 @@ mod tests {
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{DataType, Observe, Outcome, Timeline, response_channel};
+    use crate::{DataType, Flow, ResponsePath, Timeline, response_channel};
 
     struct Nobody;
-    impl Observe for Nobody {
-        fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-        fn cancelled(&self) {}
-    }
+    impl ResponsePath for Nobody {}
 
     #[derive(Default)]
     struct Slots {
@@ -189,10 +187,10 @@ mod tests {
         again: AtomicUsize,
     }
     impl SlotOwner for Slots {
-        fn returned(&self, _: InstanceId, _: u32) {
+        fn returned(self: Arc<Self>, _: InstanceId, _: u32) {
             self.returned.fetch_add(1, Relaxed);
         }
-        fn reschedule(&self, _: SlotRef, execution: Execution) -> Result<(), (Error, Execution)> {
+        fn reschedule(self: Arc<Self>, _: SlotRef, execution: Execution) -> Result<(), (Error, Execution)> {
             self.again.fetch_add(1, Relaxed);
             drop(execution);
             Ok(())
@@ -201,7 +199,7 @@ mod tests {
 
     fn execution() -> Execution {
         let (responder, stream) =
-            response_channel(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Nobody), 1);
+            response_channel(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Nobody), Flow::unlimited());
         std::mem::forget(stream);
         Execution::new(Request::default(), responder)
     }

@@ -25,7 +25,11 @@ pub use versions::{
 };
 pub use warmup::{Warmup, WarmupData, WarmupInput};
 
-use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU32, NonZeroUsize},
+    sync::Arc,
+};
 
 use scheduling::DynamicBatching;
 
@@ -72,6 +76,9 @@ pub struct ModelConfig {
     pub op_library_filenames: Vec<String>,
     /// A request may have any number of responses.
     pub decoupled: bool,
+    /// The backend waits while a client has not read so many responses of a request (parameter
+    /// `MAX_UNREAD_RESPONSES`). `None`: it never waits for a client.
+    pub most_unread_responses: Option<NonZeroUsize>,
     /// Responses may be cached, where the server has a cache.
     pub response_cache: bool,
     /// What each instance runs before it may serve, in this order.

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{HostPolicy, RateLimitResource};
+use engine::{HostPolicy, MemoryLimits, RateLimitResource};
 use frontend::grpc::{CompressionLevel, TlsOptions};
 use frontend::restrict::Category;
 
@@ -35,6 +35,8 @@ pub struct ResolvedOptions {
     pub cache: Option<CacheSettings>,
     /// The resources that executions wait for, entries as given; `None` if they wait for none (`--rate-limit=off`).
     pub rate_limit: Option<Vec<RateLimitResource>>,
+    /// How much memory clients may make the server hold.
+    pub limits: MemoryLimits,
     /// Where instances run, by the policy's name.
     pub host_policies: BTreeMap<String, HostPolicy>,
     /// Sizes that are accepted and shown, but reserve nothing in this version.
@@ -123,8 +125,8 @@ pub struct GrpcSettings {
     /// How many threads the operator wants for inference over gRPC: a hint for the size of the network
     /// runtime.
     pub infer_threads: NonZeroUsize,
-    /// How many responses of one stream request may wait to be sent before its backend is held back.
-    pub max_response_pool_size: NonZeroUsize,
+    /// A model waits while so many responses of one request of a stream are unread; `None`: it does not wait.
+    pub most_unread_responses: Option<NonZeroUsize>,
     /// Encryption, `None` for plain text.
     pub tls: Option<TlsOptions>,
     /// How strongly inference responses are compressed for clients that accept it.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::environment::ProcessEnvironment;
+use engine::MemoryLimits;
 use frontend::grpc::{CompressionLevel, TlsOptions};
 
 use super::meaning::{
@@ -13,6 +14,7 @@ use super::meaning::{
     MemorySettings, MetricsSettings, RepositorySettings, ResolvedOptions, ServerSettings, TestHooks,
 };
 use super::refusal::BadOption;
+use super::table::INT_MAX;
 use super::typed::{self, ControlMode, TypedOptions};
 use super::{clash, table};
 use crate::logging::{Format, Levels, LogConfig};
@@ -40,6 +42,7 @@ pub(super) fn resolve(
         backlog_delay_scheduler: environment.backlog_delay_scheduler()?,
     };
     let metrics = metrics(&typed);
+    let limits = limits(&typed.server);
     let server = ServerSettings {
         id: typed.server.id,
         exit_timeout: seconds(typed.server.exit_timeout_secs),
@@ -55,6 +58,7 @@ pub(super) fn resolve(
         backends: backends(typed.backends, environment),
         cache: cache(typed.cache)?,
         rate_limit: typed.rate_limit_on.then_some(typed.rate_limit_resources),
+        limits,
         host_policies: typed.devices.host_policies,
         memory: MemorySettings {
             pinned_pool_byte_size: unsigned(typed.devices.pinned_pool_byte_size),
@@ -152,6 +156,15 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
     }
 }
 
+fn limits(typed: &typed::TypedServer) -> MemoryLimits {
+    let bytes = |given: Option<i64>, default| given.map_or(default, unsigned);
+    let MemoryLimits { inflight_bytes, unread_response_bytes } = MemoryLimits::default();
+    MemoryLimits {
+        inflight_bytes: bytes(typed.max_inflight_bytes, inflight_bytes),
+        unread_response_bytes: bytes(typed.max_unread_response_bytes, unread_response_bytes),
+    }
+}
+
 fn http(typed: typed::TypedHttp) -> HttpSettings {
     HttpSettings {
         listen: ListenSettings {
@@ -180,7 +193,8 @@ fn grpc(typed: typed::TypedGrpc) -> Result<GrpcSettings, BadOption> {
             reuse_port: typed.reuse_port,
         },
         infer_threads: at_least_one(typed.infer_thread_count),
-        max_response_pool_size: at_least_one(typed.max_response_pool_size),
+        most_unread_responses: (typed.max_response_pool_size < INT_MAX)
+            .then(|| at_least_one(typed.max_response_pool_size)),
         compression: match typed.compression.as_str() {
             "low" => CompressionLevel::Low,
             "medium" => CompressionLevel::Medium,

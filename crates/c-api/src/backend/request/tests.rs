@@ -56,12 +56,13 @@ fn a_backend_finds_the_trace_of_a_request_that_has_one() {
 #[test]
 fn wanted_outputs_are_sorted_and_a_padding_row_wants_none() {
     let named = |names: &[&str]| inference::Request {
-        outputs: names.iter().map(|name| (*name).into()).collect(),
+        outputs: OutputSelection::Named(names.iter().map(|name| (*name).into()).collect()),
         ..Default::default()
     };
     let request = shown(named(&["b", "a"]));
     assert_eq!(request.outputs(), ["a", "b"]);
-    let request = shown(named(&[""]));
+    let nothing = inference::Request { outputs: OutputSelection::Nothing, ..Default::default() };
+    let request = shown(nothing);
     assert!(request.outputs().is_empty());
 }
 

@@ -9,7 +9,7 @@ use blake3::Hasher;
 use inference::{CorrelationId, Name, Parameter, Request, Tensor};
 use smallvec::SmallVec;
 
-use crate::repository::Fingerprint;
+use crate::fingerprint::Fingerprint;
 
 /// Makes the keys of one model version.
 pub(super) struct Keys {
@@ -58,7 +58,7 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
         tensor.shape().iter().for_each(|dim| encoding.number(dim.cast_unsigned()));
         encoding.count(tensor.data().len());
     }
-    let mut outputs: SmallVec<[&Name; 8]> = request.outputs.iter().collect();
+    let mut outputs: SmallVec<[&Name; 8]> = request.outputs.names().iter().collect();
     outputs.sort_unstable();
     encoding.count(outputs.len());
     outputs.iter().for_each(|name| encoding.text(name));
@@ -188,10 +188,10 @@ mod tests {
             // The same bytes, cut elsewhere.
             with_inputs(vec![tensor("A", &[1], vec![1]), tensor("B", &[2], vec![2, 3])]),
             with_inputs(vec![tensor("A", &[2], vec![1, 2]), other_type]),
-            Request { outputs: vec!["X".into()], ..usual() },
-            Request { outputs: vec!["Y".into()], ..usual() },
-            Request { outputs: vec!["X".into(), "Y".into()], ..usual() },
-            Request { outputs: vec!["XY".into()], ..usual() },
+            Request { outputs: vec!["X".into()].into(), ..usual() },
+            Request { outputs: vec!["Y".into()].into(), ..usual() },
+            Request { outputs: vec!["X".into(), "Y".into()].into(), ..usual() },
+            Request { outputs: vec!["XY".into()].into(), ..usual() },
             with_parameters(&[("p", Parameter::Int(1))]),
             with_parameters(&[("q", Parameter::Int(1))]),
             with_parameters(&[("p", Parameter::Int(2))]),
@@ -223,7 +223,8 @@ mod tests {
         let urgent = Request { priority: 1, timeout: Some(Duration::from_secs(1)), ..usual() };
         assert_eq!(key(&urgent), same);
 
-        let outputs = |names: [&str; 2]| Request { outputs: names.map(Name::from).to_vec(), ..usual() };
+        let outputs =
+            |names: [&str; 2]| Request { outputs: names.into_iter().map(Name::from).collect(), ..usual() };
         assert_eq!(key(&outputs(["X", "Y"])), key(&outputs(["Y", "X"])));
         let [p, q] = ["p", "q"].map(|name| (name, Parameter::Bool(true)));
         assert_eq!(key(&with_parameters(&[p.clone(), q.clone()])), key(&with_parameters(&[q, p])));

@@ -1,26 +1,33 @@
-//! What a model version has to do with the server's response cache: it is asked before a request is queued, and told when
-//! the model has answered one that it did not know.
+//! What a model version does with the server's response cache: it asks the cache before a request is queued, and gives it
+//! the answer of a request that the cache did not know.
 //!
 //! Only models whose configuration enables `response_cache` on a server with a cache have one. They are neither
 //! decoupled nor of sequences, which the rules of configurations see to. A cache that fails costs time and nothing else:
 //! the request goes on as if nothing had been found.
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use inference::{
-    Error, ErrorCode, InFlightResponse, Name, Request, Responder, Response, ResponseInterceptor,
-    ResponseStream, Timeline, Timestamp, cache::ResponseCache, response_channel,
+    Error, ErrorCode, ExecutionTimes, Flow, InFlightResponse, Name, Outcome, ReportedTimes, Request,
+    Response, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, backend::Execution,
+    cache::ResponseCache, response_channel,
 };
 use parking_lot::Mutex;
+use scheduling::Meta;
+use tokio::runtime::Handle;
 
-use super::{Model, order::OrderedInterceptor};
+use super::Model;
 use crate::{
     clock::now,
-    observe::{Lookup, Uncounted},
-    repository::Fingerprint,
+    fingerprint::Fingerprint,
+    observe::{Lookup, Record},
 };
 
 mod key;
-mod packed;
 
 use key::Keys;
 
@@ -28,21 +35,14 @@ use key::Keys;
 pub(crate) struct Cached {
     cache: Arc<dyn ResponseCache>,
     keys: Keys,
+    /// Waits for a cache that takes long.
+    runtime: Handle,
+    /// Answers that are on their way into the cache: they can be found already.
+    arriving: Arc<Mutex<HashMap<String, Response>>>,
 }
 
-/// What the cache says to a request.
-pub(super) enum CacheLookup {
-    /// The answer.
-    Hit(Response, Lookup),
-    /// Nothing, or nothing useful.
-    Miss(Miss),
-}
-
-/// A request that the cache does not know.
-pub(super) struct Miss {
-    key: String,
-    lookup: Lookup,
-}
+/// How long a request waits for the cache at most.
+const LONGEST_LOOK_UP: Duration = Duration::from_secs(1);
 
 impl Cached {
     pub(crate) fn new(
@@ -50,94 +50,144 @@ impl Cached {
         model: &Name,
         version: i64,
         fingerprint: &Fingerprint,
+        runtime: Handle,
     ) -> Self {
-        Self { cache, keys: Keys::new(model, version, fingerprint) }
+        Self { cache, keys: Keys::new(model, version, fingerprint), runtime, arriving: Arc::default() }
     }
 
-    /// Asks for the answer to a request that has been checked against the configuration.
-    pub(super) fn look_up(&self, request: &Request) -> CacheLookup {
+    /// Answers a validated request from the cache, or has it executed.
+    ///
+    /// # Errors
+    /// Why the executor does not take the request, if that is known before this returns.
+    pub(super) fn infer(
+        &self,
+        model: &Arc<Model>,
+        request: Request,
+        meta: Meta,
+        timeline: Timeline,
+        flow: Flow,
+    ) -> Result<ResponseStream, Error> {
         let queued = now();
-        let key = self.keys.of(request);
+        let key = self.keys.of(&request);
         let began = now();
-        let found = self.read(&key);
-        let lookup = Lookup { queued, began, ended: now() };
+        let path = Arc::new(CachePath {
+            model: model.clone(),
+            key,
+            lookup: OnceLock::new(),
+            answer: Mutex::new(CollectedAnswer::Nothing),
+        });
+        model.in_flight.begin();
+        let (responder, stream) = response_channel(timeline, path.clone(), flow);
+        // An order counts from the arrival: a hit that comes later must not be there earlier.
+        if let Some(place) = model.orders.place_on_arrival() {
+            responder.set_place(place);
+        }
+        let asking = Asking { execution: Execution::new(request, responder), meta, queued, began, path };
+        if let Some(response) = self.arriving.lock().get(&asking.path.key).cloned() {
+            asking.answered(Ok(Some(response)))?;
+            return Ok(stream);
+        }
+        let mut look_up = self.cache.look_up(&asking.path.key);
+        match look_up.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(found) => asking.answered(found)?,
+            Poll::Pending => {
+                self.runtime.spawn(async move {
+                    let found = tokio::time::timeout(LONGEST_LOOK_UP, look_up).await;
+                    let found = found.unwrap_or_else(|_| Err(Error::unavailable("the cache takes too long")));
+                    // An error has been told to the client.
+                    let _ = asking.answered(found);
+                });
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Gives the cache an answer before the client has it. A cache that is not done at once goes on in the background, and
+    /// requests find the answer meanwhile.
+    fn keep(&self, key: &str, response: Response, record: &Arc<Record>, looked_up: Duration) {
+        let began = now();
+        let mut insertion = self.cache.insert(key, response.clone());
+        let arrival = Arrival { key: key.to_owned(), record: record.clone(), looked_up, began };
+        if let Poll::Ready(kept) = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return arrival.ended(kept);
+        }
+        self.arriving.lock().insert(key.to_owned(), response);
+        let arriving = self.arriving.clone();
+        self.runtime.spawn(async move {
+            let kept = insertion.await;
+            arriving.lock().remove(&arrival.key);
+            arrival.ended(kept);
+        });
+    }
+}
+
+/// An answer on its way into the cache.
+struct Arrival {
+    key: String,
+    record: Arc<Record>,
+    looked_up: Duration,
+    began: Timestamp,
+}
+
+impl Arrival {
+    /// The cache has stored the answer, or has not.
+    fn ended(self, kept: Result<(), Error>) {
+        match kept {
+            // Another request like this one was faster. As Triton: neither hit nor miss.
+            Err(error) if error.code == ErrorCode::AlreadyExists => {
+                return self.record.no_cache_miss(self.looked_up);
+            }
+            Err(error) => log::error!("Failed to insert key [{}] into response cache: {error}", self.key),
+            Ok(()) => {}
+        }
+        self.record.cache_insertion(now() - self.began);
+    }
+}
+
+/// A request while the cache is asked for its answer.
+struct Asking {
+    execution: Execution,
+    meta: Meta,
+    queued: Timestamp,
+    began: Timestamp,
+    path: Arc<CachePath>,
+}
+
+impl Asking {
+    /// The cache has answered: so is the request, or it is executed.
+    fn answered(self, found: Result<Option<Response>, Error>) -> Result<(), Error> {
+        let Self { execution, meta, queued, began, path } = self;
+        let times = Lookup { queued, began, ended: now() };
         match found {
-            Ok(Some(response)) => return CacheLookup::Hit(response, lookup),
+            Ok(Some(response)) => {
+                path.looked_up(CacheLookup::Hit(times));
+                execution.responder.complete(response);
+                return Ok(());
+            }
             Ok(None) => {}
             // As Triton: no more than a miss. A cache that is out of order is reported when something is to be stored.
-            Err(error) => log::debug!("failed to look up key [{key}] in response cache: {error}"),
+            Err(error) => {
+                log::debug!("failed to look up key [{}] in response cache: {error}", path.key);
+            }
         }
-        CacheLookup::Miss(Miss { key, lookup })
-    }
-
-    fn read(&self, key: &str) -> Result<Option<Response>, Error> {
-        let mut response = None;
-        let found = self.cache.lookup(key, &mut |buffers| {
-            let [buffer] = buffers else { return Err(unexpected_count(buffers.len())) };
-            response = Some(packed::read(buffer)?);
-            Ok(())
-        })?;
-        Ok(response.filter(|_| found))
-    }
-
-    fn store(&self, key: &str, response: &Response) -> Result<(), Error> {
-        self.cache.insert(key, &[packed::size(response)], &mut |buffers| {
-            let [buffer] = buffers else { unreachable!("a cache gives as many buffers as it is asked for") };
-            packed::write(response, buffer);
-        })
+        path.looked_up(CacheLookup::Miss(times));
+        path.model.execute(meta, execution, queued)
     }
 }
 
-fn unexpected_count(count: usize) -> Error {
-    Error::internal(format!(
-        "Expected number of responses in cache does not match. Expected: 1, received: {count}"
-    ))
+/// What a look-up has found, and when.
+#[derive(Debug, Clone, Copy)]
+enum CacheLookup {
+    Hit(Lookup),
+    Miss(Lookup),
 }
 
-impl Model {
-    /// Asks the cache, if the model has one and takes requests at all.
-    pub(super) fn look_up(&self, request: &Request) -> Option<CacheLookup> {
-        let cached = self.cached.as_ref()?;
-        (!self.is_draining()).then(|| cached.look_up(request))
-    }
-
-    /// Answers a request without queue and execution.
-    pub(super) fn answer_from_cache(
-        &self,
-        response: Response,
-        lookup: &Lookup,
-        timeline: Timeline,
-        capacity: usize,
-    ) -> ResponseStream {
-        // It is over before anybody could cancel it or wait for it.
-        let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), capacity);
-        if let Some(place) = self.orders.next() {
-            responder.intercept_with(Arc::new(place));
-        }
-        self.record.cache_hit(stream.timeline(), lookup, now());
-        responder.complete(response);
-        stream
-    }
-
-    /// Has the answer to a request kept that the cache does not know. Gives when the request came to the scheduler,
-    /// whose work begins with the cache.
-    pub(super) fn keep_answer(self: &Arc<Self>, miss: Miss, responder: &Responder) -> Timestamp {
-        let queued = miss.lookup.queued;
-        let answer = Mutex::new(CollectedAnswer::Nothing);
-        // An order counts from the arrival: a hit that comes later must not be there earlier.
-        let place = self.orders.next();
-        responder.intercept_with(Arc::new(CacheInserter { model: self.clone(), miss, answer, place }));
-        queued
-    }
-}
-
-/// Has the answer to a request kept as it leaves, before anybody sees it.
-pub(super) struct CacheInserter {
+/// The way of the responses of one request of a model with a cache: counts the hit or the miss, and keeps the answer.
+struct CachePath {
     model: Arc<Model>,
-    miss: Miss,
+    key: String,
+    lookup: OnceLock<CacheLookup>,
     answer: Mutex<CollectedAnswer>,
-    /// Where the answer goes then, if not to the client at once.
-    place: Option<OrderedInterceptor>,
 }
 
 /// What has been answered so far.
@@ -148,48 +198,70 @@ enum CollectedAnswer {
     Other,
 }
 
-impl CacheInserter {
-    /// Offers the answer to the cache, now that the request has ended well. Gives how long the cache took in all, unless
-    /// the request does not count as a miss.
-    fn keep(&self, answer: CollectedAnswer) -> Option<Duration> {
-        let Miss { key, lookup } = &self.miss;
-        let looked_up = lookup.ended - lookup.began;
-        let response = match answer {
-            // Without an output it is no answer that anybody would want again (S-W33).
-            CollectedAnswer::One(response) if !response.outputs.is_empty() => response,
-            CollectedAnswer::Nothing | CollectedAnswer::One(_) | CollectedAnswer::Other => {
-                return Some(looked_up);
-            }
-        };
-        let began = now();
-        match self.model.cached.as_ref()?.store(key, &response) {
-            Ok(()) => {}
-            // A twin of the request was faster. As Triton: neither hit nor miss.
-            Err(error) if error.code == ErrorCode::AlreadyExists => return None,
-            Err(error) => log::error!("Failed to insert key [{key}] into response cache: {error}"),
-        }
-        Some(looked_up + (now() - began))
+impl CachePath {
+    fn looked_up(&self, lookup: CacheLookup) {
+        let _ = self.lookup.set(lookup);
     }
-}
 
-impl ResponseInterceptor for CacheInserter {
-    fn intercept(&self, in_flight: InFlightResponse) {
+    /// Notes a response of a request that the cache does not know. Gives the answer at the end, if it is worth keeping.
+    fn note(&self, response: &InFlightResponse) -> Option<Response> {
         let mut answer = self.answer.lock();
-        *answer = match (std::mem::replace(&mut *answer, CollectedAnswer::Other), in_flight.result()) {
+        *answer = match (std::mem::replace(&mut *answer, CollectedAnswer::Other), response.result()) {
             (answer, None) => answer,
             // Shares the tensors.
             (CollectedAnswer::Nothing, Some(Ok(response))) => CollectedAnswer::One(response.clone()),
             _ => CollectedAnswer::Other,
         };
-        let ended_well = in_flight.is_last() && !matches!(in_flight.result(), Some(Err(_)));
-        let complete = ended_well.then(|| std::mem::replace(&mut *answer, CollectedAnswer::Other));
-        drop(answer);
-        if let Some(took) = complete.and_then(|answer| self.keep(answer)) {
-            self.model.record.cache_miss(took);
+        if !matches!(response.outcome(), Some(Outcome::Success)) {
+            return None;
         }
-        match &self.place {
-            Some(place) => place.intercept(in_flight),
-            None => in_flight.deliver(),
+        match std::mem::replace(&mut *answer, CollectedAnswer::Other) {
+            // Without an output it is no answer that anybody would want again (S-W33).
+            CollectedAnswer::One(response) if !response.outputs.is_empty() => Some(response),
+            CollectedAnswer::Nothing | CollectedAnswer::One(_) | CollectedAnswer::Other => None,
         }
+    }
+}
+
+impl ResponsePath for CachePath {
+    fn respond(&self, response: InFlightResponse) {
+        let lookup = self.lookup.get().copied();
+        if let Some(CacheLookup::Hit(times)) = lookup {
+            if response.outcome().is_some() {
+                self.model.record.cache_hit(response.timeline(), &times, now());
+                self.model.in_flight.end();
+            }
+            return self.model.orders.release(response);
+        }
+        let (answer, succeeded) =
+            (self.note(&response), matches!(response.outcome(), Some(Outcome::Success)));
+        let missed = lookup.and_then(|lookup| match lookup {
+            CacheLookup::Miss(times) if succeeded => Some(times.ended - times.began),
+            CacheLookup::Miss(_) | CacheLookup::Hit(_) => None,
+        });
+        if let Some(looked_up) = missed {
+            self.model.record.cache_miss(looked_up);
+        }
+        // Before the client has its answer: the next request like this one finds it.
+        if let Some(((cached, answer), looked_up)) = self.model.cached.as_ref().zip(answer).zip(missed) {
+            cached.keep(&self.key, answer, &self.model.record, looked_up);
+        }
+        self.model.respond(response);
+    }
+
+    fn cancelled(&self) {
+        self.model.cancelled();
+    }
+
+    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
+        self.model.reported(timeline, counted, times);
+    }
+
+    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
+        self.model.batch_reported(execution_times, counted, times);
+    }
+
+    fn response_reported(&self, index: u64, report: ResponseReport) {
+        self.model.response_reported(index, report);
     }
 }

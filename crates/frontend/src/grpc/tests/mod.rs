@@ -55,6 +55,7 @@ impl Server {
             config_name: None,
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
+            limits: engine::MemoryLimits::default(),
             metrics: MetricsOptions { counter_latencies: true, host: false },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

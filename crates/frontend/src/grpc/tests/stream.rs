@@ -210,7 +210,11 @@ async fn a_stream_on_which_nothing_is_under_way_ends_when_the_server_stops() {
 /// The client reads nothing while far more than its window is on the way; the model is held back, nothing is lost.
 #[tokio::test]
 async fn a_slow_client_gets_everything_in_the_end() {
-    let server = Server::start(GrpcOptions { response_capacity: 2, ..GrpcOptions::default() }).await;
+    let server = Server::start(GrpcOptions {
+        most_unread_responses: std::num::NonZeroUsize::new(2),
+        ..GrpcOptions::default()
+    })
+    .await;
     let connection = server.connect().await;
     let mut call = open(&connection, &[]).await;
     call.send(sent(&request("repeat", "r", &[20_000])));

@@ -37,10 +37,6 @@ use super::{
 use crate::error;
 use request::Schema;
 
-/// Responses of a decoupled model that may wait for a slow client, beside those in the buffers of the connection. Then
-/// the model waits, which holds up its other requests, so a burst of some seconds should fit; but none can fill memory.
-const CAPACITY: usize = 256;
-
 /// What precedes an event.
 const DATA: &[u8] = b"data: ";
 
@@ -105,10 +101,8 @@ impl HttpService {
             max_input_size: self.options.max_input_size,
         };
         let request = request::decode(&json, schema)?;
-        // A model that is not decoupled may run on this very thread, where waiting for room would never end.
-        let capacity = if config.decoupled { CAPACITY } else { usize::MAX };
         let id = request.id.clone();
-        let responses = model.infer(request, capacity)?;
+        let responses = model.infer(request)?;
         Ok(Generation { model, id, responses })
     }
 }

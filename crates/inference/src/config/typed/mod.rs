@@ -5,7 +5,7 @@ mod sequence;
 mod tensors;
 mod warmup;
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use proto::{model_config::SchedulingChoice, model_optimization_policy::ModelPriority};
 
@@ -69,9 +69,21 @@ impl ConfigConversion<'_> {
                 .flat_map(|operations| operations.op_library_filename.clone())
                 .collect(),
             decoupled: config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled),
+            most_unread_responses: self.most_unread_responses(config),
             response_cache: config.response_cache.as_ref().is_some_and(|cache| cache.enable),
             warmups: self.warmups(config),
         }
+    }
+
+    /// A model with this parameter is slowed down by its clients: good for large streams to few clients.
+    fn most_unread_responses(&mut self, config: &proto::ModelConfig) -> Option<NonZeroUsize> {
+        let value = &config.parameters.get(MOST_UNREAD_RESPONSES)?.string_value;
+        let number = value.parse().ok();
+        if number.is_none() {
+            let what = format!("has the value '{value}', which is no number from 1");
+            self.wrong(&format!("parameters.{MOST_UNREAD_RESPONSES}"), &what);
+        }
+        number
     }
 
     fn scheduling(&mut self, config: &proto::ModelConfig) -> Scheduling {
@@ -141,6 +153,9 @@ impl ConfigConversion<'_> {
         dims.into()
     }
 }
+
+/// The parameter of [`ModelConfig::most_unread_responses`].
+const MOST_UNREAD_RESPONSES: &str = "MAX_UNREAD_RESPONSES";
 
 #[cfg(test)]
 mod tests;

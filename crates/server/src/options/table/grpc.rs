@@ -67,7 +67,8 @@ pub(super) const GRPC: &[Spec] = &[
                 Ok(())
             }
         },
-        "How many responses of one stream request may wait to be sent before its model is held back.",
+        "A model waits for the client while so many responses of one request of a stream are unread. Without the option no \
+         model waits for a client; see --max-unread-response-bytes.",
     )
     .default("2147483647"),
     boolean(

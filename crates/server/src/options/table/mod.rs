@@ -36,7 +36,7 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
 ];
 
 /// The largest value of options that are C's `int` in Triton.
-const INT_MAX: i64 = i32::MAX as i64;
+pub(super) const INT_MAX: i64 = i32::MAX as i64;
 const PORT_MAX: i64 = u16::MAX as i64;
 
 /// One option.

@@ -1,6 +1,6 @@
 //! Options of the server as a whole and of its log.
 
-use super::{INT_MAX, Spec, boolean, checked, flag, integer, text, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text, values};
 
 pub(super) const GLOBAL: &[Spec] = &[
     flag("help", |_| (), "Print this text and exit."),
@@ -21,6 +21,20 @@ pub(super) const SERVER: &[Spec] = &[
              ends with status 1.",
     )
     .default("30"),
+    Spec::new(
+        "max-inflight-bytes",
+        OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_inflight_bytes = Some(value)),
+        "How many bytes of requests the server holds at a time, from their arrival until they are answered. A request \
+         beyond that is refused: status 503 over HTTP, RESOURCE_EXHAUSTED over gRPC.",
+    )
+    .default_note("half of the memory"),
+    Spec::new(
+        "max-unread-response-bytes",
+        OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_unread_response_bytes = Some(value)),
+        "How many bytes of responses wait for clients that read slowly. Beyond that the request whose client is furthest \
+         behind ends with RESOURCE_EXHAUSTED.",
+    )
+    .default_note("a quarter of the memory"),
 ];
 
 pub(super) const LOGGING: &[Spec] = &[

@@ -34,7 +34,7 @@ fn an_empty_command_line_means_tritons_defaults() {
     );
     let grpc = options.grpc.unwrap();
     assert_eq!(grpc.listen, ListenSettings { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
-    assert_eq!((grpc.infer_threads.get(), grpc.max_response_pool_size.get()), (2, 2_147_483_647));
+    assert_eq!((grpc.infer_threads.get(), grpc.most_unread_responses), (2, None));
     assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
     assert_eq!(
         grpc.keepalive,

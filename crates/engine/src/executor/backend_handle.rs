@@ -14,7 +14,7 @@ use inference::{
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 
-use super::Model;
+use super::Executor;
 
 /// See the module documentation.
 pub(super) struct BackendModelHandle {
@@ -81,7 +81,11 @@ impl BackendModelHandle {
     }
 }
 
-impl Model {
+impl Executor {
+    pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
+        self.backend_handle.memory_usage()
+    }
+
     /// Whether the backend has a say in whether the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
         self.backend_handle.reports_readiness
@@ -103,11 +107,11 @@ impl Model {
         answer.await.unwrap_or(false)
     }
 
-    /// As [`Engine::model_ready`](crate::Engine::model_ready), asking on this thread. Blocks as long as the backend does.
-    pub fn ready_here(&self) -> bool {
+    /// The same, asking on this thread. Blocks as long as the backend does.
+    pub(crate) fn ready_here(&self) -> bool {
         let answer = self.backend_handle.ready();
         if let Err(Error { message, .. }) = &answer {
-            log::debug!("Model '{}' version {} is not ready: {message}", self.name(), self.version());
+            log::debug!("Model '{}' version {} is not ready: {message}", self.config.name, self.version);
         }
         answer.is_ok()
     }

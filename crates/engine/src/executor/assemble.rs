@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::{
-    DataType, ExecutionTimes, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData,
-    Timeline,
+    DataType, ExecutionTimes, Flow, Name, OutputSelection, Request, RequestInputs, ResponseStream, Shape,
+    Tensor, TensorData, Timeline,
     backend::{Batch, Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     element_count, response_channel,
@@ -119,7 +119,8 @@ impl Sequences {
     fn pad(&self, instance: InstanceId, slot: u32, pattern: Option<&Request>) -> (Execution, ResponseStream) {
         let mut request = pattern.map(blank).unwrap_or_default();
         self.set_controls(&mut request, None, false);
-        let (responder, stream) = response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), usize::MAX);
+        let (responder, stream) =
+            response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), Flow::unlimited());
         let memory = self.states_by_slot[instance].lock().get(slot as usize).cloned().flatten();
         let state = match memory {
             Some(memory) => Some(memory.copied()),
@@ -192,8 +193,7 @@ fn blank(pattern: &Request) -> Request {
         Tensor::new(name, datatype, shape.into(), zeros(datatype, shape))
     };
     let inputs = RequestInputs::Tensors(pattern.tensors().iter().map(blank).collect());
-    // Empty would ask for all; no output has the empty name.
-    Request { inputs, outputs: vec![Name::default()], ..Request::default() }
+    Request { inputs, outputs: OutputSelection::Nothing, ..Request::default() }
 }
 
 fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {

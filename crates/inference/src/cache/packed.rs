@@ -1,14 +1,14 @@
-//! How a response lies in a cache: one buffer, which is written in place and copied once when it is read.
+//! A response as one buffer, for caches that keep bytes. It is written in place and copied once when it is read.
 //!
 //! Numbers are little-endian; what has no size of its own is preceded by it. For each output its name, datatype, shape
-//! and bytes; then the parameters. The layout belongs to the version of the server, as the keys do
-//! ([`Fingerprint`](crate::repository::Fingerprint)); but what comes back may have been damaged on its way and is read
-//! with care.
+//! and bytes; then the parameters. The layout belongs to the version of the server, as the keys do; but a buffer may have
+//! been damaged on its way and is read with care.
 use bytes::Bytes;
-use inference::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
+
+use crate::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
 
 /// Bytes that [`write`] needs.
-pub(super) fn size(response: &Response) -> usize {
+pub fn size(response: &Response) -> usize {
     let mut size = 0;
     each_part(response, |part| size += part.len());
     size
@@ -18,7 +18,7 @@ pub(super) fn size(response: &Response) -> usize {
 ///
 /// # Panics
 /// If the buffer has another size.
-pub(super) fn write(response: &Response, buffer: &mut [u8]) {
+pub fn write(response: &Response, buffer: &mut [u8]) {
     let mut rest = buffer;
     each_part(response, |part| {
         let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
@@ -32,8 +32,8 @@ pub(super) fn write(response: &Response, buffer: &mut [u8]) {
 ///
 /// # Errors
 /// INTERNAL if the buffer holds something else.
-pub(super) fn read(buffer: &[u8]) -> Result<Response, Error> {
-    let mut reader = PackedReader(buffer);
+pub fn read(buffer: &[u8]) -> Result<Response, Error> {
+    let mut reader = Reader(buffer);
     let response = reader.response().filter(|_| reader.0.is_empty());
     response.ok_or_else(|| Error::internal("the cached response is damaged"))
 }
@@ -91,9 +91,9 @@ fn put_text(put: &mut impl FnMut(&[u8]), text: &str) {
 }
 
 /// Takes values from the beginning of what is left; `None` if they are not there.
-struct PackedReader<'b>(&'b [u8]);
+struct Reader<'b>(&'b [u8]);
 
-impl<'b> PackedReader<'b> {
+impl<'b> Reader<'b> {
     fn response(&mut self) -> Option<Response> {
         let outputs = self.several(Self::output)?;
         let parameters = self.several(Self::parameter)?;
@@ -152,7 +152,7 @@ impl<'b> PackedReader<'b> {
 
 #[cfg(test)]
 mod tests {
-    use inference::TensorData;
+    use crate::TensorData;
 
     use super::*;
 

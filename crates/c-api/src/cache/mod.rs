@@ -1,7 +1,8 @@
 //! `tritoncache.h`: response caches in shared libraries, and the functions they call.
 //!
-//! A cache owns its memory, we own what goes in and out of it. Both meet in [`TRITONCACHE_Copy`], which the cache calls
-//! while it holds whatever protects that memory.
+//! A cache owns its memory, the server owns what goes in and out of it. Both meet in [`TRITONCACHE_Copy`], which the cache
+//! calls while it holds whatever protects that memory. The functions of a cache may take long: they run on threads of its
+//! own ([`workers`]).
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_char, c_void},
@@ -11,8 +12,8 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode,
-    cache::{CacheFinder, ResponseCache, no_library},
+    Error, ErrorCode, Response,
+    cache::{CacheFinder, CacheFuture, ResponseCache, no_library, packed},
 };
 use parking_lot::Mutex;
 
@@ -25,6 +26,10 @@ use crate::{
         error::{CError, c_text, consume},
     },
 };
+
+mod workers;
+
+use workers::Workers;
 
 type Initialize = unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char) -> *mut CError;
 type Finalize = unsafe extern "C-unwind" fn(*mut c_void) -> *mut CError;
@@ -49,7 +54,7 @@ impl CacheFinder for Caches {
         if !path.is_file() {
             return Err(no_library(name, directory));
         }
-        Ok(Arc::new(Cache::start(name, settings, &path)?))
+        Ok(Arc::new(CLibraryCache::new(Cache::start(name, settings, &path)?)?))
     }
 }
 
@@ -114,47 +119,76 @@ impl Cache {
     }
 }
 
-impl ResponseCache for Cache {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn lookup(&self, key: &str, take: &mut dyn FnMut(&[&[u8]]) -> Result<(), Error>) -> Result<bool, Error> {
+impl Cache {
+    /// Blocks as long as the library does.
+    fn look_up(&self, key: &str) -> Result<Option<Response>, Error> {
         let entry = CacheEntry::default();
+        let mut response = None;
         let mut copy = |buffers: &[Buffer]| {
-            // SAFETY: the library has added them, and they stay while it is in its call.
-            let shown: Vec<&[u8]> = buffers.iter().map(|buffer| unsafe { buffer.bytes() }).collect();
-            take(&shown)
+            let [buffer] = buffers else { return Err(unexpected_count(buffers.len())) };
+            // SAFETY: the library has added it, and it stays while the library is in its call.
+            response = Some(packed::read(unsafe { buffer.bytes() })?);
+            Ok(())
         };
         match self.pass(self.lookup, key, &entry, &mut copy) {
-            Ok(()) => Ok(true),
-            Err(error) if error.code == ErrorCode::NotFound => Ok(false),
+            Ok(()) => Ok(response),
+            Err(error) if error.code == ErrorCode::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn insert(
-        &self,
-        key: &str,
-        sizes: &[usize],
-        fill: &mut dyn FnMut(&mut [&mut [u8]]),
-    ) -> Result<(), Error> {
-        let empty = |&size: &usize| Buffer { base: ptr::null_mut(), size };
-        let entry = CacheEntry { buffers: Mutex::new(sizes.iter().map(empty).collect()) };
-        let mut copy = |buffers: &[Buffer]| {
-            let as_asked = buffers.iter().map(|buffer| buffer.size).eq(sizes.iter().copied());
-            if !as_asked || buffers.iter().any(|buffer| buffer.base.is_null() && buffer.size > 0) {
-                return Err(Error::internal(format!(
-                    "cache '{}' has no room for what it was given",
-                    self.name
-                )));
+    /// Blocks as long as the library does.
+    fn insert(&self, key: &str, response: &Response) -> Result<(), Error> {
+        let size = packed::size(response);
+        let entry = CacheEntry { buffers: Mutex::new(vec![Buffer { base: ptr::null_mut(), size }]) };
+        let mut copy = |buffers: &[Buffer]| match buffers {
+            [buffer] if buffer.size == size && !buffer.base.is_null() => {
+                // SAFETY: the library has set it aside for the response, and it stays while the library is in its call.
+                packed::write(response, unsafe { buffer.place() });
+                Ok(())
             }
-            // SAFETY: the library has set them aside for us, and they stay while it is in its call.
-            let mut places: Vec<&mut [u8]> = buffers.iter().map(|buffer| unsafe { buffer.place() }).collect();
-            fill(&mut places);
-            Ok(())
+            _ => Err(Error::internal(format!("cache '{}' has no room for what it was given", self.name))),
         };
         self.pass(self.insert, key, &entry, &mut copy)
+    }
+}
+
+fn unexpected_count(count: usize) -> Error {
+    Error::internal(format!(
+        "Expected number of responses in cache does not match. Expected: 1, received: {count}"
+    ))
+}
+
+/// A cache in a shared library, whose functions are called on threads of its own.
+#[derive(Debug)]
+struct CLibraryCache {
+    name: String,
+    workers: Workers<Cache>,
+}
+
+impl CLibraryCache {
+    fn new(cache: Cache) -> Result<Self, Error> {
+        let name = cache.name.clone();
+        let workers = Workers::start(cache).map_err(|error| {
+            Error::internal(format!("failed to start a thread of cache '{name}': {error}"))
+        })?;
+        Ok(Self { name, workers })
+    }
+}
+
+impl ResponseCache for CLibraryCache {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn look_up(&self, key: &str) -> CacheFuture<Option<Response>> {
+        let key = key.to_owned();
+        self.workers.call(move |cache| cache.look_up(&key))
+    }
+
+    fn insert(&self, key: &str, response: Response) -> CacheFuture<()> {
+        let key = key.to_owned();
+        self.workers.call(move |cache| cache.insert(&key, &response))
     }
 }
 

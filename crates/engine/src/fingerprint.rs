@@ -20,14 +20,14 @@ use inference::config::{VersionDirectory, version_directory};
 pub(crate) type Fingerprint = [u8; blake3::OUT_LEN];
 
 /// The files of a model version, without those of its other versions.
-pub(super) struct Files(Hasher);
+pub(crate) struct Files(Hasher);
 
 impl Files {
     /// Reads them all. Before the backend does: if one changes in between, then new answers are kept under a name that
     /// means the old files, and not the other way round.
     ///
     /// Where that fails, the version has answers of its own, which no other load of it finds.
-    pub(super) fn read(model_directory: &Path, version: i64) -> Self {
+    pub(crate) fn read(model_directory: &Path, version: i64) -> Self {
         Self(hashed(model_directory, version).unwrap_or_else(|error| {
             let directory = model_directory.display();
             log::warn!("responses of {directory} that were cached before are not used: {error}");
@@ -36,7 +36,7 @@ impl Files {
     }
 
     /// The fingerprint of a version of these files.
-    pub(super) fn with(
+    pub(crate) fn with(
         mut self,
         config: &proto::ModelConfig,
         settings: &BTreeMap<String, String>,

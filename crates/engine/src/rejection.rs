@@ -3,15 +3,15 @@ use inference::{CorrelationId, Error, ErrorCode, FailureReason, Request, backend
 use scheduling::Rejection;
 
 /// Words refusals of one model.
-pub(super) struct RejectionErrors {
-    pub(super) model: inference::Name,
+pub(crate) struct RejectionErrors {
+    pub(crate) model: inference::Name,
     /// Sequence models leave the request's id out.
-    pub(super) sequences: bool,
+    pub(crate) sequences: bool,
 }
 
 impl RejectionErrors {
     /// The error a refused request is answered with.
-    pub(super) fn error(&self, reason: Rejection, request: &Request) -> Error {
+    pub(crate) fn error(&self, reason: Rejection, request: &Request) -> Error {
         let rejected = |message: String| Error::unavailable(message).because(FailureReason::Rejected);
         let prefix = || if self.sequences { String::new() } else { id_prefix(&request.id) };
         let model = &self.model;
@@ -53,7 +53,7 @@ impl RejectionErrors {
 }
 
 /// The error of a request nobody waits for.
-pub(super) fn cancelled() -> Error {
+pub(crate) fn cancelled() -> Error {
     Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
 }
 

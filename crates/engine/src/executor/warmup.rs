@@ -12,19 +12,15 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Name, Request, RequestInputs, ResponseStream, Shape, Tensor, TensorData,
-    Timeline,
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, ResponseStream, Shape, Tensor,
+    TensorData, Timeline,
     backend::{BackendInstance, Batch, Execution},
     config::{ModelConfig, Warmup, WarmupData, WarmupInput},
     element_count, response_channel,
 };
 
-use super::{
-    assemble::{Sequences, zeros},
-    check::RequestValidator,
-    rejection::id_prefix,
-};
-use crate::{clock::now, observe::Uncounted};
+use super::assemble::{Sequences, zeros};
+use crate::{check::RequestValidator, clock::now, observe::Uncounted, rejection::id_prefix};
 
 /// The samples of a model, ready to be run by any of its instances.
 pub(super) struct WarmUp {
@@ -90,7 +86,7 @@ impl WarmUp {
             .iter()
             .map(|request| {
                 let timeline = Timeline::new(now(), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), usize::MAX);
+                let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), Flow::unlimited());
                 let state = self.sequences.as_ref().and_then(Sequences::fresh);
                 (Execution::new(request.clone(), responder).with_state(state), stream)
             })

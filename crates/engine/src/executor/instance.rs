@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::process::setpriority_process;
 use scheduling::InstanceId;
 
-use super::{Model, driver::Assignment, warmup::WarmUp};
+use super::{Executor, driver::Assignment, warmup::WarmUp};
 use crate::host_policy::Placed;
 
 /// An instance that any one thread at a time may run.
@@ -58,15 +58,15 @@ impl WorkSlot {
 pub(super) struct BuiltInstance {
     /// `None` for an instance that stays on its thread.
     pub(super) movable: Option<MovableInstance>,
-    model_sender: mpsc::Sender<Arc<Model>>,
+    model_sender: mpsc::Sender<Arc<Executor>>,
     thread: thread::JoinHandle<()>,
 }
 
 impl BuiltInstance {
-    /// Lets the thread work for `model`. Gives back what joins the thread.
-    pub(super) fn spawn(self, model: &Arc<Model>) -> thread::JoinHandle<()> {
+    /// Lets the thread work for `executor`. Gives back what joins the thread.
+    pub(super) fn spawn(self, executor: &Arc<Executor>) -> thread::JoinHandle<()> {
         // Refused only if the thread has died, which joining will tell.
-        let _ = self.model_sender.send(model.clone());
+        let _ = self.model_sender.send(executor.clone());
         self.thread
     }
 }
@@ -152,13 +152,13 @@ fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<Bu
 
 struct Starting {
     ready: mpsc::Receiver<Result<Option<MovableInstance>, Error>>,
-    model_sender: mpsc::Sender<Arc<Model>>,
+    model_sender: mpsc::Sender<Arc<Executor>>,
     thread: thread::JoinHandle<()>,
 }
 
 fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
     let (report, ready) = mpsc::channel();
-    let (model_sender, model_receiver) = mpsc::channel::<Arc<Model>>();
+    let (model_sender, model_receiver) = mpsc::channel::<Arc<Executor>>();
     let (builder, placed) = (builder.clone(), placed.clone());
     let name = placed.spec.name.to_string();
     let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
@@ -179,8 +179,8 @@ fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Resu
             }
         };
         // Nobody employs the instance if a sibling could not be built.
-        if let Ok(model) = model_receiver.recv() {
-            work(&model, id, thread_bound);
+        if let Ok(executor) = model_receiver.recv() {
+            work(&executor, id, thread_bound);
         }
     })?;
     Ok(Starting { ready, model_sender, thread })
@@ -190,14 +190,14 @@ fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Resu
 const STACK_BYTES: usize = 8 << 20;
 
 /// The life of an instance thread after its instance was built.
-fn work(model: &Arc<Model>, id: InstanceId, mut thread_bound: Option<Box<dyn BackendInstance>>) {
+fn work(executor: &Arc<Executor>, id: InstanceId, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
-        match model.work_slot(id).take() {
+        match executor.work_slot(id).take() {
             WorkerMessage::Shutdown(movable) => return drop(movable),
             WorkerMessage::Work(first) => {
                 let mut next = Some(first);
                 while let Some(assignment) = next {
-                    next = model.run(assignment, &mut thread_bound);
+                    next = executor.run(assignment, &mut thread_bound);
                 }
             }
         }

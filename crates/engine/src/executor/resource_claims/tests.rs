@@ -6,17 +6,17 @@ use std::{
 };
 
 use inference::{
-    Response,
+    ByteBudget, Response, UnreadBudget,
     backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
     config::{RateLimits, ResolvedConfig, ResourceNeed, Scheduling},
 };
 use scheduling::Capacity;
 
-use super::{
-    super::{Model, ModelParts, tests},
-    *,
+use super::*;
+use crate::{
+    clock::{TimerThread, now},
+    model::{Model, ModelParts, tests},
 };
-use crate::clock::{TimerThread, now};
 
 /// Tells when it begins and waits for leave to go on.
 #[derive(Clone)]
@@ -62,6 +62,8 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         clock: TimerThread::start().unwrap(),
         limiter: Some(limiter.clone()),
         cached: None,
+        inflight: ByteBudget::new(usize::MAX),
+        unread: UnreadBudget::unlimited(),
         since: now(),
     })
 }
@@ -72,8 +74,7 @@ async fn models_that_need_the_same_thing_take_turns() {
     let (sender, begun) = mpsc::channel();
     let models =
         ["a", "b"].map(|name| start(&limiter, &[("r", true, 1)], Gated(name, sender.clone())).unwrap());
-    let asked: Vec<_> =
-        (0..20).map(|round| models[round % 2].infer(tests::request(1), usize::MAX).unwrap()).collect();
+    let asked: Vec<_> = (0..20).map(|round| models[round % 2].infer(tests::request(1)).unwrap()).collect();
     let mut turns = Vec::new();
     for _ in 0..20 {
         let (who, leave) = begun.recv().unwrap();
@@ -95,7 +96,7 @@ async fn what_fits_runs_side_by_side_and_a_closed_model_leaves_nothing_behind() 
     let (sender, begun) = mpsc::channel();
     let small = start(&limiter, &[("r", true, 1)], Gated("small", sender.clone())).unwrap();
     let large = start(&limiter, &[("r", true, 2)], Gated("large", sender.clone())).unwrap();
-    let asked = [small.infer(tests::request(1), 1).unwrap(), large.infer(tests::request(1), 1).unwrap()];
+    let asked = [small.infer(tests::request(1)).unwrap(), large.infer(tests::request(1)).unwrap()];
     let running = [begun.recv().unwrap(), begun.recv().unwrap()];
     running.iter().for_each(|(_, leave)| leave.send(()).unwrap());
     for stream in asked {
@@ -103,7 +104,7 @@ async fn what_fits_runs_side_by_side_and_a_closed_model_leaves_nothing_behind() 
     }
     large.close();
     let all = start(&limiter, &[("r", true, 3)], Gated("all", sender)).unwrap();
-    let asked = all.infer(tests::request(1), 1).unwrap();
+    let asked = all.infer(tests::request(1)).unwrap();
     begun.recv().unwrap().1.send(()).unwrap();
     asked.only().await.unwrap();
 }

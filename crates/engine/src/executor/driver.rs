@@ -8,8 +8,11 @@ use std::sync::{Arc, Weak};
 use inference::{Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{Batch, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
 
-use super::{instance::MovableInstance, order::Orders, resource_claims::ResourceClaims};
-use crate::limiter::{GrantListener, PendingGrants};
+use super::{instance::MovableInstance, resource_claims::ResourceClaims};
+use crate::{
+    limiter::{GrantListener, PendingGrants},
+    order::Orders,
+};
 
 /// The state of one model version's scheduling.
 pub(super) struct Driver {

@@ -51,7 +51,7 @@ mod tests {
     use std::path::PathBuf;
 
     use inference::{
-        Error, Request, Timestamp,
+        ByteBudget, Error, Request, Timestamp, UnreadBudget,
         backend::{BackendInstance, BackendModel, Batch, Device, Instance, InstanceSpec},
         config::{ModelConfig, ResolvedConfig, Scheduling},
     };
@@ -122,6 +122,8 @@ mod tests {
             clock: TimerThread::start().unwrap(),
             limiter: None,
             cached: None,
+            inflight: ByteBudget::new(usize::MAX),
+            unread: UnreadBudget::unlimited(),
             since: Timestamp::default(),
         });
         (model, ends)

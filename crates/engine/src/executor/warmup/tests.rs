@@ -6,16 +6,16 @@ use std::{
 };
 
 use inference::{
-    Response,
+    ByteBudget, Response, UnreadBudget,
     backend::{BackendModel, Device, Instance, InstanceSpec},
     config::{ResolvedConfig, Scheduling},
 };
 
-use super::{
-    super::{ModelParts, tests::config},
-    *,
+use super::*;
+use crate::{
+    clock::TimerThread,
+    model::{ModelParts, tests::config},
 };
-use crate::clock::TimerThread;
 
 /// Tells the inputs of each request of each execution; fails those whose first byte is 9.
 struct Tells(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
@@ -69,6 +69,8 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
         clock: TimerThread::start().unwrap(),
         limiter: None,
         cached: None,
+        inflight: ByteBudget::new(usize::MAX),
+        unread: UnreadBudget::unlimited(),
         since: now(),
     })
     .map_err(|error| error.to_string())?;

@@ -16,10 +16,10 @@ use inference::{
 };
 use scheduling::{Meta, SequenceId, SequenceStep};
 
-use super::id_prefix;
+use crate::rejection::id_prefix;
 
 /// What the rules need of a configuration, found out once.
-pub(super) struct RequestValidator {
+pub(crate) struct RequestValidator {
     required: usize,
     has_optional: bool,
     /// Some input must have the same shape, or the same contents, in all requests of a batch.
@@ -30,7 +30,7 @@ pub(super) struct RequestValidator {
 }
 
 impl RequestValidator {
-    pub(super) fn new(config: &ModelConfig) -> Self {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
         let required = config.inputs.iter().filter(|input| !input.optional).count();
         Self {
             required,
@@ -45,13 +45,13 @@ impl RequestValidator {
     ///
     /// # Errors
     /// INVALID_ARG, naming the first rule that is broken.
-    pub(super) fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
+    pub(crate) fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
         let id = request.id.clone();
         let at = ErrorContext { model: &config.name, id: &id };
         if let RequestInputs::Raw(data) = &request.inputs {
             request.inputs = RequestInputs::Tensors(vec![deduce(config, data.clone(), &at)?]);
         }
-        check_outputs(config, &request.outputs, &at)?;
+        check_outputs(config, request.outputs.names(), &at)?;
         let RequestInputs::Tensors(tensors) = &mut request.inputs else {
             unreachable!("raw inputs were deduced above")
         };

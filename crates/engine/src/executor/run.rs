@@ -1,9 +1,9 @@
 //! What is done with batches: on which thread they run, what a panic means, and who looks for more afterwards.
 //!
-//! Whoever has news for the model visits the driver, and does outside its lock what the visit asks for.
+//! A thread with news for the executor visits the driver, and does outside its lock what the visit asks for.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -15,18 +15,18 @@ use inference::{
 use scheduling::{Entry, InstanceId, Note, Rejected, Row};
 
 use super::{
-    Model,
+    Executor,
     assemble::assemble,
     driver::{Actions, Assignment, Driver},
     instance::WorkerMessage,
-    rejection::cancelled,
 };
 use crate::{
     clock::{TimerTarget, now},
     limiter::GrantListener,
+    rejection::cancelled,
 };
 
-impl Model {
+impl Executor {
     /// Whether a batch may run on the thread of the caller who completed it.
     pub(super) fn may_run_here(&self, assignment: &Assignment) -> bool {
         // A decoupled model may block on a slow client; large tensors take long whatever the last ones took.
@@ -36,7 +36,7 @@ impl Model {
     }
 
     /// Runs a batch, and those that become due for the same instance meanwhile, for a short time.
-    pub(super) fn run_here(&self, first: Assignment, since: Timestamp) {
+    pub(super) fn run_here(self: &Arc<Self>, first: Assignment, since: Timestamp) {
         let mut next = Some(first);
         while let Some(assignment) = next {
             let instance = assignment.batch.instance;
@@ -50,7 +50,7 @@ impl Model {
 
     /// Runs a batch on this thread. Gives back the next one for the same instance, if one is due.
     pub(super) fn run(
-        &self,
+        self: &Arc<Self>,
         assignment: Assignment,
         thread_bound: &mut Option<Box<dyn BackendInstance>>,
     ) -> Option<Assignment> {
@@ -59,8 +59,7 @@ impl Model {
         rows.retain_mut(|row| !answer_if_cancelled(row));
         let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
         if has_work {
-            let slot_owner =
-                self.sequences.as_ref().and_then(|_| self.me.upgrade()).map(|me| me as Arc<dyn SlotOwner>);
+            let slot_owner = self.sequences.as_ref().map(|_| self.clone() as Arc<dyn SlotOwner>);
             let assembled = assemble(rows, instance, self.sequences.as_ref().zip(slot_owner.as_ref()));
             let execution_times = assembled.batch.execution_times.clone();
             let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut movable, thread_bound.as_mut()) {
@@ -83,13 +82,13 @@ impl Model {
         driver.finished(instance, movable, has_work.then_some(nanos));
         let actions = driver.step(end, &self.orders);
         drop(driver);
-        self.notify_if_draining();
+        self.tell_if_closing();
         self.perform(actions, |assignment, _| assignment.batch.instance == instance)
     }
 
     /// Does what a visit to the driver asked for, but keeps the first batch that `keep` wants.
     pub(super) fn perform(
-        &self,
+        self: &Arc<Self>,
         actions: Actions,
         keep: impl Fn(&Assignment, bool) -> bool,
     ) -> Option<Assignment> {
@@ -99,11 +98,11 @@ impl Model {
             log::warn!(
                 "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
                  Previous sequence will be terminated early.",
-                self.name()
+                self.config.name
             );
         }
         if let Some(at) = actions.scheduled_wakeup {
-            self.clock.wake_at(at, self.me.clone());
+            self.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
         }
         let mut kept = None;
         for assignment in actions.assignments {
@@ -127,7 +126,10 @@ impl Model {
     }
 
     /// A visit that may find work for any instance.
-    pub(super) fn with_driver(&self, change: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>) {
+    pub(super) fn with_driver(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>,
+    ) {
         let mut driver = self.driver.lock();
         let rejected = change(&mut driver);
         let actions = driver.step(now(), &self.orders);
@@ -140,7 +142,7 @@ impl Model {
     fn fail_version(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
         let message = format!(
             "the backend of model '{}' version {} panicked: {}",
-            self.name(),
+            self.config.name,
             self.version,
             panic_message(panic)
         );
@@ -154,7 +156,7 @@ impl Model {
         };
         self.refuse(waiting);
         pending_grants.notify();
-        self.notify_if_draining();
+        self.tell_if_closing();
     }
 }
 
@@ -182,8 +184,8 @@ fn answer_if_cancelled(row: &mut Row<Execution>) -> bool {
     cancelled_by_client
 }
 
-impl SlotOwner for Model {
-    fn returned(&self, instance: InstanceId, slot: u32) {
+impl SlotOwner for Executor {
+    fn returned(self: Arc<Self>, instance: InstanceId, slot: u32) {
         let at = now();
         let mut driver = self.driver.lock();
         // If its instance is at work, that looks for more by itself when it has finished.
@@ -194,7 +196,11 @@ impl SlotOwner for Model {
         }
     }
 
-    fn reschedule(&self, mut slot_ref: SlotRef, execution: Execution) -> Result<(), (Error, Execution)> {
+    fn reschedule(
+        self: Arc<Self>,
+        mut slot_ref: SlotRef,
+        execution: Execution,
+    ) -> Result<(), (Error, Execution)> {
         let at = now();
         let (instance, slot) = (slot_ref.instance, slot_ref.slot);
         if execution.responder.is_cancelled() {
@@ -221,7 +227,7 @@ impl SlotOwner for Model {
     }
 }
 
-impl GrantListener for Model {
+impl GrantListener for Executor {
     fn granted(self: Arc<Self>, instance: InstanceId) {
         self.with_driver(|driver| {
             driver.granted(instance);
@@ -230,7 +236,7 @@ impl GrantListener for Model {
     }
 }
 
-impl TimerTarget for Model {
+impl TimerTarget for Executor {
     fn wake(self: Arc<Self>) {
         self.with_driver(|driver| {
             driver.woken();

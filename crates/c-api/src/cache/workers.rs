@@ -1,0 +1,140 @@
+//! The threads on which the functions of a response cache run, and the bounded queue before them.
+use std::{
+    future::ready,
+    io,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use inference::{Error, cache::CacheFuture};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// Calls of a cache that run at the same time. A cache in memory is busy with copying; one in the network waits.
+const THREADS: usize = 4;
+/// Calls that wait for a thread. Beyond, a look-up finds nothing and a response is not kept.
+const MOST_WAITING: usize = 256;
+
+type Call<C> = Box<dyn FnOnce(&C) + Send>;
+
+/// Calls `C`, which may block, on a few threads. Dropping it waits for the calls that have begun, and drops `C`.
+#[derive(Debug)]
+pub(super) struct Workers<C> {
+    calls: Option<SyncSender<Call<C>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<C: Send + Sync + 'static> Workers<C> {
+    pub(super) fn start(cache: C) -> io::Result<Self> {
+        let (calls, waiting) = sync_channel(MOST_WAITING);
+        let (waiting, cache) = (Arc::new(Mutex::new(waiting)), Arc::new(cache));
+        let threads = (0..THREADS).map(|_| {
+            let (waiting, cache) = (waiting.clone(), cache.clone());
+            thread::Builder::new().name("cache".into()).spawn(move || work(&waiting, &*cache))
+        });
+        Ok(Self { threads: threads.collect::<io::Result<_>>()?, calls: Some(calls) })
+    }
+
+    /// Has a thread do `call`, unless nobody waits for it any more by then.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&C) -> Result<T, Error> + Send + 'static,
+    ) -> CacheFuture<T> {
+        let (answer, answered) = oneshot::channel();
+        let call: Call<C> = Box::new(move |cache| {
+            if !answer.is_closed() {
+                let _ = answer.send(call(cache));
+            }
+        });
+        if self.calls.as_ref().is_none_or(|calls| calls.try_send(call).is_err()) {
+            return Box::pin(ready(Err(Error::exhausted("the cache has too much to do"))));
+        }
+        Box::pin(async { answered.await.unwrap_or_else(|_| Err(Error::internal("the cache has panicked"))) })
+    }
+}
+
+fn work<C>(waiting: &Mutex<Receiver<Call<C>>>, cache: &C) {
+    loop {
+        let call = waiting.lock().recv();
+        match call {
+            Ok(call) => call(cache),
+            Err(_) => return,
+        }
+    }
+}
+
+impl<C> Drop for Workers<C> {
+    fn drop(&mut self) {
+        self.calls = None;
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has told so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::mpsc,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_a_stuck_cache_cannot_take_is_refused_at_once() {
+        let workers = Workers::start(()).unwrap();
+        let (go_on, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(Mutex::new(stuck));
+        let block = || {
+            let stuck = stuck.clone();
+            workers.call(move |()| {
+                let _ = stuck.lock().recv();
+                Ok(())
+            })
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let mut calls: Vec<_> = (0..THREADS + MOST_WAITING).map(|_| block()).collect();
+        let refused =
+            (0..=THREADS).map(|_| block()).filter_map(|mut call| match call.as_mut().poll(&mut context) {
+                Poll::Ready(Err(error)) => Some(error.message),
+                Poll::Ready(Ok(())) => panic!("the cache is stuck"),
+                Poll::Pending => None,
+            });
+        assert!(refused.into_iter().any(|message| message == "the cache has too much to do"));
+        calls.truncate(1);
+        drop(go_on);
+        drop(workers);
+        assert!(matches!(calls[0].as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+    }
+
+    #[test]
+    fn a_call_that_nobody_waits_for_is_not_made() {
+        let workers = Workers::start(Mutex::new(0)).unwrap();
+        let (go_on, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(Mutex::new(stuck));
+        let blocking: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let stuck = stuck.clone();
+                workers.call(move |_: &Mutex<i32>| {
+                    let _ = stuck.lock().recv();
+                    Ok(())
+                })
+            })
+            .collect();
+        drop(workers.call(|made: &Mutex<i32>| {
+            *made.lock() += 1;
+            Ok(())
+        }));
+        let mut look = workers.call(|made: &Mutex<i32>| Ok(*made.lock()));
+        drop(go_on);
+        drop(workers);
+        drop(blocking);
+        let looked = look.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(looked, Poll::Ready(Ok(0))));
+    }
+}

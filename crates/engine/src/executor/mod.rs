@@ -1,0 +1,237 @@
+//! What executes a model version: its queue, its instances and their threads.
+//!
+//! A request is queued and, if a batch is due, handed to an instance, all on the caller's thread. Short executions of
+//! instances that may change threads run right there too: a hand-over to a sleeping thread and back costs tens of
+//! microseconds, more than many a model computes.
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use inference::{
+    Error, Timestamp,
+    backend::{BackendModel, Execution},
+    batching::BatchingStrategy,
+    config::{ModelConfig, Scheduling},
+};
+use parking_lot::{Condvar, Mutex};
+use scheduling::{DynamicBatcher, InstanceId, Meta, Rejected, Scheduler, SequenceBatcher, Unbatched};
+
+use crate::{
+    check::RequestValidator,
+    clock::{TimerThread, now},
+    host_policy::Placed,
+    limiter::{GrantListener, Limiter},
+    observe::Record,
+    order::Orders,
+    rejection::RejectionErrors,
+};
+
+mod assemble;
+mod backend_handle;
+mod driver;
+mod instance;
+mod resource_claims;
+mod run;
+mod strategy;
+mod warmup;
+
+use assemble::Sequences;
+use backend_handle::BackendModelHandle;
+use driver::{Driver, Policy};
+use instance::{InstanceBuilder, MovableInstance, WorkSlot, WorkerMessage, build_all};
+use resource_claims::ResourceClaims;
+use strategy::CustomBatchFilter;
+use warmup::WarmUp;
+
+/// See the module documentation.
+pub(crate) struct Executor {
+    version: i64,
+    config: Arc<ModelConfig>,
+    record: Arc<Record>,
+    orders: Arc<Orders>,
+    driver: Mutex<Driver>,
+    /// Signalled, once the executor closes, when an instance has become idle.
+    idle: Condvar,
+    closing: AtomicBool,
+    fault: OnceLock<Error>,
+    /// One per instance, passive ones at the end.
+    work_slots: Box<[WorkSlot]>,
+    /// Passive instances that need not stay on their threads: kept, and never run.
+    passive: Mutex<Vec<Option<MovableInstance>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    backend_handle: BackendModelHandle,
+    rejection_errors: RejectionErrors,
+    /// What requests of sequences get with them, for models that have sequences.
+    sequences: Option<Sequences>,
+    clock: TimerThread,
+}
+
+/// What an executor is made of.
+pub(crate) struct ExecutorParts {
+    pub(crate) version: i64,
+    pub(crate) config: Arc<ModelConfig>,
+    pub(crate) validator: Arc<RequestValidator>,
+    pub(crate) record: Arc<Record>,
+    pub(crate) orders: Arc<Orders>,
+    /// The model's directory.
+    pub(crate) directory: PathBuf,
+    pub(crate) backend: Box<dyn BackendModel>,
+    pub(crate) instances: Vec<Placed>,
+    pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
+    pub(crate) clock: TimerThread,
+    pub(crate) limiter: Option<Arc<Limiter>>,
+}
+
+impl Executor {
+    /// Builds and warms up all instances; requests can be executed when this returns. Blocks.
+    ///
+    /// # Errors
+    /// The first error of an instance.
+    pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
+        let ExecutorParts { version, config, validator, record, orders, directory, .. } = parts;
+        let ExecutorParts { backend, mut instances, strategy, clock, limiter, .. } = parts;
+        let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
+        instances.sort_by_key(|placed| placed.spec.passive);
+        let active = instances.iter().filter(|placed| !placed.spec.passive).count();
+        let resource_claims = ResourceClaims::register(limiter, &config)?;
+        let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
+        // Before the instances, after which it would be dropped if one of them failed.
+        let policy = policy(&config, active, strategy.map(Arc::from));
+        let mut built = build_all(&builder, &instances)?;
+        let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
+        let passive = idle_instances.split_off(active);
+        let sequences = Sequences::new(&config, active);
+        let executor = Arc::new(Self {
+            version,
+            record,
+            orders,
+            driver: Mutex::new(Driver::new(policy, idle_instances, resource_claims)),
+            idle: Condvar::new(),
+            closing: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            work_slots: instances.iter().map(|_| WorkSlot::default()).collect(),
+            passive: Mutex::new(passive),
+            threads: Mutex::default(),
+            backend_handle: BackendModelHandle::new(builder.backend),
+            rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
+            sequences,
+            clock,
+            config,
+        });
+        let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
+        executor.driver.lock().set_owner(&claims);
+        *executor.threads.lock() = built.into_iter().map(|built| built.spawn(&executor)).collect();
+        Ok(executor)
+    }
+
+    /// Queues a validated request that came to the scheduler at `queued`, and runs it right here if that is brief. Does
+    /// not block.
+    ///
+    /// # Errors
+    /// Why the request is not queued; it has been answered with the same error.
+    pub(crate) fn enqueue(
+        self: &Arc<Self>,
+        meta: Meta,
+        execution: Execution,
+        queued: Timestamp,
+    ) -> Result<(), Error> {
+        // Before another thread may execute it.
+        execution.responder.timeline().queued(queued);
+        let mut driver = self.driver.lock();
+        let at = now();
+        if let Err(Rejected { payload, reason }) = driver.enqueue(at, meta, execution) {
+            drop(driver);
+            payload.responder.timeline().not_queued();
+            let error = self.rejection_errors.error(reason, &payload.request);
+            payload.responder.fail(error.clone());
+            return Err(error);
+        }
+        let actions = driver.step(at, &self.orders);
+        drop(driver);
+        if let Some(here) = self.perform(actions, |assignment, brief| brief && self.may_run_here(assignment))
+        {
+            self.run_here(here, at);
+        }
+        Ok(())
+    }
+
+    /// A client does not wait for its request any more.
+    pub(crate) fn cancelled(self: &Arc<Self>) {
+        self.with_driver(Driver::sweep);
+    }
+
+    /// Why nothing can be executed any more, if so.
+    pub(crate) fn fault(&self) -> Option<&Error> {
+        self.fault.get()
+    }
+
+    /// Requests that wait for an instance.
+    pub(crate) fn pending(&self) -> usize {
+        self.driver.lock().pending()
+    }
+
+    /// Takes no new requests; those that were accepted go on.
+    pub(crate) fn drain(self: &Arc<Self>) {
+        self.with_driver(|driver| {
+            driver.drain();
+            Vec::new()
+        });
+    }
+
+    /// Waits until no instance runs, and ends the instances on their threads and then the backend's model. Blocks. All
+    /// requests have ended.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        let mut driver = self.driver.lock();
+        self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
+        let mut idle_instances = driver.release_idle_instances();
+        let released = (driver.release_policy(), driver.release_resource_claims());
+        drop(driver);
+        drop(released);
+        idle_instances.append(&mut self.passive.lock());
+        for (work_slot, movable) in self.work_slots.iter().zip(idle_instances) {
+            work_slot.put(WorkerMessage::Shutdown(movable));
+        }
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A thread that has panicked has told so already.
+            let _ = thread.join();
+        }
+        self.backend_handle.end();
+    }
+
+    fn work_slot(&self, instance: InstanceId) -> &WorkSlot {
+        &self.work_slots[instance]
+    }
+
+    /// An instance has become idle, or has died.
+    fn tell_if_closing(&self) {
+        if self.closing.load(Ordering::SeqCst) {
+            drop(self.driver.lock());
+            self.idle.notify_all();
+        }
+    }
+}
+
+/// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
+fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn BatchingStrategy>>) -> Policy {
+    let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
+        Scheduling::Unbatched => Box::new(Unbatched::new()),
+        Scheduling::Dynamic(dynamic) => {
+            let batcher = DynamicBatcher::new(dynamic.clone());
+            Box::new(match strategy.clone() {
+                Some(strategy) => batcher
+                    .with_batch_filter(Box::new(CustomBatchFilter { strategy, model: config.name.clone() })),
+                None => batcher,
+            })
+        }
+        Scheduling::Sequence(sequence) => {
+            Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
+        }
+    };
+    Policy { scheduler, strategy }
+}

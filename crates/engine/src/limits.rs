@@ -1,0 +1,54 @@
+//! How much memory clients may make the server hold, and the defaults.
+use std::fs;
+
+/// Limits of the whole process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Inputs of requests that are being received, wait, or are executed (`--max-inflight-bytes`).
+    pub inflight_bytes: usize,
+    /// Responses that clients have not read yet (`--max-unread-response-bytes`).
+    pub unread_response_bytes: usize,
+}
+
+impl Default for MemoryLimits {
+    /// Half of the memory that the process may use for inputs, and a quarter of it for responses.
+    fn default() -> Self {
+        let memory = usable_memory().unwrap_or(FALLBACK);
+        Self { inflight_bytes: memory / 2, unread_response_bytes: memory / 4 }
+    }
+}
+
+/// Where the system does not tell how much memory there is.
+const FALLBACK: usize = 4 << 30;
+
+/// Bytes of memory that the process may use: of the machine, or of its control group if that has fewer.
+fn usable_memory() -> Option<usize> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text));
+    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .into_iter()
+        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    machine.into_iter().chain(group).min()
+}
+
+/// `MemTotal` of `/proc/meminfo`, which is told in KiB.
+fn total_of(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_machine_is_read_in_kib() {
+        assert_eq!(total_of("MemTotal:       24689764 kB\nMemFree: 1 kB\n"), Some(24_689_764 * 1024));
+        assert_eq!(total_of("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn defaults_leave_memory_for_models() {
+        let MemoryLimits { inflight_bytes, unread_response_bytes } = MemoryLimits::default();
+        assert!(unread_response_bytes > 0 && inflight_bytes / 2 == unread_response_bytes);
+    }
+}

@@ -1,0 +1,216 @@
+//! Releases responses in the order in which requests were dequeued, for models with `preserve_ordering`.
+use std::{
+    any::Any,
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
+
+use inference::{
+    InFlightResponse, OrderPlace,
+    backend::Execution,
+    config::{Scheduling, SequenceScheduling},
+};
+use parking_lot::{Mutex, MutexGuard};
+use scheduling::{Batch, ReorderBuffer, Row, Strategy};
+
+/// Which requests of a model version keep order with each other.
+pub(crate) enum Orders {
+    /// None.
+    None,
+    /// All requests with each other (dynamic batcher).
+    Together(Order),
+    /// The requests of each instance (oldest sequence batcher).
+    PerInstance(Box<[Order]>),
+}
+
+impl Orders {
+    /// As the configuration asks.
+    pub(crate) fn of(scheduling: &Scheduling, instances: usize) -> Self {
+        match scheduling {
+            Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering => Self::Together(Order::default()),
+            Scheduling::Sequence(SequenceScheduling { batching, .. }) => match &batching.strategy {
+                Strategy::Oldest(oldest) if oldest.preserve_ordering => {
+                    Self::PerInstance((0..instances).map(|_| Order::default()).collect())
+                }
+                Strategy::Oldest(_) | Strategy::Direct(_) => Self::None,
+            },
+            Scheduling::Unbatched | Scheduling::Dynamic(_) => Self::None,
+        }
+    }
+
+    /// The next place, for a request of a model whose answers may be there before their requests are dequeued.
+    pub(crate) fn place_on_arrival(&self) -> Option<OrderPlace> {
+        match self {
+            Self::Together(order) => Some(order.next_place(0)),
+            // Instances have orders of their own for sequences only, which no cache answers.
+            Self::None | Self::PerInstance(_) => None,
+        }
+    }
+
+    /// Gives the requests of a batch their places. Called in the order of dequeuing, under the driver's lock: this is the
+    /// one place where a lock is taken under another, and it is a leaf.
+    pub(crate) fn line_up(&self, batch: &Batch<Execution>) {
+        let (order, index) = match self {
+            Self::None => return,
+            Self::Together(order) => (order, 0),
+            Self::PerInstance(orders) => (&orders[batch.instance], batch.instance),
+        };
+        for row in &batch.rows {
+            // A request that has got its place on arrival, or that runs once more, keeps it.
+            if let Row::Request { entry, .. } = row
+                && entry.payload.responder.place().is_none()
+            {
+                entry.payload.responder.set_place(order.next_place(index));
+            }
+        }
+    }
+
+    /// Releases the response when its turn has come: at once, if its request keeps no order.
+    pub(crate) fn release(&self, response: InFlightResponse) {
+        let order = match (self, response.place()) {
+            (Self::None, _) | (_, None) => return response.release(),
+            (Self::Together(order), Some(_)) => order,
+            (Self::PerInstance(orders), Some(place)) => &orders[place.order],
+        };
+        order.release(response);
+    }
+}
+
+/// One order of responses.
+#[derive(Default)]
+pub(crate) struct Order {
+    state: Mutex<OrderState>,
+}
+
+#[derive(Default)]
+struct OrderState {
+    buffer: ReorderBuffer<InFlightResponse>,
+    /// May be released, in this order.
+    ready: VecDeque<InFlightResponse>,
+    /// A thread is releasing `ready`; others that add to it need not.
+    releasing: bool,
+}
+
+impl Order {
+    fn next_place(&self, order: usize) -> OrderPlace {
+        OrderPlace { order, ticket: self.state.lock().buffer.ticket() }
+    }
+
+    fn release(&self, response: InFlightResponse) {
+        let Some(OrderPlace { ticket, .. }) = response.place() else { return response.release() };
+        let mut state = self.state.lock();
+        let last = response.is_last();
+        let OrderState { buffer, ready, .. } = &mut *state;
+        let void = if response.voids_earlier() { buffer.discard(ticket) } else { Vec::new() };
+        buffer.push(ticket, response, last, |response| ready.push_back(response));
+        // One thread at a time releases, without the lock: responses become visible in order, and no lock is taken
+        // under another.
+        if std::mem::replace(&mut state.releasing, true) {
+            drop(state);
+            return drop(void);
+        }
+        let panic = release_all(&mut state);
+        drop(state);
+        drop(void);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Releases all that is ready, even if a client's waker panics. Gives the first panic.
+fn release_all(state: &mut MutexGuard<'_, OrderState>) -> Option<Box<dyn Any + Send>> {
+    let mut first_panic = None;
+    while let Some(response) = state.ready.pop_front() {
+        let released = MutexGuard::unlocked(state, || catch_unwind(AssertUnwindSafe(|| response.release())));
+        first_panic = first_panic.or(released.err());
+    }
+    state.releasing = false;
+    first_panic
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        task::{Context, Poll, Wake, Waker},
+    };
+
+    use inference::{
+        Flow, Request, Response, ResponsePath, ResponseStream, Timeline, Timestamp, UnreadBudget,
+        response_channel,
+    };
+    use scheduling::{DynamicBatching, Entry, Meta};
+
+    use super::*;
+
+    struct Ordered(Orders);
+
+    impl ResponsePath for Ordered {
+        fn respond(&self, response: InFlightResponse) {
+            self.0.release(response);
+        }
+    }
+
+    fn ordered() -> Arc<Ordered> {
+        let dynamic = DynamicBatching { preserve_ordering: true, ..DynamicBatching::default() };
+        Arc::new(Ordered(Orders::of(&Scheduling::Dynamic(dynamic), 1)))
+    }
+
+    fn send(path: &Arc<Ordered>, budget: &Arc<UnreadBudget>) -> (inference::Responder, ResponseStream) {
+        let flow = Flow { budget: budget.clone(), ..Flow::unlimited() };
+        let (responder, stream) =
+            response_channel(Timeline::new(Timestamp::from_nanos(1), 1), path.clone(), flow);
+        let execution = Execution::new(Request::default(), responder.clone());
+        let entry = Entry { meta: Meta::default(), arrived: Timestamp::default(), payload: execution };
+        path.0.line_up(&Batch { instance: 0, rows: vec![Row::Request { entry, slot: None }] });
+        (responder, stream)
+    }
+
+    /// Panics when it is woken.
+    struct Faulty;
+    impl Wake for Faulty {
+        fn wake(self: Arc<Self>) {
+            panic!("a faulty waker");
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_waker_does_not_hold_up_the_order() {
+        let (path, budget) = (ordered(), UnreadBudget::unlimited());
+        let (first, mut first_stream) = send(&path, &budget);
+        let (second, mut second_stream) = send(&path, &budget);
+        second.complete(Response::default());
+        let faulty = Waker::from(Arc::new(Faulty));
+        assert!(first_stream.poll_item(&mut Context::from_waker(&faulty)).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| first.complete(Response::default()))).is_err());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(first_stream.poll_item(&mut context), Poll::Ready(Some(_))));
+        assert!(matches!(second_stream.poll_item(&mut context), Poll::Ready(Some(_))));
+        let (third, mut third_stream) = send(&path, &budget);
+        third.complete(Response::default());
+        assert!(matches!(third_stream.poll_item(&mut context), Poll::Ready(Some(_))));
+    }
+
+    #[test]
+    fn responses_that_wait_for_their_turn_count_as_unread_and_are_freed_with_their_request() {
+        let (path, budget) = (ordered(), UnreadBudget::new(10_000));
+        let (_first, _first_stream) = send(&path, &budget);
+        let (second, mut second_stream) = send(&path, &budget);
+        let one = Response::default().byte_size();
+        for _ in 0..10_000 / one {
+            second.send(Response::default());
+        }
+        assert_eq!(budget.used(), 10_000 / one * one);
+        second.send(Response::default());
+        assert!(second.is_cancelled());
+        assert!(budget.used() < 10 * one, "{} bytes are still counted", budget.used());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(second_stream.poll_item(&mut context).is_pending(), "its turn has not come");
+        drop(_first);
+        let Poll::Ready(Some(item)) = second_stream.poll_item(&mut context) else {
+            panic!("its turn has come")
+        };
+        assert!(item.last && item.result.is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! A limit on bytes that many hold at a time, such as the inputs of all requests in the process.
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use crate::{Error, FailureReason};
+
+/// Bytes that may be held at a time, and how many are.
+#[derive(Debug)]
+pub struct ByteBudget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+/// The budget has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom {
+    /// Bytes that were asked for.
+    pub wanted: usize,
+    /// Bytes that were held.
+    pub used: usize,
+    /// Bytes that may be held.
+    pub limit: usize,
+}
+
+/// Bytes of a budget that are held; dropping it gives them back.
+#[derive(Debug)]
+pub struct ByteReservation {
+    budget: Arc<ByteBudget>,
+    bytes: usize,
+}
+
+impl From<NoRoom> for Error {
+    fn from(NoRoom { wanted, used, limit }: NoRoom) -> Self {
+        Self::exhausted(format!(
+            "the server has no room for {wanted} more bytes of requests: {used} of {limit} are in use \
+             (--max-inflight-bytes)"
+        ))
+        .because(FailureReason::Rejected)
+    }
+}
+
+impl ByteBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+    }
+
+    /// Bytes that are held now.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Holds `bytes`, which may be 0: the reservation can grow.
+    ///
+    /// # Errors
+    /// They exceed the limit, with those that are held. Nothing is held then.
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<ByteReservation, NoRoom> {
+        self.take(bytes)?;
+        Ok(ByteReservation { budget: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+        let before = self.used.fetch_add(bytes, Relaxed);
+        if before.checked_add(bytes).is_some_and(|after| after <= self.limit) {
+            return Ok(());
+        }
+        self.used.fetch_sub(bytes, Relaxed);
+        Err(NoRoom { wanted: bytes, used: before, limit: self.limit })
+    }
+}
+
+impl ByteReservation {
+    /// Bytes that are held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Holds `bytes` more.
+    ///
+    /// # Errors
+    /// There is no room; what was held is still held.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        self.budget.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for ByteReservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_takes_nothing() {
+        let budget = ByteBudget::new(10);
+        let mut held = budget.reserve(6).unwrap();
+        assert_eq!(budget.reserve(5).unwrap_err(), NoRoom { wanted: 5, used: 6, limit: 10 });
+        held.grow(4).unwrap();
+        assert!(held.grow(1).is_err());
+        assert_eq!((held.bytes(), budget.used()), (10, 10));
+        assert!(budget.reserve(usize::MAX).is_err());
+        drop(held);
+        assert_eq!(budget.used(), 0);
+        assert!(budget.reserve(10).is_ok());
+    }
+}

@@ -1,0 +1,288 @@
+//! The state that the [`Responder`](super::Responder) and the [`ResponseStream`](super::ResponseStream) of one request
+//! share.
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    Flow,
+    path::{InFlightResponse, OrderPlace, Overflow, ResponsePath},
+    unread::{Account, UnreadBudget},
+};
+use crate::{Error, FailureReason, Response, ResponseItem, Timeline};
+
+/// See the module documentation.
+pub(super) struct Channel {
+    queue: Mutex<Queue>,
+    /// Signalled when the client has taken a response or does not wait any more.
+    capacity_freed: Condvar,
+    /// [`Responder::send`](super::Responder::send) waits while so many responses are unread.
+    most_unread: usize,
+    cancelled: AtomicBool,
+    ended: AtomicBool,
+    pub(super) responders: AtomicUsize,
+    timeline: Timeline,
+    path: Arc<dyn ResponsePath>,
+    place: OnceLock<OrderPlace>,
+    budget: Arc<UnreadBudget>,
+    account: Account,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// The usual request has one response: it needs no deque.
+    front: Option<Unread>,
+    behind: VecDeque<Unread>,
+    closed: bool,
+    /// The client takes nothing any more.
+    abandoned: bool,
+    waker: Option<Waker>,
+    /// Threads in [`Channel::wait_for_capacity`].
+    senders_waiting: usize,
+}
+
+/// A response that waits for the client, and what it counts in the budget.
+struct Unread {
+    item: ResponseItem,
+    bytes: usize,
+}
+
+impl Channel {
+    pub(super) fn new(timeline: Timeline, path: Arc<dyn ResponsePath>, flow: Flow) -> Arc<Self> {
+        let Flow { budget, client, most_unread } = flow;
+        Arc::new(Self {
+            queue: Mutex::default(),
+            capacity_freed: Condvar::new(),
+            most_unread: most_unread.map_or(usize::MAX, usize::from),
+            cancelled: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            responders: AtomicUsize::new(1),
+            timeline,
+            path,
+            place: OnceLock::new(),
+            budget,
+            account: Account::new(client),
+        })
+    }
+
+    pub(super) fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    pub(super) fn path(&self) -> &Arc<dyn ResponsePath> {
+        &self.path
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    pub(super) fn place(&self) -> Option<OrderPlace> {
+        self.place.get().copied()
+    }
+
+    pub(super) fn set_place(&self, place: OrderPlace) {
+        let set = self.place.set(place);
+        debug_assert!(set.is_ok(), "a request has one place in an order");
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Sends a response that is not the last. Waits for the client if the request wants that.
+    pub(super) fn send(self: &Arc<Self>, result: Result<Response, Error>) {
+        if !self.has_ended() {
+            self.wait_for_capacity();
+            self.deliver(Some(ResponseItem { result, last: false }));
+        }
+    }
+
+    /// Ends the request, unless it has ended already.
+    pub(super) fn end(self: &Arc<Self>, last: Option<Result<Response, Error>>) {
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            self.deliver(last.map(|result| ResponseItem { result, last: true }));
+        }
+    }
+
+    fn deliver(self: &Arc<Self>, item: Option<ResponseItem>) {
+        let response = InFlightResponse::new(self.clone(), item, Overflow::No);
+        let furthest_behind = self.budget.charge(self, response.byte_size());
+        self.path.respond(response);
+        if let Some(behind) = furthest_behind {
+            behind.overflow();
+        }
+    }
+
+    /// Ends the request because its client is too far behind. An error takes the place of all unread responses.
+    fn overflow(self: &Arc<Self>) {
+        let had_ended = self.ended.swap(true, Ordering::AcqRel);
+        let error = Error::exhausted(
+            "the client reads its responses too slowly: the server keeps no more unread responses \
+             (--max-unread-response-bytes)",
+        );
+        let item = ResponseItem { result: Err(error.because(FailureReason::Rejected)), last: true };
+        let overflow = if had_ended { Overflow::Replaces } else { Overflow::Ends };
+        let response = InFlightResponse::new(self.clone(), Some(item), overflow);
+        self.budget.charge_error(self, response.byte_size());
+        self.path.respond(response);
+        self.stop(had_ended);
+    }
+
+    /// Makes a response visible; `None` closes the channel without another response. If it `replaces` all that is
+    /// unread, it does so even after the last one.
+    pub(super) fn push(&self, item: Option<ResponseItem>, bytes: usize, replaces: bool) {
+        let mut void = Vec::new();
+        let waker = {
+            let mut queue = self.queue.lock();
+            if replaces && !queue.is_empty() {
+                void.extend(std::iter::from_fn(|| queue.pop()));
+                queue.closed = false;
+            }
+            let unread = item.map(|item| Unread { item, bytes });
+            // Another thread has already ended the request.
+            if queue.closed {
+                void.extend(unread);
+                None
+            } else {
+                queue.closed = unread.as_ref().is_none_or(|unread| unread.item.last);
+                if queue.closed && queue.senders_waiting > 0 {
+                    self.capacity_freed.notify_all();
+                }
+                match unread {
+                    Some(unread) if queue.abandoned => void.push(unread),
+                    Some(unread) => queue.push(unread),
+                    None => {}
+                }
+                queue.waker.take()
+            }
+        };
+        self.forget(void);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
+        let mut queue = self.queue.lock();
+        if let Some(Unread { item, bytes }) = queue.pop() {
+            if queue.senders_waiting > 0 {
+                self.capacity_freed.notify_one();
+            }
+            drop(queue);
+            self.refund(bytes);
+            return Poll::Ready(Some(item));
+        }
+        if queue.closed {
+            return Poll::Ready(None);
+        }
+        match &mut queue.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            empty => *empty = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Counts bytes in the budget no longer.
+    pub(super) fn refund(&self, bytes: usize) {
+        if bytes > 0 {
+            self.budget.refund(self, bytes);
+        }
+    }
+
+    fn wait_for_capacity(&self) {
+        if self.most_unread == usize::MAX {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        while queue.len() >= self.most_unread && !queue.closed && !self.is_cancelled() {
+            queue.senders_waiting += 1;
+            self.capacity_freed.wait(&mut queue);
+            queue.senders_waiting -= 1;
+        }
+    }
+
+    /// Threads that wait for the client.
+    #[cfg(test)]
+    pub(super) fn senders_waiting(&self) -> usize {
+        self.queue.lock().senders_waiting
+    }
+
+    /// The client does not wait any more. If it has `abandoned` the request, nobody takes what is there and what comes.
+    pub(super) fn cancel(&self, abandoned: bool) {
+        let first = !self.cancelled.swap(true, Ordering::AcqRel);
+        if !first && !abandoned {
+            return;
+        }
+        let void: Vec<_> = {
+            let mut queue = self.queue.lock();
+            // Under the lock, so that a sender that has just found no room does not miss the signal. Even after the end:
+            // a sender that came too late may still wait.
+            if queue.senders_waiting > 0 {
+                self.capacity_freed.notify_all();
+            }
+            queue.abandoned |= abandoned;
+            if abandoned { std::iter::from_fn(|| queue.pop()).collect() } else { Vec::new() }
+        };
+        self.forget(void);
+        if first && !self.has_ended() {
+            self.path.cancelled();
+        }
+    }
+
+    /// Tells the backend to stop working on the request, whose end has been decided here.
+    fn stop(&self, had_ended: bool) {
+        let first = !self.cancelled.swap(true, Ordering::AcqRel);
+        {
+            let queue = self.queue.lock();
+            if queue.senders_waiting > 0 {
+                self.capacity_freed.notify_all();
+            }
+        }
+        if first && !had_ended {
+            self.path.cancelled();
+        }
+    }
+
+    /// Drops responses without the lock: tensors may take a while to free.
+    fn forget(&self, responses: Vec<Unread>) {
+        let bytes = responses.iter().map(|unread| unread.bytes).sum();
+        drop(responses);
+        self.refund(bytes);
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.front.is_none()
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.front.is_some()) + self.behind.len()
+    }
+
+    fn push(&mut self, unread: Unread) {
+        if self.front.is_none() {
+            self.front = Some(unread);
+        } else {
+            self.behind.push_back(unread);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Unread> {
+        let next = self.front.take()?;
+        self.front = self.behind.pop_front();
+        Some(next)
+    }
+}

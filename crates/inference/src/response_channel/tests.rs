@@ -1,0 +1,300 @@
+//! The channel from both ends.
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    task::{Wake, Waker},
+};
+
+use parking_lot::Mutex;
+use scheduling::Timestamp;
+
+use super::*;
+use crate::Tensor;
+
+#[derive(Default)]
+struct Counter {
+    successes: AtomicUsize,
+    failures: AtomicUsize,
+    cancels: AtomicUsize,
+}
+
+impl ResponsePath for Counter {
+    fn respond(&self, response: InFlightResponse) {
+        match response.outcome() {
+            Some(Outcome::Success) => self.successes.fetch_add(1, Relaxed),
+            Some(Outcome::Failure(_)) => self.failures.fetch_add(1, Relaxed),
+            None => 0,
+        };
+        response.release();
+    }
+    fn cancelled(&self) {
+        self.cancels.fetch_add(1, Relaxed);
+    }
+}
+
+impl Counter {
+    fn seen(&self) -> [usize; 3] {
+        [self.successes.load(Relaxed), self.failures.load(Relaxed), self.cancels.load(Relaxed)]
+    }
+}
+
+struct Idle;
+impl Wake for Idle {
+    fn wake(self: Arc<Self>) {}
+}
+
+fn open() -> (Responder, ResponseStream, Arc<Counter>) {
+    let counter = Arc::new(Counter::default());
+    let (responder, stream) =
+        response_channel(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), Flow::unlimited());
+    (responder, stream, counter)
+}
+
+fn poll(stream: &mut ResponseStream) -> Poll<Option<ResponseItem>> {
+    stream.poll_item(&mut Context::from_waker(&Waker::from(Arc::new(Idle))))
+}
+
+#[test]
+fn a_single_response_is_counted_before_it_is_seen() {
+    let (responder, mut stream, counter) = open();
+    assert!(poll(&mut stream).is_pending());
+    responder.complete(Response::default());
+    assert_eq!(counter.seen(), [1, 0, 0]);
+    let Poll::Ready(Some(item)) = poll(&mut stream) else { panic!("the response is there") };
+    assert!(item.last && item.result.is_ok());
+    assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+}
+
+/// Keeps what passes.
+#[derive(Default)]
+struct Held(Mutex<Vec<InFlightResponse>>);
+
+impl ResponsePath for Held {
+    fn respond(&self, response: InFlightResponse) {
+        self.0.lock().push(response);
+    }
+}
+
+#[test]
+fn the_path_sees_every_response_before_the_client_does() {
+    let path = Arc::new(Held::default());
+    let (responder, mut stream) = response_channel(timeline(), path.clone(), Flow::unlimited());
+    responder.send(Response::default());
+    responder.send_error(Error::internal("not the last"));
+    responder.finish();
+    assert!(poll(&mut stream).is_pending());
+    let held = std::mem::take(&mut *path.0.lock());
+    let seen: Vec<_> = held
+        .iter()
+        .map(|response| {
+            (response.result().map(Result::is_ok), response.is_last(), response.outcome().is_some())
+        })
+        .collect();
+    assert_eq!(seen, [(Some(true), false, false), (Some(false), false, false), (None, true, true)]);
+    held.into_iter().for_each(InFlightResponse::release);
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Ok(_), last: false }))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Err(_), last: false }))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+}
+
+#[test]
+fn a_forgotten_request_is_answered_with_an_error() {
+    let (responder, mut stream, counter) = open();
+    let kept = responder.clone();
+    drop(responder);
+    assert!(poll(&mut stream).is_pending());
+    drop(kept);
+    let Poll::Ready(Some(item)) = poll(&mut stream) else { panic!("the error is there") };
+    assert_eq!(item.result.unwrap_err().to_string(), "the backend dropped the request without an answer");
+    assert_eq!(counter.seen(), [0, 1, 0]);
+}
+
+#[test]
+fn what_comes_after_the_end_is_ignored() {
+    let (responder, mut stream, counter) = open();
+    let late = responder.clone();
+    responder.send(Response::default());
+    responder.finish();
+    late.send(Response::default());
+    late.fail(Error::internal("too late"));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { last: false, .. }))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+    assert_eq!(counter.seen(), [1, 0, 0]);
+}
+
+#[test]
+fn a_client_that_goes_cancels_once_and_only_while_the_request_runs() {
+    let (responder, stream, counter) = open();
+    stream.cancel();
+    drop(stream);
+    assert!(responder.is_cancelled());
+    responder.finish();
+    assert_eq!(counter.seen(), [1, 0, 1]);
+
+    let (responder, stream, counter) = open();
+    responder.finish();
+    drop(stream);
+    assert_eq!(counter.seen(), [1, 0, 0]);
+}
+
+fn timeline() -> Timeline {
+    Timeline::new(Timestamp::from_nanos(1), 1)
+}
+
+fn narrow(most_unread: usize) -> (Responder, ResponseStream) {
+    let flow = Flow { most_unread: NonZeroUsize::new(most_unread), ..Flow::unlimited() };
+    response_channel(timeline(), Arc::new(Counter::default()), flow)
+}
+
+/// Sends on another thread. Returns once that thread waits for room.
+fn sending(responder: &Responder) -> std::thread::JoinHandle<()> {
+    let (channel, sender) = (responder.channel.clone(), responder.clone());
+    let sending = std::thread::spawn(move || sender.send(Response::default()));
+    while channel.senders_waiting() == 0 {
+        std::thread::yield_now();
+    }
+    sending
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_freed_when_the_client_goes_after_the_end() {
+    let (responder, stream) = narrow(1);
+    responder.send(Response::default());
+    let sender = sending(&responder);
+    responder.finish();
+    drop(stream);
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_sender_that_waited_past_the_end_adds_nothing() {
+    let (responder, mut stream) = narrow(1);
+    responder.send(Response::default());
+    let sender = sending(&responder);
+    responder.complete(Response::default());
+    sender.join().unwrap();
+    let taken = [(); 3].map(|()| match poll(&mut stream) {
+        Poll::Ready(item) => item.map(|item| item.last),
+        Poll::Pending => panic!("the request has ended"),
+    });
+    assert_eq!(taken, [Some(false), Some(true), None]);
+}
+
+#[test]
+fn what_nobody_takes_is_not_kept() {
+    let (responder, stream, _) = open();
+    let shared = bytes::Bytes::from(vec![0; 8]);
+    let response = || {
+        let shape = [8].as_slice().into();
+        Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, shape, shared.clone())])
+    };
+    responder.send(response());
+    stream.cancel();
+    responder.send(response());
+    assert!(!shared.is_unique());
+    drop(stream);
+    responder.send(response());
+    assert!(shared.is_unique());
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
+    let (responder, stream) = narrow(1);
+    responder.send(Response::default());
+    let sender = std::thread::spawn(move || responder.send(Response::default()));
+    drop(stream);
+    sender.join().unwrap();
+}
+
+/// A response of about so many bytes.
+fn sized(bytes: usize) -> Response {
+    let data = vec![0; bytes];
+    Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, [1][..].into(), data)])
+}
+
+fn budgeted(
+    budget: &Arc<UnreadBudget>,
+    client: Option<ClientId>,
+) -> (Responder, ResponseStream, Arc<Counter>) {
+    let counter = Arc::new(Counter::default());
+    let flow = Flow { budget: budget.clone(), client, most_unread: None };
+    let (responder, stream) = response_channel(timeline(), counter.clone(), flow);
+    (responder, stream, counter)
+}
+
+#[test]
+fn the_request_whose_client_is_furthest_behind_ends_and_no_other() {
+    let budget = UnreadBudget::new(100_000);
+    let (slow, mut slow_stream, slow_counter) = budgeted(&budget, None);
+    let (quick, mut quick_stream, quick_counter) = budgeted(&budget, None);
+    for _ in 0..1_000 {
+        slow.send(sized(1_000));
+        quick.send(sized(1_000));
+        quick.send(sized(1_000));
+        for _ in 0..2 {
+            assert!(matches!(poll(&mut quick_stream), Poll::Ready(Some(ResponseItem { result: Ok(_), .. }))));
+        }
+        assert!(budget.used() < 110_000);
+    }
+    assert!(slow.is_cancelled() && !quick.is_cancelled());
+    assert_eq!((slow_counter.seen(), quick_counter.seen()), ([0, 1, 1], [0, 0, 0]));
+    let Poll::Ready(Some(item)) = poll(&mut slow_stream) else { panic!("the client is told") };
+    assert_eq!((item.last, item.result.unwrap_err().code), (true, ErrorCode::ResourceExhausted));
+    assert!(matches!(poll(&mut slow_stream), Poll::Ready(None)));
+    quick.finish();
+    assert!(matches!(poll(&mut quick_stream), Poll::Ready(None)));
+    drop((slow, slow_stream, quick_stream));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn requests_of_one_client_are_behind_together() {
+    let budget = UnreadBudget::new(100_000);
+    let client = Some(ClientId::unique());
+    // Each of these has one response, as the requests of a stream that nobody reads.
+    let many: Vec<_> = (0..90).map(|_| budgeted(&budget, client)).collect();
+    let mut answered = Vec::new();
+    for (responder, stream, _) in many {
+        responder.complete(sized(1_000));
+        answered.push(stream);
+    }
+    let (other, mut other_stream, _) = budgeted(&budget, None);
+    other.send(sized(5_000));
+    other.send(sized(5_000));
+    assert!(!other.is_cancelled());
+    assert!(matches!(poll(&mut other_stream), Poll::Ready(Some(ResponseItem { result: Ok(_), .. }))));
+    let replaced = answered.iter_mut().filter_map(|stream| match poll(stream) {
+        Poll::Ready(Some(item)) => item.result.err(),
+        _ => panic!("each request has been answered"),
+    });
+    assert!(replaced.count() > 0);
+    drop((other, other_stream, answered));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn one_response_may_be_larger_than_the_budget() {
+    let budget = UnreadBudget::new(1_000);
+    let (responder, mut stream, counter) = budgeted(&budget, None);
+    responder.complete(sized(10_000));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Ok(_), last: true }))));
+    assert_eq!((counter.seen(), budget.used()), ([1, 0, 0], 0));
+}
+
+#[test]
+fn nothing_is_counted_that_nobody_will_read() {
+    let budget = UnreadBudget::new(100_000);
+    let (responder, stream, _) = budgeted(&budget, None);
+    responder.send(sized(10));
+    drop(stream);
+    responder.send(sized(10));
+    assert_eq!(budget.used(), 0);
+    let path = Arc::new(Held::default());
+    let flow = Flow { budget: budget.clone(), ..Flow::unlimited() };
+    let (responder, stream) = response_channel(timeline(), path.clone(), flow);
+    responder.send(sized(10));
+    assert!(budget.used() > 0, "a response that is held back counts");
+    path.0.lock().clear();
+    drop((responder, stream));
+    path.0.lock().clear();
+    assert_eq!(budget.used(), 0);
+}

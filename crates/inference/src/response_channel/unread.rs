@@ -1,0 +1,292 @@
+//! The bytes of responses that clients have not read yet, counted for the whole process.
+//!
+//! Models do not wait for clients: a response that its client does not read waits in memory. All of them share one
+//! [`UnreadBudget`]. When a response exceeds it, the request whose client is furthest behind ends with
+//! RESOURCE_EXHAUSTED, and only that request.
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Relaxed},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::channel::Channel;
+
+/// One client for the purpose of counting: a connection, or one stream of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(u64);
+
+impl ClientId {
+    /// An id that no other client of the process has.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+/// How many bytes of responses may wait for their clients, in the whole process.
+pub struct UnreadBudget {
+    limit: usize,
+    used: AtomicUsize,
+    ledger: Mutex<Ledger<Weak<Channel>>>,
+}
+
+impl UnreadBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicUsize::new(0), ledger: Mutex::default() })
+    }
+
+    /// A budget without a limit, for tests and tools.
+    pub fn unlimited() -> Arc<Self> {
+        Self::new(usize::MAX)
+    }
+
+    /// Bytes that wait now.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Counts `bytes` of a response of `channel`. Gives the request that has to end for it, if the budget is exceeded.
+    pub(super) fn charge(&self, channel: &Arc<Channel>, bytes: usize) -> Option<Arc<Channel>> {
+        let before = self.used.fetch_add(bytes, AcqRel);
+        let unread = channel.account().add(bytes);
+        // One response alone may be larger than the budget.
+        let exceeded = before > 0 && before.saturating_add(bytes) > self.limit;
+        let worth_listing = unread > bytes
+            || bytes >= self.limit / LARGE_FRACTION
+            || before.saturating_add(bytes) >= self.limit / 2;
+        if !exceeded && !worth_listing {
+            return None;
+        }
+        let mut ledger = self.ledger.lock();
+        channel.account().list(&mut ledger, || Arc::downgrade(channel));
+        if !exceeded {
+            return None;
+        }
+        // A request that has gone meanwhile has given its bytes back.
+        ledger.take_furthest_behind()?.upgrade()
+    }
+
+    /// Counts the error that takes the place of what a request has unread: it frees more than it takes.
+    pub(super) fn charge_error(&self, channel: &Channel, bytes: usize) {
+        self.used.fetch_add(bytes, AcqRel);
+        channel.account().add(bytes);
+    }
+
+    /// Counts `bytes` of a response of `channel` no longer.
+    pub(super) fn refund(&self, channel: &Channel, bytes: usize) {
+        self.used.fetch_sub(bytes, AcqRel);
+        channel.account().subtract(bytes);
+        if channel.account().is_listed() {
+            channel.account().update(&mut self.ledger.lock());
+        }
+    }
+}
+
+impl fmt::Debug for UnreadBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnreadBudget")
+            .field("limit", &self.limit)
+            .field("used", &self.used())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A response of this part of the budget is listed even if it is the only one of its request. Most requests have one
+/// small response that is read at once: they are not listed while less than half of the budget is in use.
+const LARGE_FRACTION: usize = 64;
+
+/// What one request has in a budget.
+#[derive(Debug)]
+pub(super) struct Account {
+    client: ClientId,
+    request: u64,
+    unread: AtomicUsize,
+    listed: AtomicBool,
+}
+
+impl Account {
+    /// An account for a request of `client`; without one the request is a client of its own.
+    pub(super) fn new(client: Option<ClientId>) -> Self {
+        let request = ClientId::unique();
+        Self {
+            client: client.unwrap_or(request),
+            request: request.0,
+            unread: AtomicUsize::new(0),
+            listed: AtomicBool::new(false),
+        }
+    }
+
+    fn add(&self, bytes: usize) -> usize {
+        self.unread.fetch_add(bytes, AcqRel) + bytes
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.unread.fetch_sub(bytes, AcqRel);
+    }
+
+    fn is_listed(&self) -> bool {
+        self.listed.load(Relaxed)
+    }
+
+    /// Enters the request into the ledger with what it has unread.
+    fn list<T>(&self, ledger: &mut Ledger<T>, handle: impl FnOnce() -> T) {
+        self.listed.store(true, Relaxed);
+        ledger.set(self.client, self.request, self.unread.load(Relaxed), handle);
+    }
+
+    /// Brings the ledger up to date. A request without unread bytes leaves it.
+    ///
+    /// The count is read under the ledger's lock: the last of several threads that change it sees what all have changed.
+    fn update<T>(&self, ledger: &mut Ledger<T>) {
+        let unread = self.unread.load(Relaxed);
+        ledger.change(self.client, self.request, unread);
+        if unread == 0 {
+            self.listed.store(false, Relaxed);
+        }
+    }
+}
+
+/// Pure bookkeeping: which client has how many unread bytes, and by which requests.
+#[derive(Debug)]
+struct Ledger<T> {
+    clients: HashMap<ClientId, Client>,
+    /// All clients by their unread bytes.
+    ranking: BTreeSet<(usize, ClientId)>,
+    handles: HashMap<u64, T>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    unread: usize,
+    requests: HashMap<u64, usize>,
+    /// Its requests by their unread bytes.
+    ranking: BTreeSet<(usize, u64)>,
+}
+
+impl<T> Default for Ledger<T> {
+    fn default() -> Self {
+        Self { clients: HashMap::new(), ranking: BTreeSet::new(), handles: HashMap::new() }
+    }
+}
+
+impl<T> Ledger<T> {
+    /// Enters a request, or changes what it has unread.
+    fn set(&mut self, client: ClientId, request: u64, unread: usize, handle: impl FnOnce() -> T) {
+        if unread == 0 {
+            return self.change(client, request, 0);
+        }
+        let entry = self.clients.entry(client).or_default();
+        self.ranking.remove(&(entry.unread, client));
+        if let Some(before) = entry.requests.insert(request, unread) {
+            entry.ranking.remove(&(before, request));
+            entry.unread -= before;
+        }
+        entry.ranking.insert((unread, request));
+        entry.unread += unread;
+        self.ranking.insert((entry.unread, client));
+        self.handles.entry(request).or_insert_with(handle);
+    }
+
+    /// Changes what a request has unread, if it is in the ledger. With nothing unread it leaves.
+    fn change(&mut self, client: ClientId, request: u64, unread: usize) {
+        let Some(entry) = self.clients.get_mut(&client) else { return };
+        let Some(before) = entry.requests.get(&request).copied() else { return };
+        self.ranking.remove(&(entry.unread, client));
+        entry.ranking.remove(&(before, request));
+        entry.unread = entry.unread - before + unread;
+        if unread == 0 {
+            entry.requests.remove(&request);
+            self.handles.remove(&request);
+        } else {
+            entry.requests.insert(request, unread);
+            entry.ranking.insert((unread, request));
+        }
+        if entry.requests.is_empty() {
+            self.clients.remove(&client);
+        } else {
+            self.ranking.insert((entry.unread, client));
+        }
+    }
+
+    /// Removes the request with the most unread bytes of the client with the most unread bytes.
+    fn take_furthest_behind(&mut self) -> Option<T> {
+        let &(_, client) = self.ranking.last()?;
+        let &(_, request) = self.clients.get(&client)?.ranking.last()?;
+        let handle = self.handles.remove(&request);
+        self.change(client, request, 0);
+        handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ledger: &mut Ledger<u64>, client: u64, request: u64, unread: usize) {
+        ledger.set(ClientId(client), request, unread, || request);
+    }
+
+    #[test]
+    fn the_client_with_the_most_bytes_is_furthest_behind_and_its_largest_request_ends() {
+        let mut ledger = Ledger::default();
+        set(&mut ledger, 1, 10, 500);
+        set(&mut ledger, 2, 20, 300);
+        set(&mut ledger, 2, 21, 299);
+        assert_eq!(ledger.take_furthest_behind(), Some(20));
+        assert_eq!(ledger.take_furthest_behind(), Some(10));
+        assert_eq!(ledger.take_furthest_behind(), Some(21));
+        assert_eq!(ledger.take_furthest_behind(), None);
+        assert!(ledger.clients.is_empty() && ledger.ranking.is_empty() && ledger.handles.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_reads_is_no_longer_behind() {
+        let mut ledger = Ledger::default();
+        set(&mut ledger, 1, 10, 500);
+        set(&mut ledger, 2, 20, 300);
+        ledger.change(ClientId(1), 10, 100);
+        set(&mut ledger, 2, 20, 350);
+        assert_eq!(ledger.take_furthest_behind(), Some(20));
+        ledger.change(ClientId(1), 10, 0);
+        assert!(ledger.clients.is_empty() && ledger.ranking.is_empty() && ledger.handles.is_empty());
+    }
+
+    #[test]
+    fn the_ledger_agrees_with_a_plain_sum_whatever_happens() {
+        let mut ledger = Ledger::default();
+        let mut plain: HashMap<(u64, u64), usize> = HashMap::new();
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..20_000 {
+            let (client, request, unread) = (random(5), random(4), random(50) as usize);
+            set(&mut ledger, client, client * 10 + request, unread);
+            plain.insert((client, request), unread);
+            if random(9) == 0 {
+                let of = |client: u64| -> usize {
+                    plain.iter().filter(|((owner, _), _)| *owner == client).map(|(_, unread)| unread).sum()
+                };
+                let most = (0..5).map(of).max().unwrap_or(0);
+                match ledger.take_furthest_behind() {
+                    None => assert_eq!(most, 0),
+                    Some(request) => {
+                        let key = (request / 10, request % 10);
+                        assert_eq!(of(key.0), most);
+                        plain.insert(key, 0);
+                    }
+                }
+            }
+        }
+    }
+}
