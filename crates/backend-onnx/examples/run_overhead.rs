@@ -112,6 +112,7 @@ fn instance(
         version_directory: directory.to_owned(),
         declared: Arc::new(declared.config.clone()),
         settings: std::collections::BTreeMap::new(),
+        inferer: None,
         host_policies: Default::default(),
     })?;
     let mut completed = declared.config.clone();

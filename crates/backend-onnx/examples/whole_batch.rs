@@ -364,6 +364,7 @@ fn source_of(name: &str, directory: &Path, declared: &proto::ModelConfig) -> Mod
         version_directory: directory.join("1"),
         declared: Arc::new(declared.clone()),
         settings: Default::default(),
+        inferer: None,
         host_policies: Default::default(),
     }
 }

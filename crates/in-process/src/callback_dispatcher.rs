@@ -15,7 +15,7 @@ use std::{
 
 use c_api::types::trace::{self, OwnedTrace, TracedTensor};
 use engine::Model;
-use inference::{Name, ResponseItem, ResponseStream, Timeline};
+use inference::{Name, ResponseItem, ResponseStream};
 use parking_lot::Mutex;
 
 use crate::{
@@ -133,10 +133,7 @@ impl CallbackDispatcher {
             Box::into_raw(Box::new(response))
         });
         if last {
-            let ended = self.stream.lock().take();
-            if let (Some(trace), Some(stream)) = (&self.trace, ended) {
-                report_times(trace, stream.timeline());
-            }
+            drop(self.stream.lock().take());
         }
         self.recipient.call(response, last);
     }
@@ -157,20 +154,4 @@ impl Wake for CallbackDispatcher {
             call_application(move || self.drain(usize::MAX));
         }
     }
-}
-
-/// All times at once, at the end: doors are noted as they are passed, but nobody calls from there.
-fn report_times(trace: &OwnedTrace, timeline: &Timeline) {
-    let now = engine::now();
-    trace.report(trace::REQUEST_START, timeline.request_start.as_nanos());
-    if timeline.was_queued() {
-        trace.report(trace::QUEUE_START, timeline.queue_start().as_nanos());
-    }
-    if let Some(execution_times) = timeline.execution() {
-        trace.report(trace::COMPUTE_START, execution_times.exec_start.as_nanos());
-        trace.report(trace::COMPUTE_INPUT_END, execution_times.compute_start().as_nanos());
-        trace.report(trace::COMPUTE_OUTPUT_START, execution_times.compute_end(now).as_nanos());
-        trace.report(trace::COMPUTE_END, now.as_nanos());
-    }
-    trace.report(trace::REQUEST_END, now.as_nanos());
 }

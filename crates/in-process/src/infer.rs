@@ -16,7 +16,7 @@ use c_api::{
         trace::{self, OwnedTrace, Trace, TracedTensor},
     },
 };
-use inference::{Error, Request};
+use inference::{Error, Request, TraceContext};
 
 use crate::{
     Server,
@@ -130,7 +130,7 @@ impl AsRef<[u8]> for BorrowedBuffer {
 /// the caller and no callback is made. The trace is taken over in any case.
 ///
 /// Callbacks may come before this returns. The release callback comes when nobody reads the memory of the inputs any more,
-/// before or after responses; without inputs, after the last response. Times are told to the trace at the end.
+/// before or after responses; without inputs, after the last response. The trace is told each time when it happens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
     server: *mut Server,
@@ -158,7 +158,7 @@ unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) ->
     let lends_memory = Arc::strong_count(&return_guard) > 1;
     let stream = sent.and_then(|mut request| {
         if let Some(trace) = &trace {
-            request.trace = Some(trace.clone());
+            request.trace = Some(TraceContext::new(trace.clone()));
             trace.describe(own.model().name(), own.model().version(), &request.id);
             trace_inputs(trace, &request);
         }

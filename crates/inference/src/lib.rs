@@ -12,6 +12,7 @@ mod byte_budget;
 pub mod cache;
 pub mod config;
 mod error;
+mod inferer;
 mod metrics;
 mod name;
 mod report;
@@ -20,9 +21,11 @@ mod response;
 mod response_channel;
 mod tensor;
 mod timeline;
+mod trace;
 
 pub use byte_budget::{ByteBudget, ByteReservation, NoRoom};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
+pub use inferer::Inferer;
 pub use metrics::MetricSource;
 pub use name::Name;
 pub use report::ResponseReport;
@@ -37,3 +40,4 @@ pub use response_channel::{
 pub use scheduling::Timestamp;
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
+pub use trace::{TraceActivity, TraceContext, TraceSink};

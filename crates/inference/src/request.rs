@@ -1,9 +1,9 @@
 //! What a client asks for.
-use std::{any::Any, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{ByteReservation, ClientId, Name, Tensor, TensorData};
+use crate::{ByteReservation, ClientId, Name, Tensor, TensorData, TraceContext};
 
 /// A decoded inference request, independent of the protocol it came by.
 #[derive(Debug, Clone, Default)]
@@ -29,8 +29,8 @@ pub struct Request {
     /// The bytes of memory that count for the request in the server's budget, held until the request has gone. Whoever
     /// receives a request from a network reserves them; otherwise the engine does.
     pub reservation: Option<Arc<ByteReservation>>,
-    /// Who follows the request, as whoever asks and the backend know it; kept alive for them, and nobody else's affair.
-    pub trace: Option<Arc<dyn Any + Send + Sync>>,
+    /// Who follows the request, if anybody does.
+    pub trace: Option<TraceContext>,
 }
 
 /// Which outputs of a model a request wants.

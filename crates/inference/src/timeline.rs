@@ -1,8 +1,8 @@
-//! When a request passed each door. Written once by whoever opens the door, read once at the end.
+//! The times of a request: each is noted once, here, when it happens, and told to the request's trace in the same moment.
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{AcqRel, Relaxed},
@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use scheduling::Timestamp;
+
+use crate::{TraceActivity, TraceContext, TraceSink};
 
 /// When an execution passed its doors, by the backend's own account (`TRITONBACKEND_ModelInstanceReportStatistics`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,8 @@ impl Rendezvous {
     }
 }
 
-/// The doors of one request: arrival, queue, and the execution it became part of.
+/// The times of one request: arrival, queue, and the execution it became part of. An untraced request pays one branch for
+/// each.
 #[derive(Debug)]
 pub struct Timeline {
     /// When the request was accepted from its caller.
@@ -78,18 +82,44 @@ pub struct Timeline {
     queue_start: AtomicU64,
     execution: OnceLock<Arc<ExecutionTimes>>,
     end: Rendezvous,
+    is_traced: bool,
+    /// Given back at the end: what still holds the timeline then must not hold the trace.
+    trace: Mutex<Option<TraceContext>>,
 }
 
 impl Timeline {
     /// A request of `rows` rows that was accepted at `request_start`.
     pub fn new(request_start: Timestamp, rows: u32) -> Self {
         let queue_start = AtomicU64::new(0);
-        Self { request_start, rows, queue_start, execution: OnceLock::new(), end: Rendezvous::default() }
+        let end = Rendezvous::default();
+        let (execution, trace) = (OnceLock::new(), Mutex::new(None));
+        Self { request_start, rows, queue_start, execution, end, is_traced: false, trace }
     }
 
-    /// Notes that the request entered its queue.
+    /// The same for a request that is traced, if it is.
+    #[must_use]
+    pub fn traced(self, trace: Option<TraceContext>) -> Self {
+        let traced = Self { is_traced: trace.is_some(), trace: Mutex::new(trace), ..self };
+        traced.tell(TraceActivity::RequestStart, traced.request_start);
+        traced
+    }
+
+    fn tell(&self, activity: TraceActivity, at: Timestamp) {
+        // Without the lock: a sink may be a function of a C program.
+        if let Some(trace) = self.trace() {
+            trace.tell(activity, at);
+        }
+    }
+
+    /// Who follows the request, if anybody does and it has not ended.
+    pub fn trace(&self) -> Option<TraceContext> {
+        if self.is_traced { self.trace.lock().clone() } else { None }
+    }
+
+    /// Notes that the request has come to its queue.
     pub fn queued(&self, at: Timestamp) {
         self.queue_start.store(at.as_nanos(), Relaxed);
+        self.tell(TraceActivity::QueueStart, at);
     }
 
     /// Notes that the queue has refused the request.
@@ -112,7 +142,21 @@ impl Timeline {
 
     /// Notes the execution the request has become part of. The first one counts.
     pub fn executing(&self, execution_times: Arc<ExecutionTimes>) {
-        let _ = self.execution.set(execution_times);
+        let begun = execution_times.exec_start;
+        if self.execution.set(execution_times).is_ok() {
+            self.tell(TraceActivity::ComputeStart, begun);
+        }
+    }
+
+    /// Notes that the request has ended. What the backend has not noted of the execution is told now.
+    pub fn ended(&self, at: Timestamp) {
+        let trace = if self.is_traced { self.trace.lock().take() } else { None };
+        let Some(trace) = trace else { return };
+        if let Some(execution) = self.execution() {
+            execution.tell_missing(&trace, at);
+            trace.tell(TraceActivity::ComputeEnd, at);
+        }
+        trace.tell(TraceActivity::RequestEnd, at);
     }
 
     /// The execution the request has become part of, once it has.
@@ -132,9 +176,9 @@ impl Timeline {
     }
 }
 
-/// The doors of one execution, shared by the requests of its batch.
+/// The times of one execution, shared by the requests of its batch.
 ///
-/// The runtime opens the first; the backend notes when inputs are ready ([`ExecutionTimes::compute_started`]) and when outputs
+/// The runtime notes the first; the backend notes when inputs are ready ([`ExecutionTimes::compute_started`]) and when outputs
 /// are computed ([`ExecutionTimes::compute_ended`]). A backend that notes nothing is taken to compute all the time.
 pub struct ExecutionTimes {
     /// Rows of the whole batch; what `batch_stats` is keyed by.
@@ -146,6 +190,8 @@ pub struct ExecutionTimes {
     compute_end: AtomicU64,
     taken: AtomicBool,
     count: Rendezvous,
+    /// Of those requests of the batch that are traced and have not ended.
+    traces: Vec<Weak<dyn TraceSink>>,
 }
 
 impl ExecutionTimes {
@@ -159,17 +205,42 @@ impl ExecutionTimes {
             compute_end: AtomicU64::new(0),
             taken: AtomicBool::new(false),
             count: Rendezvous::default(),
+            traces: Vec::new(),
         }
+    }
+
+    /// The same for a batch with traced requests.
+    #[must_use]
+    pub fn traced(self, traces: impl Iterator<Item = TraceContext>) -> Self {
+        Self { traces: traces.map(|trace| trace.downgrade()).collect(), ..self }
     }
 
     /// Inputs are in place; the model begins to compute.
     pub fn compute_started(&self) {
-        self.compute_start.store((self.clock)().as_nanos(), Relaxed);
+        self.note(&self.compute_start, TraceActivity::ComputeInputEnd);
     }
 
     /// The model has computed; outputs are being handed out.
     pub fn compute_ended(&self) {
-        self.compute_end.store((self.clock)().as_nanos(), Relaxed);
+        self.note(&self.compute_end, TraceActivity::ComputeOutputStart);
+    }
+
+    /// A backend that runs a batch in parts notes each time more than once: the last one counts, the first one is told.
+    fn note(&self, time: &AtomicU64, activity: TraceActivity) {
+        let at = (self.clock)();
+        let first = time.swap(at.as_nanos(), Relaxed) == 0;
+        if first {
+            self.traces.iter().filter_map(Weak::upgrade).for_each(|trace| trace.reached(activity, at));
+        }
+    }
+
+    fn tell_missing(&self, trace: &TraceContext, now: Timestamp) {
+        if self.compute_start.load(Relaxed) == 0 {
+            trace.tell(TraceActivity::ComputeInputEnd, self.exec_start);
+        }
+        if self.compute_end.load(Relaxed) == 0 {
+            trace.tell(TraceActivity::ComputeOutputStart, now);
+        }
     }
 
     /// When inputs were in place.
@@ -241,5 +312,35 @@ mod tests {
         assert_eq!(rendezvous.count(Timestamp::from_nanos(9)), None);
         assert_eq!(rendezvous.report(TIMES), Some(Timestamp::from_nanos(9)));
         assert_eq!(rendezvous.report(TIMES), None);
+    }
+
+    #[derive(Default)]
+    struct Told(parking_lot::Mutex<Vec<(TraceActivity, u64)>>);
+
+    impl crate::TraceSink for Told {
+        fn reached(&self, activity: TraceActivity, at: Timestamp) {
+            self.0.lock().push((activity, at.as_nanos()));
+        }
+    }
+
+    #[test]
+    fn a_trace_is_told_each_time_when_it_happens_and_the_rest_at_the_end() {
+        use TraceActivity::*;
+        let told = Arc::new(Told::default());
+        let trace = TraceContext::new(told.clone());
+        let said = || std::mem::take(&mut *told.0.lock());
+        let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace.clone()));
+        assert_eq!(said(), [(RequestStart, 1)]);
+        timeline.queued(Timestamp::from_nanos(2));
+        assert_eq!(said(), [(QueueStart, 2)]);
+        let times =
+            Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(3)).traced(std::iter::once(trace)));
+        timeline.executing(times.clone());
+        assert_eq!(said(), [(ComputeStart, 3)]);
+        times.compute_started();
+        times.compute_started();
+        assert_eq!(said(), [(ComputeInputEnd, 3)]);
+        timeline.ended(Timestamp::from_nanos(9));
+        assert_eq!(said(), [(ComputeOutputStart, 9), (ComputeEnd, 9), (RequestEnd, 9)]);
     }
 }

@@ -89,6 +89,7 @@ impl Model {
             version_directory: self.version_directory(),
             declared: Arc::new(declared.config.clone()),
             settings: self.settings.iter().cloned().collect(),
+            inferer: None,
             host_policies: Default::default(),
         })?;
         let mut completed = declared.config.clone();

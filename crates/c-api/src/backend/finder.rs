@@ -193,6 +193,7 @@ mod tests {
                 ..Default::default()
             }),
             settings: BTreeMap::new(),
+            inferer: None,
             host_policies: Arc::default(),
         }
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, Error, Name, OutputSelection, Parameter, RequestInputs, Responder,
+    CorrelationId, Error, Name, OutputSelection, Parameter, RequestInputs, Responder, TraceContext,
     backend::{Execution, SequenceState},
 };
 use parking_lot::Mutex;
@@ -110,7 +110,7 @@ impl Request {
     }
 
     fn trace(&self) -> *mut Trace {
-        let trace = self.asked.trace.as_ref().and_then(|trace| trace.downcast_ref::<OwnedTrace>());
+        let trace = self.asked.trace.as_ref().and_then(TraceContext::sink::<OwnedTrace>);
         trace.map_or(ptr::null_mut(), OwnedTrace::as_ptr)
     }
 

@@ -71,7 +71,8 @@ pub(super) fn assemble(
             (Row::Padding, None) => unreachable!("only the sequence batcher pads"),
         }
     }
-    let execution_times = Arc::new(ExecutionTimes::start(size, now));
+    let traces = executions.iter().filter_map(|execution| execution.responder.timeline().trace());
+    let execution_times = Arc::new(ExecutionTimes::start(size, now).traced(traces));
     for execution in &executions {
         execution.responder.timeline().executing(execution_times.clone());
     }

@@ -148,7 +148,7 @@ impl Model {
             request.reservation = Some(Arc::new(reserved));
         }
         let meta = self.validator.check(&self.config, &mut request)?;
-        let timeline = Timeline::new(arrived, meta.batch_size.max(1));
+        let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
         let flow = self.flow(&request);
         if let Some(cached) = self.cached.as_ref().filter(|_| !self.in_flight.is_draining()) {
             return cached.infer(self, request, meta, timeline, flow);
@@ -239,7 +239,9 @@ impl Model {
 impl ResponsePath for Model {
     fn respond(&self, response: InFlightResponse) {
         if let Some(outcome) = response.outcome() {
-            self.record.request_ended(response.timeline(), outcome, now());
+            let at = now();
+            self.record.request_ended(response.timeline(), outcome, at);
+            response.timeline().ended(at);
             // Before the last response is visible: a client that has it finds no request under way.
             self.in_flight.end();
         }

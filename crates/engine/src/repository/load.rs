@@ -11,7 +11,7 @@ use std::{
 };
 
 use inference::{
-    ByteBudget, Error, Name, UnreadBudget,
+    ByteBudget, Error, Inferer, Name, UnreadBudget,
     agent::{self, RepositoryAgent},
     backend::{Backend, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
@@ -51,6 +51,8 @@ pub(crate) struct Loader {
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
     runtime: Handle,
+    /// Through which models send requests to each other.
+    inferer: Option<Arc<dyn Inferer>>,
     host_policies: BTreeMap<String, HostPolicy>,
 }
 
@@ -104,8 +106,14 @@ impl Loader {
             inflight,
             unread: UnreadBudget::new(options.limits.unread_response_bytes),
             runtime: Handle::current(),
+            inferer: None,
             host_policies: options.host_policies,
         }
+    }
+
+    /// The same, for models that may send requests to each other.
+    pub(super) fn with_inferer(self, inferer: Arc<dyn Inferer>) -> Self {
+        Self { inferer: Some(inferer), ..self }
     }
 
     /// Reads a model's configuration, tells its agents, and chooses its versions. May block for as long as agents do.
@@ -191,6 +199,7 @@ impl Loader {
             version_directory: plan.directory.join(version.to_string()),
             declared: Arc::new(declared.clone()),
             settings: BTreeMap::new(),
+            inferer: self.inferer.clone(),
             host_policies: Arc::new(self.host_policies.iter().map(settings).collect()),
         };
         let cache = self.cache_for(declared);

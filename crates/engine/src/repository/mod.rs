@@ -16,6 +16,7 @@ use crate::model::Model;
 
 mod agents;
 mod files;
+mod inferer;
 mod load;
 mod scan;
 mod strategy;
@@ -23,6 +24,7 @@ mod table;
 mod unload;
 
 use agents::Agents;
+use inferer::TableInferer;
 use load::Planned;
 
 pub(crate) use load::Loader;
@@ -51,8 +53,9 @@ impl Repository {
         // A command is rare and its sender waits for the answer: a short queue is enough.
         let (commands, inbox) = mpsc::channel(16);
         let table = Arc::new(ArcSwap::default());
+        let inferer = Arc::new(TableInferer::new(&table));
         let keeper = RepositoryTask {
-            loader: Arc::new(loader),
+            loader: Arc::new(loader.with_inferer(inferer)),
             repositories,
             threads: Arc::new(Semaphore::new(load_threads)),
             models: ModelTable::default(),

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, fail by it")]
 mod agents;
 mod asking;
+mod backpressure;
 mod caching;
 mod host_policies;
+mod inferring;
 mod loading;
 mod observing;
 mod repository;

@@ -5,7 +5,7 @@
 //! door (`tritonbackend.h` is its model).
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use crate::{Error, ExecutionTimes, Name, config::ModelConfig};
+use crate::{Error, ExecutionTimes, Inferer, Name, config::ModelConfig};
 
 mod execution;
 
@@ -83,6 +83,8 @@ pub struct ModelSource {
     pub declared: Arc<proto::ModelConfig>,
     /// `--backend-config` settings in force for this backend: global ones overlaid by its own.
     pub settings: BTreeMap<String, String>,
+    /// Through which the model may send requests to other models; `None` for a model outside of a server.
+    pub inferer: Option<Arc<dyn Inferer>>,
     /// `--host-policy` settings, by the policy's name.
     pub host_policies: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }

@@ -1,7 +1,7 @@
 //! A request as a library sees it.
 use std::sync::Arc;
 
-use inference::{DataType, Tensor, backend::ModelSource};
+use inference::{DataType, Tensor, TraceContext, backend::ModelSource};
 
 use super::*;
 use crate::{
@@ -20,6 +20,7 @@ fn model() -> Arc<Model> {
         version_directory: Default::default(),
         declared: Arc::default(),
         settings: Default::default(),
+        inferer: None,
         host_policies: Arc::default(),
     };
     Arc::new(Model::shown(&source, &source.declared, ServerHandle(ptr::null_mut())))
@@ -40,7 +41,7 @@ fn a_backend_finds_the_trace_of_a_request_that_has_one() {
         consume(made).unwrap();
         OwnedTrace::take(given).unwrap()
     };
-    let traced = inference::Request { trace: Some(Arc::new(owned)), ..Default::default() };
+    let traced = inference::Request { trace: Some(TraceContext::new(Arc::new(owned))), ..Default::default() };
     for (asked, expected) in [(traced, given), (inference::Request::default(), ptr::null_mut())] {
         let request = shown(asked);
         let mut found = ptr::dangling_mut();

@@ -247,7 +247,7 @@ mod tests {
         let trace = trace(MAX, &heard);
         // SAFETY: made just now.
         let (id, owned) = unsafe { ((*trace).id, OwnedTrace::take(trace).unwrap()) };
-        owned.report(QUEUE_START, 5);
+        owned.reached(TraceActivity::QueueStart, Timestamp::from_nanos(5));
         drop(owned);
         assert_eq!(*heard.lock(), [(id, QUEUE_START, 5), (id, 99, 0)]);
     }

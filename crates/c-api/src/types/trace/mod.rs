@@ -1,4 +1,4 @@
-//! `TRITONSERVER_InferenceTrace`: who is told when a request passes its doors, and what its tensors were.
+//! `TRITONSERVER_InferenceTrace`: who is told the times of a request, and what its tensors were.
 mod functions;
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 pub use functions::*;
-use inference::{Name, bytes_elements, element_count};
+use inference::{Name, Timestamp, TraceActivity, TraceSink, bytes_elements, element_count};
 use parking_lot::Mutex;
 
 use super::enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number};
@@ -30,19 +30,19 @@ pub const TIMESTAMPS: TraceLevel = 4;
 pub const TENSORS: TraceLevel = 8;
 
 /// The request has come.
-pub const REQUEST_START: Activity = 0;
+const REQUEST_START: Activity = 0;
 /// The request has entered its queue.
-pub const QUEUE_START: Activity = 1;
+const QUEUE_START: Activity = 1;
 /// The execution has begun.
-pub const COMPUTE_START: Activity = 2;
+const COMPUTE_START: Activity = 2;
 /// Inputs are in place.
-pub const COMPUTE_INPUT_END: Activity = 3;
+const COMPUTE_INPUT_END: Activity = 3;
 /// Outputs are computed.
-pub const COMPUTE_OUTPUT_START: Activity = 4;
+const COMPUTE_OUTPUT_START: Activity = 4;
 /// The execution has ended.
-pub const COMPUTE_END: Activity = 5;
+const COMPUTE_END: Activity = 5;
 /// The request has ended.
-pub const REQUEST_END: Activity = 6;
+const REQUEST_END: Activity = 6;
 /// An input as it enters the queue.
 pub const TENSOR_QUEUE_INPUT: Activity = 7;
 /// An output as the backend gave it.
@@ -176,11 +176,6 @@ impl OwnedTrace {
         about.request_id = request_id.clone();
     }
 
-    /// Reports that a door was passed at that time of CLOCK_MONOTONIC, if times are wanted.
-    pub fn report(&self, activity: Activity, nanos: u64) {
-        self.trace().report(activity, nanos);
-    }
-
     /// Whether tensors are wanted.
     pub fn wants_tensors(&self) -> bool {
         self.trace().level & TENSORS != 0 && self.trace().listener.tensor.is_some()
@@ -208,6 +203,22 @@ impl OwnedTrace {
                 self.trace().listener.userp,
             );
         }
+    }
+}
+
+impl TraceSink for OwnedTrace {
+    /// Tells the listener, if it wants times. The header lets it be called on any thread.
+    fn reached(&self, activity: TraceActivity, at: Timestamp) {
+        let activity = match activity {
+            TraceActivity::RequestStart => REQUEST_START,
+            TraceActivity::QueueStart => QUEUE_START,
+            TraceActivity::ComputeStart => COMPUTE_START,
+            TraceActivity::ComputeInputEnd => COMPUTE_INPUT_END,
+            TraceActivity::ComputeOutputStart => COMPUTE_OUTPUT_START,
+            TraceActivity::ComputeEnd => COMPUTE_END,
+            TraceActivity::RequestEnd => REQUEST_END,
+        };
+        self.trace().report(activity, at.as_nanos());
     }
 }
 

@@ -228,7 +228,9 @@ impl ResponsePath for CachePath {
         let lookup = self.lookup.get().copied();
         if let Some(CacheLookup::Hit(times)) = lookup {
             if response.outcome().is_some() {
-                self.model.record.cache_hit(response.timeline(), &times, now());
+                let at = now();
+                self.model.record.cache_hit(response.timeline(), &times, at);
+                response.timeline().ended(at);
                 self.model.in_flight.end();
             }
             return self.model.orders.release(response);

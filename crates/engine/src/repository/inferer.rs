@@ -1,0 +1,27 @@
+//! Sends the requests of backends to the models of the repository.
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use inference::{Error, Inferer, Request, ResponseStream};
+
+use super::table::ModelTable;
+
+/// Looks models up in the latest table. It does not keep the table alive, whose models may hold it.
+#[derive(Debug)]
+pub(super) struct TableInferer {
+    table: Weak<ArcSwap<ModelTable>>,
+}
+
+impl TableInferer {
+    pub(super) fn new(table: &Arc<ArcSwap<ModelTable>>) -> Self {
+        Self { table: Arc::downgrade(table) }
+    }
+}
+
+impl Inferer for TableInferer {
+    fn infer(&self, model: &str, version: Option<i64>, request: Request) -> Result<ResponseStream, Error> {
+        let table = self.table.upgrade().ok_or_else(|| Error::unavailable("the server has ended"))?;
+        let model = table.load().model(model, version)?;
+        model.infer(request)
+    }
+}

@@ -1,0 +1,50 @@
+//! A backend that sends requests to other models.
+use std::sync::{Arc, OnceLock};
+
+use inference::{ErrorCode, Inferer, backend::Execution};
+use nereid_engine::Engine;
+
+use crate::support::{ECHO, Native, Repository, ask, echo, request};
+
+/// Has another model answer. Says so if that model cannot.
+fn caller(inferer: Arc<OnceLock<Arc<dyn Inferer>>>) -> Native {
+    let opened = inferer.clone();
+    Native::new("caller")
+        .open(move |source| {
+            let inferer = source.inferer.clone().expect("a model of a server can send requests");
+            let _ = opened.set(inferer);
+            Ok(())
+        })
+        .execute(move |_, batch| {
+            let inferer = inferer.get().unwrap();
+            // The instance has a thread of its own, which may wait.
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            for Execution { request, responder, .. } in batch.executions {
+                match inferer
+                    .infer("called", None, request)
+                    .and_then(|stream| runtime.block_on(stream.only()))
+                {
+                    Ok(response) => responder.complete(response),
+                    Err(error) => responder.fail(error),
+                }
+            }
+        })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_of_a_backend_is_a_request_like_any_other() {
+    let calling = ECHO.replace("echo", "caller");
+    let repository = Repository::new().model("calling", &calling, &["1"]).model("called", ECHO, &["1"]);
+    let inferer: Arc<OnceLock<Arc<dyn Inferer>>> = Arc::default();
+    let backends = vec![Arc::new(echo()) as _, Arc::new(caller(inferer.clone())) as _];
+    let engine = Engine::start(repository.options(), backends).await.unwrap();
+    let called = engine.model("called", None).unwrap();
+    assert!(called.infer(request(1)).unwrap().only().await.is_ok());
+    assert!(ask(&engine, "calling", 7).only().await.is_ok());
+    assert_eq!(engine.statistics(Some("called"), None).unwrap()[0].success.count, 2);
+    let unknown = inferer.get().unwrap().infer("unknown", None, request(1)).unwrap_err();
+    assert_eq!(unknown.code, ErrorCode::NotFound);
+    // The interface does not keep the server alive.
+    engine.stop(crate::support::TIMEOUT).await.unwrap();
+    drop((engine, called));
+}
