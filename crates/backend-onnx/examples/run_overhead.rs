@@ -28,7 +28,7 @@ const CONFIG: &str = "backend: 'onnxruntime' max_batch_size: 1024";
 struct Unobserved;
 impl Observe for Unobserved {
     fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
+    fn cancelled(&self, _: Option<inference::EntryId>) {}
 }
 
 fn clock() -> Timestamp {

@@ -169,7 +169,7 @@ impl Counted {
 struct Unobserved;
 impl Observe for Unobserved {
     fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
+    fn cancelled(&self, _: Option<inference::EntryId>) {}
 }
 
 /// Keeps what wants to run again for the next run of the same batch.

@@ -25,11 +25,11 @@ pub use metrics::MetricSource;
 pub use name::Name;
 pub use observe::{BatchReporter, Observe, Outcome};
 pub use report::ResponseReport;
-pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
+pub use request::{Parameter, Parameters, Request, RequestInputs};
 pub use response::{
     Canceller, InFlightResponse, Responder, Response, ResponseInterceptor, ResponseItem, ResponseStream,
     response_channel,
 };
-pub use scheduling::Timestamp;
+pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};

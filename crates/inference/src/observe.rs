@@ -1,7 +1,7 @@
 //! Who counts and cares for requests while they are under way, and what backends report to them.
 use std::{fmt, sync::Arc};
 
-use scheduling::Timestamp;
+use scheduling::{EntryId, Timestamp};
 
 use crate::{Error, ExecutionTimes, ReportedTimes, ResponseReport, Timeline};
 
@@ -20,8 +20,9 @@ pub trait Observe: Send + Sync {
     fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>);
 
     /// Nobody waits for the request any more. Called at most once; it may come while [`Observe::ended`] runs on another
-    /// thread, or just after. Must not block.
-    fn cancelled(&self);
+    /// thread, or just after. Must not block. `entry` is what the request is called in its queue, if
+    /// [`ResponseStream::queued_as`](crate::ResponseStream::queued_as) has said so already.
+    fn cancelled(&self, entry: Option<EntryId>);
 
     /// The backend has told when a request passed its doors, after the request was counted (`counted`) without knowing.
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {

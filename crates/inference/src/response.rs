@@ -11,12 +11,13 @@ use std::{
     pin::Pin,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
     task::{Context, Poll, Waker},
 };
 
 use parking_lot::{Condvar, Mutex};
+use scheduling::EntryId;
 
 use crate::{
     BatchReporter, Error, ErrorCode, FailureReason, Observe, Outcome, Parameters, ReportedTimes,
@@ -91,6 +92,8 @@ struct ResponseChannel {
     capacity: usize,
     cancelled: AtomicBool,
     ended: AtomicBool,
+    /// What the request is called in its queue.
+    entry: OnceLock<EntryId>,
     responders: AtomicUsize,
     timeline: Timeline,
     observer: Arc<dyn Observe>,
@@ -124,6 +127,7 @@ pub fn response_channel(
         capacity: capacity.max(1),
         cancelled: AtomicBool::new(false),
         ended: AtomicBool::new(false),
+        entry: OnceLock::new(),
         responders: AtomicUsize::new(1),
         timeline,
         observer,
@@ -209,7 +213,9 @@ impl ResponseChannel {
         // Without the lock: tensors may take a while to free.
         drop(left);
         if first && !self.ended.load(Ordering::Acquire) {
-            self.observer.cancelled();
+            // With the one in `queued_as`: either this sees the entry, or that sees the cancellation.
+            fence(Ordering::SeqCst);
+            self.observer.cancelled(self.entry.get().copied());
         }
     }
 }
@@ -269,6 +275,11 @@ impl Responder {
     /// Whether the client has gone. A long execution may look and stop early.
     pub fn is_cancelled(&self) -> bool {
         self.channel.cancelled.load(Ordering::Acquire)
+    }
+
+    /// What the request is called in its queue, if it has ever waited in one.
+    pub fn entry(&self) -> Option<EntryId> {
+        self.channel.entry.get().copied()
     }
 
     /// When the request passed its doors.
@@ -394,6 +405,17 @@ impl ResponseStream {
     /// The same wish for whoever does not hold the stream.
     pub fn canceller(&self) -> Canceller {
         Canceller { channel: self.channel.clone() }
+    }
+
+    /// Says what the request is called in its queue. Said once, when it first waits there; a request that comes back keeps
+    /// its name. True if the request has been cancelled before: then [`Observe::cancelled`] may not have known the name,
+    /// and the caller takes the request out.
+    #[must_use = "a request that was cancelled before must be taken out"]
+    pub fn queued_as(&self, entry: EntryId) -> bool {
+        let said = self.channel.entry.set(entry);
+        debug_assert!(said.is_ok(), "a request keeps its name");
+        fence(Ordering::SeqCst);
+        self.channel.cancelled.load(Ordering::Acquire)
     }
 
     /// When the request passed its doors.

@@ -49,7 +49,7 @@ fn load(more: &[&str]) -> Loaded {
 struct Unobserved;
 impl Observe for Unobserved {
     fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
+    fn cancelled(&self, _: Option<inference::EntryId>) {}
 }
 
 /// Keeps who wants to run again, or refuses everybody.

@@ -222,7 +222,7 @@ impl Observe for Story {
     fn ended(&self, _: &Timeline, _: Outcome<'_>) {
         self.events.lock().push(format!("answered when the sum was {}", sum(&self.state)[0]));
     }
-    fn cancelled(&self) {}
+    fn cancelled(&self, _: Option<inference::EntryId>) {}
 }
 
 impl SlotOwner for Story {

@@ -133,7 +133,7 @@ pub(crate) struct Loaded {
 struct Unobserved;
 impl Observe for Unobserved {
     fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-    fn cancelled(&self) {}
+    fn cancelled(&self, _: Option<inference::EntryId>) {}
 }
 
 impl Loaded {

@@ -14,8 +14,8 @@ use std::{
 };
 
 use inference::{
-    Error, ExecutionTimes, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport, ResponseStream,
-    Timeline, Timestamp,
+    EntryId, Error, ExecutionTimes, Name, Observe, Outcome, ReportedTimes, Request, ResponseReport,
+    ResponseStream, Timeline, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig, Scheduling},
@@ -135,7 +135,7 @@ impl Model {
         let resource_claims = ResourceClaims::register(limiter, &config)?;
         let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
         // Before the instances, after which it would be dropped if one of them failed.
-        let policy = policy(&config, active, strategy.map(Arc::from));
+        let policy = policy(&config, active, strategy);
         let mut built = build_all(&builder, &instances)?;
         let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
         let passive = idle_instances.split_off(active);
@@ -216,17 +216,21 @@ impl Model {
 
         let mut driver = self.driver.lock();
         let at = now();
-        if let Err(Rejected { payload, reason }) =
-            driver.enqueue(at, meta, Execution::new(request, responder))
-        {
-            drop(driver);
-            let error = self.rejection_errors.error(reason, &payload.request);
-            payload.responder.fail(error.clone());
-            return Err(error);
-        }
+        let entry = match driver.enqueue(at, meta, Execution::new(request, responder)) {
+            Ok(entry) => entry,
+            Err(Rejected { payload, reason }) => {
+                drop(driver);
+                let error = self.rejection_errors.error(reason, &payload.request);
+                payload.responder.fail(error.clone());
+                return Err(error);
+            }
+        };
         stream.timeline().queued(came.unwrap_or(at));
-        let actions = driver.step(at, &self.orders);
+        // Under the lock: a cancellation that comes later finds the entry.
+        let cancelled = if stream.queued_as(entry) { driver.cancel(entry) } else { Vec::new() };
+        let mut actions = driver.step(at, &self.orders);
         drop(driver);
+        actions.rejected.extend(cancelled);
         if let Some(here) = self.perform(actions, |assignment, brief| brief && self.may_run_here(assignment))
         {
             self.run_here(here, at);
@@ -315,22 +319,23 @@ impl Model {
 }
 
 /// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
-fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn BatchingStrategy>>) -> Policy {
-    let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
-        Scheduling::Unbatched => Box::new(Unbatched::new()),
+fn policy(config: &ModelConfig, instances: usize, mut strategy: Option<Box<dyn BatchingStrategy>>) -> Policy {
+    let scheduler = match &config.scheduling {
+        Scheduling::Unbatched => Scheduler::Unbatched(Unbatched::new()),
         Scheduling::Dynamic(dynamic) => {
             let batcher = DynamicBatcher::new(dynamic.clone());
-            Box::new(match strategy.clone() {
-                Some(strategy) => batcher
-                    .with_batch_filter(Box::new(CustomBatchFilter { strategy, model: config.name.clone() })),
+            Scheduler::Dynamic(match strategy.take() {
+                Some(strategy) => {
+                    batcher.with_filter(Box::new(CustomBatchFilter::new(strategy, config.name.clone())))
+                }
                 None => batcher,
             })
         }
         Scheduling::Sequence(sequence) => {
-            Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
+            Scheduler::Sequence(SequenceBatcher::new(sequence.batching.clone(), instances))
         }
     };
-    Policy { scheduler, strategy }
+    Policy { scheduler, unused_strategy: strategy }
 }
 
 impl Observe for Model {
@@ -340,8 +345,11 @@ impl Observe for Model {
         self.notify_if_draining();
     }
 
-    fn cancelled(&self) {
-        self.with_driver(Driver::sweep);
+    fn cancelled(&self, entry: Option<EntryId>) {
+        // A request without an entry is looked at when it gets one.
+        if let Some(entry) = entry {
+            self.with_driver(|driver| driver.cancel(entry));
+        }
     }
 
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
@@ -366,6 +374,8 @@ impl std::fmt::Debug for Model {
     }
 }
 
+#[cfg(test)]
+mod cancellation_tests;
 #[cfg(test)]
 mod sequence_tests;
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Lets responses out in the order requests were dequeued, for models with `preserve_ordering`.
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
 
 use inference::{
     InFlightResponse, ResponseInterceptor,
@@ -7,7 +11,7 @@ use inference::{
     config::{Scheduling, SequenceScheduling},
 };
 use parking_lot::Mutex;
-use scheduling::{Batch, ReorderBuffer, Row, Strategy, Ticket};
+use scheduling::{ReorderBuffer, Row, ScheduledBatch, Strategy, Ticket};
 
 /// Who keeps order with whom in a model version.
 pub(super) enum Orders {
@@ -45,7 +49,7 @@ impl Orders {
 
     /// Gives the requests of a batch their places. Called in the order of dequeuing, under the driver's lock: this is the
     /// one place where a lock is taken under another, and it is a leaf.
-    pub(super) fn line_up(&self, batch: &Batch<Execution>) {
+    pub(super) fn line_up(&self, batch: &ScheduledBatch<Execution>) {
         let order = match self {
             Self::None => return,
             Self::Together(order) => order,
@@ -100,9 +104,63 @@ impl ResponseInterceptor for OrderedInterceptor {
         if std::mem::replace(&mut state.opening, true) {
             return;
         }
+        // A waker of a client may panic. That must hold nobody else up: the rest is opened first.
+        let mut panic = None;
         while let Some(in_flight) = state.ready.pop_front() {
-            parking_lot::MutexGuard::unlocked(&mut state, || in_flight.deliver());
+            let backend_handle = parking_lot::MutexGuard::unlocked(&mut state, || {
+                catch_unwind(AssertUnwindSafe(|| in_flight.deliver()))
+            });
+            panic = panic.or(backend_handle.err());
         }
         state.opening = false;
+        drop(state);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use inference::{Responder, Response, ResponseStream, Timeline, Timestamp, response_channel};
+
+    use super::*;
+    use crate::observe::Uncounted;
+
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as told");
+        }
+    }
+
+    fn request(order: &Arc<Order>) -> (Responder, ResponseStream) {
+        let (responder, stream) =
+            response_channel(Timeline::new(Timestamp::default(), 1), Arc::new(Uncounted), 1);
+        responder.intercept_with(Arc::new(order.next()));
+        (responder, stream)
+    }
+
+    fn is_answered(stream: &mut ResponseStream) -> bool {
+        let polled = stream.poll_item(&mut Context::from_waker(Waker::noop()));
+        matches!(polled, Poll::Ready(Some(item)) if item.last)
+    }
+
+    #[test]
+    fn a_waker_that_panics_does_not_hold_up_the_others() {
+        let order = Arc::new(Order::default());
+        let (first, mut first_stream) = request(&order);
+        let (second, mut second_stream) = request(&order);
+        let (third, mut third_stream) = request(&order);
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(first_stream.poll_item(&mut Context::from_waker(&waker)).is_pending());
+        second.complete(Response::default());
+        let panic = catch_unwind(AssertUnwindSafe(|| first.complete(Response::default())));
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"as told"), "whoever answers hears of it");
+        assert!(is_answered(&mut first_stream) && is_answered(&mut second_stream));
+        third.complete(Response::default());
+        assert!(is_answered(&mut third_stream), "the order is still open");
     }
 }

@@ -13,5 +13,5 @@ pub(crate) struct Uncounted;
 
 impl inference::Observe for Uncounted {
     fn ended(&self, _: &inference::Timeline, _: inference::Outcome<'_>) {}
-    fn cancelled(&self) {}
+    fn cancelled(&self, _: Option<inference::EntryId>) {}
 }

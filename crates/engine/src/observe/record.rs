@@ -335,7 +335,7 @@ mod tests {
         fn ended(&self, timeline: &Timeline, outcome: Outcome<'_>) {
             self.0.request_ended(timeline, outcome, at(50));
         }
-        fn cancelled(&self) {}
+        fn cancelled(&self, _: Option<inference::EntryId>) {}
         fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
             self.0.revise_request(timeline, counted, times);
         }

@@ -180,7 +180,7 @@ mod tests {
     struct Nobody;
     impl Observe for Nobody {
         fn ended(&self, _: &Timeline, _: Outcome<'_>) {}
-        fn cancelled(&self) {}
+        fn cancelled(&self, _: Option<crate::EntryId>) {}
     }
 
     #[derive(Default)]

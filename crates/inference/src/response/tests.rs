@@ -4,7 +4,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use scheduling::Timestamp;
+use scheduling::{Meta, Scheduler, Timestamp, Unbatched};
 
 use super::*;
 
@@ -13,6 +13,7 @@ struct Counter {
     successes: AtomicUsize,
     failures: AtomicUsize,
     cancels: AtomicUsize,
+    cancelled: Mutex<Option<EntryId>>,
 }
 
 impl Observe for Counter {
@@ -22,8 +23,9 @@ impl Observe for Counter {
             Outcome::Failure(_) => self.failures.fetch_add(1, Relaxed),
         };
     }
-    fn cancelled(&self) {
+    fn cancelled(&self, entry: Option<EntryId>) {
         self.cancels.fetch_add(1, Relaxed);
+        *self.cancelled.lock() = entry;
     }
 }
 
@@ -201,4 +203,29 @@ fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
     let sender = std::thread::spawn(move || responder.send(Response::default()));
     drop(stream);
     sender.join().unwrap();
+}
+
+/// What some request is called in some queue.
+fn entry() -> EntryId {
+    let mut scheduler = Scheduler::Unbatched(Unbatched::new());
+    scheduler.enqueue(Timestamp::from_nanos(1), Meta::default(), ()).expect("it takes everything")
+}
+
+#[test]
+fn whoever_watches_hears_which_entry_was_cancelled() {
+    let (responder, stream, counter) = open();
+    let entry = entry();
+    assert!(!stream.queued_as(entry));
+    assert_eq!(responder.entry(), Some(entry));
+    stream.cancel();
+    assert_eq!(*counter.cancelled.lock(), Some(entry));
+}
+
+#[test]
+fn whoever_queues_a_request_that_was_cancelled_before_is_told() {
+    let (responder, stream, counter) = open();
+    stream.cancel();
+    assert_eq!((counter.seen()[2], *counter.cancelled.lock()), (1, None));
+    assert!(stream.queued_as(entry()));
+    responder.finish();
 }
