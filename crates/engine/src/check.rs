@@ -9,12 +9,12 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, DataType, Error, Name, Request, RequestInputs, Shape, ShapeError, Tensor, TensorData,
+    DataType, Error, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor, TensorData,
     bytes_elements,
     config::{Control, InputSpec, ModelConfig, Scheduling},
     element_count,
 };
-use scheduling::{Meta, SequenceId, SequenceStep};
+use scheduling::{Meta, SequenceStep};
 
 use crate::rejection::id_prefix;
 
@@ -62,7 +62,8 @@ impl RequestValidator {
             check_tensor(spec, config, tensor, &at)?;
         }
         let shape_key = if self.compares { shape_key(config, tensors, self.has_optional) } else { 0 };
-        let sequence = if self.has_sequences { self.sequence_step(request, &at)? } else { None };
+        let sequence =
+            if self.has_sequences { self.sequence_step(request, &at)? } else { SequenceStep::default() };
         Ok(Meta {
             batch_size: rows,
             priority: request.priority,
@@ -73,12 +74,13 @@ impl RequestValidator {
     }
 
     /// The request's place in its sequence; its id must be of the kind that the model's control input takes.
-    fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<Option<SequenceStep>, Error> {
-        let Some(id) = &request.sequence.id else { return Ok(None) };
-        if let Some((name, datatype)) = &self.correlation_id {
+    fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<SequenceStep, Error> {
+        if let (Some(id), Some((name, datatype))) = (&request.sequence.id, &self.correlation_id) {
             let (fits, got) = match id {
-                CorrelationId::Number(_) => (*datatype != DataType::Bytes, "UINT64"),
-                CorrelationId::Text(_) => (*datatype == DataType::Bytes, "BYTES"),
+                SequenceId::Number(_) | SequenceId::ServerGenerated(_) => {
+                    (*datatype != DataType::Bytes, "UINT64")
+                }
+                SequenceId::Text(_) => (*datatype == DataType::Bytes, "BYTES"),
             };
             if !fits {
                 let (model, want) = (at.model, datatype.protocol_name());
@@ -87,11 +89,7 @@ impl RequestValidator {
                 )));
             }
         }
-        let id = match id {
-            CorrelationId::Number(number) => SequenceId::Number(*number),
-            CorrelationId::Text(text) => SequenceId::Text(text.as_str().into()),
-        };
-        Ok(Some(SequenceStep { id, start: request.sequence.start, end: request.sequence.end }))
+        Ok(request.sequence.clone())
     }
 
     /// Each required input once, and none that the model does not have.

@@ -1,13 +1,12 @@
 //! The rate limiter: the one thing that models share. Arithmetic behind one leaf lock, and the way to tell those whose
 //! claims were granted by what others did.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Weak},
 };
 
 use inference::{
     Error,
-    backend::Device as BackendDevice,
     config::{RateLimits, ResourceNeed},
 };
 use parking_lot::Mutex;
@@ -17,8 +16,9 @@ use scheduling::{
 
 /// Whoever claims resources for instances.
 pub(crate) trait GrantListener: Send + Sync {
-    /// The claim of that instance, which had to wait, has been granted. Must not block.
-    fn granted(self: Arc<Self>, instance: InstanceId);
+    /// The claim of that instance, which had to wait, has been granted. Must not block, and must not tell others of grants
+    /// that follow from this one: it hands those out.
+    fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants;
 }
 
 /// Grants that others have to be told of, once no lock is held.
@@ -27,10 +27,12 @@ pub(crate) trait GrantListener: Send + Sync {
 pub(crate) struct PendingGrants(Vec<(Arc<dyn GrantListener>, InstanceId)>);
 
 impl PendingGrants {
-    /// Tells them.
+    /// Tells them, and those who are granted something because of that, one after the other: however many models wait for
+    /// each other, the stack does not grow.
     pub(crate) fn notify(self) {
-        for (owner, instance) in self.0 {
-            owner.granted(instance);
+        let mut untold = VecDeque::from(self.0);
+        while let Some((owner, instance)) = untold.pop_front() {
+            untold.extend(owner.granted(instance).0);
         }
     }
 
@@ -61,19 +63,11 @@ impl Limiter {
     ///
     /// # Errors
     /// INVALID_ARG: it could never run, or calls a resource global that is not.
-    pub(crate) fn register(
-        &self,
-        limits: &RateLimits,
-        backend_device: BackendDevice,
-    ) -> Result<Claimant, Error> {
+    pub(crate) fn register(&self, limits: &RateLimits, device: Device) -> Result<Claimant, Error> {
         let need = |need: &ResourceNeed| Need {
             name: need.name.to_string(),
             global: need.global,
             count: need.count,
-        };
-        let device = match backend_device {
-            BackendDevice::Gpu(number) => Device::Gpu(number),
-            BackendDevice::Cpu | BackendDevice::Model => Device::Host,
         };
         let needs = Resources { needs: limits.resources.iter().map(need).collect(), device };
         let (claimant, pending_grants) = {
@@ -150,4 +144,35 @@ fn refusal(shortage: Shortage) -> Error {
             "Resource \"{resource}\" is present as both global and device-specific resource in the model configuration."
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    /// Each grant leads to the next one.
+    struct Chain {
+        told: AtomicUsize,
+        last: InstanceId,
+    }
+
+    impl GrantListener for Chain {
+        fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants {
+            assert_eq!(self.told.fetch_add(1, Relaxed), instance, "they are told in order, and once");
+            if instance == self.last {
+                PendingGrants::default()
+            } else {
+                PendingGrants(vec![(self, instance + 1)])
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_chain_of_grants_does_not_grow_the_stack() {
+        let chain = Arc::new(Chain { told: AtomicUsize::new(0), last: 1_000_000 });
+        PendingGrants(vec![(chain.clone(), 0)]).notify();
+        assert_eq!(chain.told.load(Relaxed), 1_000_001);
+    }
 }

@@ -11,7 +11,7 @@ use inference::{
     config::{Scheduling, SequenceScheduling},
 };
 use parking_lot::{Mutex, MutexGuard};
-use scheduling::{Batch, ReorderBuffer, Row, Strategy};
+use scheduling::{ReorderBuffer, Row, ScheduledBatch, Strategy};
 
 /// Which requests of a model version keep order with each other.
 pub(crate) enum Orders {
@@ -49,7 +49,7 @@ impl Orders {
 
     /// Gives the requests of a batch their places. Called in the order of dequeuing, under the driver's lock: this is the
     /// one place where a lock is taken under another, and it is a leaf.
-    pub(crate) fn line_up(&self, batch: &Batch<Execution>) {
+    pub(crate) fn line_up(&self, batch: &ScheduledBatch<Execution>) {
         let (order, index) = match self {
             Self::None => return,
             Self::Together(order) => (order, 0),
@@ -140,7 +140,7 @@ mod tests {
         Flow, Request, Response, ResponsePath, ResponseStream, Timeline, Timestamp, UnreadBudget,
         response_channel,
     };
-    use scheduling::{DynamicBatching, Entry, Meta};
+    use scheduling::{DynamicBatching, Meta, Scheduler, Unbatched};
 
     use super::*;
 
@@ -162,8 +162,10 @@ mod tests {
         let (responder, stream) =
             response_channel(Timeline::new(Timestamp::from_nanos(1), 1), path.clone(), flow);
         let execution = Execution::new(Request::default(), responder.clone());
-        let entry = Entry { meta: Meta::default(), arrived: Timestamp::default(), payload: execution };
-        path.0.line_up(&Batch { instance: 0, rows: vec![Row::Request { entry, slot: None }] });
+        let (mut scheduler, at) = (Scheduler::Unbatched(Unbatched::new()), Timestamp::default());
+        scheduler.enqueue(at, Meta::default(), execution).expect("the queue has room");
+        let due = scheduler.due(at, &[0]).expect("a request waits");
+        path.0.line_up(&scheduler.take(due));
         (responder, stream)
     }
 

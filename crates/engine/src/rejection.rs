@@ -1,5 +1,5 @@
 //! The words in which requests are refused, once for all ways to be refused.
-use inference::{CorrelationId, Error, ErrorCode, FailureReason, Request, backend::not_iterative};
+use inference::{Error, ErrorCode, FailureReason, Request, backend::not_iterative};
 use scheduling::Rejection;
 
 /// Words refusals of one model.
@@ -33,11 +33,7 @@ impl RejectionErrors {
                 "inference request to model '{model}' must specify a non-zero or non-empty correlation ID"
             )),
             Rejection::MissingStart => {
-                let id = match &request.sequence.id {
-                    Some(CorrelationId::Number(number)) => number.to_string(),
-                    Some(CorrelationId::Text(text)) => text.to_string(),
-                    None => String::new(),
-                };
+                let id = request.sequence.id.as_ref().map(ToString::to_string).unwrap_or_default();
                 Error::invalid(format!(
                     "inference request for sequence {id} to model '{model}' must specify the START flag on the first \
                      request of the sequence"

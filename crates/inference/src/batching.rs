@@ -30,8 +30,10 @@ pub trait BatchingStrategy: Send + Sync {
 
 /// A batch in the making. Dropped before it runs, and when the queue has changed so that another one must be begun.
 ///
-/// Must be fast and must not send requests: the queue of its model is locked meanwhile. Any thread may ask, one at a
-/// time.
+/// The queue of its model is locked while a batch is begun, asked or dropped. So a strategy must be fast, and must neither
+/// wait for requests of its model nor send any: that would be a deadlock. Any thread may ask, one at a time. Each piece of
+/// news (a request that comes, ends or is cancelled, an instance that is idle) costs at most one batch that is begun, and
+/// of each batch no more questions than it may have requests, and one. A panic ends the batch and nothing else.
 pub trait PendingBatch: Send {
     /// Whether the request may join those included before it. It has been checked, and everything else speaks for it. A
     /// refusal ends the batch; a request that is refused as the first runs alone (S-W14).

@@ -29,15 +29,13 @@ pub use inferer::Inferer;
 pub use metrics::MetricSource;
 pub use name::Name;
 pub use report::ResponseReport;
-pub use request::{
-    CorrelationId, OutputSelection, Parameter, Parameters, Request, RequestInputs, SequenceStep,
-};
+pub use request::{OutputSelection, Parameter, Parameters, Request, RequestInputs};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
-    BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, Responder, ResponsePath,
-    ResponseStream, UnreadBudget, response_channel,
+    BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
+    ResponsePath, ResponseStream, UnreadBudget, response_channel,
 };
-pub use scheduling::Timestamp;
+pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
 pub use trace::{TraceActivity, TraceContext, TraceSink};

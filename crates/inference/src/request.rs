@@ -2,6 +2,7 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use scheduling::SequenceStep;
 
 use crate::{ByteReservation, ClientId, Name, Tensor, TensorData, TraceContext};
 
@@ -14,7 +15,7 @@ pub struct Request {
     pub inputs: RequestInputs,
     /// Which outputs the client wants.
     pub outputs: OutputSelection,
-    /// Place in a sequence; the default is "in no sequence".
+    /// Place in a sequence; the default is "in no sequence". Neither the number 0 nor the empty text is an id of a client.
     pub sequence: SequenceStep,
     /// 1 is most urgent; 0 asks for the model's default level.
     pub priority: u64,
@@ -118,26 +119,6 @@ impl Request {
     pub fn wants(&self, output: &str) -> bool {
         self.outputs.includes(output)
     }
-}
-
-/// A request's place in its sequence.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SequenceStep {
-    /// Correlation id, if the request is part of a sequence.
-    pub id: Option<CorrelationId>,
-    /// First request of the sequence.
-    pub start: bool,
-    /// Last request of the sequence.
-    pub end: bool,
-}
-
-/// What ties the requests of a sequence together. A number and its decimal text are different ids.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum CorrelationId {
-    /// Not zero.
-    Number(std::num::NonZeroU64),
-    /// Not empty.
-    Text(Name),
 }
 
 /// Named values that travel with a request or a response, in the order they were given.

@@ -16,7 +16,7 @@ const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 /// About what the engine carries.
 type Payload = [u64; 4];
 
-fn round(scheduler: &mut dyn Scheduler<Payload>, batch_size: u32) {
+fn round(scheduler: &mut Scheduler<Payload>, batch_size: u32) {
     for _ in 0..batch_size {
         assert!(scheduler.enqueue(NOW, Meta::default(), black_box([1; 4])).is_ok());
         black_box(scheduler.expire(NOW));
@@ -50,29 +50,29 @@ fn rounds(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("round");
     // The length includes one that comes: at 1, what comes in a round is what leaves.
     for length in [1, 64, 10_000] {
-        let mut measure = |name: &str, batch_size: u32, mut scheduler: Box<dyn Scheduler<Payload>>| {
+        let mut measure = |name: &str, batch_size: u32, mut scheduler: Scheduler<Payload>| {
             for _ in 1..length {
                 assert!(scheduler.enqueue(NOW, Meta::default(), [0; 4]).is_ok());
             }
             group.throughput(Throughput::Elements(u64::from(batch_size)));
             group.bench_function(BenchmarkId::new(name, length), |bencher| {
-                bencher.iter(|| round(&mut *scheduler, batch_size));
+                bencher.iter(|| round(&mut scheduler, batch_size));
             });
         };
-        measure("unbatched", 1, Box::new(Unbatched::new()));
+        measure("unbatched", 1, Scheduler::Unbatched(Unbatched::new()));
         for batch_size in [1, 8, 64] {
             measure(
                 &format!("dynamic_{batch_size}"),
                 batch_size,
-                Box::new(DynamicBatcher::new(batching(batch_size))),
+                Scheduler::Dynamic(DynamicBatcher::new(batching(batch_size))),
             );
         }
-        measure("overridable_timeouts_8", 8, Box::new(DynamicBatcher::new(overridable(8))));
+        measure("overridable_timeouts_8", 8, Scheduler::Dynamic(DynamicBatcher::new(overridable(8))));
     }
     group.finish();
 }
 /// A request of every one of these sequences comes, and each batch is given back when it has left.
-fn sequence_round(scheduler: &mut dyn Scheduler<Payload>, ids: &[u64], batch_size: usize) {
+fn sequence_round(scheduler: &mut Scheduler<Payload>, ids: &[u64], batch_size: usize) {
     for batch in ids.chunks(batch_size) {
         for &id in batch {
             let meta = Meta { sequence: step(id, false), ..Meta::default() };
@@ -91,9 +91,8 @@ fn sequence_round(scheduler: &mut dyn Scheduler<Payload>, ids: &[u64], batch_siz
     }
 }
 
-fn step(id: u64, start: bool) -> Option<SequenceStep> {
-    let id = SequenceId::Number(NonZeroU64::new(id)?);
-    Some(SequenceStep { id, start, end: false })
+fn step(id: u64, start: bool) -> SequenceStep {
+    SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end: false }
 }
 
 /// Compare with `round/dynamic_8`: the same for requests that belong to sequences, at several lengths of the
@@ -116,7 +115,7 @@ fn sequence_rounds(criterion: &mut Criterion) {
                 max_sequence_idle: Duration::from_secs(3_600),
                 ..SequenceBatching::default()
             };
-            let mut scheduler = SequenceBatcher::new(config, 4);
+            let mut scheduler = Scheduler::Sequence(SequenceBatcher::new(config, 4));
             for id in 1..=32 + backlog {
                 let meta = Meta { sequence: step(id, true), ..Meta::default() };
                 assert!(scheduler.enqueue(NOW, meta, [0; 4]).is_ok());
@@ -127,7 +126,7 @@ fn sequence_rounds(criterion: &mut Criterion) {
                 let due = scheduler.due(NOW, &[instance]).expect("all slots have a request");
                 for (row, slot) in scheduler.take(due).rows.into_iter().zip(0..) {
                     let Row::Request { entry, .. } = row else { continue };
-                    let Some(SequenceStep { id: SequenceId::Number(id), .. }) = entry.meta.sequence else {
+                    let Some(SequenceId::Number(id)) = entry.meta.sequence.id else {
                         continue;
                     };
                     ids.push(id.get());

@@ -5,7 +5,7 @@
 //! to be walked again.
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{Meta, Timestamp};
+use crate::{request::Meta, steps, time::Timestamp};
 
 /// Limits a batch must keep and sizes it should like to reach.
 #[derive(Debug)]
@@ -74,6 +74,7 @@ impl CutRule {
         if front.closed {
             return front;
         }
+        steps::count();
         let rows = front.rows.saturating_add(meta.rows());
         if front.requests == 0 {
             // Alone, any request may run: one that is too large, or refused (S-W14), must not block the queue.

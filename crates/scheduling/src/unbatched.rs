@@ -1,7 +1,11 @@
 //! The default scheduler: each request is a batch of its own, for any idle instance.
-use std::collections::VecDeque;
-
-use crate::{Batch, DueBatch, Entry, InstanceId, Meta, Rejected, Rejection, Row, Scheduler, Timestamp};
+use crate::{
+    batch::{DueBatch, InstanceId, Row},
+    rejection::{Rejected, Rejection},
+    request::{Entry, EntryId, Meta},
+    serial_queue::SerialQueue,
+    time::Timestamp,
+};
 
 /// The policy of a model without a `scheduling_choice`: first come, first served, one request at a time.
 ///
@@ -9,7 +13,8 @@ use crate::{Batch, DueBatch, Entry, InstanceId, Meta, Rejected, Rejection, Row, 
 /// queue of ours until an instance is idle, so that cancelling one takes effect at once.
 #[derive(Debug)]
 pub struct Unbatched<T> {
-    waiting: VecDeque<Entry<T>>,
+    waiting: SerialQueue<Entry<T>>,
+    accepted: u64,
     draining: bool,
 }
 
@@ -17,57 +22,49 @@ impl<T> Unbatched<T> {
     /// Starts with nothing waiting.
     #[must_use]
     pub fn new() -> Self {
-        Self { waiting: VecDeque::new(), draining: false }
+        Self { waiting: SerialQueue::new(), accepted: 0, draining: false }
+    }
+
+    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<EntryId, Rejected<T>> {
+        if self.draining {
+            return Err(Rejected { payload, reason: Rejection::Draining });
+        }
+        let id = EntryId { queue: 0, serial: self.accepted };
+        self.accepted += 1;
+        let arrived = self.waiting.back().map_or(now, |last| last.arrived.max(now));
+        self.waiting.push(id.serial, Entry { id, meta, arrived, payload });
+        Ok(id)
+    }
+
+    pub(crate) fn cancel(&mut self, entry: EntryId) -> Option<Rejected<T>> {
+        Some(Rejected::new(self.waiting.remove(entry.serial)?, Rejection::Cancelled))
+    }
+
+    pub(crate) fn reject_all(&mut self) -> Vec<Rejected<T>> {
+        self.waiting.take_all().map(|entry| Rejected::new(entry, Rejection::Cancelled)).collect()
+    }
+
+    pub(crate) fn due(&self, idle: &[InstanceId]) -> Option<DueBatch> {
+        let &instance = idle.first()?;
+        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1 })
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Row<T>> {
+        debug_assert!(!self.waiting.is_empty(), "the receipt is older than the queue");
+        self.waiting.pop().map(|entry| Row::Request { entry, slot: None })
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.waiting.len()
     }
 }
 
 impl<T> Default for Unbatched<T> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<T: Send> Scheduler<T> for Unbatched<T> {
-    fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<(), Rejected<T>> {
-        if self.draining {
-            return Err(Rejected { payload, reason: Rejection::Draining });
-        }
-        let arrived = self.waiting.back().map_or(now, |last| last.arrived.max(now));
-        self.waiting.push_back(Entry { meta, arrived, payload });
-        Ok(())
-    }
-
-    fn expire(&mut self, _now: Timestamp) -> Vec<Rejected<T>> {
-        Vec::new()
-    }
-
-    fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
-        crate::priority_level::sweep(&mut self.waiting, |entry| is_cancelled(&entry.payload))
-            .into_iter()
-            .map(|entry| Rejected { payload: entry.payload, reason: Rejection::Cancelled })
-            .collect()
-    }
-
-    fn due(&self, _now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
-        let &instance = idle.first()?;
-        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1 })
-    }
-
-    fn take(&mut self, due: DueBatch) -> Batch<T> {
-        debug_assert!(!self.waiting.is_empty(), "the receipt is older than the queue");
-        let rows = self.waiting.pop_front().into_iter().map(|entry| Row::Request { entry, slot: None });
-        Batch { instance: due.instance, rows: rows.collect() }
-    }
-
-    fn next_wakeup(&self, _now: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
-    fn drain(&mut self) {
-        self.draining = true;
-    }
-
-    fn in_flight(&self) -> usize {
-        self.waiting.len()
     }
 }

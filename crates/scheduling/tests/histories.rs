@@ -2,11 +2,10 @@
 //!
 //! A failing history is shrunk and printed with the seed that repeats it. `PROPTEST_CASES=100000` looks
 //! harder than the default does.
-use std::{cell::RefCell, collections::BTreeMap, env, num::NonZero, time::Duration};
+use std::{collections::BTreeMap, env, num::NonZero, time::Duration};
 
 use nereid_scheduling::{
-    Batch, DueBatch, DynamicBatcher, DynamicBatching, InstanceId, Meta, QueuePolicy, Rejected, Rejection,
-    Scheduler, TimeoutAction, Timestamp, Unbatched,
+    DynamicBatcher, DynamicBatching, Meta, QueuePolicy, Rejection, Scheduler, TimeoutAction, Unbatched,
 };
 use proptest::prelude::*;
 
@@ -18,73 +17,13 @@ mod driver;
 mod reference;
 #[path = "support/simulation.rs"]
 mod simulation;
+#[path = "support/subject.rs"]
+mod subject;
 
 use batch_limit::{BatchLimit, Limit};
-use driver::RequestId;
 use reference::Reference;
-use simulation::{Arrival, History, Load, MAX_CLOCK_LAG, requests};
-
-/// The real batcher and the plain one, answering together.
-struct Both {
-    real: DynamicBatcher<RequestId>,
-    plain: Reference,
-    /// What the plain one would send off now.
-    expected: RefCell<Vec<RequestId>>,
-}
-
-impl Scheduler<RequestId> for Both {
-    fn enqueue(&mut self, now: Timestamp, meta: Meta, id: RequestId) -> Result<(), Rejected<RequestId>> {
-        let plain = self.plain.enqueue(now, meta.clone(), id);
-        let real = self.real.enqueue(now, meta, id);
-        assert_eq!(real.as_ref().err().map(|rejected| rejected.reason), plain.err(), "enqueue({id})");
-        real
-    }
-
-    fn expire(&mut self, now: Timestamp) -> Vec<Rejected<RequestId>> {
-        let real = self.real.expire(now);
-        let ids: Vec<_> = real.iter().map(|rejected| rejected.payload).collect();
-        assert_eq!(ids, self.plain.expire(now), "expire({now:?})");
-        real
-    }
-
-    fn sweep(&mut self, gone: &dyn Fn(&RequestId) -> bool) -> Vec<Rejected<RequestId>> {
-        self.plain.sweep(gone);
-        let swept = self.real.sweep(gone);
-        assert_eq!(self.in_flight(), self.plain.in_flight());
-        swept
-    }
-
-    fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
-        let due = self.real.due(now, idle);
-        let expected = if idle.is_empty() { Vec::new() } else { self.plain.due(now) };
-        assert_eq!(due.is_some(), !expected.is_empty(), "due({now:?})");
-        self.expected.replace(expected);
-        due
-    }
-
-    fn take(&mut self, due: DueBatch) -> Batch<RequestId> {
-        let batch = self.real.take(due);
-        let ids: Vec<_> = requests(&batch).collect();
-        assert_eq!(ids, *self.expected.borrow(), "take");
-        self.plain.take(&ids);
-        batch
-    }
-
-    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let wakeup = self.real.next_wakeup(now);
-        assert_eq!(wakeup, self.plain.next_wakeup(now), "next_wakeup({now:?})");
-        wakeup
-    }
-
-    fn drain(&mut self) {
-        self.real.drain();
-        self.plain.drain();
-    }
-
-    fn in_flight(&self) -> usize {
-        self.real.in_flight()
-    }
-}
+use simulation::{Arrival, History, Load, MAX_CLOCK_LAG};
+use subject::Subject;
 
 /// `with_cases` alone would not listen to the environment.
 fn cases() -> u32 {
@@ -104,7 +43,7 @@ prop_compose! {
         volume in 0..8u32,
     ) -> Arrival {
         let timeout = timeout.map(Duration::from_micros);
-        let meta = Meta { batch_size, priority, timeout, shape_key, sequence: None };
+        let meta = Meta { batch_size, priority, timeout, shape_key, ..Meta::default() };
         Arrival { gap, clock_lag, meta, cancelled_after, runs_for, volume }
     }
 }
@@ -171,32 +110,34 @@ proptest! {
 
     #[test]
     fn the_dynamic_batcher_keeps_its_promises(config in settings(), load in load()) {
-        let scheduler = Box::new(DynamicBatcher::new(config.clone()));
-        History::play(scheduler, config, BatchLimit::default(), &load);
+        let real = DynamicBatcher::new(config.clone());
+        let subject = Subject::new(Scheduler::Dynamic(real), None);
+        History::play(subject, config, BatchLimit::default(), &load);
     }
 
     #[test]
     fn the_dynamic_batcher_decides_as_described(config in settings(), load in load()) {
         let real = DynamicBatcher::new(config.clone());
         let plain = Reference::new(config.clone(), BatchLimit::default());
-        let scheduler = Box::new(Both { real, plain, expected: RefCell::default() });
-        History::play(scheduler, config, BatchLimit::default(), &load);
+        let subject = Subject::new(Scheduler::Dynamic(real), Some(plain));
+        History::play(subject, config, BatchLimit::default(), &load);
     }
 
     #[test]
-    fn the_dynamic_batcher_keeps_to_a_join_rule(config in settings(), limit in limit(), load in load()) {
+    fn the_dynamic_batcher_keeps_to_a_filter(config in settings(), limit in limit(), load in load()) {
         let batch_limit = BatchLimit::new(limit);
-        let rule = batch_limit.rule().expect("there is a limit");
-        let real = DynamicBatcher::new(config.clone()).with_batch_filter(rule);
+        let filter = batch_limit.filter().expect("there is a limit");
+        let real = DynamicBatcher::new(config.clone()).with_filter(filter);
         let plain = Reference::new(config.clone(), batch_limit.clone());
-        let scheduler = Box::new(Both { real, plain, expected: RefCell::default() });
-        History::play(scheduler, config, batch_limit, &load);
+        let subject = Subject::new(Scheduler::Dynamic(real), Some(plain));
+        History::play(subject, config, batch_limit, &load);
     }
 
     #[test]
     fn unbatched_scheduling_keeps_its_promises(load in load()) {
         let config = DynamicBatching { max_batch_size: 1, ..DynamicBatching::default() };
-        let history = History::play(Box::new(Unbatched::new()), config, BatchLimit::default(), &load);
+        let subject = Subject::new(Scheduler::Unbatched(Unbatched::new()), None);
+        let history = History::play(subject, config, BatchLimit::default(), &load);
         let may = [None, Some(Rejection::Cancelled), Some(Rejection::Draining)];
         prop_assert!(history.gone.values().all(|reason| may.contains(reason)));
     }

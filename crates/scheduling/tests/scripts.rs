@@ -8,10 +8,14 @@ use std::{env, fs, path::Path};
 mod batch_limit;
 #[path = "support/driver.rs"]
 mod driver;
+#[path = "support/reference.rs"]
+mod reference;
 #[path = "support/script.rs"]
 mod script;
 #[path = "support/sequence_script.rs"]
 mod sequence_script;
+#[path = "support/subject.rs"]
+mod subject;
 
 fn play(scene: &str) -> String {
     let sequences = scene.lines().any(|line| line.starts_with("model sequence "));

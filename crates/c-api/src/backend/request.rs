@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    CorrelationId, Error, Name, OutputSelection, Parameter, RequestInputs, Responder, TraceContext,
+    Error, Name, OutputSelection, Parameter, RequestInputs, Responder, SequenceId, TraceContext,
     backend::{Execution, SequenceState},
 };
 use parking_lot::Mutex;
@@ -32,6 +32,8 @@ pub struct Request {
     /// `None` for a request that is only looked at (custom batching).
     execution: Option<Execution>,
     model: Arc<Model>,
+    /// The correlation id for readers of C, once one has asked.
+    correlation_text: OnceLock<Name>,
     /// Next number of a response, for the statistics of decoupled models; shared with the factories.
     response_index: OnceLock<Arc<AtomicU64>>,
     /// Output states; they live as long as the request.
@@ -80,6 +82,7 @@ impl Request {
             inputs,
             execution: None,
             model: model.clone(),
+            correlation_text: OnceLock::new(),
             response_index: OnceLock::new(),
             states: Mutex::default(),
             _in_use: hold,
@@ -138,8 +141,9 @@ impl Request {
     fn correlation_number(&self) -> Result<u64, Error> {
         match &self.asked.sequence.id {
             None => Ok(0),
-            Some(CorrelationId::Number(number)) => Ok(number.get()),
-            Some(CorrelationId::Text(_)) => {
+            Some(SequenceId::Number(number)) => Ok(number.get()),
+            Some(SequenceId::ServerGenerated(number)) => Ok(*number),
+            Some(SequenceId::Text(_)) => {
                 Err(self.invalid("correlation ID in request is not an unsigned int"))
             }
         }
@@ -239,11 +243,11 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationIdString(
     guard(|| {
         // SAFETY: null or a live request.
         let request = unsafe { borrow(request)? };
-        let Some(CorrelationId::Text(text)) = &request.asked.sequence.id else {
+        let Some(SequenceId::Text(text)) = &request.asked.sequence.id else {
             return Err(request.invalid("correlation ID in request is not a string"));
         };
         // SAFETY: null or writable.
-        unsafe { put(id, readable(text)) }
+        unsafe { put(id, readable(request.correlation_text.get_or_init(|| Name::new(text)))) }
     })
 }
 

@@ -103,9 +103,9 @@ impl Sequences {
 
     /// A request takes its seat: it gets its controls, and what its sequence remembers.
     fn prepare(&self, assignment: &SlotAssignment<'_>, meta: Meta, mut execution: Execution) -> Execution {
-        let step = meta.sequence.as_ref();
-        let begins = step.is_some_and(|step| step.start);
-        self.set_controls(&mut execution.request, step, true);
+        let step = &meta.sequence;
+        let begins = step.start;
+        self.set_controls(&mut execution.request, Some(step), true);
         let state = self.memory(assignment.instance, assignment.slot, begins);
         let slot_ref = SlotRef {
             slot_owner: assignment.slot_owner.clone(),
@@ -208,13 +208,14 @@ fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {
 
 /// The low bytes of a number, or a text behind its length. Padding rows have the number 0 or the empty text.
 fn correlation_id(datatype: DataType, step: Option<&SequenceStep>) -> Bytes {
-    let number = match step.map(|step| &step.id) {
+    let id = step.and_then(|step| step.id.as_ref());
+    let number = match id {
         Some(SequenceId::Number(number)) => number.get(),
         Some(SequenceId::ServerGenerated(number)) => *number,
         Some(SequenceId::Text(_)) | None => 0,
     };
     let Some(size) = datatype.byte_size() else {
-        let text = match step.map(|step| &step.id) {
+        let text = match id {
             Some(id @ (SequenceId::Text(_) | SequenceId::ServerGenerated(_))) => id.to_string(),
             Some(SequenceId::Number(_)) | None => String::new(),
         };

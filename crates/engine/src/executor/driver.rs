@@ -3,10 +3,10 @@
 //! The driver is a place, not a task: it lies behind one lock, and whoever has news visits it: the caller who brings a
 //! request, the thread that has finished a batch, the alarm clock. A visit changes the policy's state and returns what
 //! is to be done; rejecting, running and waking happen outside the lock.
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
-use inference::{Timestamp, backend::Execution, batching::BatchingStrategy};
-use scheduling::{Batch, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
+use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
+use scheduling::{DueBatch, Entry, InstanceId, Note, Rejected, ScheduledBatch, Scheduler, Unbatched};
 
 use super::{instance::MovableInstance, resource_claims::ResourceClaims};
 use crate::{
@@ -31,24 +31,24 @@ pub(super) struct Driver {
 
 /// Who decides.
 pub(super) struct Policy {
-    pub(super) scheduler: Box<dyn Scheduler<Execution>>,
-    /// What the scheduler asks, if it asks.
-    #[expect(dead_code, reason = "held, so that it lasts as long as a scheduler that never asks")]
-    pub(super) strategy: Option<Arc<dyn BatchingStrategy>>,
+    pub(super) scheduler: Scheduler<Execution>,
+    /// The batching strategy of a model whose scheduler asks none.
+    #[expect(dead_code, reason = "held, so that it lasts as long as if it were asked")]
+    pub(super) unused_strategy: Option<Box<dyn BatchingStrategy>>,
 }
 
 impl Policy {
     /// Takes nothing.
     fn retired() -> Self {
-        let mut scheduler = Box::new(Unbatched::new());
+        let mut scheduler = Scheduler::Unbatched(Unbatched::new());
         scheduler.drain();
-        Self { scheduler, strategy: None }
+        Self { scheduler, unused_strategy: None }
     }
 }
 
 /// A batch and the instance it goes to.
 pub(super) struct Assignment {
-    pub(super) batch: Batch<Execution>,
+    pub(super) batch: ScheduledBatch<Execution>,
     /// The instance itself, if it need not run on its own thread.
     pub(super) movable: Option<MovableInstance>,
 }
@@ -87,14 +87,14 @@ impl Driver {
         }
     }
 
-    /// A request has come.
+    /// A request has come. Says what it is called while it waits.
     #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
     pub(super) fn enqueue(
         &mut self,
         at: Timestamp,
         meta: scheduling::Meta,
         execution: Execution,
-    ) -> Result<(), Rejected<Execution>> {
+    ) -> Result<EntryId, Rejected<Execution>> {
         self.policy.scheduler.enqueue(at, meta, execution)
     }
 
@@ -113,15 +113,21 @@ impl Driver {
         }
     }
 
-    /// Somebody's client has gone.
-    pub(super) fn sweep(&mut self) -> Vec<Rejected<Execution>> {
-        self.policy.scheduler.sweep(&|execution| execution.responder.is_cancelled())
+    /// The client of that request has gone.
+    pub(super) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<Execution>> {
+        self.policy.scheduler.cancel(entry)
     }
 
-    /// An instance has died in the middle of a batch.
-    pub(super) fn lost(&mut self, instance: InstanceId) -> PendingGrants {
+    /// An instance has died in the middle of a batch. Hands back what could only have run there, with the grants to
+    /// others.
+    pub(super) fn lost(
+        &mut self,
+        at: Timestamp,
+        instance: InstanceId,
+    ) -> (Vec<Rejected<Execution>>, PendingGrants) {
         self.instances -= 1;
-        self.resource_claims.forfeit(instance)
+        let rejected = self.policy.scheduler.lose_instance(at, instance);
+        (rejected, self.resource_claims.forfeit(instance))
     }
 
     /// A backend has given back the request of a slot. True if its instance waits for work.
@@ -144,7 +150,7 @@ impl Driver {
     /// Everything that waits, because nothing will run any more.
     pub(super) fn give_up(&mut self) -> Vec<Rejected<Execution>> {
         self.policy.scheduler.drain();
-        self.policy.scheduler.sweep(&|_| true)
+        self.policy.scheduler.reject_all()
     }
 
     /// The wake-up call that was asked for has come.
@@ -193,13 +199,14 @@ impl Driver {
     }
 
     /// The batch that should leave now, for an instance that does not wait for a grant.
-    fn due(&self, at: Timestamp) -> Option<DueBatch> {
+    fn due(&mut self, at: Timestamp) -> Option<DueBatch> {
         if self.idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
             return self.policy.scheduler.due(at, &self.idle);
         }
         let offered =
             self.idle.iter().copied().filter(|&instance| self.resource_claims.may_be_offered(instance));
-        self.policy.scheduler.due(at, &offered.collect::<Vec<_>>())
+        let offered: Vec<_> = offered.collect();
+        self.policy.scheduler.due(at, &offered)
     }
 
     /// After every piece of news: what has waited too long, which batches leave, when to look again.
@@ -279,7 +286,37 @@ impl Cost {
 
 #[cfg(test)]
 mod tests {
-    use super::Cost;
+    use std::{num::NonZeroU64, sync::Arc};
+
+    use inference::{Flow, Request, Timeline, response_channel};
+    use scheduling::{Meta, Rejection, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep};
+
+    use super::*;
+    use crate::observe::Uncounted;
+
+    #[test]
+    fn the_policy_hears_of_an_instance_that_is_lost() {
+        let batcher = SequenceBatcher::new(SequenceBatching::default(), 2);
+        let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
+        let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
+        let at = Timestamp::from_nanos(1);
+        // A slot on each instance, and another request in each.
+        for id in [1, 2, 1, 2] {
+            let id = NonZeroU64::new(id).map(SequenceId::Number);
+            let sequence = SequenceStep { id, start: driver.pending() < 2, end: false };
+            let (responder, stream) =
+                response_channel(Timeline::new(at, 1), Arc::new(Uncounted), Flow::unlimited());
+            drop(stream);
+            let execution = Execution::new(Request::default(), responder);
+            driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution).unwrap();
+        }
+        let running = driver.step(at, &Orders::None).assignments;
+        assert_eq!((running.len(), driver.pending()), (2, 2));
+        let (rejected, _) = driver.lost(at, 0);
+        let reasons: Vec<_> = rejected.iter().map(|rejected| rejected.reason).collect();
+        assert_eq!((reasons, driver.pending()), (vec![Rejection::InstanceLost], 1));
+        assert!(driver.policy.scheduler.slots().all(|slot| slot.instance == 1));
+    }
 
     fn after(executions: &[u64]) -> bool {
         let mut cost = Cost::default();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use inference::{
-    Error, Timestamp,
+    EntryId, Error, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
@@ -101,7 +101,7 @@ impl Executor {
         let resource_claims = ResourceClaims::register(limiter, &config)?;
         let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
         // Before the instances, after which it would be dropped if one of them failed.
-        let policy = policy(&config, active, strategy.map(Arc::from));
+        let policy = policy(&config, active, strategy);
         let mut built = build_all(&builder, &instances)?;
         let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
         let passive = idle_instances.split_off(active);
@@ -142,17 +142,24 @@ impl Executor {
     ) -> Result<(), Error> {
         // Before another thread may execute it.
         execution.responder.timeline().queued(queued);
+        let number = execution.responder.queue_number();
         let mut driver = self.driver.lock();
         let at = now();
-        if let Err(Rejected { payload, reason }) = driver.enqueue(at, meta, execution) {
-            drop(driver);
-            payload.responder.timeline().not_queued();
-            let error = self.rejection_errors.error(reason, &payload.request);
-            payload.responder.fail(error.clone());
-            return Err(error);
-        }
-        let actions = driver.step(at, &self.orders);
+        let entry = match driver.enqueue(at, meta, execution) {
+            Ok(entry) => entry,
+            Err(Rejected { payload, reason }) => {
+                drop(driver);
+                payload.responder.timeline().not_queued();
+                let error = self.rejection_errors.error(reason, &payload.request);
+                payload.responder.fail(error.clone());
+                return Err(error);
+            }
+        };
+        // Under the lock: a cancellation that comes later finds the entry.
+        let cancelled = if number.queued_as(entry) { driver.cancel(entry) } else { Vec::new() };
+        let mut actions = driver.step(at, &self.orders);
         drop(driver);
+        actions.rejected.extend(cancelled);
         if let Some(here) = self.perform(actions, |assignment, brief| brief && self.may_run_here(assignment))
         {
             self.run_here(here, at);
@@ -160,9 +167,9 @@ impl Executor {
         Ok(())
     }
 
-    /// A client does not wait for its request any more.
-    pub(crate) fn cancelled(self: &Arc<Self>) {
-        self.with_driver(Driver::sweep);
+    /// The client of a request that waits here does not wait for it any more.
+    pub(crate) fn cancel(self: &Arc<Self>, entry: EntryId) {
+        self.with_driver(|driver| driver.cancel(entry));
     }
 
     /// Why nothing can be executed any more, if so.
@@ -218,20 +225,21 @@ impl Executor {
 }
 
 /// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
-fn policy(config: &ModelConfig, instances: usize, strategy: Option<Arc<dyn BatchingStrategy>>) -> Policy {
-    let scheduler: Box<dyn Scheduler<Execution>> = match &config.scheduling {
-        Scheduling::Unbatched => Box::new(Unbatched::new()),
+fn policy(config: &ModelConfig, instances: usize, mut strategy: Option<Box<dyn BatchingStrategy>>) -> Policy {
+    let scheduler = match &config.scheduling {
+        Scheduling::Unbatched => Scheduler::Unbatched(Unbatched::new()),
         Scheduling::Dynamic(dynamic) => {
             let batcher = DynamicBatcher::new(dynamic.clone());
-            Box::new(match strategy.clone() {
-                Some(strategy) => batcher
-                    .with_batch_filter(Box::new(CustomBatchFilter { strategy, model: config.name.clone() })),
+            Scheduler::Dynamic(match strategy.take() {
+                Some(strategy) => {
+                    batcher.with_filter(Box::new(CustomBatchFilter::new(strategy, config.name.clone())))
+                }
                 None => batcher,
             })
         }
         Scheduling::Sequence(sequence) => {
-            Box::new(SequenceBatcher::new(sequence.batching.clone(), instances))
+            Scheduler::Sequence(SequenceBatcher::new(sequence.batching.clone(), instances))
         }
     };
-    Policy { scheduler, strategy }
+    Policy { scheduler, unused_strategy: strategy }
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     clock::{TimerTarget, now},
-    limiter::GrantListener,
+    limiter::{GrantListener, PendingGrants},
     rejection::cancelled,
 };
 
@@ -54,7 +54,7 @@ impl Executor {
         assignment: Assignment,
         thread_bound: &mut Option<Box<dyn BackendInstance>>,
     ) -> Option<Assignment> {
-        let Assignment { batch: scheduling::Batch { instance, mut rows }, mut movable } = assignment;
+        let Assignment { batch: scheduling::ScheduledBatch { instance, mut rows }, mut movable } = assignment;
         let start = now();
         rows.retain_mut(|row| !answer_if_cancelled(row));
         let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
@@ -89,11 +89,22 @@ impl Executor {
     /// Does what a visit to the driver asked for, but keeps the first batch that `keep` wants.
     pub(super) fn perform(
         self: &Arc<Self>,
+        mut actions: Actions,
+        keep: impl Fn(&Assignment, bool) -> bool,
+    ) -> Option<Assignment> {
+        let pending_grants = std::mem::take(&mut actions.pending_grants);
+        let kept = self.perform_here(actions, keep);
+        pending_grants.notify();
+        kept
+    }
+
+    /// The same without the grants to instances, which may be of other models.
+    fn perform_here(
+        self: &Arc<Self>,
         actions: Actions,
         keep: impl Fn(&Assignment, bool) -> bool,
     ) -> Option<Assignment> {
         self.refuse(actions.rejected);
-        actions.pending_grants.notify();
         for Note::Restarted(id) in actions.notes {
             log::warn!(
                 "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
@@ -151,8 +162,9 @@ impl Executor {
         let _ = self.fault.set(fault);
         let (waiting, pending_grants) = {
             let mut driver = self.driver.lock();
-            let pending_grants = driver.lost(instance);
-            (driver.give_up(), pending_grants)
+            let (mut waiting, pending_grants) = driver.lost(now(), instance);
+            waiting.extend(driver.give_up());
+            (waiting, pending_grants)
         };
         self.refuse(waiting);
         pending_grants.notify();
@@ -203,14 +215,15 @@ impl SlotOwner for Executor {
     ) -> Result<(), (Error, Execution)> {
         let at = now();
         let (instance, slot) = (slot_ref.instance, slot_ref.slot);
+        slot_ref.meta.sequence.start = false;
+        let id = execution.responder.entry().expect("a request in a slot has waited for it");
+        let mut driver = self.driver.lock();
+        // Under the lock: a cancellation that comes later finds the entry.
         if execution.responder.is_cancelled() {
+            drop(driver);
             return Err((cancelled(), execution.with_slot_guard(SlotGuard::new(slot_ref))));
         }
-        if let Some(step) = &mut slot_ref.meta.sequence {
-            step.start = false;
-        }
-        let entry = Entry { meta: slot_ref.meta.clone(), arrived: at, payload: execution };
-        let mut driver = self.driver.lock();
+        let entry = Entry { id, meta: slot_ref.meta.clone(), arrived: at, payload: execution };
         match driver.reschedule(instance, slot, entry) {
             Ok(()) => {
                 let actions = driver.step(at, &self.orders);
@@ -228,11 +241,14 @@ impl SlotOwner for Executor {
 }
 
 impl GrantListener for Executor {
-    fn granted(self: Arc<Self>, instance: InstanceId) {
-        self.with_driver(|driver| {
-            driver.granted(instance);
-            Vec::new()
-        });
+    fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants {
+        let mut driver = self.driver.lock();
+        driver.granted(instance);
+        let mut actions = driver.step(now(), &self.orders);
+        drop(driver);
+        let pending_grants = std::mem::take(&mut actions.pending_grants);
+        self.perform_here(actions, |_, _| false);
+        pending_grants
     }
 }
 

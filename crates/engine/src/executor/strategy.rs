@@ -1,43 +1,53 @@
 //! Asks the batching strategy of a model on behalf of its dynamic batcher.
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference::{
     Name,
     backend::Execution,
     batching::{BatchingStrategy, PendingBatch},
 };
-use scheduling::{BatchFilter, BatchFilterState};
+use scheduling::BatchFilter;
 
-/// A strategy, as the batcher knows it.
+/// A batching strategy, with the batch that it has under construction.
 pub(super) struct CustomBatchFilter {
-    pub(super) strategy: Arc<dyn BatchingStrategy>,
-    pub(super) model: Name,
-}
-
-impl BatchFilter<Execution> for CustomBatchFilter {
-    fn begin(&self) -> Box<dyn BatchFilterState<Execution>> {
-        let batch = catch_panic(&self.model, || self.strategy.begin());
-        Box::new(CustomBatchFilterState { batch, model: self.model.clone() })
-    }
-}
-
-/// A batch in the making; without one of the strategy's own, because that panicked, nobody joins it.
-struct CustomBatchFilterState {
-    batch: Option<Box<dyn PendingBatch>>,
+    /// Dropped before the strategy.
+    pending: PendingCustomBatch,
+    strategy: Box<dyn BatchingStrategy>,
     model: Name,
 }
 
-impl BatchFilterState<Execution> for CustomBatchFilterState {
-    fn join(&mut self, execution: &Execution) -> bool {
-        let Some(batch) = &mut self.batch else { return false };
-        catch_panic(&self.model, || batch.include(&execution.request)).unwrap_or(false)
+enum PendingCustomBatch {
+    /// The strategy has not been asked about a batch.
+    None,
+    Begun(Box<dyn PendingBatch>),
+    /// The strategy has panicked: no request joins this batch.
+    Broken,
+}
+
+impl CustomBatchFilter {
+    pub(super) fn new(strategy: Box<dyn BatchingStrategy>, model: Name) -> Self {
+        Self { pending: PendingCustomBatch::None, strategy, model }
     }
 }
 
-/// A panic here would strike whoever has news for the model, in the middle of a visit: it ends a batch and no more.
+impl BatchFilter<Execution> for CustomBatchFilter {
+    fn admit(&mut self, execution: &Execution) -> bool {
+        if let PendingCustomBatch::None = self.pending {
+            let begun = catch_panic(&self.model, || self.strategy.begin());
+            self.pending = begun.map_or(PendingCustomBatch::Broken, PendingCustomBatch::Begun);
+        }
+        let PendingCustomBatch::Begun(batch) = &mut self.pending else { return false };
+        catch_panic(&self.model, || batch.include(&execution.request)).unwrap_or(false)
+    }
+
+    fn reset(&mut self) {
+        let pending = std::mem::replace(&mut self.pending, PendingCustomBatch::None);
+        catch_panic(&self.model, || drop(pending));
+    }
+}
+
+/// A panic here would strike the thread that has news for the model, while it holds the driver's lock: it ends a batch
+/// and no more.
 fn catch_panic<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
     let answer = catch_unwind(AssertUnwindSafe(ask));
     if answer.is_err() {
@@ -48,7 +58,7 @@ fn catch_panic<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::{path::PathBuf, sync::Arc};
 
     use inference::{
         ByteBudget, Error, Request, Timestamp, UnreadBudget,

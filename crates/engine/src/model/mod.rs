@@ -6,8 +6,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use inference::{
-    ByteBudget, Error, ExecutionTimes, Flow, InFlightResponse, Name, ReportedTimes, Request, ResponsePath,
-    ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
+    ByteBudget, EntryId, Error, ExecutionTimes, Flow, InFlightResponse, Name, ReportedTimes, Request,
+    ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig},
@@ -248,8 +248,11 @@ impl ResponsePath for Model {
         self.orders.release(response);
     }
 
-    fn cancelled(&self) {
-        self.executor.cancelled();
+    fn cancelled(&self, entry: Option<EntryId>) {
+        // A request without a number is looked at when it gets one.
+        if let Some(entry) = entry {
+            self.executor.cancel(entry);
+        }
     }
 
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
@@ -274,6 +277,8 @@ impl std::fmt::Debug for Model {
     }
 }
 
+#[cfg(test)]
+mod cancellation_tests;
 #[cfg(test)]
 mod sequence_tests;
 #[cfg(test)]

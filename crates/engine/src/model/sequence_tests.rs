@@ -5,7 +5,7 @@ use std::{
 };
 
 use inference::{
-    ByteBudget, CorrelationId, DataType, Response, ResponseItem, SequenceStep, Tensor, UnreadBudget,
+    ByteBudget, DataType, Response, ResponseItem, SequenceId, SequenceStep, Tensor, UnreadBudget,
     backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, ResolvedConfig, Scheduling, SequenceScheduling, StateSpec},
 };
@@ -75,7 +75,7 @@ fn tensor(name: &str, value: i32) -> Tensor {
     Tensor::new(name.into(), DataType::Int32, [1, 1][..].into(), value.to_le_bytes().to_vec())
 }
 
-fn sequences(batching: SequenceBatching) -> ModelConfig {
+pub(super) fn sequences(batching: SequenceBatching) -> ModelConfig {
     let pair = FalseTrue::Bool([false, true]);
     let control = |name: &str, control| ControlInput { name: name.into(), control };
     let mut config = config(Scheduling::Sequence(SequenceScheduling {
@@ -100,7 +100,11 @@ fn sequences(batching: SequenceBatching) -> ModelConfig {
     config
 }
 
-fn start(config: ModelConfig, backend: impl BackendModel + 'static, instances: usize) -> Arc<Model> {
+pub(super) fn start(
+    config: ModelConfig,
+    backend: impl BackendModel + 'static,
+    instances: usize,
+) -> Arc<Model> {
     let spec = |index| InstanceSpec {
         name: format!("m_{index}").into(),
         device: Device::Cpu,
@@ -129,11 +133,11 @@ fn accumulator(batching: SequenceBatching, instances: usize) -> (Arc<Model>, mps
     (start(sequences(batching), Accumulator { batches }, instances), seen)
 }
 
-fn direct() -> SequenceBatching {
+pub(super) fn direct() -> SequenceBatching {
     SequenceBatching { max_batch_size: 4, ..SequenceBatching::default() }
 }
 
-fn oldest() -> SequenceBatching {
+pub(super) fn oldest() -> SequenceBatching {
     let oldest = OldestStrategy {
         max_candidate_sequences: 8,
         preferred_batch_sizes: [4].into(),
@@ -142,11 +146,11 @@ fn oldest() -> SequenceBatching {
     SequenceBatching { strategy: Strategy::Oldest(oldest), ..direct() }
 }
 
-fn step(id: u64, start: bool, end: bool) -> SequenceStep {
-    SequenceStep { id: NonZeroU64::new(id).map(CorrelationId::Number), start, end }
+pub(super) fn step(id: u64, start: bool, end: bool) -> SequenceStep {
+    SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end }
 }
 
-fn ask(model: &Arc<Model>, value: i32, sequence: SequenceStep) -> Result<ResponseStream, Error> {
+pub(super) fn ask(model: &Arc<Model>, value: i32, sequence: SequenceStep) -> Result<ResponseStream, Error> {
     let inputs = inference::RequestInputs::Tensors(vec![tensor("IN", value)]);
     model.infer(Request { inputs, sequence, ..Request::default() })
 }
@@ -209,7 +213,7 @@ async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
     assert_eq!(refused(step(5, false, false)), missing_start);
     assert_eq!(answer(ask(&model, 1, step(5, true, true))).await, 1);
     assert_eq!(refused(step(5, false, false)), missing_start);
-    let text = SequenceStep { id: Some(CorrelationId::Text("x".into())), start: true, end: false };
+    let text = SequenceStep { id: Some(SequenceId::Text("x".into())), start: true, end: false };
     assert_eq!(
         refused(text),
         "[request id: <id_unknown>] sequence batching control 'CORRID' data-type is 'BYTES', but model 'm' expects 'UINT64'"
@@ -325,4 +329,68 @@ async fn a_model_that_is_not_iterative_cannot_reschedule() {
     );
     // The slot has come back all the same: the sequence goes on.
     assert!(ask(&model, 1, step(1, false, true)).unwrap().only().await.is_err());
+}
+
+/// Tells what `IN` of the first request is, and then waits: `true` lets it answer the batch, `false` lets it panic.
+struct Mortal(mpsc::Sender<(mpsc::Sender<bool>, i32)>);
+
+impl BackendModel for Mortal {
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
+    }
+}
+
+impl BackendInstance for Mortal {
+    fn execute(&mut self, batch: Batch) {
+        let (verdict, told) = mpsc::channel();
+        let first = number(batch.executions[0].request.input("IN").unwrap());
+        self.0.send((verdict, first)).unwrap();
+        assert!(told.recv().unwrap(), "as told");
+        for execution in batch.executions {
+            execution.responder.clone().complete(Response::default());
+        }
+    }
+}
+
+async fn only_item(mut stream: ResponseStream) -> Result<(), Error> {
+    let item = stream.next().await.expect("each request is answered");
+    assert!(item.last && stream.next().await.is_none(), "and once");
+    item.result.map(drop)
+}
+
+#[tokio::test]
+async fn an_instance_that_dies_answers_its_sequences_once_and_the_others_finish() {
+    for batching in [direct(), oldest()] {
+        let one_slot = SequenceBatching { max_batch_size: 1, ..batching };
+        let (begun, reports) = mpsc::channel();
+        let model = start(sequences(one_slot), Mortal(begun), 2);
+        // Each of two sequences has a request that runs and two that wait; a third one waits for a slot.
+        let [doomed, lucky] = [1, 2].map(|id| {
+            let value = i32::try_from(id).unwrap();
+            let streams =
+                [true, false, false].map(|start| ask(&model, value, step(id, start, false)).unwrap());
+            let (verdict, first) = reports.recv().unwrap();
+            assert_eq!(first, value);
+            (verdict, streams)
+        });
+        let backlogged = ask(&model, 3, step(3, true, true)).unwrap();
+        doomed.0.send(false).unwrap();
+        for stream in doomed.1 {
+            assert_eq!(only_item(stream).await.unwrap_err().code, inference::ErrorCode::Internal);
+        }
+        assert!(only_item(backlogged).await.is_err());
+        lucky.0.send(true).unwrap();
+        let [runs, first_waiting, second_waiting] = lucky.1;
+        assert_eq!(only_item(runs).await, Ok(()), "the other instance finishes what it has begun");
+        for stream in [first_waiting, second_waiting] {
+            assert_eq!(
+                only_item(stream).await.unwrap_err().message,
+                "the backend of model 'm' version 1 panicked: as told"
+            );
+        }
+        assert_eq!((model.in_flight(), model.pending()), (0, 0));
+        let counted = model.statistics();
+        assert_eq!((counted.success.count, counted.fail.count), (1, 6));
+        model.close();
+    }
 }

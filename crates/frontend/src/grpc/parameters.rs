@@ -80,7 +80,7 @@ fn own_prefix() -> Error {
 mod tests {
     use std::time::Duration;
 
-    use inference::CorrelationId;
+    use inference::SequenceId;
 
     use super::*;
 
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn a_sequence_id_is_a_number_of_either_sign_or_a_text() {
         let id = |choice| read_one("sequence_id", Some(choice)).unwrap().0.sequence.id;
-        let number = |id| std::num::NonZeroU64::new(id).map(CorrelationId::Number);
+        let number = |id| std::num::NonZeroU64::new(id).map(SequenceId::Number);
         assert_eq!(id(Choice::Int64(7)), number(7));
         assert_eq!(id(Choice::Uint64(u64::MAX)), number(u64::MAX));
-        assert_eq!(id(Choice::String("7".into())), Some(CorrelationId::Text("7".into())));
+        assert_eq!(id(Choice::String("7".into())), Some(SequenceId::Text("7".into())));
         assert_eq!(
             read_one("sequence_id", Some(Choice::Bool(true))).unwrap_err(),
             "invalid value type for 'sequence_id' parameter, expected int64_param or string_param."

@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::{CorrelationId, DataType, Error, OutputSelection, Parameter, RequestInputs, TensorData};
+use inference::{DataType, Error, OutputSelection, Parameter, RequestInputs, SequenceId, TensorData};
 use proptest::prelude::*;
 
 use super::request::{Decoded, Limits, decode, raw};
@@ -216,7 +216,7 @@ fn parameters_have_their_meaning() {
     )
     .unwrap();
     let request_of = &decoded.request;
-    assert_eq!(request_of.sequence.id, NonZeroU64::new(5).map(CorrelationId::Number));
+    assert_eq!(request_of.sequence.id, NonZeroU64::new(5).map(SequenceId::Number));
     assert!(request_of.sequence.start && request_of.sequence.end);
     assert_eq!((request_of.priority, request_of.timeout), (3, Some(Duration::from_secs(1))));
     assert_eq!(decoded.requested_outputs.default, Placement::Binary);
@@ -230,7 +230,7 @@ fn parameters_have_their_meaning() {
     ];
     assert_eq!(request_of.parameters, expected);
     let text = request(r#""sequence_id":"abc""#).unwrap().request.sequence.id;
-    assert_eq!(text, Some(CorrelationId::Text("abc".into())));
+    assert_eq!(text, Some(SequenceId::Text("abc".into())));
 
     let uint = "attempt to access JSON non-unsigned-integer as unsigned-integer";
     for (parameters, code, message) in [

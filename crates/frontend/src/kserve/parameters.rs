@@ -4,7 +4,7 @@
 //! codec reads its own values and words its own refusals; what they mean once read is said here.
 use std::{num::NonZeroU64, time::Duration};
 
-use inference::{CorrelationId, Error, Name, Parameter, Request};
+use inference::{Error, Name, Parameter, Request, SequenceId};
 
 /// Names that cannot be custom parameters, or, in the case of `headers`, should not be. Case matters.
 pub const RESERVED: [&str; 7] =
@@ -22,13 +22,13 @@ pub fn own_prefix() -> Error {
 
 /// `sequence_id` as a number; 0 is "in no sequence".
 pub fn set_correlation_number(request: &mut Request, id: u64) {
-    request.sequence.id = NonZeroU64::new(id).map(CorrelationId::Number);
+    request.sequence.id = NonZeroU64::new(id).map(SequenceId::Number);
 }
 
 /// `sequence_id` as text; empty is "in no sequence".
 pub fn set_correlation_text(request: &mut Request, id: &str) {
     let id = Name::new(id);
-    request.sequence.id = (!id.is_empty()).then_some(CorrelationId::Text(id));
+    request.sequence.id = (!id.is_empty()).then(|| SequenceId::Text(id.as_str().into()));
 }
 
 /// `timeout` in microseconds; 0 grants any time.
@@ -51,11 +51,11 @@ mod tests {
     fn a_zero_or_empty_sequence_id_is_none() {
         let mut request = Request::default();
         set_correlation_number(&mut request, 5);
-        assert_eq!(request.sequence.id, NonZeroU64::new(5).map(CorrelationId::Number));
+        assert_eq!(request.sequence.id, NonZeroU64::new(5).map(SequenceId::Number));
         set_correlation_text(&mut request, "");
         assert_eq!(request.sequence.id, None);
         set_correlation_text(&mut request, "5");
-        assert_eq!(request.sequence.id, Some(CorrelationId::Text("5".into())));
+        assert_eq!(request.sequence.id, Some(SequenceId::Text("5".into())));
         set_correlation_number(&mut request, 0);
         assert_eq!(request.sequence.id, None);
     }

@@ -8,7 +8,7 @@ use std::{
 
 use engine::Model;
 use inference::{
-    CorrelationId, DataType, Error, Name, Parameters, Request, RequestInputs, SequenceStep, Shape, Tensor,
+    DataType, Error, Name, Parameters, Request, RequestInputs, SequenceId, SequenceStep, Shape, Tensor,
     TensorData, config::Scheduling,
 };
 
@@ -235,10 +235,10 @@ impl RequestAttributes {
 }
 
 impl Correlation {
-    fn id(&self) -> Option<CorrelationId> {
+    fn id(&self) -> Option<SequenceId> {
         match self {
-            Self::Number(number) => NonZeroU64::new(*number).map(CorrelationId::Number),
-            Self::Text(text) => Some(text).filter(|text| !text.is_empty()).cloned().map(CorrelationId::Text),
+            Self::Number(number) => NonZeroU64::new(*number).map(SequenceId::Number),
+            Self::Text(text) => (!text.is_empty()).then(|| SequenceId::Text(text.as_str().into())),
         }
     }
 }

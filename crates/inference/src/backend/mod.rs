@@ -9,6 +9,8 @@ use crate::{Error, ExecutionTimes, Inferer, Name, config::ModelConfig};
 
 mod execution;
 
+pub use scheduling::Device;
+
 pub use execution::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative};
 
 /// A framework that can open models.
@@ -183,17 +185,6 @@ pub struct InstanceSpec {
     pub threads: std::num::NonZeroUsize,
     /// Built, but never given work (`passive`).
     pub passive: bool,
-}
-
-/// Kind and ordinal of the device of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
-    /// Host processors.
-    Cpu,
-    /// The GPU of that ordinal.
-    Gpu(u32),
-    /// The model itself knows.
-    Model,
 }
 
 /// A built instance, and whether it may change threads between executions.

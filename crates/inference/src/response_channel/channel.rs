@@ -4,12 +4,13 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
     task::{Context, Poll, Waker},
 };
 
 use parking_lot::{Condvar, Mutex};
+use scheduling::EntryId;
 
 use super::{
     Flow,
@@ -31,6 +32,8 @@ pub(super) struct Channel {
     timeline: Timeline,
     path: Arc<dyn ResponsePath>,
     place: OnceLock<OrderPlace>,
+    /// The number of the request in its queue.
+    entry: OnceLock<EntryId>,
     budget: Arc<UnreadBudget>,
     account: Account,
 }
@@ -67,6 +70,7 @@ impl Channel {
             timeline,
             path,
             place: OnceLock::new(),
+            entry: OnceLock::new(),
             budget,
             account: Account::new(client),
         })
@@ -91,6 +95,24 @@ impl Channel {
     pub(super) fn set_place(&self, place: OrderPlace) {
         let set = self.place.set(place);
         debug_assert!(set.is_ok(), "a request has one place in an order");
+    }
+
+    pub(super) fn entry(&self) -> Option<EntryId> {
+        self.entry.get().copied()
+    }
+
+    /// Says the number of the request in its queue. True if the request has been cancelled before.
+    pub(super) fn queued_as(&self, entry: EntryId) -> bool {
+        let set = self.entry.set(entry);
+        debug_assert!(set.is_ok(), "a request keeps its number");
+        // With the one in `tell_cancelled`: either that sees the number, or this sees the cancellation.
+        fence(Ordering::SeqCst);
+        self.is_cancelled()
+    }
+
+    fn tell_cancelled(&self) {
+        fence(Ordering::SeqCst);
+        self.path.cancelled(self.entry());
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -237,7 +259,7 @@ impl Channel {
         };
         self.forget(void);
         if first && !self.has_ended() {
-            self.path.cancelled();
+            self.tell_cancelled();
         }
     }
 
@@ -251,7 +273,7 @@ impl Channel {
             }
         }
         if first && !had_ended {
-            self.path.cancelled();
+            self.tell_cancelled();
         }
     }
 

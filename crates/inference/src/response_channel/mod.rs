@@ -16,6 +16,8 @@ use std::{
     task::{Context, Poll},
 };
 
+use scheduling::EntryId;
+
 use crate::{
     Error, ErrorCode, FailureReason, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline,
 };
@@ -118,9 +120,19 @@ impl Responder {
         Some(BatchReporter::new(execution_times, self.channel.path().clone()))
     }
 
+    /// The number of the request in its queue, if it has ever waited in one.
+    pub fn entry(&self) -> Option<EntryId> {
+        self.channel.entry()
+    }
+
     /// The place of the request in an order of responses, if it has one.
     pub fn place(&self) -> Option<OrderPlace> {
         self.channel.place()
+    }
+
+    /// Through which the queue says the number of the request.
+    pub fn queue_number(&self) -> QueueNumber {
+        QueueNumber { channel: self.channel.clone() }
     }
 
     /// Gives the request a place in an order of responses. Called at most once, before the first response.
@@ -149,6 +161,30 @@ impl Drop for Responder {
 impl fmt::Debug for Responder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Responder").field("timeline", self.timeline()).finish_non_exhaustive()
+    }
+}
+
+/// Gives a request the number that it has in its queue.
+///
+/// A queue says the number when it has taken the request, which is then in the queue's hands: hence not a [`Responder`].
+#[derive(Clone)]
+pub struct QueueNumber {
+    channel: Arc<Channel>,
+}
+
+impl QueueNumber {
+    /// Says the number. Said once, when the request first waits; a request that comes back keeps its number. True if the
+    /// request has been cancelled before: then [`ResponsePath::cancelled`] may not have known the number, and the caller
+    /// takes the request out.
+    #[must_use = "a request that was cancelled before must be taken out"]
+    pub fn queued_as(self, entry: EntryId) -> bool {
+        self.channel.queued_as(entry)
+    }
+}
+
+impl fmt::Debug for QueueNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueNumber").finish_non_exhaustive()
     }
 }
 

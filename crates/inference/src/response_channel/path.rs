@@ -1,7 +1,7 @@
 //! The way of responses from the backend to the client, as the owner of a model sees it.
 use std::{fmt, sync::Arc};
 
-use scheduling::Timestamp;
+use scheduling::{EntryId, Timestamp};
 
 use super::channel::Channel;
 use crate::{Error, ExecutionTimes, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline};
@@ -16,8 +16,11 @@ pub trait ResponsePath: Send + Sync {
     }
 
     /// The client does not wait for the request any more. Called at most once; it may come while the last response
-    /// passes on another thread, or just after. Must not block.
-    fn cancelled(&self) {}
+    /// passes on another thread, or just after. Must not block. `entry` is the number of the request in its queue, if
+    /// [`QueueNumber::queued_as`](crate::QueueNumber::queued_as) has said it already.
+    fn cancelled(&self, entry: Option<EntryId>) {
+        let _ = entry;
+    }
 
     /// The backend has told the times of the request, after the request was counted (`counted`) without knowing them.
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {

@@ -26,7 +26,7 @@ impl ResponsePath for Counter {
         };
         response.release();
     }
-    fn cancelled(&self) {
+    fn cancelled(&self, _: Option<EntryId>) {
         self.cancels.fetch_add(1, Relaxed);
     }
 }

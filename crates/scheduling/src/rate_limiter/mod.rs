@@ -6,7 +6,8 @@
 //!
 //! **Order.** Waiting claims are looked at by score, low first, then first come first served. A score is the
 //! sum of a claimant's executions times its priority, so under contention one of priority 2 runs half as often
-//! as one of priority 1. Who did not compete gets no credit for that: each resource has a clock, the score of
+//! as one of priority 1. Each claimant counts as if it had run [`RateLimiter::HEAD_START`] times before: so the
+//! urgent ones begin. Who did not compete gets no credit for that: each resource has a clock, the score of
 //! the last claim that was granted in its turn, and a claim counts from there at least. So neither a newcomer nor
 //! one that slept shuts out the others until it has caught up. Where one claimant links resources whose users run
 //! at different pace, the latest clock counts for it; with the slower ones it then waits until it is overdue.
@@ -93,6 +94,7 @@ pub struct RateLimiter {
 struct ClaimantEntry {
     shares: Arc<[ResourceShare]>,
     priority: NonZeroU32,
+    /// Without the head start.
     score: u128,
     state: ClaimState,
 }
@@ -120,6 +122,9 @@ impl RateLimiter {
     /// overdue. Enough to leave the order by score alone where nobody is overtaken: there, each competitor runs
     /// at most twice for each unit of priority until the claim's turn comes.
     pub const ROUNDS: u64 = 4;
+    /// Executions that each claimant is charged for before its first one.
+    // As Triton: backend_model_instance.cc, InitAndWarmUpModelInstance: to be initialised and to be warmed up.
+    pub const HEAD_START: u64 = 2;
 
     /// Starts with nobody registered.
     #[must_use]
@@ -203,7 +208,9 @@ impl RateLimiter {
         let competitors = u64::try_from(self.pools.competitors(&member.shares)).unwrap_or(u64::MAX);
         let grants_until_overdue =
             Self::ROUNDS.saturating_mul(member.priority.get().into()).saturating_mul(competitors);
-        let rank = QueuePosition::InTurn { score: member.score, ticket: self.tickets };
+        let head_start = u128::from(Self::HEAD_START) * u128::from(member.priority.get());
+        let score = member.score.saturating_add(head_start);
+        let rank = QueuePosition::InTurn { score, ticket: self.tickets };
         self.tickets += 1;
         member.state = ClaimState::Queued { rank, grants_until_overdue };
         self.queue.insert(rank, claimant);

@@ -1,13 +1,15 @@
 //! What claimants need and what there is: the words in which a rate limiter is told about resources.
 use std::collections::BTreeMap;
 
-/// Where an instance lives: its resources are those of this device, unless they are global.
+/// Where an instance lives. Resources that are not global are those of this device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
-    /// Host processors, or wherever the model decides.
-    Host,
+    /// Host processors.
+    Cpu,
     /// The GPU of this number.
     Gpu(u32),
+    /// The model itself knows. Its resources are those of the host.
+    Model,
 }
 
 impl Device {
@@ -16,7 +18,7 @@ impl Device {
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
-            Self::Host => 0,
+            Self::Cpu | Self::Model => 0,
             Self::Gpu(number) => number,
         }
     }
@@ -97,7 +99,11 @@ pub(super) enum Scope {
 
 impl Scope {
     pub(super) fn of(need: &Need, device: Device) -> Self {
-        if need.global { Self::Global } else { Self::Device(device) }
+        match device {
+            _ if need.global => Self::Global,
+            Device::Gpu(number) => Self::Device(Device::Gpu(number)),
+            Device::Cpu | Device::Model => Self::Device(Device::Cpu),
+        }
     }
 
     pub(super) fn is_global(self) -> bool {
@@ -142,7 +148,7 @@ mod tests {
     fn what_no_entry_names_does_not_exist() {
         let capacities = capacities(&[("r", 4, None)]);
         assert_eq!(capacities.limit("R", Scope::Global), Some(0));
-        assert_eq!(capacities.limit("s", Scope::Device(Device::Host)), Some(0));
+        assert_eq!(capacities.limit("s", Scope::Device(Device::Cpu)), Some(0));
     }
 
     #[test]
@@ -168,6 +174,6 @@ mod tests {
     fn device_0_means_the_host_as_well() {
         let capacities = capacities(&[("r", 4, Some(0))]);
         let on = |device| capacities.limit("r", Scope::Device(device));
-        assert_eq!([on(Device::Host), on(Device::Gpu(0)), on(Device::Gpu(1))], [Some(4), Some(4), Some(0)]);
+        assert_eq!([on(Device::Cpu), on(Device::Gpu(0)), on(Device::Gpu(1))], [Some(4), Some(4), Some(0)]);
     }
 }

@@ -1,17 +1,16 @@
 //! The backlog: sequences that wait for a slot, first come, first served.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Sequence;
-use crate::{Entry, Timestamp};
+use super::requests::Sequence;
+use crate::{request::Entry, time::Timestamp};
 
 /// Sequences without a slot, each with a request at least.
 #[derive(Debug)]
 pub(super) struct Backlog<T> {
-    /// By number, which is the order in which they came.
+    /// By number, which is the order in which they began.
     waiting: BTreeMap<u64, BackloggedSequence<T>>,
     /// Deadlines and numbers of those that have one.
     deadlines: BTreeSet<(Timestamp, u64)>,
-    next_number: u64,
     requests: usize,
 }
 
@@ -24,7 +23,7 @@ struct BackloggedSequence<T> {
 
 impl<T> Backlog<T> {
     pub(super) fn new() -> Self {
-        Self { waiting: BTreeMap::new(), deadlines: BTreeSet::new(), next_number: 0, requests: 0 }
+        Self { waiting: BTreeMap::new(), deadlines: BTreeSet::new(), requests: 0 }
     }
 
     /// How many requests wait here.
@@ -32,17 +31,15 @@ impl<T> Backlog<T> {
         self.requests
     }
 
-    /// Adds a sequence that begins with `entry` and returns its number.
-    pub(super) fn push(&mut self, mut sequence: Sequence<T>, entry: Entry<T>) -> u64 {
+    /// Adds a sequence that begins with `entry`.
+    pub(super) fn push(&mut self, mut sequence: Sequence<T>, entry: Entry<T>) {
         debug_assert!(sequence.requests.is_empty(), "a sequence comes with its first request");
-        let number = self.next_number;
-        self.next_number += 1;
+        let number = sequence.number;
         self.requests += 1;
         let deadline = deadline(&entry);
         self.deadlines.extend(deadline.map(|deadline| (deadline, number)));
         sequence.requests.push_back(entry);
         self.waiting.insert(number, BackloggedSequence { sequence, deadline });
-        number
     }
 
     /// Adds a request to a sequence, which may have less time now.
@@ -78,12 +75,13 @@ impl<T> Backlog<T> {
         Some(self.left(number, waiting))
     }
 
-    /// Removes every sequence with a request that `is_cancelled` says nobody waits for.
-    pub(super) fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Sequence<T>> {
-        let swept =
-            self.waiting.extract_if(.., |_, waiting| waiting.sequence.has_cancelled_request(is_cancelled));
-        let swept: Vec<_> = swept.collect();
-        swept.into_iter().map(|(number, waiting)| self.left(number, waiting)).collect()
+    /// Removes the sequence that the request of that serial number waits in, if it does.
+    pub(super) fn remove(&mut self, number: u64, serial: u64) -> Option<Sequence<T>> {
+        if !self.waiting.get(&number)?.sequence.has(serial) {
+            return None;
+        }
+        let waiting = self.waiting.remove(&number)?;
+        Some(self.left(number, waiting))
     }
 
     /// Sequences in the order in which they get slots.
@@ -110,7 +108,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Meta, SequenceId};
+    use crate::{
+        request::{EntryId, Meta},
+        step::SequenceId,
+    };
 
     fn ms(ms: u64) -> Timestamp {
         Timestamp::from_nanos(ms * 1_000_000)
@@ -118,11 +119,12 @@ mod tests {
 
     fn request(arrived: u64, timeout: Option<u64>) -> Entry<char> {
         let timeout = timeout.map(Duration::from_millis);
-        Entry { meta: Meta { timeout, ..Meta::default() }, arrived: ms(arrived), payload: 'x' }
+        let id = EntryId { queue: 0, serial: arrived };
+        Entry { id, meta: Meta { timeout, ..Meta::default() }, arrived: ms(arrived), payload: 'x' }
     }
 
     fn sequence(number: u64) -> Sequence<char> {
-        Sequence::new(SequenceId::ServerGenerated(number), true)
+        Sequence::new(number, SequenceId::ServerGenerated(number), true)
     }
 
     fn late(backlog: &mut Backlog<char>, now: Timestamp) -> Vec<SequenceId> {
@@ -132,12 +134,12 @@ mod tests {
     #[test]
     fn the_most_impatient_request_of_a_sequence_sets_its_deadline() {
         let mut backlog = Backlog::new();
-        let first = backlog.push(sequence(1), request(0, None));
-        let second = backlog.push(sequence(2), request(0, Some(50)));
+        backlog.push(sequence(1), request(0, None));
+        backlog.push(sequence(2), request(0, Some(50)));
         assert_eq!(backlog.next_deadline(), Some(ms(50)));
-        backlog.append(first, request(10, Some(30)), false);
-        backlog.append(second, request(10, Some(90)), false);
-        backlog.append(second, request(10, Some(0)), false);
+        backlog.append(1, request(10, Some(30)), false);
+        backlog.append(2, request(10, Some(90)), false);
+        backlog.append(2, request(10, Some(0)), false);
         assert_eq!(backlog.next_deadline(), Some(ms(40)));
         assert_eq!(late(&mut backlog, ms(40)), [], "a deadline that is reached is kept");
         assert_eq!(late(&mut backlog, ms(40) + Timestamp::TICK), [SequenceId::ServerGenerated(1)]);

@@ -1,11 +1,8 @@
 //! The direct strategy: slot `n` is row `n` of every batch, and a row without a request is padded.
 use std::time::Duration;
 
-use super::{
-    DirectStrategy,
-    slots::{InstanceSlots, Ready},
-};
-use crate::{Row, Timestamp, cut::Cut};
+use super::{config::DirectStrategy, slots::InstanceSlots};
+use crate::{batch::Row, cut::Cut, time::Timestamp};
 
 /// When a batch is worth sending.
 #[derive(Debug)]
@@ -24,7 +21,7 @@ impl Direct {
     pub(super) fn became_ready<T>(instance: &mut InstanceSlots<T>, slot: u32) {
         let since = instance.next_request(slot).arrived;
         let earliest = instance.earliest.get().map(|earliest| earliest.min(since));
-        instance.ready.push_back(Ready { slot, since });
+        instance.push_ready(slot, since);
         instance.earliest.set(earliest);
     }
 
@@ -48,14 +45,12 @@ impl Direct {
     pub(super) fn take<T>(instance: &mut InstanceSlots<T>) -> Vec<Row<T>> {
         let Some(&first) = instance.ready.front() else { return Vec::new() };
         let shape_key = instance.next_request(first.slot).meta.shape_key;
-        let last = instance.ready.iter().map(|ready| ready.slot).max().unwrap_or(first.slot);
+        let ready: Vec<_> = instance.ready.iter().map(|ready| ready.slot).collect();
+        let last = ready.iter().copied().max().unwrap_or(first.slot);
         let mut rows: Vec<_> = (0..=last).map(|_| Row::Padding).collect();
-        for _ in 0..instance.ready.len() {
-            let Some(ready) = instance.ready.pop_front() else { break };
-            if instance.next_request(ready.slot).meta.shape_key == shape_key {
-                rows[ready.slot as usize] = instance.start(ready.slot);
-            } else {
-                instance.ready.push_back(ready);
+        for slot in ready {
+            if instance.next_request(slot).meta.shape_key == shape_key {
+                rows[slot as usize] = instance.start(slot);
             }
         }
         rows

@@ -1,11 +1,17 @@
 //! Slots: the places of each instance that sequences own, who owns them, and which can run a request.
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
 };
 
-use super::Sequence;
-use crate::{Entry, InstanceId, Row, Timestamp, cut::Front};
+use super::requests::Sequence;
+use crate::{
+    batch::{InstanceId, Row},
+    cut::Front,
+    request::Entry,
+    serial_queue::SerialQueue,
+    time::Timestamp,
+};
 
 /// One slot of one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +26,8 @@ pub(super) struct SlotId {
 pub(super) struct SequenceSlot<T> {
     pub(super) occupant: Option<Sequence<T>>,
     pub(super) running: bool,
+    /// Its number in `ready` of the instance, if it is ready.
+    turn: Option<u64>,
 }
 
 /// A slot whose tenant has a request that may run now.
@@ -36,9 +44,11 @@ pub(super) struct InstanceSlots<T> {
     /// Those that have been used; a configuration may grant many more than are ever needed.
     slots: Vec<SequenceSlot<T>>,
     /// In the order in which they became ready.
-    pub(super) ready: VecDeque<Ready>,
-    /// What `ready` begins with, for the oldest strategy, if known: forgotten at any change but growth.
-    pub(super) front: Cell<Option<Front>>,
+    pub(super) ready: SerialQueue<Ready>,
+    next_turn: u64,
+    /// What `ready` begins with, for the oldest strategy, if known, and the number of the last one that was looked at.
+    /// Forgotten at any change but growth behind that one.
+    pub(super) front: Cell<Option<(Front, u64)>>,
     /// The earliest of the times in `ready`, for the direct strategy, if known and not empty.
     pub(super) earliest: Cell<Option<Timestamp>>,
     occupants: usize,
@@ -50,7 +60,8 @@ impl<T> InstanceSlots<T> {
     fn new() -> Self {
         Self {
             slots: Vec::new(),
-            ready: VecDeque::new(),
+            ready: SerialQueue::new(),
+            next_turn: 0,
             front: Cell::new(None),
             earliest: Cell::new(None),
             occupants: 0,
@@ -70,22 +81,38 @@ impl<T> InstanceSlots<T> {
         occupant.and_then(|occupant| occupant.requests.front()).expect("a slot that is ready has a request")
     }
 
-    /// Sends off the next request of a slot that is ready; whoever calls removes it from `ready`.
+    /// A slot has a request that may run; the strategy counts the time it waits from `since` on. Says its number in
+    /// `ready`.
+    pub(super) fn push_ready(&mut self, slot: u32, since: Timestamp) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.slots[slot as usize].turn = Some(turn);
+        self.ready.push(turn, Ready { slot, since });
+        turn
+    }
+
+    /// A slot is ready no more, if it was.
+    fn remove_ready(&mut self, slot: u32) {
+        let Some(turn) = self.slots[slot as usize].turn.take() else { return };
+        let Some(ready) = self.ready.remove(turn) else { return };
+        if self.front.get().is_some_and(|(_, last)| turn <= last) {
+            self.front.set(None);
+        }
+        if self.earliest.get() == Some(ready.since) {
+            self.earliest.set(None);
+        }
+    }
+
+    /// Sends off the next request of a slot that is ready.
     pub(super) fn start(&mut self, slot: u32) -> Row<T> {
+        self.remove_ready(slot);
         let from = &mut self.slots[slot as usize];
         debug_assert!(!from.running, "slot {slot} runs a request already");
         let request = from.occupant.as_mut().and_then(|occupant| occupant.requests.pop_front());
         let entry = request.expect("a slot that is ready has a request");
         from.running = true;
         self.running += 1;
-        self.remove_ready();
         Row::Request { entry, slot: Some(slot) }
-    }
-
-    /// `ready` has not only grown.
-    pub(super) fn remove_ready(&mut self) {
-        self.front.set(None);
-        self.earliest.set(None);
     }
 
     fn is_unused(&self) -> bool {
@@ -178,7 +205,7 @@ impl<T> SlotTable<T> {
         let slot_id = self.free.pop_first()?.slot_id;
         let slots = self.instances.get_mut(&slot_id.instance)?;
         if slot_id.slot as usize == slots.slots.len() {
-            slots.slots.push(SequenceSlot { occupant: None, running: false });
+            slots.slots.push(SequenceSlot { occupant: None, running: false, turn: None });
             self.offer_another(slot_id.instance);
         }
         Some(slot_id)
@@ -233,17 +260,10 @@ impl<T> SlotTable<T> {
         true
     }
 
-    /// These slots have no request any more.
-    pub(super) fn remove_unready(&mut self, emptied: &[SlotId]) {
-        debug_assert!(emptied.is_sorted(), "found in order");
-        for (&instance, slots) in &mut self.instances {
-            let before = slots.ready.len();
-            slots
-                .ready
-                .retain(|ready| emptied.binary_search(&SlotId { instance, slot: ready.slot }).is_err());
-            if slots.ready.len() < before {
-                slots.remove_ready();
-            }
+    /// A slot has no request any more.
+    pub(super) fn remove_ready(&mut self, slot_id: SlotId) {
+        if let Some(instance) = self.instances.get_mut(&slot_id.instance) {
+            instance.remove_ready(slot_id.slot);
         }
     }
 

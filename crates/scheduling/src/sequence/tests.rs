@@ -2,11 +2,12 @@
 use std::num::NonZeroU64;
 
 use super::*;
+use crate::{Meta, Note, Rejected, Rejection, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000);
 
 fn request(id: SequenceId, start: bool) -> Meta {
-    Meta { sequence: Some(SequenceStep { id, start, end: false }), ..Meta::default() }
+    Meta { sequence: SequenceStep { id: Some(id), start, end: false }, ..Meta::default() }
 }
 
 fn number(id: u64) -> SequenceId {
@@ -17,7 +18,7 @@ fn number(id: u64) -> SequenceId {
 fn a_second_start_is_noted_and_notes_do_not_pile_up() {
     let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
     for _ in 0..1_000 {
-        assert_eq!(batcher.enqueue(NOW, request(number(1), true), 'x'), Ok(()));
+        assert!(batcher.enqueue(NOW, request(number(1), true), 'x').is_ok());
     }
     let notes = batcher.notes();
     assert_eq!(notes[0], Note::Restarted(number(1)));
@@ -31,7 +32,7 @@ fn slots_that_nobody_needs_cost_nothing() {
     let config = SequenceBatching { strategy: Strategy::Oldest(oldest), ..SequenceBatching::default() };
     let mut batcher = SequenceBatcher::new(config, 2);
     for id in 1..=4 {
-        assert_eq!(batcher.enqueue(NOW, request(number(id), true), 'x'), Ok(()));
+        assert!(batcher.enqueue(NOW, request(number(id), true), 'x').is_ok());
     }
     let taken: Vec<_> = batcher.slots().map(|slot| (slot.instance, slot.slot)).collect();
     assert_eq!(taken, [(0, 0), (0, 1), (1, 0), (1, 1)]);
@@ -46,7 +47,7 @@ fn nobody_can_name_a_sequence_of_ours() {
     let iterative = SequenceBatching { iterative: true, ..SequenceBatching::default() };
     let mut batcher = SequenceBatcher::new(iterative, 0);
     for _ in 0..2 {
-        assert_eq!(batcher.enqueue(NOW, own(), 'x'), Ok(()));
+        assert!(batcher.enqueue(NOW, own(), 'x').is_ok());
     }
     assert!(
         batcher.backlog().eq([(&SequenceId::ServerGenerated(1), 1), (&SequenceId::ServerGenerated(2), 1)])
@@ -57,15 +58,15 @@ fn nobody_can_name_a_sequence_of_ours() {
 #[test]
 fn what_is_over_is_not_given_back_twice() {
     let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
-    assert_eq!(batcher.enqueue(NOW, request(number(1), true), 'x'), Ok(()));
+    assert!(batcher.enqueue(NOW, request(number(1), true), 'x').is_ok());
     let due = batcher.due(NOW, &[0]).expect("it can run");
-    assert_eq!(batcher.take(due).rows.len(), 1);
-    assert_eq!(batcher.enqueue(NOW, request(number(1), false), 'y'), Ok(()));
+    assert_eq!(batcher.take(due.instance, due.requests).len(), 1);
+    assert!(batcher.enqueue(NOW, request(number(1), false), 'y').is_ok());
     batcher.released(NOW, 0, 0);
     batcher.released(NOW, 0, 0);
     batcher.released(NOW, 0, 7);
     batcher.released(NOW, 7, 0);
     let due = batcher.due(NOW, &[7, 0]).expect("the next one can run");
-    assert_eq!(batcher.take(due).rows.len(), 1);
+    assert_eq!(batcher.take(due.instance, due.requests).len(), 1);
     assert_eq!(batcher.due(NOW, &[0]), None);
 }

@@ -2,18 +2,18 @@
 use std::time::Duration;
 
 use nereid_scheduling::{
-    Claim, DynamicBatcher, DynamicBatching, Meta, RateLimiter, Rejection, Scheduler, Timestamp,
+    Claim, DynamicBatcher, DynamicBatching, EntryId, Meta, RateLimiter, Rejection, Scheduler, Timestamp,
 };
 
 use crate::{needs, register, unlimited};
 
-fn batching(hold_until_queued: usize) -> DynamicBatcher<u32> {
-    DynamicBatcher::new(DynamicBatching {
+fn batching(hold_until_queued: usize) -> Scheduler<u32> {
+    Scheduler::Dynamic(DynamicBatcher::new(DynamicBatching {
         max_batch_size: 4,
         preferred_batch_sizes: [1, 2, 3, 4].into(),
         hold_until_queued,
         ..DynamicBatching::default()
-    })
+    }))
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -49,20 +49,20 @@ fn every_batch_is_full_if_requests_come_faster_than_batches_run() {
 }
 
 /// A batcher whose instance waits, because somebody else holds what it needs.
-fn waiting() -> (RateLimiter, nereid_scheduling::Claimant, DynamicBatcher<u32>) {
+fn waiting() -> (RateLimiter, nereid_scheduling::Claimant, Scheduler<u32>, EntryId) {
     let mut limiter = unlimited();
     let [holder, claimant] = [1, 1].map(|count| register(&mut limiter, &needs(&[("r", count)])));
     assert_eq!(limiter.claim(holder), Claim::Granted);
     let mut scheduler = batching(0);
-    scheduler.enqueue(at(0), Meta::default(), 0).expect("the queue has no limit");
+    let entry = scheduler.enqueue(at(0), Meta::default(), 0).expect("the queue has no limit");
     assert!(scheduler.due(at(0), &[0]).is_some());
     assert_eq!(limiter.claim(claimant), Claim::Queued);
-    (limiter, holder, scheduler)
+    (limiter, holder, scheduler, entry)
 }
 
 #[test]
 fn a_batch_grows_while_it_waits_for_resources() {
-    let (mut limiter, holder, mut scheduler) = waiting();
+    let (mut limiter, holder, mut scheduler, _) = waiting();
     for id in 1..=2 {
         scheduler.enqueue(at(1), Meta::default(), id).expect("the queue has no limit");
     }
@@ -73,8 +73,11 @@ fn a_batch_grows_while_it_waits_for_resources() {
 
 #[test]
 fn what_waits_for_resources_can_still_be_cancelled() {
-    let (_, _, mut scheduler) = waiting();
-    let swept = scheduler.sweep(&|_| true);
-    assert_eq!(swept.into_iter().map(|rejected| rejected.reason).collect::<Vec<_>>(), [Rejection::Cancelled]);
+    let (_, _, mut scheduler, entry) = waiting();
+    let cancelled = scheduler.cancel(entry);
+    assert_eq!(
+        cancelled.into_iter().map(|rejected| rejected.reason).collect::<Vec<_>>(),
+        [Rejection::Cancelled]
+    );
     assert!(scheduler.due(at(0) + Duration::from_secs(1), &[0]).is_none());
 }

@@ -30,13 +30,13 @@ const NAMES: [&str; 5] = ["a", "b", "c", "global a", "global b"];
 type Pool = (&'static str, Option<Device>);
 
 fn device() -> impl Strategy<Value = Device> {
-    prop_oneof![Just(Device::Host), Just(Device::Gpu(0)), Just(Device::Gpu(1))]
+    prop_oneof![Just(Device::Cpu), Just(Device::Gpu(0)), Just(Device::Gpu(1))]
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let needs = collection::vec((0..NAMES.len(), 0..6u32), 0..4);
     prop_oneof![
-        2 => (needs, prop_oneof![4 => Just(Device::Host), 1 => device()], 1..4u32)
+        2 => (needs, prop_oneof![4 => Just(Device::Cpu), 1 => device()], 1..4u32)
             .prop_map(|(needs, device, priority)| Step::Register { needs, device, priority }),
         1 => any::<Index>().prop_map(Step::Unregister),
         8 => any::<Index>().prop_map(Step::Claim),
@@ -378,7 +378,7 @@ proptest! {
         let six = |name: &str| Capacity { name: name.to_owned(), count: 6, device: None };
         let mut history = History::new(vec![six("a"), six("b")]);
         for (a, b, priority) in counts {
-            history.play(&Step::Register { needs: vec![(0, a), (1, b)], device: Device::Host, priority });
+            history.play(&Step::Register { needs: vec![(0, a), (1, b)], device: Device::Cpu, priority });
         }
         for (index, renews) in turns {
             // Whoever is idle claims, and whoever runs goes on or pauses.

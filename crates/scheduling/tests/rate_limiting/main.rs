@@ -12,7 +12,7 @@ mod turns;
 
 /// What an instance on the host needs. A name that begins with `global` is of a global resource.
 fn needs(needs: &[(&str, u32)]) -> Resources {
-    on(Device::Host, needs)
+    on(Device::Cpu, needs)
 }
 
 fn on(device: Device, needs: &[(&str, u32)]) -> Resources {

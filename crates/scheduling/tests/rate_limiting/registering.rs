@@ -37,12 +37,12 @@ fn what_is_not_listed_is_needed_in_vain() {
 fn a_resource_is_global_or_not() {
     let both = |name: &str| {
         let need = |global| Need { name: name.to_owned(), global, count: 1 };
-        Resources { needs: vec![need(true), need(false)], device: Device::Host }
+        Resources { needs: vec![need(true), need(false)], device: Device::Cpu }
     };
     assert_eq!(try_register(&mut unlimited(), &both("r")), Err(conflict("r")));
 
     let own = Resources { needs: vec![both("r").needs.remove(1)], device: Device::Gpu(3) };
-    let global = Resources { needs: vec![both("r").needs.remove(0)], device: Device::Host };
+    let global = Resources { needs: vec![both("r").needs.remove(0)], device: Device::Cpu };
     for (first, second) in [(&own, &global), (&global, &own)] {
         let mut limiter = unlimited();
         let claimant = register(&mut limiter, first);
@@ -58,7 +58,7 @@ fn a_refused_claimant_leaves_no_trace() {
     assert_eq!(try_register(&mut limiter, &needs(&[("global", 2), ("r", 4)])), Err(limited("global", 1, 2)));
     let own = Resources {
         needs: vec![Need { name: "global".to_owned(), global: false, count: 1 }],
-        device: Device::Host,
+        device: Device::Cpu,
     };
     assert!(try_register(&mut limiter, &own).is_ok());
 }
@@ -88,12 +88,20 @@ fn capacity_follows_the_neediest_claimant() {
 #[test]
 fn the_host_does_not_share_with_the_first_gpu() {
     let mut limiter = limiter(&[("r", 2, Some(0))]);
-    let host = register(&mut limiter, &on(Device::Host, &[("r", 2)]));
+    let host = register(&mut limiter, &on(Device::Cpu, &[("r", 2)]));
     let gpu = register(&mut limiter, &on(Device::Gpu(0), &[("r", 2)]));
     let second = register(&mut limiter, &on(Device::Gpu(0), &[("r", 1)]));
     assert_eq!(limiter.claim(host), Claim::Granted);
     assert_eq!(limiter.claim(gpu), Claim::Granted);
     assert_eq!(limiter.claim(second), Claim::Queued);
+}
+
+#[test]
+fn a_model_that_knows_its_device_itself_shares_with_the_host() {
+    let mut limiter = limiter(&[("r", 2, None)]);
+    let [host, model] =
+        [Device::Cpu, Device::Model].map(|device| register(&mut limiter, &on(device, &[("r", 2)])));
+    assert_eq!([limiter.claim(host), limiter.claim(model)], [Claim::Granted, Claim::Queued]);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Who gets how much of the time when there is not enough for all.
 use nereid_scheduling::{Device, RateLimiter};
 
-use crate::{limiter, needs, on, simulation::Simulation, unlimited};
+use crate::{
+    limiter, needs, on,
+    simulation::{Simulation, WorkerId},
+    unlimited,
+};
 
 const PLENTY: u64 = 1_000_000;
 
@@ -168,5 +172,45 @@ fn crowds_that_were_joined_agree_on_the_time() {
     let (both, slow) = join_two_crowds(5_100);
     for slow in slow {
         assert!(both.abs_diff(slow) <= 5, "{both} against {slow}");
+    }
+}
+
+/// A client that has eight requests under way until it has sent eighty, or another client has.
+struct Client {
+    worker: WorkerId,
+    sent: u64,
+    stops: bool,
+}
+
+impl Client {
+    fn send(&mut self, simulation: &mut Simulation) {
+        self.sent += 1;
+        simulation.give(self.worker, 1);
+    }
+
+    /// Sends as many as it may. One that has been told to stop does so after the request that it was about to send.
+    fn go_on(&mut self, simulation: &mut Simulation, stop: bool) {
+        while !self.stops && self.sent - simulation.done(self.worker) < 8 {
+            self.send(simulation);
+            self.stops = stop || self.sent == 80;
+        }
+    }
+}
+
+#[test]
+fn priorities_one_and_two_run_80_to_44_as_in_the_reference() {
+    for first in [0, 1] {
+        let mut simulation = Simulation::new(limiter(&[("r", 1, None)]));
+        let client = |worker| Client { worker, sent: 0, stops: false };
+        let mut clients = [1, 2].map(|priority| client(simulation.hire(&needs(&[("r", 1)]), priority, 100)));
+        clients[first].go_on(&mut simulation, false);
+        clients[1 - first].go_on(&mut simulation, false);
+        while simulation.step() {
+            for index in [0, 1] {
+                let stop = clients.iter().any(|client| client.sent == 80);
+                clients[index].go_on(&mut simulation, stop);
+            }
+        }
+        assert_eq!(clients.map(|client| simulation.done(client.worker)), [80, 44], "client {first} begins");
     }
 }

@@ -2,13 +2,10 @@
 //! batcher asks, which complains if it is asked what it should not be.
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex},
 };
 
-use nereid_scheduling::{BatchFilter, BatchFilterState};
+use nereid_scheduling::BatchFilter;
 
 use crate::driver::RequestId;
 
@@ -29,7 +26,6 @@ pub(crate) enum Limit {
 pub(crate) struct BatchLimit {
     limit: Limit,
     volumes: Arc<Mutex<BTreeMap<RequestId, u32>>>,
-    forming: Arc<AtomicUsize>,
 }
 
 impl BatchLimit {
@@ -53,11 +49,13 @@ impl BatchLimit {
         }
     }
 
-    /// The same as a rule, if there is a limit.
-    pub(crate) fn rule(&self) -> Option<Box<dyn BatchFilter<RequestId>>> {
+    /// The same as a filter, if there is a limit.
+    pub(crate) fn filter(&self) -> Option<Box<dyn BatchFilter<RequestId>>> {
         match self.limit {
             Limit::None => None,
-            Limit::Alone | Limit::Volume(_) => Some(Box::new(self.clone())),
+            Limit::Alone | Limit::Volume(_) => {
+                Some(Box::new(Filter { batch_limit: self.clone(), requests: Vec::new(), ended: false }))
+            }
         }
     }
 
@@ -66,31 +64,24 @@ impl BatchLimit {
     }
 }
 
-impl BatchFilter<RequestId> for BatchLimit {
-    fn begin(&self) -> Box<dyn BatchFilterState<RequestId>> {
-        assert_eq!(self.forming.fetch_add(1, SeqCst), 0, "two batches form at the same time");
-        Box::new(Batch { batch_limit: self.clone(), requests: Vec::new(), ended: false })
-    }
-}
-
-struct Batch {
+struct Filter {
     batch_limit: BatchLimit,
+    /// Asked about since the batch under construction has begun.
     requests: Vec<RequestId>,
     ended: bool,
 }
 
-impl BatchFilterState<RequestId> for Batch {
-    fn join(&mut self, &request: &RequestId) -> bool {
+impl BatchFilter<RequestId> for Filter {
+    fn admit(&mut self, &request: &RequestId) -> bool {
         assert!(!self.ended, "{request} is asked about after another one was refused");
         assert!(!self.requests.contains(&request), "{request} is asked about again");
         self.ended = !self.batch_limit.admits(&self.requests, request);
         self.requests.push(request);
         !self.ended
     }
-}
 
-impl Drop for Batch {
-    fn drop(&mut self) {
-        self.batch_limit.forming.fetch_sub(1, SeqCst);
+    fn reset(&mut self) {
+        self.requests.clear();
+        self.ended = false;
     }
 }

@@ -1,7 +1,9 @@
 //! A model on a virtual clock: instances, a scheduler, and the loop between them.
 use std::{collections::BTreeSet, time::Duration};
 
-use nereid_scheduling::{Batch, InstanceId, Meta, Rejected, Rejection, Scheduler, Timestamp};
+use nereid_scheduling::{InstanceId, Meta, Rejected, Rejection, ScheduledBatch, Timestamp};
+
+use crate::subject::Subject;
 
 /// How the tests name a request.
 pub(crate) type RequestId = u64;
@@ -10,14 +12,14 @@ pub(crate) type RequestId = u64;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Rejected(RequestId, Rejection),
-    Started(Batch<RequestId>),
+    Started(ScheduledBatch<RequestId>),
 }
 
 /// How long a batch runs; `None` is until somebody says that the instance is idle.
-pub(crate) type RunTime = Box<dyn Fn(&Batch<RequestId>) -> Option<Duration>>;
+pub(crate) type RunTime = Box<dyn Fn(&ScheduledBatch<RequestId>) -> Option<Duration>>;
 
 pub(crate) struct Driver {
-    pub(crate) scheduler: Box<dyn Scheduler<RequestId>>,
+    pub(crate) scheduler: Subject,
     pub(crate) now: Timestamp,
     pub(crate) idle: Vec<InstanceId>,
     runs_for: RunTime,
@@ -25,7 +27,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(scheduler: Box<dyn Scheduler<RequestId>>, instances: usize, runs_for: RunTime) -> Self {
+    pub(crate) fn new(scheduler: Subject, instances: usize, runs_for: RunTime) -> Self {
         Self {
             scheduler,
             now: Timestamp::default(),
@@ -43,10 +45,14 @@ impl Driver {
         }
     }
 
-    /// Somebody has cancelled.
-    pub(crate) fn sweep(&mut self, gone: impl Fn(RequestId) -> bool) -> Vec<Outcome> {
-        let swept = self.scheduler.sweep(&|&request| gone(request));
-        let mut outcomes: Vec<_> = rejections(&swept).collect();
+    /// These are cancelled, if they still wait.
+    pub(crate) fn cancel(&mut self, requests: &[RequestId]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for &request in requests {
+            let cancelled = self.scheduler.cancel(request);
+            assert!(cancelled.iter().all(|rejected| rejected.payload == request), "another one is cancelled");
+            outcomes.extend(rejections(&cancelled));
+        }
         outcomes.extend(self.settle());
         outcomes
     }
@@ -57,7 +63,7 @@ impl Driver {
     }
 
     /// The next moment at which something may happen by itself.
-    pub(crate) fn next_event(&self) -> Option<Timestamp> {
+    pub(crate) fn next_event(&mut self) -> Option<Timestamp> {
         let finish = self.finishing.first().map(|&(at, _)| at);
         [finish, self.scheduler.next_wakeup(self.now)].into_iter().flatten().min()
     }

@@ -77,8 +77,8 @@ impl Reference {
         rejected.into_iter().map(|(.., id)| id).collect()
     }
 
-    pub(crate) fn sweep(&mut self, gone: &dyn Fn(&RequestId) -> bool) {
-        self.waiting.retain(|waiting| !gone(&waiting.id));
+    pub(crate) fn cancel(&mut self, request: RequestId) -> Vec<RequestId> {
+        self.waiting.extract_if(.., |waiting| waiting.id == request).map(|waiting| waiting.id).collect()
     }
 
     /// The batch that should leave now, if an instance is idle.

@@ -26,6 +26,8 @@ use nereid_scheduling::{
 use crate::{
     batch_limit::{BatchLimit, Limit},
     driver::{Driver, Outcome, RequestId},
+    reference::Reference,
+    subject::Subject,
 };
 
 /// Plays one paragraph and returns it with the picture it really gives.
@@ -92,7 +94,7 @@ impl Stage {
             }
             "cancel" => {
                 let gone: Vec<_> = objects.split(' ').map(|name| self.id(name)).collect();
-                outcomes.extend(self.model.sweep(|request| gone.contains(&request)));
+                outcomes.extend(self.model.cancel(&gone));
             }
             "idle" => {
                 let instance = number(objects);
@@ -225,8 +227,8 @@ fn model(settings: &[&str]) -> (Driver, BatchLimit) {
         Some("alone") => Limit::Alone,
         Some(most) => Limit::Volume(number(most)),
     });
-    let scheduler: Box<dyn Scheduler<RequestId>> = if options.remove("unbatched").is_some() {
-        Box::new(Unbatched::new())
+    let scheduler = if options.remove("unbatched").is_some() {
+        Subject::new(Scheduler::Unbatched(Unbatched::new()), None)
     } else {
         assert!(options.remove("dynamic").is_some(), "'{first}': neither dynamic nor unbatched");
         let max_batch_size = options.remove("max").map_or(0, number);
@@ -234,7 +236,7 @@ fn model(settings: &[&str]) -> (Driver, BatchLimit) {
             "none" => BTreeSet::new(),
             sizes => sizes.split(',').map(number).collect(),
         });
-        let batcher = DynamicBatcher::new(DynamicBatching {
+        let config = DynamicBatching {
             max_batch_size,
             preferred_batch_sizes: preferred.unwrap_or_else(|| [max_batch_size].into()),
             max_queue_delay: options.remove("delay").map_or(Duration::ZERO, duration),
@@ -244,11 +246,14 @@ fn model(settings: &[&str]) -> (Driver, BatchLimit) {
             default_queue_policy: policy(&mut options),
             priority_queue_policies: levels.iter().map(|line| level(line)).collect(),
             preserve_ordering: false,
-        });
-        match batch_limit.rule() {
-            Some(rule) => Box::new(batcher.with_batch_filter(rule)),
-            None => Box::new(batcher),
-        }
+        };
+        let plain = Reference::new(config.clone(), batch_limit.clone());
+        let batcher = DynamicBatcher::new(config);
+        let real = match batch_limit.filter() {
+            Some(filter) => batcher.with_filter(filter),
+            None => batcher,
+        };
+        Subject::new(Scheduler::Dynamic(real), Some(plain))
     };
     assert!(options.is_empty(), "'{first}': unknown {options:?}");
     (Driver::new(scheduler, instances, Box::new(move |_| runs_for)), batch_limit)

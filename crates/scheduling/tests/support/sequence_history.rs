@@ -6,7 +6,7 @@ use std::{
 };
 
 use nereid_scheduling::{
-    DueBatch, Entry, InstanceId, Meta, Note, Rejection, Row, Scheduler, SequenceBatcher, SequenceId,
+    DueBatch, Entry, EntryId, InstanceId, Meta, Note, Rejection, Row, Scheduler, SequenceBatcher, SequenceId,
     SequenceStep, Strategy, Timestamp,
 };
 
@@ -26,7 +26,7 @@ struct Running {
 
 /// A model in the middle of its history: the real batcher, the plain one, and what anybody can see from outside.
 pub(crate) struct History {
-    real: SequenceBatcher<RequestId>,
+    real: Scheduler<RequestId>,
     plain: Reference,
     setting: Setting,
     now: Timestamp,
@@ -34,6 +34,8 @@ pub(crate) struct History {
     busy: BTreeSet<InstanceId>,
     next_instance: InstanceId,
     arrivals: u64,
+    /// What the batcher calls those that it has accepted.
+    entries: BTreeMap<RequestId, EntryId>,
     waiting: BTreeMap<RequestId, u64>,
     running: BTreeMap<RequestId, Running>,
     /// Of each sequence, the requests that must still come to their end, in order.
@@ -47,7 +49,7 @@ impl History {
     pub(crate) fn new(setting: Setting, told: Option<Vec<String>>) -> Self {
         let instances = setting.instances;
         Self {
-            real: SequenceBatcher::new(setting.config.clone(), instances),
+            real: Scheduler::Sequence(SequenceBatcher::new(setting.config.clone(), instances)),
             plain: Reference::new(setting.config.clone(), instances),
             setting,
             now: Timestamp::default() + Duration::from_millis(1),
@@ -55,6 +57,7 @@ impl History {
             busy: BTreeSet::new(),
             next_instance: instances,
             arrivals: 0,
+            entries: BTreeMap::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             order: BTreeMap::new(),
@@ -89,7 +92,8 @@ impl History {
                     self.advance(wakeup);
                 }
             }
-            Operation::Cancel { first, count } => self.cancel(first, count),
+            Operation::Cancel { first, count, any } => self.cancel(first, count, any),
+            Operation::RejectAll => self.reject_all(),
             Operation::AddInstance => self.add_instance(),
             Operation::RemoveInstance(which) => {
                 if let Some(instance) = self.instance(which) {
@@ -111,7 +115,7 @@ impl History {
         let live = id.is_some_and(|id| self.plain.is_live(id));
         let start = flags % 100 < if live { 8 } else { 90 };
         let end = (flags / 100).is_multiple_of(4);
-        meta.sequence = id.map(|id| SequenceStep { id: id.clone(), start, end });
+        meta.sequence = SequenceStep { id: id.cloned(), start, end };
         let read = Timestamp::from_nanos(self.now.as_nanos() - clock_lag * 1_000);
         let request = self.arrivals;
         self.arrivals += 1;
@@ -120,7 +124,8 @@ impl History {
             assert_eq!(rejected.payload, request, "somebody else is refused");
             rejected.reason
         });
-        assert_eq!(answer, expected.map(|_| ()), "request {request}");
+        assert_eq!(answer.map(drop), expected.map(drop), "request {request}");
+        self.entries.extend(answer.ok().map(|entry| (request, entry)));
         if let Ok(sequence) = expected {
             self.waiting.insert(request, sequence);
             self.sequence_of.insert(request, sequence);
@@ -143,7 +148,8 @@ impl History {
 
     fn reschedule(&mut self, request: RequestId) {
         let Running { instance, slot, meta } = self.running.remove(&request).expect("it runs");
-        let entry = Entry { meta: meta.clone(), arrived: Timestamp::default(), payload: request };
+        let id = self.entries[&request];
+        let entry = Entry { id, meta: meta.clone(), arrived: Timestamp::default(), payload: request };
         let answer =
             self.real.reschedule(self.now, instance, slot, entry).map_err(|rejected| rejected.reason);
         if !self.setting.config.iterative {
@@ -178,16 +184,30 @@ impl History {
         self.idle.push(instance);
     }
 
-    fn cancel(&mut self, first: u64, count: u64) {
-        let requests: Vec<_> = self.waiting.keys().copied().collect();
-        let cancelled: BTreeSet<_> =
-            (0..count).filter_map(|next| nth(&requests, first.wrapping_add(next)).copied()).collect();
-        let swept = self.real.sweep(&|request| cancelled.contains(request));
-        assert!(swept.iter().all(|rejected| rejected.reason == Rejection::Cancelled));
-        let swept: Vec<_> = swept.into_iter().map(|rejected| rejected.payload).collect();
-        assert_eq!(swept, self.plain.sweep(&|request| cancelled.contains(&request)), "sweep");
-        assert!(cancelled.iter().all(|request| swept.contains(request)), "a cancelled request waits");
-        self.refused(&swept);
+    /// Cancels some of those that wait, or of all that there ever were.
+    fn cancel(&mut self, first: u64, count: u64, any: bool) {
+        let waiting: Vec<_> = self.waiting.keys().copied().collect();
+        let requests = if any { self.entries.keys().copied().collect() } else { waiting };
+        for next in 0..count {
+            let Some(&request) = nth(&requests, first.wrapping_add(next)) else { return };
+            let rejected = self.real.cancel(self.entries[&request]);
+            assert!(rejected.iter().all(|rejected| rejected.reason == Rejection::Cancelled));
+            let rejected: Vec<_> = rejected.into_iter().map(|rejected| rejected.payload).collect();
+            assert_eq!(rejected, self.plain.cancel(request), "cancel({request})");
+            let waited = self.waiting.contains_key(&request);
+            assert_eq!(rejected.contains(&request), waited, "a request is cancelled if and only if it waits");
+            self.refused(&rejected);
+        }
+    }
+
+    /// Everything that waits is given up.
+    fn reject_all(&mut self) {
+        let rejected = self.real.reject_all();
+        assert!(rejected.iter().all(|rejected| rejected.reason == Rejection::Cancelled));
+        let rejected: Vec<_> = rejected.into_iter().map(|rejected| rejected.payload).collect();
+        assert_eq!(rejected, self.plain.reject_all(), "reject_all");
+        self.refused(&rejected);
+        assert!(self.waiting.is_empty(), "a request waits");
     }
 
     fn add_instance(&mut self) {
@@ -309,8 +329,8 @@ impl History {
             let request = entry.payload;
             let sequence = self.waiting.remove(&request).expect("who runs has waited");
             assert_eq!(self.order[&sequence].first(), Some(&request), "{request} runs out of turn");
-            let step = entry.meta.sequence.as_ref().expect("nobody runs without");
-            assert!(step.id.to_string() != "", "{request} has no id");
+            let step = &entry.meta.sequence;
+            assert!(step.id.as_ref().is_some_and(|id| id.to_string() != ""), "{request} has no id");
             let again = self.run_before.contains(&request);
             assert!(!again || !(step.start || step.end), "{request} begins or ends twice");
             self.running.insert(request, Running { instance, slot, meta: entry.meta });

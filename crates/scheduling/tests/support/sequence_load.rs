@@ -26,10 +26,13 @@ pub(crate) enum Operation {
     },
     Wait(Duration),
     WaitForWakeup,
+    /// Requests that wait, or `any` there ever were.
     Cancel {
         first: u64,
         count: u64,
+        any: bool,
     },
+    RejectAll,
     AddInstance,
     RemoveInstance(u64),
     LoseInstance(u64),
@@ -45,7 +48,10 @@ pub(crate) fn operation(random: &mut Random) -> Operation {
         800..850 => Operation::Wait(us(random.below(20))),
         850..860 => Operation::Wait(us(random.below(800))),
         860..950 => Operation::WaitForWakeup,
-        950..970 => Operation::Cancel { first: random.next(), count: 1 + random.below(3) },
+        950..969 => {
+            Operation::Cancel { first: random.next(), count: 1 + random.below(3), any: random.one_in(4) }
+        }
+        969 => Operation::RejectAll,
         970..982 => Operation::AddInstance,
         982..993 => Operation::RemoveInstance(random.next()),
         993..998 => Operation::LoseInstance(random.next()),

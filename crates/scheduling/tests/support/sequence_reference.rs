@@ -84,15 +84,16 @@ impl Reference {
         if meta.batch_size > 1 {
             return Err(Rejection::MultipleRows);
         }
-        let step = meta.sequence.as_ref().filter(|step| step.id.to_string() != "");
-        if step.is_none() && !self.config.iterative {
+        let (step, given) = (&meta.sequence, meta.sequence.id.as_ref());
+        let given = given.filter(|id| id.to_string() != "");
+        if given.is_none() && !self.config.iterative {
             return Err(Rejection::MissingSequence);
         }
-        if self.draining && step.is_none_or(|step| step.start) {
+        if self.draining && (given.is_none() || step.start) {
             return Err(Rejection::Draining);
         }
-        let known = step.and_then(|step| self.sequences.iter().position(|it| it.open && it.id == step.id));
-        if known.is_none() && step.is_some_and(|step| !step.start) {
+        let known = given.and_then(|id| self.sequences.iter().position(|it| it.open && it.id == *id));
+        if known.is_none() && given.is_some() && !step.start {
             return Err(Rejection::MissingStart);
         }
         self.latest = self.latest.max(now);
@@ -102,19 +103,19 @@ impl Reference {
             timeout: meta.timeout.filter(|timeout| *timeout > Duration::ZERO),
             shape: meta.shape_key,
         };
-        let last = step.is_none_or(|step| step.end);
+        let last = given.is_none() || step.end;
         let number = if let Some(known) = known {
             let sequence = &mut self.sequences[known];
             sequence.requests.push(request);
             sequence.open = !last;
             sequence.idle_since = None;
-            if step.is_some_and(|step| step.start) {
+            if step.start {
                 self.restarts.push(sequence.id.clone());
             }
             sequence.number
         } else {
-            self.own_ids += u64::from(step.is_none());
-            let id = step.map_or(SequenceId::ServerGenerated(self.own_ids), |step| step.id.clone());
+            self.own_ids += u64::from(given.is_none());
+            let id = given.cloned().unwrap_or(SequenceId::ServerGenerated(self.own_ids));
             self.begin(id, !last, request)
         };
         self.give_turns();
@@ -238,30 +239,34 @@ impl Reference {
         rejected
     }
 
-    pub(crate) fn sweep(&mut self, gone: &dyn Fn(RequestId) -> bool) -> Vec<RequestId> {
-        let touched = |it: &&Sequence| it.requests.iter().any(|request| gone(request.id));
-        let (mut in_slots, in_backlog): (Vec<_>, Vec<_>) = self
-            .sequences
-            .iter()
-            .filter(touched)
-            .map(|it| (it.slot, it.number))
-            .partition(|(slot, _)| slot.is_some());
-        in_slots.sort_unstable();
-        let mut swept = Vec::new();
-        for (_, number) in in_backlog {
-            swept.extend(self.end(number).into_iter().map(|request| request.id));
-        }
-        for (slot, number) in in_slots {
-            let runs = slot.is_some_and(|slot| self.running.contains(&slot));
-            if self.config.iterative && runs {
-                let sequence = self.sequence(number);
-                sequence.open = false;
-                swept.extend(sequence.requests.drain(..).map(|request| request.id));
-            } else {
-                swept.extend(self.end(number).into_iter().map(|request| request.id));
-            }
-        }
-        swept
+    /// Ends the sequence that the request waits in.
+    pub(crate) fn cancel(&mut self, request: RequestId) -> Vec<RequestId> {
+        let waits = |it: &Sequence| it.requests.iter().any(|waiting| waiting.id == request);
+        let found = self.sequences.iter().find(|it| waits(it)).map(|it| it.number);
+        found.map(|number| self.close(number)).unwrap_or_default()
+    }
+
+    pub(crate) fn reject_all(&mut self) -> Vec<RequestId> {
+        let mut busy: Vec<_> = self.sequences.iter().filter(|it| !it.requests.is_empty()).collect();
+        // Those in the backlog first.
+        busy.sort_by_key(|it| (it.slot, it.number));
+        let busy: Vec<_> = busy.into_iter().map(|it| it.number).collect();
+        busy.into_iter().flat_map(|number| self.close(number)).collect()
+    }
+
+    /// No more requests join it, and those that wait do not run.
+    fn close(&mut self, number: u64) -> Vec<RequestId> {
+        let sequence = self.sequence(number);
+        let slot = sequence.slot;
+        let runs = slot.is_some_and(|slot| self.running.contains(&slot));
+        let closed = if self.config.iterative && runs {
+            let sequence = self.sequence(number);
+            sequence.open = false;
+            std::mem::take(&mut sequence.requests)
+        } else {
+            self.end(number)
+        };
+        closed.into_iter().map(|request| request.id).collect()
     }
 
     fn sequence(&mut self, number: u64) -> &mut Sequence {

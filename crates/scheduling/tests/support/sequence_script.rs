@@ -20,8 +20,9 @@ use std::{
 };
 
 use nereid_scheduling::{
-    Batch, DirectStrategy, Entry, InstanceId, Meta, Note, OldestStrategy, Rejected, Rejection, Row,
-    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, Timestamp,
+    DirectStrategy, Entry, EntryId, InstanceId, Meta, Note, OldestStrategy, Rejected, Rejection, Row,
+    ScheduledBatch, Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy,
+    Timestamp,
 };
 
 use crate::{
@@ -49,7 +50,7 @@ pub(crate) fn play(scene: &str) -> String {
 }
 
 struct Stage {
-    batcher: SequenceBatcher<RequestId>,
+    batcher: Scheduler<RequestId>,
     slots: u32,
     runs_for: Option<Duration>,
     controls: bool,
@@ -59,6 +60,8 @@ struct Stage {
     idle: Vec<InstanceId>,
     finishing: BTreeSet<(Timestamp, InstanceId)>,
     names: Vec<String>,
+    /// What the scheduler calls those that it has accepted.
+    entries: BTreeMap<RequestId, EntryId>,
     /// Requests that a backend has, and where.
     running: BTreeMap<RequestId, (InstanceId, u32, Entry<RequestId>)>,
     lines: Vec<(String, String)>,
@@ -100,7 +103,7 @@ impl Stage {
         let controls = options.remove("controls").is_some();
         assert!(options.is_empty(), "'{line}': unknown {options:?}");
         Self {
-            batcher: SequenceBatcher::new(config, instances),
+            batcher: Scheduler::Sequence(SequenceBatcher::new(config, instances)),
             slots,
             runs_for,
             controls,
@@ -109,6 +112,7 @@ impl Stage {
             idle: (0..instances).collect(),
             finishing: BTreeSet::new(),
             names: Vec::new(),
+            entries: BTreeMap::new(),
             running: BTreeMap::new(),
             lines: Vec::new(),
             last_map: String::new(),
@@ -150,8 +154,8 @@ impl Stage {
             }
             "cancel" => {
                 let gone = self.id(object);
-                let swept = self.batcher.sweep(&|&request| request == gone);
-                told.extend(swept.iter().map(|swept| self.refusal(swept)));
+                let cancelled = self.entries.get(&gone).map(|&entry| self.batcher.cancel(entry));
+                told.extend(cancelled.iter().flatten().map(|cancelled| self.refusal(cancelled)));
             }
             "idle" => self.finish(number(object)),
             "returns" => self.idle.push(number(object)),
@@ -161,11 +165,11 @@ impl Stage {
             }
             "again" => {
                 let (instance, slot, entry) = self.take_back(object);
-                let meta = entry.meta.clone();
+                let (id, meta) = (entry.id, entry.meta.clone());
                 if let Err(refused) = self.batcher.reschedule(self.now, instance, slot, entry) {
                     told.push(self.refusal(&refused));
                     let Rejected { payload, .. } = refused;
-                    let entry = Entry { meta, arrived: self.now, payload };
+                    let entry = Entry { id, meta, arrived: self.now, payload };
                     self.running.insert(payload, (instance, slot, entry));
                 }
             }
@@ -214,9 +218,10 @@ impl Stage {
         assert!(!self.names.iter().any(|known| known == name), "two requests are called '{name}'");
         let request = self.names.len() as RequestId;
         self.names.push(name.to_owned());
-        meta.sequence = id.map(|id| SequenceStep { id, start, end });
-        if let Err(refused) = self.batcher.enqueue(self.now, meta, request) {
-            told.push(self.refusal(&refused));
+        meta.sequence = SequenceStep { id, start, end };
+        match self.batcher.enqueue(self.now, meta, request) {
+            Ok(entry) => drop(self.entries.insert(request, entry)),
+            Err(refused) => told.push(self.refusal(&refused)),
         }
         for Note::Restarted(id) in self.batcher.notes() {
             told.push(format!("{} begins again", label(&id)));
@@ -257,7 +262,7 @@ impl Stage {
         assert!(self.batcher.next_wakeup(self.now).is_none_or(|wakeup| self.now < wakeup));
     }
 
-    fn start(&mut self, batch: Batch<RequestId>) -> String {
+    fn start(&mut self, batch: ScheduledBatch<RequestId>) -> String {
         let instance = batch.instance;
         let mut rows = Vec::new();
         let mut controls: [Vec<String>; 4] = Default::default();
@@ -266,7 +271,8 @@ impl Stage {
             controls[0].push(flag(step.is_some_and(|step| step.start)));
             controls[1].push(flag(step.is_some_and(|step| step.end)));
             controls[2].push(flag(step.is_some()));
-            controls[3].push(step.map_or("0".to_owned(), |step| label(&step.id)));
+            let id = step.and_then(|step| step.id.as_ref());
+            controls[3].push(id.map_or("0".to_owned(), label));
         };
         for row in batch.rows {
             let Row::Request { entry, slot } = row else {
@@ -274,7 +280,7 @@ impl Stage {
                 rows.push("-".to_owned());
                 continue;
             };
-            control(entry.meta.sequence.as_ref());
+            control(Some(&entry.meta.sequence));
             let slot = slot.expect("a request of a sequence has a slot");
             rows.push(self.names[entry.payload as usize].clone());
             self.running.insert(entry.payload, (instance, slot, entry));
@@ -288,7 +294,7 @@ impl Stage {
         told
     }
 
-    fn next_event(&self) -> Option<Timestamp> {
+    fn next_event(&mut self) -> Option<Timestamp> {
         let finish = self.finishing.first().map(|&(at, _)| at);
         [finish, self.batcher.next_wakeup(self.now)].into_iter().flatten().min()
     }
@@ -338,7 +344,7 @@ impl Stage {
     }
 
     /// Who has which slot, and who waits for one.
-    fn map(&self) -> String {
+    fn map(&mut self) -> String {
         let mut map = String::new();
         for &instance in &self.instances {
             write!(map, "| {instance}:").expect("strings take all");

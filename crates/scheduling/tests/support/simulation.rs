@@ -5,13 +5,14 @@ use std::{
 };
 
 use nereid_scheduling::{
-    Batch, DynamicBatching, Meta, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction, Timestamp,
+    DynamicBatching, Meta, QueuePolicy, Rejection, ScheduledBatch, TimeoutAction, Timestamp,
 };
 
 use crate::{
     batch_limit::BatchLimit,
     driver::{Driver, Outcome, RequestId},
     reference::Reference,
+    subject::{Subject, requests},
 };
 
 /// How far the clock a request brings may lag behind, in microseconds.
@@ -66,13 +67,13 @@ struct Waiting {
 impl History {
     /// Plays a load to its end, checking at every step what every policy must keep.
     pub(crate) fn play(
-        scheduler: Box<dyn Scheduler<RequestId>>,
+        scheduler: Subject,
         config: DynamicBatching,
         batch_limit: BatchLimit,
         load: &Load,
     ) -> Self {
         let runs_for: Vec<_> = load.arrivals.iter().map(|arrival| arrival.runs_for).collect();
-        let longest = move |batch: &Batch<RequestId>| {
+        let longest = move |batch: &ScheduledBatch<RequestId>| {
             requests(batch).map(|id| Duration::from_micros(runs_for[id as usize])).max()
         };
         let mut history = Self {
@@ -141,16 +142,16 @@ impl History {
 
     fn cancel(&mut self) {
         let now = self.driver.now;
-        let before = self.cancelled.len();
+        let mut cancelled = Vec::new();
         while let Some(&(at, id)) = self.cancellations.first().filter(|&&(at, _)| at <= now) {
             self.cancellations.remove(&(at, id));
             self.cancelled.insert(id);
+            cancelled.push(id);
         }
-        if self.cancelled.len() > before {
-            let cancelled = self.cancelled.clone();
-            let outcomes = self.driver.sweep(|id| cancelled.contains(&id));
+        if !cancelled.is_empty() {
+            let outcomes = self.driver.cancel(&cancelled);
             self.record(outcomes);
-            assert!(self.waiting.keys().all(|id| !cancelled.contains(id)), "a cancelled request waits");
+            assert!(self.waiting.keys().all(|id| !self.cancelled.contains(id)), "a cancelled request waits");
         }
     }
 
@@ -163,7 +164,7 @@ impl History {
         panic!("the history does not come to rest");
     }
 
-    fn next_event(&self) -> Option<Timestamp> {
+    fn next_event(&mut self) -> Option<Timestamp> {
         let cancellation = self.cancellations.first().map(|&(at, _)| at);
         [cancellation, self.driver.next_event()].into_iter().flatten().min()
     }
@@ -186,7 +187,7 @@ impl History {
         assert_eq!(self.waiting.len(), self.driver.scheduler.in_flight());
     }
 
-    fn start(&mut self, batch: &Batch<RequestId>) {
+    fn start(&mut self, batch: &ScheduledBatch<RequestId>) {
         let batch: Vec<_> = requests(batch).map(|id| (id, self.leave(id, None))).collect();
         assert!(!batch.is_empty(), "an empty batch left");
         let rows: u32 = batch.iter().map(|(_, request)| request.meta.batch_size.max(1)).sum();
@@ -246,12 +247,4 @@ impl History {
     fn in_level(&self, level: u64) -> usize {
         self.waiting.values().filter(|waiting| waiting.level == level).count()
     }
-}
-
-/// The requests of a batch.
-pub(crate) fn requests(batch: &Batch<RequestId>) -> impl Iterator<Item = RequestId> {
-    batch.rows.iter().filter_map(|row| match row {
-        Row::Request { entry, .. } => Some(entry.payload),
-        Row::Padding => None,
-    })
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use blake3::Hasher;
-use inference::{CorrelationId, Name, Parameter, Request, Tensor};
+use inference::{Name, Parameter, Request, SequenceId, Tensor};
 use smallvec::SmallVec;
 
 use crate::fingerprint::Fingerprint;
@@ -74,13 +74,17 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
     let sequence = &request.sequence;
     match &sequence.id {
         None => encoding.number(0),
-        Some(CorrelationId::Number(number)) => {
+        Some(SequenceId::Number(number)) => {
             encoding.number(1);
             encoding.number(number.get());
         }
-        Some(CorrelationId::Text(text)) => {
+        Some(SequenceId::Text(text)) => {
             encoding.number(2);
             encoding.text(text);
+        }
+        Some(SequenceId::ServerGenerated(number)) => {
+            encoding.number(3);
+            encoding.number(*number);
         }
     }
     encoding.number(u64::from(sequence.start));
@@ -170,7 +174,7 @@ mod tests {
         Request { parameters: parameters.iter().map(own).collect(), ..usual() }
     }
 
-    fn with_sequence(id: Option<CorrelationId>, start: bool, end: bool) -> Request {
+    fn with_sequence(id: Option<SequenceId>, start: bool, end: bool) -> Request {
         Request { sequence: SequenceStep { id, start, end }, ..usual() }
     }
 
@@ -201,8 +205,8 @@ mod tests {
             with_parameters(&[("p", Parameter::Bytes(Bytes::from_static(b"1")))]),
             with_parameters(&[("p", Parameter::Int(1)), ("p", Parameter::Int(2))]),
             with_parameters(&[("p", Parameter::Int(2)), ("p", Parameter::Int(1))]),
-            with_sequence(Some(CorrelationId::Number(one)), false, false),
-            with_sequence(Some(CorrelationId::Text("1".into())), false, false),
+            with_sequence(Some(SequenceId::Number(one)), false, false),
+            with_sequence(Some(SequenceId::Text("1".into())), false, false),
             with_sequence(None, true, false),
             with_sequence(None, false, true),
         ];

@@ -12,7 +12,7 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode, ExecutionTimes, Flow, InFlightResponse, Name, Outcome, ReportedTimes, Request,
+    EntryId, Error, ErrorCode, ExecutionTimes, Flow, InFlightResponse, Name, Outcome, ReportedTimes, Request,
     Response, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, backend::Execution,
     cache::ResponseCache, response_channel,
 };
@@ -251,8 +251,8 @@ impl ResponsePath for CachePath {
         self.model.respond(response);
     }
 
-    fn cancelled(&self) {
-        self.model.cancelled();
+    fn cancelled(&self, entry: Option<EntryId>) {
+        self.model.cancelled(entry);
     }
 
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {

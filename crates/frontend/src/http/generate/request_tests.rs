@@ -1,7 +1,7 @@
 //! Conversion of generate requests: names, shapes, parameters, and what is refused.
 use std::{num::NonZeroU64, time::Duration};
 
-use inference::{CorrelationId, DataType, Error, Parameter, Request, config::InputSpec};
+use inference::{DataType, Error, Parameter, Request, SequenceId, config::InputSpec};
 
 use super::request::{Schema, decode, spread};
 use crate::error::status;
@@ -144,7 +144,7 @@ fn controls_have_their_meaning_and_reach_the_model() {
             "timeout": 1500, "triton_x": 1}"#,
     );
     let step = &request.sequence;
-    let id = NonZeroU64::new(5).map(CorrelationId::Number);
+    let id = NonZeroU64::new(5).map(SequenceId::Number);
     assert_eq!((step.id.clone(), step.start, step.end), (id, true, true));
     assert_eq!((request.priority, request.timeout), (2, Some(Duration::from_micros(1500))));
     let names: Vec<_> = request.parameters.iter().map(|(name, _)| name.as_str()).collect();

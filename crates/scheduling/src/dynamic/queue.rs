@@ -1,42 +1,17 @@
 //! Where requests of a batched model wait: priority levels, queue limits and queue timeouts.
-use std::{collections::BTreeMap, num::NonZero, time::Duration};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    DynamicBatching, Entry, Meta, Rejected, Rejection, Row, Timestamp, priority_level::PriorityLevel,
+use super::{
+    config::{DynamicBatching, QueuePolicy, TimeoutAction},
+    priority_level::{LevelTurn, PriorityLevel},
 };
-
-/// What one queue does when it is full or slow (`ModelQueuePolicy` of a model configuration).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueuePolicy {
-    /// How long a request may wait; `None` (and zero) is for ever (`default_timeout_microseconds`).
-    pub default_timeout: Option<Duration>,
-    /// What happens to a request that has waited longer (`timeout_action`).
-    pub timeout_action: TimeoutAction,
-    /// Whether a request may ask for a shorter timeout than the default (`allow_timeout_override`).
-    ///
-    /// It can only shorten: without a default there is nothing to override, and nothing times out.
-    pub allow_timeout_override: bool,
-    /// How many requests may wait, late ones included; `None` is no limit (`max_queue_size`).
-    pub max_queue_size: Option<NonZero<usize>>,
-}
-
-impl QueuePolicy {
-    fn deadline(&self, now: Timestamp, meta: &Meta) -> Option<Timestamp> {
-        let default = self.default_timeout.filter(|timeout| !timeout.is_zero())?;
-        let asked = meta.timeout.filter(|timeout| self.allow_timeout_override && !timeout.is_zero());
-        Some(now + asked.map_or(default, |asked| asked.min(default)))
-    }
-}
-
-/// What happens to a request that has waited too long (`ModelQueuePolicy.TimeoutAction`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum TimeoutAction {
-    /// It is rejected (`REJECT`).
-    #[default]
-    Reject,
-    /// It is served after everything in its level that is on time (`DELAY`).
-    Delay,
-}
+use crate::{
+    batch::Row,
+    rejection::{Rejected, Rejection},
+    request::{Entry, EntryId, Meta},
+    steps,
+    time::Timestamp,
+};
 
 /// Which level a request belongs to and what holds there.
 #[derive(Debug)]
@@ -60,23 +35,26 @@ impl LevelRules {
 /// A queue per priority level. Order of service: lowest level first; within a level those on time, then
 /// those delayed; within each, first come first served.
 ///
-/// Serving costs what is served, not what waits, but every level in use is looked at: there are few.
+/// Serving costs what is served, not what waits, and no call looks at all levels: clients can make many.
 #[derive(Debug)]
-pub(crate) struct RequestQueue<T> {
+pub(super) struct RequestQueue<T> {
     rules: LevelRules,
     levels: BTreeMap<u64, PriorityLevel<T>>,
+    /// The earliest deadline of each level that has one, and the level.
+    deadlines: BTreeSet<(Timestamp, u64)>,
     len: usize,
-    /// No request has an earlier deadline than this. It may be too early, when the request it stems from
-    /// has been served: that costs `expire` one look at each level, not at each request.
-    deadlines_begin: Option<Timestamp>,
+    accepted: u64,
 }
+
+/// A place in the order of service, the earlier the smaller. The place of a request changes only when it is delayed.
+pub(super) type Position = (u64, LevelTurn);
 
 /// Empty levels are kept up to this many, so that their buffers are not allocated for each request.
 /// A client can make up to 2^64 levels: beyond this, empty ones go.
 const LEVELS_KEPT: usize = 16;
 
 impl<T> RequestQueue<T> {
-    pub(crate) fn new(config: &DynamicBatching) -> Self {
+    pub(super) fn new(config: &DynamicBatching) -> Self {
         let rules = LevelRules {
             priority_levels: config.priority_levels,
             default_level: if config.priority_levels == 0 { 0 } else { config.default_priority_level },
@@ -87,12 +65,17 @@ impl<T> RequestQueue<T> {
                 config.priority_queue_policies.clone()
             },
         };
-        Self { rules, levels: BTreeMap::new(), len: 0, deadlines_begin: None }
+        Self { rules, levels: BTreeMap::new(), deadlines: BTreeSet::new(), len: 0, accepted: 0 }
     }
 
-    /// Adds a request at the end of its level and says how many are served before it. `now` must not be
+    /// Adds a request at the end of its level, and says where it is served. `now` must not be
     /// earlier than in calls before.
-    pub(crate) fn push(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<usize, Rejected<T>> {
+    pub(super) fn push(
+        &mut self,
+        now: Timestamp,
+        meta: Meta,
+        payload: T,
+    ) -> Result<(EntryId, Position), Rejected<T>> {
         let number = self.rules.level(meta.priority);
         let policy = self.rules.policy(number);
         let level =
@@ -101,102 +84,111 @@ impl<T> RequestQueue<T> {
             return Err(Rejected { payload, reason: Rejection::QueueFull });
         }
         let deadline = policy.deadline(now, &meta);
-        let before_in_level = level.on_time();
-        level.push(Entry { meta, arrived: now, payload }, deadline);
-        self.len += 1;
-        self.deadlines_begin = earliest(self.deadlines_begin, deadline);
-        Ok(self.levels.range(..number).map(|(_, level)| level.len()).sum::<usize>() + before_in_level)
+        let id = EntryId { queue: number, serial: self.accepted };
+        self.accepted += 1;
+        self.change(number, |level| level.push(Entry { id, meta, arrived: now, payload }, deadline));
+        Ok((id, (number, LevelTurn::OnTime(id.serial))))
     }
 
-    /// Whether some deadline may have passed: if not, `expire` would change nothing.
-    pub(crate) fn may_expire(&self, now: Timestamp) -> bool {
-        self.deadlines_begin.is_some_and(|deadline| deadline < now)
+    /// Whether some deadline has passed: if not, `expire` would change nothing.
+    pub(super) fn may_expire(&self, now: Timestamp) -> bool {
+        self.next_deadline().is_some_and(|deadline| deadline < now)
     }
 
     /// Rejects or delays, as the policy of their level says, what is late at `now`.
-    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
+    pub(super) fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
+        let late = self.deadlines.range(..(now, 0)).map(|&(_, number)| number);
+        let late: BTreeSet<_> = late.collect();
         let mut rejected = Vec::new();
-        for (&number, level) in &mut self.levels {
+        for number in late {
             let action = self.rules.policy(number).timeout_action;
-            while let Some(entry) = level.pop_late(now) {
-                match action {
-                    TimeoutAction::Delay => level.delay(entry),
-                    TimeoutAction::Reject => {
-                        rejected.push(Rejected { payload: entry.payload, reason: Rejection::TimedOut });
+            self.change(number, |level| {
+                while let Some(entry) = level.pop_late(now) {
+                    match action {
+                        TimeoutAction::Delay => level.delay(entry),
+                        TimeoutAction::Reject => rejected.push(Rejected::new(entry, Rejection::TimedOut)),
                     }
                 }
-            }
+            });
         }
-        self.len -= rejected.len();
-        self.deadlines_begin = self.next_deadline();
-        self.remove_empty_levels();
         rejected
     }
 
-    /// Removes every request that `is_cancelled` says nobody waits for.
-    pub(crate) fn sweep(&mut self, is_cancelled: &dyn Fn(&T) -> bool) -> Vec<Rejected<T>> {
-        let mut swept = Vec::new();
-        for level in self.levels.values_mut() {
-            swept.extend(level.sweep(is_cancelled));
-        }
-        self.len -= swept.len();
-        self.remove_empty_levels();
-        swept
-            .into_iter()
-            .map(|entry| Rejected { payload: entry.payload, reason: Rejection::Cancelled })
-            .collect()
+    /// Removes a request, and says where it was to be served.
+    pub(super) fn remove(&mut self, id: EntryId) -> Option<(Position, Entry<T>)> {
+        let (turn, entry) = self.change(id.queue, |level| level.remove(id.serial))??;
+        Some(((id.queue, turn), entry))
+    }
+
+    /// Removes everything, in order of service.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry<T>> + use<T> {
+        self.deadlines.clear();
+        self.len = 0;
+        std::mem::take(&mut self.levels).into_values().flat_map(|mut level| level.take_all())
     }
 
     /// Requests in order of service.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
-        self.levels.values().flat_map(PriorityLevel::iter)
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Position, &Entry<T>)> {
+        self.levels.iter().flat_map(|(&number, level)| {
+            steps::count();
+            level.iter().map(move |(turn, entry)| ((number, turn), entry))
+        })
     }
 
     /// The request that is served last.
-    pub(crate) fn last(&self) -> Option<&Entry<T>> {
+    pub(super) fn last(&self) -> Option<&Entry<T>> {
         self.levels.values().rev().find_map(PriorityLevel::last)
     }
 
     /// Removes the first `count` requests in order of service.
-    pub(crate) fn take_front(&mut self, count: usize) -> Vec<Row<T>> {
+    pub(super) fn take_front(&mut self, count: usize) -> Vec<Row<T>> {
         debug_assert!(count <= self.len, "the receipt is older than the queue");
         let mut rows = Vec::with_capacity(count);
-        for level in self.levels.values_mut() {
-            while rows.len() < count {
-                let Some(entry) = level.pop() else { break };
-                rows.push(Row::Request { entry, slot: None });
-            }
-            if rows.len() == count {
-                break;
-            }
+        while rows.len() < count {
+            let mut levels = self.levels.iter().inspect(|_| steps::count());
+            let Some((&number, _)) = levels.find(|(_, level)| level.len() > 0) else { break };
+            self.change(number, |level| {
+                let left = count - rows.len();
+                let served = std::iter::from_fn(|| level.pop()).take(left);
+                rows.extend(served.map(|entry| Row::Request { entry, slot: None }));
+            });
         }
-        self.len -= rows.len();
-        self.remove_empty_levels();
         rows
     }
 
     /// The earliest deadline of all. A request is late only after it.
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        self.levels.values().filter_map(PriorityLevel::next_deadline).min()
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    fn remove_empty_levels(&mut self) {
-        if self.levels.len() > LEVELS_KEPT {
-            self.levels.retain(|_, level| level.len() > 0);
+    /// Changes a level, and what is known of all.
+    fn change<A>(&mut self, number: u64, change: impl FnOnce(&mut PriorityLevel<T>) -> A) -> Option<A> {
+        let level = self.levels.get_mut(&number)?;
+        let (len, deadline) = (level.len(), level.next_deadline());
+        let answer = change(level);
+        let (new_len, new_deadline) = (level.len(), level.next_deadline());
+        self.len = self.len - len + new_len;
+        if deadline != new_deadline {
+            if let Some(deadline) = deadline {
+                self.deadlines.remove(&(deadline, number));
+            }
+            self.deadlines.extend(new_deadline.map(|deadline| (deadline, number)));
         }
+        if new_len == 0 && self.levels.len() > LEVELS_KEPT {
+            self.levels.remove(&number);
+        }
+        Some(answer)
     }
-}
-
-fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    [one, other].into_iter().flatten().min()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{num::NonZero, time::Duration};
+
     use super::*;
 
     fn ms(millis: u64) -> Timestamp {
@@ -216,7 +208,7 @@ mod tests {
     }
 
     fn order<T: Copy>(queue: &RequestQueue<T>) -> Vec<T> {
-        queue.iter().map(|entry| entry.payload).collect()
+        queue.iter().map(|(_, entry)| entry.payload).collect()
     }
 
     #[test]
@@ -289,7 +281,7 @@ mod tests {
         push(&mut queue, ms(11), 1, 'a');
         assert_eq!(order(&queue), ['a', 'b', 'c']);
         let refused = queue.push(ms(11), Meta { priority: 1, ..Meta::default() }, 'x');
-        assert_eq!(refused, Err(Rejected { payload: 'x', reason: Rejection::QueueFull }));
+        assert_eq!(refused.map(drop), Err(Rejected { payload: 'x', reason: Rejection::QueueFull }));
         assert_eq!(queue.next_deadline(), Some(ms(21)), "a delayed request has no deadline any more");
     }
 
@@ -313,14 +305,17 @@ mod tests {
         let overridable = QueuePolicy { allow_timeout_override: true, ..policy(100, TimeoutAction::Reject) };
         let mut queue =
             RequestQueue::new(&DynamicBatching { default_queue_policy: overridable, ..Default::default() });
+        let mut ids = Vec::new();
         for (payload, timeout) in [('a', 100), ('b', 20), ('c', 100), ('d', 10), ('e', 30), ('f', 20)] {
             let timeout = Some(Duration::from_millis(timeout));
-            queue.push(ms(0), Meta { timeout, ..Meta::default() }, payload).expect("no limit");
+            let (id, _) = queue.push(ms(0), Meta { timeout, ..Meta::default() }, payload).expect("no limit");
+            ids.push(id);
         }
         let late: Vec<_> = queue.expire(ms(21)).into_iter().map(|late| late.payload).collect();
         assert_eq!(late, ['d', 'b', 'f']);
         assert_eq!(order(&queue), ['a', 'c', 'e']);
-        queue.sweep(&|&payload| payload == 'e');
+        assert_eq!(queue.remove(ids[4]).map(|(_, entry)| entry.payload), Some('e'));
+        assert!(queue.remove(ids[4]).is_none() && queue.remove(ids[3]).is_none(), "they have left");
         assert_eq!(queue.next_deadline(), Some(ms(100)));
         queue.take_front(2);
         assert_eq!(queue.next_deadline(), None);
@@ -337,6 +332,7 @@ mod tests {
             push(&mut queue, ms(0), priority, 'a');
         }
         assert_eq!(queue.take_front(999).len(), 999);
-        assert_eq!(queue.levels.len(), 1);
+        assert!(queue.levels.len() <= LEVELS_KEPT);
+        assert_eq!(queue.len(), 1);
     }
 }

@@ -1,11 +1,11 @@
-//! What a request says of its sequence: which one, and whether that begins or ends.
+//! What a request says of its sequence: which one, and whether the sequence begins or ends.
 use std::{fmt, num::NonZeroU64, sync::Arc};
 
-/// A request's place in its sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A request's place in its sequence. The default is no sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SequenceStep {
-    /// Which sequence.
-    pub id: SequenceId,
+    /// Which sequence, if the request is part of one.
+    pub id: Option<SequenceId>,
     /// The first request of the sequence (START). The model forgets what it knew in this slot.
     pub start: bool,
     /// The last request of the sequence (END). Both flags together make a sequence of one request.
@@ -28,7 +28,7 @@ pub enum SequenceId {
 
 impl SequenceId {
     /// Whether a client chose it.
-    pub(super) fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         match self {
             Self::Number(_) => true,
             Self::Text(text) => !text.is_empty(),

@@ -1,0 +1,328 @@
+//! The policy of the dynamic batcher: what is due, from what is known of the head of its queue.
+use super::{
+    config::DynamicBatching,
+    queue::{Position, RequestQueue},
+};
+use crate::{
+    batch::{DueBatch, InstanceId, Row},
+    cut::{Cut, CutRule, Front},
+    filter::BatchFilter,
+    rejection::{Rejected, Rejection},
+    request::{Entry, EntryId, Meta},
+    time::Timestamp,
+};
+
+/// The policy of a model with [`DynamicBatching`].
+///
+/// Requests are never reordered to fit: a batch is always the head of the queue.
+pub struct DynamicBatcher<T> {
+    queue: RequestQueue<T>,
+    rule: CutRule,
+    /// The front of `queue`, if known: forgotten at any change but growth behind it.
+    known: Option<KnownFront>,
+    filter: Option<Box<dyn BatchFilter<T>>>,
+    latest_arrival: Timestamp,
+    /// How many more requests `hold_until_queued` waits for.
+    missing: usize,
+    draining: bool,
+}
+
+/// What a queue begins with.
+#[derive(Debug, Default)]
+struct KnownFront {
+    front: Front,
+    /// The last request that was looked at: the last of the front, or the one that may not join it. Without any behind
+    /// it, the whole queue is in the front.
+    last: Option<Position>,
+}
+
+impl<T> DynamicBatcher<T> {
+    /// Starts with an empty queue.
+    #[must_use]
+    pub fn new(config: DynamicBatching) -> Self {
+        Self {
+            queue: RequestQueue::new(&config),
+            rule: CutRule::new(config.max_batch_size, config.preferred_batch_sizes, config.max_queue_delay),
+            known: None,
+            filter: None,
+            latest_arrival: Timestamp::default(),
+            missing: config.hold_until_queued,
+            draining: false,
+        }
+    }
+
+    /// The same, with one more rule about who may share a batch.
+    #[must_use]
+    pub fn with_filter(self, filter: Box<dyn BatchFilter<T>>) -> Self {
+        Self { known: None, filter: Some(filter), ..self }
+    }
+
+    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<EntryId, Rejected<T>> {
+        if self.draining {
+            return Err(Rejected { payload, reason: Rejection::Draining });
+        }
+        let arrived = now.max(self.latest_arrival);
+        let (id, position) = self.queue.push(arrived, meta, payload)?;
+        match &mut self.known {
+            Some(known) if known.last < Some(position) => {
+                // Behind one that may not join, it makes no difference; otherwise it is the next one.
+                if !known.front.is_closed()
+                    && let Some(last) = self.queue.last()
+                {
+                    extend(&self.rule, &mut self.filter, known, position, last);
+                }
+            }
+            Some(_) => self.reset_open_batch(),
+            None => {}
+        }
+        self.latest_arrival = arrived;
+        self.missing = self.missing.saturating_sub(1);
+        Ok(id)
+    }
+
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
+        if !self.queue.may_expire(now) {
+            return Vec::new();
+        }
+        self.reset_open_batch();
+        self.queue.expire(now)
+    }
+
+    pub(crate) fn cancel(&mut self, entry: EntryId) -> Option<Rejected<T>> {
+        let (position, entry) = self.queue.remove(entry)?;
+        if self.known.as_ref().is_some_and(|known| Some(position) <= known.last) {
+            self.reset_open_batch();
+        }
+        Some(Rejected::new(entry, Rejection::Cancelled))
+    }
+
+    pub(crate) fn reject_all(&mut self) -> Vec<Rejected<T>> {
+        self.reset_open_batch();
+        self.queue.take_all().map(|entry| Rejected::new(entry, Rejection::Cancelled)).collect()
+    }
+
+    pub(crate) fn due(&mut self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
+        let &instance = idle.first()?;
+        match self.cut(now) {
+            Cut::Release(requests) => Some(DueBatch { instance, requests }),
+            Cut::Hold(_) | Cut::Empty => None,
+        }
+    }
+
+    pub(crate) fn take(&mut self, requests: usize) -> Vec<Row<T>> {
+        self.reset_open_batch();
+        self.queue.take_front(requests)
+    }
+
+    pub(crate) fn next_wakeup(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let patience_ends = match self.cut(now) {
+            Cut::Hold(until) => Some(until),
+            Cut::Release(_) | Cut::Empty => None,
+        };
+        // A request is late when its deadline is over, not when it is reached.
+        let late = self.queue.next_deadline().map(|deadline| deadline + Timestamp::TICK);
+        [patience_ends, late].into_iter().flatten().filter(|&at| now < at).min()
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+        self.missing = 0;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn cut(&mut self, now: Timestamp) -> Cut {
+        if self.missing > 0 {
+            return Cut::Empty;
+        }
+        let front = self.front();
+        match self.rule.decide(&front, now) {
+            // Nobody else will come: waiting would be for nothing.
+            Cut::Hold(_) if self.draining => Cut::Release(front.requests()),
+            cut => cut,
+        }
+    }
+
+    fn front(&mut self) -> Front {
+        if let Some(known) = &self.known {
+            return known.front;
+        }
+        let mut known = KnownFront::default();
+        for (position, entry) in self.queue.iter() {
+            extend(&self.rule, &mut self.filter, &mut known, position, entry);
+            if known.front.is_closed() {
+                break;
+            }
+        }
+        self.known.insert(known).front
+    }
+
+    /// Says that the head of the queue may not be what it was.
+    fn reset_open_batch(&mut self) {
+        if self.known.take().is_some()
+            && let Some(filter) = &mut self.filter
+        {
+            filter.reset();
+        }
+    }
+}
+
+/// Adds the next request of the queue to its front, if it may join.
+fn extend<T>(
+    rule: &CutRule,
+    filter: &mut Option<Box<dyn BatchFilter<T>>>,
+    known: &mut KnownFront,
+    position: Position,
+    next: &Entry<T>,
+) {
+    let may_join = || filter.as_mut().is_none_or(|filter| filter.admit(&next.payload));
+    known.front = rule.extended(known.front, &next.meta, next.arrived, may_join);
+    known.last = Some(position);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::QueuePolicy;
+
+    const NOW: Timestamp = Timestamp::from_nanos(1_000);
+
+    fn batcher(config: DynamicBatching) -> DynamicBatcher<u32> {
+        DynamicBatcher::new(DynamicBatching {
+            max_batch_size: 4,
+            preferred_batch_sizes: [4].into(),
+            priority_levels: 2,
+            default_priority_level: 2,
+            ..config
+        })
+    }
+
+    fn enqueue(batcher: &mut DynamicBatcher<u32>, priority: u64) -> EntryId {
+        batcher.enqueue(NOW, Meta { priority, ..Meta::default() }, 0).expect("the queue has no limit")
+    }
+
+    fn knows_its_front(batcher: &DynamicBatcher<u32>) -> bool {
+        batcher.known.is_some()
+    }
+
+    #[test]
+    fn a_queue_that_grows_at_its_end_is_not_walked_again() {
+        let mut batcher = batcher(DynamicBatching::default());
+        assert!(batcher.due(NOW, &[0]).is_none());
+        for _ in 0..10 {
+            enqueue(&mut batcher, 2);
+            assert!(knows_its_front(&batcher));
+        }
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4 }));
+    }
+
+    #[test]
+    fn a_request_behind_a_full_batch_does_not_spoil_it() {
+        let mut batcher = batcher(DynamicBatching::default());
+        for priority in [1, 1, 1, 1, 1, 2] {
+            enqueue(&mut batcher, priority);
+        }
+        assert!(batcher.due(NOW, &[0]).is_some());
+        enqueue(&mut batcher, 1);
+        assert!(knows_its_front(&batcher), "it comes between the levels, but behind the batch");
+    }
+
+    #[test]
+    fn a_request_that_goes_before_others_makes_the_queue_worth_another_look() {
+        let mut batcher = batcher(DynamicBatching::default());
+        enqueue(&mut batcher, 2);
+        assert!(batcher.due(NOW, &[0]).is_some(), "without delay it is due at once");
+        enqueue(&mut batcher, 1);
+        assert!(!knows_its_front(&batcher));
+    }
+
+    #[test]
+    fn cancelling_behind_a_full_batch_does_not_spoil_it() {
+        let mut batcher = batcher(DynamicBatching::default());
+        let ids = [2; 7].map(|priority| enqueue(&mut batcher, priority));
+        assert!(batcher.due(NOW, &[0]).is_some());
+        for behind in [ids[6], ids[5]] {
+            assert!(batcher.cancel(behind).is_some());
+            assert!(knows_its_front(&batcher));
+        }
+        assert!(batcher.cancel(ids[4]).is_some());
+        assert!(!knows_its_front(&batcher), "that one had ended the batch");
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4 }));
+        assert!(batcher.cancel(ids[0]).is_some());
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 3 }));
+    }
+
+    #[test]
+    fn a_refused_request_changes_nothing() {
+        let mut batcher = batcher(DynamicBatching {
+            default_queue_policy: QueuePolicy {
+                max_queue_size: std::num::NonZero::new(1),
+                ..QueuePolicy::default()
+            },
+            hold_until_queued: 2,
+            ..DynamicBatching::default()
+        });
+        enqueue(&mut batcher, 2);
+        assert_eq!(
+            batcher.enqueue(NOW, Meta::default(), 7),
+            Err(Rejected { payload: 7, reason: Rejection::QueueFull })
+        );
+        assert_eq!(batcher.in_flight(), 1);
+        assert_eq!(batcher.due(NOW, &[0]), None, "only accepted requests end the hold");
+    }
+
+    #[test]
+    fn a_wake_up_is_never_in_the_past() {
+        let mut batcher = batcher(DynamicBatching {
+            default_queue_policy: QueuePolicy {
+                default_timeout: Some(Duration::from_nanos(10)),
+                ..QueuePolicy::default()
+            },
+            ..DynamicBatching::default()
+        });
+        enqueue(&mut batcher, 2);
+        assert_eq!(batcher.next_wakeup(NOW), Some(Timestamp::from_nanos(1_011)));
+        assert_eq!(batcher.next_wakeup(Timestamp::from_nanos(1_011)), None, "it is high time to expire");
+    }
+
+    /// Lets everybody join, and counts the questions.
+    struct Questions(Arc<AtomicUsize>);
+
+    impl BatchFilter<u32> for Questions {
+        fn admit(&mut self, _: &u32) -> bool {
+            self.0.fetch_add(1, Relaxed);
+            true
+        }
+
+        fn reset(&mut self) {}
+    }
+
+    #[test]
+    fn a_long_queue_is_not_asked_about_at_each_visit() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let filter = Box::new(Questions(asked.clone()));
+        let mut batcher = batcher(DynamicBatching::default()).with_filter(filter);
+        for _ in 0..1_000 {
+            enqueue(&mut batcher, 2);
+            assert!(batcher.due(NOW, &[]).is_none());
+            assert!(batcher.next_wakeup(NOW).is_none());
+        }
+        assert_eq!(asked.load(Relaxed), 4, "what is behind a full batch");
+        for _ in 0..250 {
+            let due = batcher.due(NOW, &[0]).expect("there is enough for a batch");
+            assert_eq!(batcher.take(due.requests).len(), 4);
+            batcher.next_wakeup(NOW);
+        }
+        assert_eq!(asked.load(Relaxed), 1_000, "each request once");
+    }
+}

@@ -1,0 +1,139 @@
+//! One priority level of a queue: who is on time, who is late, and who will be late next.
+use std::collections::{BTreeSet, HashMap};
+
+use crate::{request::Entry, serial_queue::SerialQueue, time::Timestamp};
+
+/// The requests of one priority level.
+#[derive(Debug)]
+pub(super) struct PriorityLevel<T> {
+    /// On time, oldest first, which is also the order of the serial numbers.
+    waiting: SerialQueue<Waiting<T>>,
+    /// Late, in the order in which they became late.
+    delayed: SerialQueue<Entry<T>>,
+    /// The number in `delayed` of each serial number there.
+    delayed_numbers: HashMap<u64, u64>,
+    next_delayed: u64,
+    /// Deadlines and serial numbers of `waiting`, if requests may shorten theirs. Otherwise `None`, for
+    /// then all grant the same time and the oldest request is the first to be late.
+    by_deadline: Option<BTreeSet<(Timestamp, u64)>>,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    deadline: Option<Timestamp>,
+    entry: Entry<T>,
+}
+
+/// A place in the order of service of one level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LevelTurn {
+    /// By serial number.
+    OnTime(u64),
+    /// By the order in which requests became late.
+    Delayed(u64),
+}
+
+impl<T> PriorityLevel<T> {
+    pub(super) fn new(timeouts_differ: bool) -> Self {
+        Self {
+            waiting: SerialQueue::new(),
+            delayed: SerialQueue::new(),
+            delayed_numbers: HashMap::new(),
+            next_delayed: 0,
+            by_deadline: timeouts_differ.then(BTreeSet::new),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.delayed.len()
+    }
+
+    /// Adds a request that is on time. If timeouts do not differ, deadlines must not run backwards.
+    pub(super) fn push(&mut self, entry: Entry<T>, deadline: Option<Timestamp>) {
+        let serial = entry.id.serial;
+        if let (Some(by_deadline), Some(deadline)) = (&mut self.by_deadline, deadline) {
+            by_deadline.insert((deadline, serial));
+        }
+        self.waiting.push(serial, Waiting { deadline, entry });
+    }
+
+    /// Removes the request that is served next.
+    pub(super) fn pop(&mut self) -> Option<Entry<T>> {
+        if let Some(first) = self.waiting.pop() {
+            remove_deadline(&mut self.by_deadline, &first);
+            return Some(first.entry);
+        }
+        let first = self.delayed.pop()?;
+        self.delayed_numbers.remove(&first.id.serial);
+        Some(first)
+    }
+
+    /// Removes the request of that serial number, delayed or not, and says what its turn was.
+    pub(super) fn remove(&mut self, serial: u64) -> Option<(LevelTurn, Entry<T>)> {
+        if let Some(waiting) = self.waiting.remove(serial) {
+            remove_deadline(&mut self.by_deadline, &waiting);
+            return Some((LevelTurn::OnTime(serial), waiting.entry));
+        }
+        let number = self.delayed_numbers.remove(&serial)?;
+        Some((LevelTurn::Delayed(number), self.delayed.remove(number)?))
+    }
+
+    /// When the next request will be late, if ever.
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        match &self.by_deadline {
+            Some(by_deadline) => by_deadline.first().map(|&(deadline, _)| deadline),
+            None => self.waiting.front()?.deadline,
+        }
+    }
+
+    /// Serves a late request after all that are here.
+    pub(super) fn delay(&mut self, entry: Entry<T>) {
+        let number = self.next_delayed;
+        self.next_delayed += 1;
+        self.delayed_numbers.insert(entry.id.serial, number);
+        self.delayed.push(number, entry);
+    }
+
+    /// Removes the request with the earliest deadline, if that has passed.
+    pub(super) fn pop_late(&mut self, now: Timestamp) -> Option<Entry<T>> {
+        if self.next_deadline()? >= now {
+            return None;
+        }
+        let Some(by_deadline) = &mut self.by_deadline else {
+            return self.waiting.pop().map(|waiting| waiting.entry);
+        };
+        let (_, serial) = by_deadline.pop_first()?;
+        let late = self.waiting.remove(serial);
+        debug_assert!(late.is_some(), "a deadline of a request that does not wait");
+        late.map(|waiting| waiting.entry)
+    }
+
+    /// Removes everything, in order of service.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry<T>> + use<T> {
+        self.delayed_numbers.clear();
+        if let Some(by_deadline) = &mut self.by_deadline {
+            by_deadline.clear();
+        }
+        let waiting = self.waiting.take_all().map(|waiting| waiting.entry);
+        waiting.chain(self.delayed.take_all())
+    }
+
+    /// The request that is served last.
+    pub(super) fn last(&self) -> Option<&Entry<T>> {
+        self.delayed.back().or_else(|| Some(&self.waiting.back()?.entry))
+    }
+
+    /// Requests in order of service.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LevelTurn, &Entry<T>)> {
+        let waiting = self.waiting.numbered();
+        let waiting = waiting.map(|(serial, waiting)| (LevelTurn::OnTime(serial), &waiting.entry));
+        let delayed = self.delayed.numbered();
+        waiting.chain(delayed.map(|(number, entry)| (LevelTurn::Delayed(number), entry)))
+    }
+}
+
+fn remove_deadline<T>(by_deadline: &mut Option<BTreeSet<(Timestamp, u64)>>, left: &Waiting<T>) {
+    if let (Some(by_deadline), Some(deadline)) = (by_deadline, left.deadline) {
+        by_deadline.remove(&(deadline, left.entry.id.serial));
+    }
+}

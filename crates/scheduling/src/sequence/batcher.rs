@@ -1,0 +1,287 @@
+//! The policy of the sequence batcher: which requests it accepts, and what is due.
+use std::collections::VecDeque;
+
+use super::{
+    config::{SequenceBatching, Strategy},
+    places::SequencePlaces,
+    slots::{InstanceSlots, SlotId},
+    view::SlotState,
+};
+use crate::{
+    batch::{DueBatch, InstanceId, Row},
+    cut::Cut,
+    rejection::{Note, Rejected, Rejection},
+    request::{Entry, EntryId, Meta},
+    step::{SequenceId, SequenceStep},
+    time::Timestamp,
+};
+
+/// The policy of a model with [`SequenceBatching`].
+///
+/// A request costs the same however many sequences there are, but for the logarithm in ordered sets.
+///
+/// Besides what [`Scheduler`](crate::Scheduler) asks: [`released`](crate::Scheduler::released) is due for every request
+/// of a batch, in any order, and may come before or after the instance is idle. Instances are offered to
+/// [`due`](crate::Scheduler::due) even if requests of theirs are still out: slots that are free of them go on.
+#[derive(Debug)]
+pub struct SequenceBatcher<T> {
+    places: SequencePlaces<T>,
+    config: SequenceBatching,
+    /// Whether `hold_until_queued` has not been reached.
+    held: bool,
+    waiting: usize,
+    /// Requests that were accepted.
+    accepted: u64,
+    /// Sequences that have begun.
+    begun: u64,
+    last_generated_id: u64,
+    latest: Timestamp,
+    draining: bool,
+    notes: Vec<Note>,
+}
+
+/// Notes that nobody asked for are kept up to this many.
+const NOTES_KEPT: usize = 64;
+
+/// What a request is to the sequences there are.
+enum Role {
+    /// The next one of the open sequence of that number.
+    Joins(u64),
+    Begins,
+}
+
+impl<T> SequenceBatcher<T> {
+    /// Starts with the instances 0 to `instances`, all slots free.
+    #[must_use]
+    pub fn new(config: SequenceBatching, instances: usize) -> Self {
+        Self {
+            places: SequencePlaces::new(&config, instances),
+            held: config.hold_until_queued > 0 || config.hold_until_backlogged > 0,
+            config,
+            waiting: 0,
+            accepted: 0,
+            begun: 0,
+            last_generated_id: 0,
+            latest: Timestamp::default(),
+            draining: false,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Timestamp,
+        mut meta: Meta,
+        payload: T,
+    ) -> Result<EntryId, Rejected<T>> {
+        let role = match self.role(&mut meta) {
+            Ok(role) => role,
+            Err(reason) => return Err(Rejected { payload, reason }),
+        };
+        let now = self.clock(now);
+        self.waiting += 1;
+        let serial = self.accepted;
+        self.accepted += 1;
+        let entry = |queue| Entry { id: EntryId { queue, serial }, meta, arrived: now, payload };
+        let number = match role {
+            Role::Joins(number) => {
+                self.places.join(entry(number), now);
+                number
+            }
+            Role::Begins => {
+                self.begun += 1;
+                self.places.begin(entry(self.begun), now);
+                self.begun
+            }
+        };
+        self.held = self.held && self.still_held();
+        Ok(EntryId { queue: number, serial })
+    }
+
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
+        let now = self.clock(now);
+        let mut rejected = Vec::new();
+        while let Some(sequence) = self.places.pop_late(now) {
+            self.reject(sequence.requests, Rejection::SequenceTimedOut, &mut rejected);
+        }
+        self.places.close_silent(now);
+        rejected
+    }
+
+    pub(crate) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<T>> {
+        let mut rejected = Vec::new();
+        if let Some(requests) = self.places.cancel(entry, self.latest) {
+            self.reject(requests, Rejection::Cancelled, &mut rejected);
+        }
+        rejected
+    }
+
+    pub(crate) fn reject_all(&mut self) -> Vec<Rejected<T>> {
+        let mut rejected = Vec::new();
+        let requests = self.places.cancel_all(self.latest);
+        self.reject(requests.into(), Rejection::Cancelled, &mut rejected);
+        rejected
+    }
+
+    pub(crate) fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
+        idle.iter().find_map(|&instance| match self.decide(self.places.slots.instance(instance)?, now) {
+            Cut::Release(requests) => Some(DueBatch { instance, requests }),
+            Cut::Hold(_) | Cut::Empty => None,
+        })
+    }
+
+    pub(crate) fn take(&mut self, instance: InstanceId, requests: usize) -> Vec<Row<T>> {
+        let rows = self.places.take(instance, requests, self.latest);
+        self.waiting -= rows.iter().filter(|row| matches!(row, Row::Request { .. })).count();
+        rows
+    }
+
+    pub(crate) fn released(&mut self, now: Timestamp, instance: InstanceId, slot: u32) {
+        let now = self.clock(now);
+        self.places.released(SlotId { instance, slot }, now, now + self.config.max_sequence_idle);
+    }
+
+    pub(crate) fn reschedule(
+        &mut self,
+        now: Timestamp,
+        instance: InstanceId,
+        slot: u32,
+        mut entry: Entry<T>,
+    ) -> Result<(), Rejected<T>> {
+        if !self.config.iterative {
+            return Err(Rejected::new(entry, Rejection::NotIterative));
+        }
+        let now = self.clock(now);
+        entry.arrived = now;
+        entry.meta.sequence.start = false;
+        entry.meta.sequence.end = false;
+        let taken = self.places.reschedule(SlotId { instance, slot }, entry, now);
+        taken.map_err(|entry| Rejected::new(entry, Rejection::InstanceLost))?;
+        self.waiting += 1;
+        Ok(())
+    }
+
+    pub(crate) fn add_instance(&mut self, now: Timestamp, instance: InstanceId) {
+        let now = self.clock(now);
+        self.places.add_instance(instance, now);
+    }
+
+    pub(crate) fn remove_instance(&mut self, now: Timestamp, instance: InstanceId) {
+        self.clock(now);
+        self.places.slots.remove(instance);
+    }
+
+    pub(crate) fn may_leave(&self, instance: InstanceId) -> bool {
+        self.places.slots.instance(instance).is_none()
+    }
+
+    pub(crate) fn lose_instance(&mut self, now: Timestamp, instance: InstanceId) -> Vec<Rejected<T>> {
+        self.clock(now);
+        let mut rejected = Vec::new();
+        for sequence in self.places.lose_instance(instance) {
+            self.reject(sequence.requests, Rejection::InstanceLost, &mut rejected);
+        }
+        rejected
+    }
+
+    pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        let holds = self.places.slots.instances().filter_map(|instance| match self.decide(instance, now) {
+            Cut::Hold(until) => Some(until),
+            Cut::Release(_) | Cut::Empty => None,
+        });
+        // A deadline is broken when it is over, not when it is reached.
+        let late = self.places.backlog.next_deadline().map(|deadline| deadline + Timestamp::TICK);
+        holds.chain(late).chain(self.places.next_silence()).filter(|&at| now < at).min()
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+        self.held = false;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.waiting
+    }
+
+    pub(crate) fn live_sequences(&self) -> usize {
+        self.places.open()
+    }
+
+    pub(crate) fn notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {
+        self.places.slots.iter().map(|(slot_id, slot)| SlotState {
+            instance: slot_id.instance,
+            slot: slot_id.slot,
+            sequence: slot.occupant.as_ref().map(|occupant| &occupant.id),
+            waiting: slot.occupant.as_ref().map_or(0, |occupant| occupant.requests.len()),
+            running: slot.running,
+        })
+    }
+
+    pub(crate) fn backlog(&self) -> impl Iterator<Item = (&SequenceId, usize)> {
+        self.places.backlog.iter().map(|sequence| (&sequence.id, sequence.requests.len()))
+    }
+
+    /// What a request is to the sequences there are. One of an iterative model that names no sequence is
+    /// one itself, and is told so.
+    // Order of the rules as Triton: sequence_batch_scheduler.cc, SequenceBatchScheduler::Enqueue.
+    fn role(&mut self, meta: &mut Meta) -> Result<Role, Rejection> {
+        if meta.rows() > 1 {
+            return Err(Rejection::MultipleRows);
+        }
+        let step = &meta.sequence;
+        let given = step.id.as_ref().filter(|id| id.is_given());
+        if given.is_none() && !self.config.iterative {
+            return Err(Rejection::MissingSequence);
+        }
+        if self.draining && (given.is_none() || step.start) {
+            return Err(Rejection::Draining);
+        }
+        let Some(id) = given else {
+            self.last_generated_id += 1;
+            let id = SequenceId::ServerGenerated(self.last_generated_id);
+            meta.sequence = SequenceStep { id: Some(id), start: true, end: false };
+            return Ok(Role::Begins);
+        };
+        let number = self.places.find(id);
+        if number.is_some() && step.start && self.notes.len() < NOTES_KEPT {
+            self.notes.push(Note::Restarted(id.clone()));
+        }
+        match number {
+            Some(number) => Ok(Role::Joins(number)),
+            None if step.start => Ok(Role::Begins),
+            None => Err(Rejection::MissingStart),
+        }
+    }
+
+    /// Time does not run backwards here, whatever clocks say.
+    fn clock(&mut self, now: Timestamp) -> Timestamp {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn decide(&self, instance: &InstanceSlots<T>, now: Timestamp) -> Cut {
+        if self.held {
+            return Cut::Empty;
+        }
+        self.places.service.decide(instance, now, self.draining)
+    }
+
+    /// Whether `hold_until_queued` is still to come.
+    fn still_held(&self) -> bool {
+        let in_backlog = self.places.backlog.requests();
+        let in_slots = match &self.config.strategy {
+            Strategy::Direct(_) => self.waiting - in_backlog,
+            Strategy::Oldest(_) => self.places.slots.instances().map(|instance| instance.ready.len()).sum(),
+        };
+        in_slots < self.config.hold_until_queued || in_backlog < self.config.hold_until_backlogged
+    }
+
+    fn reject(&mut self, requests: VecDeque<Entry<T>>, reason: Rejection, into: &mut Vec<Rejected<T>>) {
+        self.waiting -= requests.len();
+        into.extend(requests.into_iter().map(|entry| Rejected::new(entry, reason)));
+    }
+}

@@ -1,0 +1,57 @@
+//! The order of service: one of the two strategies.
+use super::{
+    config::{SequenceBatching, Strategy},
+    direct::Direct,
+    oldest::Oldest,
+    slots::InstanceSlots,
+};
+use crate::{batch::Row, cut::Cut, time::Timestamp};
+
+/// The strategy of a batcher.
+#[derive(Debug)]
+pub(super) enum StrategyState {
+    Direct(Direct),
+    Oldest(Oldest),
+}
+
+impl StrategyState {
+    pub(super) fn new(config: &SequenceBatching) -> Self {
+        match config.strategy.clone() {
+            Strategy::Direct(direct) => Self::Direct(Direct::new(direct, config.slots_per_instance())),
+            Strategy::Oldest(oldest) => Self::Oldest(Oldest::new(oldest, config.max_batch_size)),
+        }
+    }
+
+    /// A slot has a request that may run.
+    pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Timestamp) {
+        match self {
+            Self::Direct(_) => Direct::became_ready(instance, slot),
+            Self::Oldest(oldest) => oldest.became_ready(instance, slot, now),
+        }
+    }
+
+    /// What to do with the requests of an instance. If the model is `draining`, nobody comes but to sequences that have
+    /// no request here now.
+    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp, draining: bool) -> Cut {
+        let cut = match self {
+            Self::Direct(direct) => direct.decide(instance, now),
+            Self::Oldest(oldest) => oldest.decide(instance, now),
+        };
+        match (cut, self) {
+            // Waiting would be for nothing.
+            (Cut::Hold(_), service) if draining && instance.all_are_ready() => Cut::Release(match service {
+                Self::Direct(_) => instance.ready.len(),
+                Self::Oldest(oldest) => oldest.front(instance).requests(),
+            }),
+            (cut, _) => cut,
+        }
+    }
+
+    /// Sends off the batch that `decide` has found.
+    pub(super) fn take<T>(&self, instance: &mut InstanceSlots<T>, requests: usize) -> Vec<Row<T>> {
+        match self {
+            Self::Direct(_) => Direct::take(instance),
+            Self::Oldest(_) => Oldest::take(instance, requests),
+        }
+    }
+}
