@@ -11,7 +11,8 @@ pub mod batching;
 pub mod cache;
 pub mod config;
 mod error;
-mod metrics;
+pub mod log_target;
+pub mod metrics;
 mod name;
 mod observe;
 mod report;
@@ -24,6 +25,7 @@ pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use metrics::MetricSource;
 pub use name::Name;
 pub use observe::{BatchReporter, Observe, Outcome};
+pub use proto::nearest;
 pub use report::ResponseReport;
 pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
 pub use response::{

@@ -6,6 +6,7 @@ mod caching;
 mod host_policies;
 mod loading;
 mod observing;
+mod policies;
 mod repository;
 mod stopping;
 mod strategies;
