@@ -10,6 +10,7 @@
 mod abi;
 mod arguments;
 mod bench;
+mod children;
 mod demo;
 mod gates;
 mod memcheck;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::children;
+
 /// Runs a program to its end; what it prints is seen as it comes.
 ///
 /// # Errors
@@ -41,6 +43,7 @@ pub(crate) fn line(command: &Command) -> String {
 pub(crate) struct ServerProcess {
     child: Child,
     log: PathBuf,
+    _watched: children::Child,
 }
 
 /// How long a server may take to be ready, and to end.
@@ -56,7 +59,8 @@ impl ServerProcess {
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
-        let mut server = ServerProcess { child, log };
+        let watched = children::Child::watch(child.id())?;
+        let mut server = ServerProcess { child, log, _watched: watched };
         let start = Instant::now();
         let mut shown = 0;
         while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) {

@@ -4,16 +4,13 @@
 //! stays, and only a datatype or dims that an entry lacks are filled in. So labels, reshapes and flags survive.
 use std::collections::BTreeSet;
 
-use inference::{Error, ErrorCode};
+use inference::{Error, ErrorCode, config::KEEP_BATCH_PARAMETER as KEEP_BATCH};
 use proto::model_config::SchedulingChoice;
 
 use crate::{
     iteration::DONE_OUTPUT,
     ort::{Signature, ValueInfo, ValueKind},
 };
-
-/// Parameter by which a configuration says that its `max_batch_size` of 0 is meant.
-const KEEP_BATCH: &str = "AUTOCOMPLETE_BATCH";
 
 /// Whether there is anything left to tell.
 pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
@@ -111,7 +108,7 @@ fn complete_batching(
         config.max_batch_size = default_max_batch_size;
         log::warn!(
             "max_batch_size of model '{}' is set to {default_max_batch_size}: the model can batch and its configuration \
-             gives no size; say so there, or set parameter {KEEP_BATCH} to \"no\" to serve it without batching",
+             gives no size; give one there, 0 to serve it without batching",
             config.name
         );
     }

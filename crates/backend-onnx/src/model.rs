@@ -6,7 +6,7 @@ use std::{
 
 use inference::{
     Error, Name,
-    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, ModelSource},
+    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelSource},
     config::ModelConfig,
 };
 use parking_lot::Mutex;
@@ -72,6 +72,10 @@ impl Backend for OnnxBackend {
         let opened = self.runtime.lock().as_ref().map(|runtime| runtime.path().to_owned());
         let path = opened.or_else(|| self.search.expected(&std::collections::BTreeMap::new()));
         path.map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
+    fn known_names(&self) -> Option<KnownNames> {
+        Some(settings::KNOWN_NAMES)
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {

@@ -7,9 +7,42 @@ use std::{
     thread,
 };
 
-use inference::{Error, config::ModelConfig};
+use inference::{Error, backend::KnownNames, config::ModelConfig};
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
+
+/// What `--backend-config` and the parameters of a model may say. The list has the names that Triton's backend knows for
+/// GPUs too, which have no effect here, and those of the server.
+pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
+    settings: &[
+        "auto-complete-config",
+        "backend-directory",
+        "default-max-batch-size",
+        "enable-global-threadpool",
+        "inter_op_thread_count",
+        "intra_op_thread_count",
+        "library",
+        "min-compute-capability",
+        "session.intra_op.allow_spinning",
+        "telemetry",
+    ],
+    parameters: &[
+        "AUTOCOMPLETE_BATCH",
+        "ITERATION_DONE_OUTPUT",
+        "TRITON_BATCH_STRATEGY_PATH",
+        "arena_extend_strategy",
+        "cudnn_conv_algo_search",
+        "do_copy_in_default_stream",
+        "enable_mem_arena",
+        "enable_mem_pattern",
+        "execution_mode",
+        "gpu_mem_limit",
+        "inter_op_thread_count",
+        "intra_op_thread_count",
+        "memory.enable_memory_arena_shrinkage",
+        "session.*",
+    ],
+};
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
 /// Parameter that asks for the arena's memory to be given back after every run.

@@ -38,7 +38,7 @@ fn threads() -> usize {
 #[test]
 fn sessions_share_a_pool_and_failures_are_logged() {
     log::set_logger(&HEARD).unwrap();
-    log::set_max_level(log::LevelFilter::Info);
+    log::set_max_level(log::LevelFilter::Debug);
     let table = [1_f32, 2.].map(f32::to_le_bytes).concat();
     let graph = || {
         Graph::default()
@@ -67,4 +67,13 @@ fn sessions_share_a_pool_and_failures_are_logged() {
     let heard = HEARD.0.lock().unwrap().join("\n");
     assert!(heard.contains("INFO nereid_backend_onnx::model using ONNX Runtime 1."), "{heard}");
     assert!(heard.contains("ERROR onnxruntime "), "{heard}");
+    let details = ["DEBUG onnxruntime ", "TRACE onnxruntime "];
+    assert!(
+        !details.iter().any(|detail| heard.contains(detail)),
+        "verbose level 1 has none of its details: {heard}"
+    );
+    log::set_max_level(log::LevelFilter::Trace);
+    sessions.push(model.load(&backend).unwrap());
+    let heard = HEARD.0.lock().unwrap().join("\n");
+    assert!(heard.contains("TRACE onnxruntime ") && !heard.contains("DEBUG onnxruntime "), "{heard}");
 }

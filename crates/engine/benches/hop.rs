@@ -74,6 +74,7 @@ async fn start() -> Engine {
         hold_until_backlogged: 0,
         rate_limit: None,
         host_policies: Default::default(),
+        load_policy: Default::default(),
     };
     let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Empty)];
     Engine::start(options, backends).await.expect("the repository is good")

@@ -88,6 +88,19 @@ pub struct EngineOptions {
     /// Where the instances of groups run that name one of these (`--host-policy`), by name. `cpu` and `model` are the
     /// names of groups that give none.
     pub host_policies: BTreeMap<String, HostPolicy>,
+    /// What is loaded although something speaks against it.
+    pub load_policy: LoadPolicy,
+}
+
+/// What is loaded although something speaks against it. The default is Triton's behaviour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoadPolicy {
+    /// The versions of a model that loaded are served although other versions failed (`--serve-partial-models`).
+    /// Otherwise none of them is.
+    pub partial_models: bool,
+    /// Instances of groups that ask for GPUs run on the CPU (`--gpu-instances-on-cpu`). Otherwise a model with such
+    /// groups is refused.
+    pub gpu_groups_on_cpu: bool,
 }
 
 /// One `--rate-limit-resource`.
@@ -158,6 +171,8 @@ struct EngineInner {
     repository: Repository,
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
+    /// The repositories could not be read, so that there is nothing to serve.
+    failed_to_start: AtomicBool,
     exiting: AtomicBool,
 }
 
@@ -186,25 +201,26 @@ impl Engine {
         let inflight = ByteBudget::new(options.limits.inflight_bytes);
         let loader = Loader::new(options, plugins, clock, inflight.clone());
         let repository = Repository::start(loader, repositories, threads);
-        let exiting = AtomicBool::new(false);
-        Ok(Self {
-            shared: Arc::new(EngineInner {
-                server,
-                strict_readiness,
-                repository,
-                exposition,
-                inflight,
-                exiting,
-            }),
-        })
+        let shared = EngineInner {
+            server,
+            strict_readiness,
+            repository,
+            exposition,
+            inflight,
+            failed_to_start: AtomicBool::new(false),
+            exiting: AtomicBool::new(false),
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Loads every model of the repositories and returns when each is ready or has failed.
     ///
     /// # Errors
-    /// A repository that cannot be read.
+    /// A repository that cannot be read. The engine is then neither live nor ready and has no models.
     pub async fn load_models(&self) -> Result<(), Error> {
-        self.shared.repository.load_all().await
+        let loaded = self.shared.repository.load_all().await;
+        self.shared.failed_to_start.store(loaded.is_err(), Ordering::Release);
+        loaded
     }
 
     /// Where the bytes of requests count that the server holds. A protocol reserves there what it receives.
@@ -215,17 +231,20 @@ impl Engine {
     /// A model version that is ready: the one asked for, or the largest.
     ///
     /// # Errors
-    /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
+    /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready, or if the repositories cannot be read.
     pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        if self.failed_to_start() {
+            return Err(Error::unavailable("Server not ready"));
+        }
         self.shared.repository.table().model(name, version)
     }
 
-    /// Whether the server lives.
+    /// Whether the server lives: its repositories could be read.
     ///
     /// # Errors
     /// UNAVAILABLE while it is stopping.
     pub fn live(&self) -> Result<bool, Error> {
-        self.not_exiting().map(|()| true)
+        self.not_exiting().map(|()| !self.failed_to_start())
     }
 
     /// Whether the server is ready for requests; if strict, whether all its models are, by the account of their backends,
@@ -254,6 +273,9 @@ impl Engine {
     /// The models whose backends decide whether the server is ready; `None` if it is not, whatever they say.
     fn to_be_asked(&self) -> Result<Option<Vec<Arc<Model>>>, Error> {
         self.not_exiting()?;
+        if self.failed_to_start() {
+            return Ok(None);
+        }
         if !self.shared.strict_readiness {
             return Ok(Some(Vec::new()));
         }
@@ -261,14 +283,18 @@ impl Engine {
         Ok(table.all_ready().then(|| table.telling_readiness()))
     }
 
+    fn failed_to_start(&self) -> bool {
+        self.shared.failed_to_start.load(Ordering::Acquire)
+    }
+
     fn not_exiting(&self) -> Result<(), Error> {
         let exiting = self.shared.exiting.load(Ordering::Acquire);
         if exiting { Err(Error::unavailable("Server exiting")) } else { Ok(()) }
     }
 
-    /// Whether each model has versions and all of them are ready.
+    /// Whether each directory of the repositories is a model that has versions, all of them ready.
     pub fn all_loaded(&self) -> bool {
-        self.shared.repository.table().all_ready()
+        !self.failed_to_start() && self.shared.repository.table().all_loaded()
     }
 
     /// Whether that version, or any, can be used, by the account of its backend, too, which is asked where it may block.

@@ -70,6 +70,7 @@ impl Server {
             hold_until_backlogged: 0,
             rate_limit: None,
             host_policies: Default::default(),
+            load_policy: Default::default(),
         };
         let engine = runtime.block_on(Engine::start(engine_options, backends)).unwrap();
         let listener = listen::bind("127.0.0.1", 0, false).unwrap();

@@ -24,10 +24,11 @@ mod timer;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::caller::{Prepared, Turns};
+use crate::caller::{CallFailure, Prepared, Turns};
 use crate::load::{Measured, MeasurementPlan};
 use crate::options::{Load, PerfOptions, Protocol};
 use crate::report::ReportRow;
@@ -101,8 +102,20 @@ async fn row(
 async fn prepare(options: &PerfOptions) -> Result<Prepared> {
     let asking = || format!("asking the server about model '{}'", options.model);
     let model = match options.protocol {
-        Protocol::HttpJson | Protocol::HttpBinary => describe_over_http(options).await,
-        Protocol::Grpc => describe_over_grpc(options).await,
+        Protocol::HttpJson | Protocol::HttpBinary => match describe_over_http(options).await {
+            Err(error) if speaks_grpc(&options.address).await => Err(error.context(format!(
+                "{} speaks gRPC: add --protocol grpc, or name the HTTP port",
+                options.address
+            ))),
+            described => described,
+        },
+        Protocol::Grpc => match describe_over_grpc(options).await {
+            Err(error) if speaks_http(&options.address).await => {
+                let text = "speaks HTTP/1.1 and not gRPC: name the gRPC port, or leave out --protocol grpc";
+                Err(error.context(format!("{} {text}", options.address)))
+            }
+            described => described,
+        },
     };
     let inputs = model.with_context(asking)?.resolve(options.batch, &options.shapes)?;
     let requests = tensors::fill(&inputs, &options.content, options.seed)?;
@@ -119,6 +132,31 @@ async fn prepare(options: &PerfOptions) -> Result<Prepared> {
             Prepared::Grpc { calls: Turns::of(calls)?, streaming: options.streaming }
         }
     })
+}
+
+/// How long a port that gave no good answer is asked what it speaks.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// Whether a call of the service gets an answer there, be it a refusal.
+async fn speaks_grpc(address: &str) -> bool {
+    let asking = async {
+        let connection = grpc::GrpcConnection::open(address).await?;
+        connection.fetch::<proto::ServerLiveResponse>("ServerLive", &proto::ServerLiveRequest {}).await
+    };
+    tokio::time::timeout(PROBE, asking).await.is_ok_and(|answer| answer.is_ok())
+}
+
+/// Whether a request gets an answer of HTTP/1.1 there.
+async fn speaks_http(address: &str) -> bool {
+    let asking = async {
+        let mut connection = http::HttpConnection::open(address).await?;
+        let request = payload::http_get(address, "/v2/health/live");
+        Ok::<_, anyhow::Error>(connection.exchange(&request).await)
+    };
+    match tokio::time::timeout(PROBE, asking).await {
+        Ok(Ok(Ok(()) | Err(CallFailure::Refused(_) | CallFailure::Closed))) => true,
+        Ok(Ok(Err(CallFailure::Broken(_))) | Err(_)) | Err(_) => false,
+    }
 }
 
 async fn describe_over_http(options: &PerfOptions) -> Result<model::TargetModel> {

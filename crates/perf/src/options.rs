@@ -108,6 +108,7 @@ fn command() -> Command {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     Command::new("nereid perf")
+        .override_usage("nereid perf --model <NAME> [OPTIONS]")
         .about(ABOUT)
         .after_help(AFTER)
         .arg(text("model", "NAME", "The model to call").short('m').required(true))
@@ -180,7 +181,10 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
     Ok(PerfOptions {
         model: given("model").expect("the option is required").to_owned(),
         version: given("model-version").map(str::to_owned),
-        address: given("url").unwrap_or(default_address).to_owned(),
+        address: match given("url") {
+            None => default_address.to_owned(),
+            Some(url) => address(url, protocol)?,
+        },
         protocol,
         streaming,
         load: load(given("concurrency"), given("request-rate"))?,
@@ -207,6 +211,31 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
             .map(|text| number("--server-pid", text))
             .collect::<Result<_, _>>()?,
     })
+}
+
+/// `HOST:PORT`, of which a URL may say more than it needs to.
+fn address(url: &str, protocol: Protocol) -> Result<String, String> {
+    let wrong = |why: &str| Err(format!("--url is HOST:PORT, got '{url}': {why}"));
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    match (scheme.to_ascii_lowercase().as_str(), protocol) {
+        ("" | "http", _) | ("grpc", Protocol::Grpc) => {}
+        ("grpc", Protocol::HttpJson | Protocol::HttpBinary) => return wrong("add --protocol grpc"),
+        ("https" | "grpcs", _) => return wrong("encrypted connections are not supported"),
+        _ => return wrong("the scheme is neither http nor grpc"),
+    }
+    let address = rest.strip_suffix('/').unwrap_or(rest);
+    if address.contains('/') {
+        return wrong("it has a path");
+    }
+    match address.rsplit_once(':') {
+        // The last colon of an IPv6 address stands inside its brackets.
+        Some((host, port)) if !host.is_empty() && !port.ends_with(']') => match port.parse::<u16>() {
+            Ok(_) => Ok(address.to_owned()),
+            Err(_) => wrong("the port is not a number from 0 to 65535"),
+        },
+        Some(("", _)) => wrong("the host is missing"),
+        _ => wrong("the port is missing"),
+    }
 }
 
 fn many<'a>(matches: &'a ArgMatches, name: &str) -> impl Iterator<Item = &'a str> {
@@ -332,6 +361,33 @@ mod tests {
     fn grpc_has_its_own_port_and_json_its_own_protocol() {
         assert_eq!(parsed("-m m -i grpc").unwrap().address, "127.0.0.1:8001");
         assert_eq!(parsed("-m m --payload json").unwrap().protocol, Protocol::HttpJson);
+    }
+
+    #[test]
+    fn a_url_may_have_a_scheme_and_must_have_a_port() {
+        for (line, address) in [
+            ("-u http://host:8000", "host:8000"),
+            ("-u http://host:8000/", "host:8000"),
+            ("-u HTTP://[::1]:8000", "[::1]:8000"),
+            ("-u grpc://host:8001 -i grpc", "host:8001"),
+            ("-u http://host:8001 -i grpc", "host:8001"),
+        ] {
+            assert_eq!(parsed(&format!("-m m {line}")).unwrap().address, address);
+        }
+        for (url, why) in [
+            ("https://host:1", "encrypted connections are not supported"),
+            ("grpc://host:1", "add --protocol grpc"),
+            ("ftp://host:1", "the scheme is neither http nor grpc"),
+            ("http://host:1/v2", "it has a path"),
+            ("host", "the port is missing"),
+            ("[::1]", "the port is missing"),
+            (":8000", "the host is missing"),
+            ("host:http", "the port is not a number from 0 to 65535"),
+            ("host:70000", "the port is not a number from 0 to 65535"),
+        ] {
+            let error = parsed(&format!("-m m -u {url}")).unwrap_err();
+            assert!(error.contains(&format!("--url is HOST:PORT, got '{url}': {why}")), "{error}");
+        }
     }
 
     #[test]

@@ -125,6 +125,7 @@ async fn answer_grpc(
             let config = Some(proto::ModelConfig { max_batch_size: 8, ..Default::default() });
             proto::ModelConfigResponse { config }.encode_to_vec()
         }
+        "ServerLive" => proto::ServerLiveResponse { live: true }.encode_to_vec(),
         "ModelStreamInfer" => {
             let request = proto::ModelInferRequest::decode(body).unwrap();
             return Ok(grpc_stream(request.raw_input_contents[0][0]));
@@ -301,7 +302,12 @@ fn what_cannot_work_is_said_at_once() {
     for (line, expected, text) in [
         (format!("-m gone -u {}", echo.http), 1, "model 'gone': 404 nothing at /v2/models/gone"),
         ("-m echo -u 127.0.0.1:1".to_owned(), 1, "cannot connect to 127.0.0.1:1"),
-        (format!("-m echo -i grpc -u {}", echo.http), 1, "asking the server about model 'echo'"),
+        (
+            format!("-m echo -i grpc -u http://{}", echo.http),
+            1,
+            "speaks HTTP/1.1 and not gRPC: name the gRPC port, or leave out --protocol grpc",
+        ),
+        (format!("-m echo -u {}", echo.grpc), 1, "speaks gRPC: add --protocol grpc, or name the HTTP port"),
         (format!("-m echo -b 9 -u {}", echo.http), 1, "at most 8"),
         (format!("-m echo -u {} --server-pid 4294967295", echo.http), 1, "no process 4294967295"),
         ("-m echo --nonsense".to_owned(), 2, "--nonsense"),

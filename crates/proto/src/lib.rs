@@ -31,6 +31,7 @@ mod generated {
 pub use fields::Fields;
 pub use generated::health;
 pub use generated::inference::*;
+pub use suggest::nearest;
 
 /// Encoded `google.protobuf.FileDescriptorSet` with every file of the protocol, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/all.descriptors"));

@@ -20,19 +20,20 @@ fn hint(name: &str, known: impl Iterator<Item = String>) -> String {
 
 /// The name of `known` with the least edit distance to `name`, if at most a third of `name` differs.
 ///
-/// Case and the difference between `_` and nothing do not count, so that camelCase finds snake_case.
-fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+/// Case and the difference between `_`, `-` and nothing do not count, so that camelCase finds snake_case.
+pub fn nearest<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> Option<T> {
     let name = plain(name);
     let limit = (name.len() / 3).max(1);
     known
-        .map(|known| (distance(&name, &plain(&known)), known))
+        .into_iter()
+        .map(|known| (distance(&name, &plain(known.as_ref())), known))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
 
 fn plain(name: &str) -> Vec<char> {
-    name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).take(64).collect()
+    name.chars().filter(|c| !['_', '-'].contains(c)).flat_map(char::to_lowercase).take(64).collect()
 }
 
 /// Number of insertions, deletions, replacements and swaps of neighbours between two words.
@@ -69,14 +70,14 @@ mod tests {
             ("platfrom", "platform"),
             ("type_fp32", "TYPE_FP32"),
         ] {
-            assert_eq!(nearest(slip, KNOWN.into_iter().map(str::to_owned)).as_deref(), Some(word), "{slip}");
+            assert_eq!(nearest(slip, KNOWN), Some(word), "{slip}");
         }
     }
 
     #[test]
     fn a_foreign_word_finds_nothing() {
         for word in ["", "x", "frobnicate", "input"] {
-            assert_eq!(nearest(word, KNOWN.into_iter().map(str::to_owned)), None, "{word}");
+            assert_eq!(nearest(word, KNOWN), None, "{word}");
         }
     }
 }

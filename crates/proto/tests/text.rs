@@ -212,3 +212,32 @@ fn what_the_source_set_is_known_with_its_line() {
     assert_eq!(fields.line("input[1].dims"), Some(4));
     assert_eq!(fields.line("output"), None);
 }
+
+#[test]
+fn all_misspelt_names_are_told_at_once() {
+    let source = "nme: 'm'\nmax_batchsize: -8\ninput {\n  name: 'x', data_typ: [ { a < b: 'c' \"d\" > } ];\n  \
+                  data_type: TYPE_FLOAT32 dimz [ 1, 2 ]\n}\nparamters { key: 'k' }\nbackend: 'b'\noutput { name: 5 }";
+    let error = parse(source.as_bytes()).unwrap_err();
+    let places: Vec<_> =
+        [&error].into_iter().chain(&error.others).map(|one| (one.line, one.column)).collect();
+    assert_eq!(places, [(1, 1), (2, 1), (4, 14), (5, 14), (5, 27), (7, 1), (9, 16)], "{error}");
+    let text = error.in_file(std::path::Path::new("c")).to_string();
+    for part in [
+        "c:1:1: 'nme' is not a field of ModelConfig, did you mean 'name'?\n  nme: 'm'\n  ^\n",
+        "c:5:14: 'TYPE_FLOAT32' is not a value of DataType",
+        "c:7:1: 'paramters' is not a field of ModelConfig, did you mean 'parameters'?",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn after_a_missing_brace_nothing_more_is_judged() {
+    let error = parse(b"nme: 'm'\ninput { name: 'x'\nmax_batch_size: 1\nanother: 2").unwrap_err();
+    assert!(
+        error.others.len() == 1 && error.others[0].message.contains("is the end of 'input' of line 2"),
+        "{error:?}"
+    );
+    let unclosed = parse(b"nme { a: 1").unwrap_err();
+    assert_eq!(unclosed.others[0].message, "expected the end of a value, found the end of the file");
+}

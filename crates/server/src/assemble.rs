@@ -19,7 +19,7 @@ use inference::Error;
 use tokio::task::JoinHandle;
 
 use crate::{
-    Extensions,
+    Extensions, backend_settings,
     options::{
         GrpcSettings, HttpSettings, ListenSettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
         TRITON_VERSION,
@@ -89,6 +89,7 @@ impl Server {
         if options.repository.agent_directory.as_os_str().is_empty() {
             return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
         }
+        backend_settings::log_default_batch_size(&options.backends.settings);
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
         let plugins = Plugins { cache, ..extensions.plugins };
         let (mut backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
@@ -96,8 +97,18 @@ impl Server {
         // Plug-ins call the server by its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
-        engine.load_models().await.map_err(creating)?;
+        if let Err(error) = engine.load_models().await {
+            if options.server.exit_on_error {
+                return Err(creating(error));
+            }
+            // As Triton: the server answers its metadata, and is neither live nor ready.
+            log::error!("the server has no models: {}", error.with_code());
+        }
         backends.extend(finder.iter().flat_map(|finder| finder.found()));
+        let given = &options.backends.settings;
+        backend_settings::misspelt(given, &backends, &options.backends.directory)
+            .iter()
+            .for_each(|warning| log::warn!("{warning}"));
         startup_tables::log(&engine, options, &backends);
         if options.server.exit_on_error && !engine.all_loaded() {
             if let Err(error) = engine.stop(options.server.exit_timeout).await {
@@ -154,6 +165,11 @@ impl Server {
         log::info!("Started {} at {address}", service.started());
         self.endpoints.push(Endpoint { service, address, drain, task });
         Ok(())
+    }
+
+    /// Whether each model has been loaded with all its versions.
+    pub fn all_loaded(&self) -> bool {
+        self.engine.all_loaded()
     }
 
     /// The server as plug-ins know it.
@@ -270,22 +286,7 @@ impl Sockets {
 }
 
 fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
-    let ResolvedOptions { server, repository, backends, metrics, test_hooks, .. } = options;
-    let setting = |backend: Option<&String>, key: &str, value: String| engine::BackendSetting {
-        backend: backend.cloned(),
-        key: key.to_owned(),
-        value,
-    };
-    // What the server itself tells all backends comes first, so that operators may say otherwise.
-    let own = [
-        setting(None, "auto-complete-config", repository.auto_complete.to_string()),
-        setting(None, "backend-directory", backends.directory.display().to_string()),
-        setting(None, "default-max-batch-size", "4".to_owned()),
-    ];
-    let given = backends
-        .settings
-        .iter()
-        .map(|given| setting(given.backend.as_ref(), &given.key, given.value.clone()));
+    let ResolvedOptions { server, repository, metrics, test_hooks, .. } = options;
     engine::EngineOptions {
         server: ServerMetadata {
             name: server.id.clone(),
@@ -299,7 +300,7 @@ fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
         auto_complete: repository.auto_complete,
         config_name: repository.config_name.clone(),
         agent_directory: repository.agent_directory.clone(),
-        backend_settings: own.into_iter().chain(given).collect(),
+        backend_settings: backend_settings::all(options),
         limits: options.limits,
         metrics: MetricsOptions {
             counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),
@@ -309,6 +310,7 @@ fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
         hold_until_backlogged: test_hooks.backlog_delay_scheduler,
         rate_limit: options.rate_limit.clone(),
         host_policies: options.host_policies.clone(),
+        load_policy: repository.load_policy,
     }
 }
 

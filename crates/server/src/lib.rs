@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod backend_settings;
 mod extensions;
 pub mod options;
 pub mod signals;

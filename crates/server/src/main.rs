@@ -4,15 +4,16 @@ use std::{
     io::{self, Write},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use backend_onnx::LibrarySearch;
 use c_api::cache::Caches;
 use server::{
-    Extensions, Server, logging,
-    options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
-    signals::Signals,
+    Extensions, Server,
+    logging::{self, LogSettings},
+    options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
+    signals::{self, Signals},
 };
 
 /// Tensors are made on one thread and freed on another, which this allocator does cheaply.
@@ -47,29 +48,41 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
 }
 
 fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
+    let begun = Instant::now();
     for warning in &options.warnings {
         let _ = writeln!(io::stderr(), "{warning}");
     }
-    logging::install(&options.logging)?;
+    let log = logging::install(&options.logging)?;
+    log::info!(
+        "nereid {}, which behaves as Triton Inference Server {TRITON_VERSION}",
+        env!("CARGO_PKG_VERSION")
+    );
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine::usable_processors().get())
         .thread_name("network")
         .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()
         .build()?;
-    let code = runtime.block_on(run(options))?;
+    let code = runtime.block_on(run(options, log, begun))?;
     // What the network still held goes with it, and plug-ins are finalized; but a load that was interrupted, or a backend
     // that hangs, must not hold up the exit.
     runtime.shutdown_timeout(LAST_GRACE);
     Ok(code)
 }
 
-async fn run(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
+async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
+    tokio::spawn(signals::reopen_log_on_hangup(log)?);
     let server = tokio::select! {
         server = Server::start(options, extensions(options)) => server?,
         _ = signals.first() => return Ok(ExitCode::SUCCESS),
     };
+    let took = begun.elapsed().as_millis();
+    if server.all_loaded() {
+        log::info!("ready in {took} ms");
+    } else {
+        log::warn!("started in {took} ms, but not all models are loaded");
+    }
     signals.first().await;
     match server.stop().await {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -1,12 +1,32 @@
-//! SIGINT and SIGTERM: the wish that the server stops.
+//! SIGINT and SIGTERM: the wish that the server stops. SIGHUP: the wish that the log file is opened anew.
 //!
 //! From [`Signals::listen`] to the end of the process neither ends it by itself: the first one is reported,
 //! later ones change nothing. SIGPIPE is ignored by Rust's start-up code: writing to a closed connection is
 //! an error like any other.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
+use in_process::logging::LogSettings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Opens the log file anew at each SIGHUP, for ever. From the call on SIGHUP does not end the process. Must be called in
+/// a tokio runtime with I/O enabled.
+///
+/// # Errors
+/// The system does not let the signal be caught.
+pub fn reopen_log_on_hangup(log: Arc<LogSettings>) -> io::Result<impl Future<Output = ()>> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            match log.reopen() {
+                Ok(Some(path)) => log::info!("opened the log file '{}' anew (SIGHUP)", path.display()),
+                Ok(None) => log::info!("SIGHUP has no effect: the log is not in a file (--log-file)"),
+                Err(error) => log::error!("the old log file stays open (SIGHUP): {error}"),
+            }
+        }
+    })
+}
 
 /// The signals that ask for an orderly exit.
 #[derive(Debug)]

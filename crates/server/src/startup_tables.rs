@@ -2,19 +2,18 @@
 use std::sync::Arc;
 
 use engine::{Engine, RateLimitResource};
-use inference::backend::Backend;
+use inference::{backend::Backend, log_target::MULTILINE};
 
 use crate::{
-    logging::TABLE,
     options::{ResolvedOptions, TRITON_VERSION},
     table::TextTable,
 };
 
 /// Writes the tables to the log.
 pub(crate) fn log(engine: &Engine, options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) {
-    log::info!(target: TABLE, "{}", backend_table(options, backends));
-    log::info!(target: TABLE, "{}", model_table(engine));
-    log::info!(target: TABLE, "{}", option_table(engine, options));
+    log::info!(target: MULTILINE, "\n{}", backend_table(options, backends));
+    log::info!(target: MULTILINE, "\n{}", model_table(engine));
+    log::info!(target: MULTILINE, "\n{}", option_table(engine, options));
 }
 
 fn backend_table(options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) -> TextTable<3> {

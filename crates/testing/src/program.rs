@@ -19,7 +19,9 @@ use crate::http::TIMEOUT;
 pub struct Program {
     child: Child,
     log: Arc<Log>,
-    reader: Option<JoinHandle<()>>,
+    /// What it has said on stderr: warnings and errors.
+    complaints: Arc<Log>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 /// What has been logged so far.
@@ -50,14 +52,20 @@ impl Program {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()?;
-        let output = child.stdout.take().ok_or_else(|| io::Error::other("the program has no output"))?;
-        let log = Arc::new(Log::default());
-        let reader = thread::spawn({
+        let none = || io::Error::other("the program has no output");
+        let (output, errors) = (child.stdout.take().ok_or_else(none)?, child.stderr.take().ok_or_else(none)?);
+        let (log, complaints) = (Arc::new(Log::default()), Arc::new(Log::default()));
+        let reading = thread::spawn({
             let log = log.clone();
             move || log.read(BufReader::new(output))
         });
-        Ok(Self { child, log, reader: Some(reader) })
+        let reading_errors = thread::spawn({
+            let complaints = complaints.clone();
+            move || complaints.read(BufReader::new(errors))
+        });
+        Ok(Self { child, log, complaints, readers: vec![reading, reading_errors] })
     }
 
     /// Where a service listens, such as `HTTPService`. Waits until the log says it.
@@ -70,12 +78,35 @@ impl Program {
             let (_, address) = line.split_once(&announcement)?;
             address.trim().trim_matches('"').parse().ok()
         });
-        address.unwrap_or_else(|| panic!("{service} is not started:\n{}", self.log()))
+        address.unwrap_or_else(|| panic!("{service} is not started:\n{}\n{}", self.log(), self.complaints()))
     }
 
     /// What has been logged so far.
     pub fn log(&self) -> String {
         self.log.lines.lock().0.join("\n")
+    }
+
+    /// What it has said on stderr so far: warnings and errors.
+    pub fn complaints(&self) -> String {
+        self.complaints.lines.lock().0.join("\n")
+    }
+
+    /// Waits until the log has a line with these words.
+    ///
+    /// # Panics
+    /// The log ends without it, or it takes too long.
+    pub fn wait_for(&self, words: &str) {
+        let found = self.log.wait_for(|line| line.contains(words).then_some(()));
+        assert!(found.is_some(), "'{words}' is not logged:\n{}\n{}", self.log(), self.complaints());
+    }
+
+    /// Waits until a warning or an error has a line with these words.
+    ///
+    /// # Panics
+    /// The program ends without it, or it takes too long.
+    pub fn wait_for_complaint(&self, words: &str) {
+        let found = self.complaints.wait_for(|line| line.contains(words).then_some(()));
+        assert!(found.is_some(), "'{words}' is not said:\n{}\n{}", self.log(), self.complaints());
     }
 
     /// Sends a signal.
@@ -93,7 +124,7 @@ impl Program {
     /// It cannot be waited for.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait()?;
-        if let Some(reader) = self.reader.take() {
+        for reader in self.readers.drain(..) {
             // Everything has been said when this ends.
             let _ = reader.join();
         }

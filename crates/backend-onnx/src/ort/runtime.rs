@@ -272,8 +272,10 @@ fn create_environment(
 fn severity_wanted() -> sys::OrtLoggingLevel {
     match log::max_level() {
         log::LevelFilter::Trace => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE,
-        log::LevelFilter::Debug => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO,
-        log::LevelFilter::Info | log::LevelFilter::Warn => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING,
+        // What the runtime says of its own work belongs to verbose level 2: it is nine tenths of all lines.
+        log::LevelFilter::Debug | log::LevelFilter::Info | log::LevelFilter::Warn => {
+            sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING
+        }
         log::LevelFilter::Error => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR,
         log::LevelFilter::Off => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL,
     }
@@ -289,8 +291,9 @@ unsafe extern "system" fn log_message(
     message: *const c_char,
 ) {
     let level = match severity {
-        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE => log::Level::Trace,
-        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO => log::Level::Debug,
+        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE | sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO => {
+            log::Level::Trace
+        }
         sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING => log::Level::Warn,
         sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR | sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL => {
             log::Level::Error

@@ -1,10 +1,12 @@
 //! Prometheus text of all that is counted, with the families, labels, order and units of the reference.
 //!
-//! Our own writer, because the names are fixed by dashboards: counters carry no `_total`, and durations are whole
-//! microseconds. They are kept in nanoseconds and divided here, so that fast models do not lose their fractions (P-W31).
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+//! Dashboards fix the names: counters carry no `_total`, and durations are whole microseconds. They are kept in nanoseconds and divided here, so that fast models do not lose their fractions (P-W31).
+use std::sync::Arc;
 
-use inference::{FailureReason, MetricSource};
+use inference::{
+    FailureReason, MetricSource,
+    metrics::{MetricFamilyText, MetricKind, MetricLabels, label_text},
+};
 
 use super::{ModelStatistics, host::Host};
 use crate::model::Model;
@@ -27,9 +29,11 @@ pub(crate) struct Exposition {
 
 /// What one scrape reads of one model version.
 struct Series {
-    labels: BTreeMap<String, String>,
+    /// As they are written.
+    labels: String,
+    /// The failures by reason, each with its labels.
+    failures: [(String, u64); 4],
     statistics: ModelStatistics,
-    failures: [(&'static str, u64); 4],
     /// Whether the model wants the response cache; others have no series about it.
     cached: bool,
     pending: usize,
@@ -58,17 +62,18 @@ impl Exposition {
         family(
             &mut text,
             "nv_inference_pending_request_count",
-            "gauge",
+            MetricKind::Gauge,
             "Instantaneous number of pending requests awaiting execution per-model.",
-            series.iter().map(|one| (labels(&one.labels), one.pending as f64)),
+            series.iter().map(|one| (one.labels.as_str(), one.pending as f64)),
         );
         family(
             &mut text,
             "nv_model_load_duration_secs",
-            "gauge",
+            MetricKind::Gauge,
             "Model load time in seconds",
-            series.iter().map(|one| (labels(&one.labels), one.load_secs)),
+            series.iter().map(|one| (one.labels.as_str(), one.load_secs)),
         );
+        pinned_memory_gauges(&mut text);
         if let Some(host) = &self.host {
             host_gauges(&mut text, host);
         }
@@ -82,7 +87,7 @@ impl Exposition {
 impl Series {
     fn read(model: &Model) -> Self {
         let record = model.record();
-        let mut labels = BTreeMap::from([
+        let mut labels = MetricLabels::from([
             ("model".to_owned(), model.name().to_string()),
             ("version".to_owned(), model.version().to_string()),
         ]);
@@ -94,10 +99,15 @@ impl Series {
             ("OTHER", FailureReason::Other),
             ("REJECTED", FailureReason::Rejected),
         ];
+        let own = label_text(&labels);
+        let failures = failures.map(|(reason, failure)| {
+            labels.insert("reason".to_owned(), reason.to_owned());
+            (label_text(&labels), record.failures(failure))
+        });
         Self {
-            labels,
+            labels: own,
+            failures,
             statistics: record.read(model.name(), model.version()),
-            failures: failures.map(|(label, reason)| (label, record.failures(reason))),
             cached: model.config().response_cache,
             pending: model.pending(),
             load_secs: model.load_duration().as_secs_f64(),
@@ -107,39 +117,34 @@ impl Series {
 
 fn request_counters(text: &mut String, series: &[Series]) {
     let count =
-        |pick: Pick| series.iter().map(move |one| (labels(&one.labels), pick(&one.statistics) as f64));
+        |pick: Pick| series.iter().map(move |one| (one.labels.as_str(), pick(&one.statistics) as f64));
     family(
         text,
         "nv_inference_request_success",
-        "counter",
+        MetricKind::Counter,
         "Number of successful inference requests, all batch sizes",
         count(|statistics| statistics.success.count),
     );
-    let failures = series.iter().flat_map(|one| {
-        one.failures.map(|(reason, failures)| {
-            let mut with_reason = one.labels.clone();
-            with_reason.insert("reason".to_owned(), reason.to_owned());
-            (labels(&with_reason), failures as f64)
-        })
-    });
+    let failures = series.iter().flat_map(|one| &one.failures);
+    let failures = failures.map(|(labels, failures)| (labels.as_str(), *failures as f64));
     family(
         text,
         "nv_inference_request_failure",
-        "counter",
+        MetricKind::Counter,
         "Number of failed inference requests, all batch sizes",
         failures,
     );
     family(
         text,
         "nv_inference_count",
-        "counter",
+        MetricKind::Counter,
         "Number of inferences performed (does not include cached requests)",
         count(|statistics| statistics.inference_count),
     );
     family(
         text,
         "nv_inference_exec_count",
-        "counter",
+        MetricKind::Counter,
         "Number of model executions performed (does not include cached requests)",
         count(|statistics| statistics.execution_count),
     );
@@ -169,9 +174,9 @@ fn duration_counters(text: &mut String, series: &[Series]) {
         family(
             text,
             &format!("nv_inference_{name}_duration_us"),
-            "counter",
+            MetricKind::Counter,
             &format!("Cumulative {help}"),
-            series.iter().map(|one| (labels(&one.labels), (ns(&one.statistics) / MICROSECONDS) as f64)),
+            series.iter().map(|one| (one.labels.as_str(), (ns(&one.statistics) / MICROSECONDS) as f64)),
         );
     }
 }
@@ -179,7 +184,7 @@ fn duration_counters(text: &mut String, series: &[Series]) {
 fn cache_counters(text: &mut String, series: &[Series], durations: bool) {
     let of = |pick: Pick| {
         let cached = series.iter().filter(|one| one.cached);
-        cached.map(move |one| (labels(&one.labels), pick(&one.statistics) as f64))
+        cached.map(move |one| (one.labels.as_str(), pick(&one.statistics) as f64))
     };
     let families: [(bool, &str, &str, Pick); 4] = [
         (true, "num_hits", "Number of cache hits per model", |s| s.cache_hit.count),
@@ -196,14 +201,25 @@ fn cache_counters(text: &mut String, series: &[Series], durations: bool) {
     ];
     for (shown, name, help, pick) in families {
         if shown {
-            family(text, &format!("nv_cache_{name}_per_model"), "counter", help, of(pick));
+            family(text, &format!("nv_cache_{name}_per_model"), MetricKind::Counter, help, of(pick));
         }
+    }
+}
+
+/// As Triton shows them where there is no GPU: there is no pool, so that dashboards find 0 and no gap.
+fn pinned_memory_gauges(text: &mut String) {
+    for (what, help) in [
+        ("total", "Pinned memory pool total memory size, in bytes"),
+        ("used", "Pinned memory pool used memory size, in bytes"),
+    ] {
+        let name = format!("nv_pinned_memory_pool_{what}_bytes");
+        family(text, &name, MetricKind::Gauge, help, std::iter::once(("", 0.0)));
     }
 }
 
 fn host_gauges(text: &mut String, host: &Host) {
     let mut gauge =
-        |name, help, value| family(text, name, "gauge", help, std::iter::once((String::new(), value)));
+        |name, help, value| family(text, name, MetricKind::Gauge, help, std::iter::once(("", value)));
     gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", host.cpu_utilization());
     if let Some((total, used)) = host.memory() {
         gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", total as f64);
@@ -212,33 +228,19 @@ fn host_gauges(text: &mut String, host: &Host) {
 }
 
 /// A family without samples is left out.
-fn family(
+fn family<'a>(
     text: &mut String,
     name: &str,
-    kind: &str,
+    kind: MetricKind,
     help: &str,
-    samples: impl Iterator<Item = (String, f64)>,
+    samples: impl Iterator<Item = (&'a str, f64)>,
 ) {
     let mut samples = samples.peekable();
     if samples.peek().is_none() {
         return;
     }
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    for (labels, value) in samples {
-        let _ = writeln!(text, "{name}{labels} {value}");
-    }
-}
-
-/// `{key="value",...}` sorted by key, values escaped as the text format asks.
-fn labels(pairs: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<_> = pairs
-        .iter()
-        .map(|(key, value)| {
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            format!("{key}=\"{value}\"")
-        })
-        .collect();
-    format!("{{{}}}", pairs.join(","))
+    let mut family = MetricFamilyText::begin(text, name, kind, help);
+    samples.for_each(|(labels, value)| family.sample(labels, value));
 }
 
 #[cfg(test)]
@@ -248,21 +250,10 @@ mod tests {
     #[test]
     fn a_family_without_samples_is_left_out() {
         let mut text = String::new();
-        family(&mut text, "f", "gauge", "help", std::iter::empty());
+        family(&mut text, "f", MetricKind::Gauge, "help", std::iter::empty());
         assert_eq!(text, "");
-        family(
-            &mut text,
-            "f",
-            "gauge",
-            "help",
-            [(String::new(), 0.5), ("{a=\"b\"}".to_owned(), 3.0)].into_iter(),
-        );
+        let samples = [("", 0.5), ("{a=\"b\"}", 3.0)];
+        family(&mut text, "f", MetricKind::Gauge, "help", samples.into_iter());
         assert_eq!(text, "# HELP f help\n# TYPE f gauge\nf 0.5\nf{a=\"b\"} 3\n");
-    }
-
-    #[test]
-    fn label_values_are_escaped() {
-        let pairs = BTreeMap::from([("k".to_owned(), "a\"b\\c\nd".to_owned())]);
-        assert_eq!(labels(&pairs), r#"{k="a\"b\\c\nd"}"#);
     }
 }

@@ -18,16 +18,18 @@ use inference::{
     config::{
         Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig,
         InstanceGroup, InstanceKind, ModelConfig, ModelLayout, Scheduling, VersionDirectory, absent_versions,
-        finish, no_version_available, read, select_versions, version_directory,
+        finish, misspelt_names, no_version_available, read, select_versions, version_directory,
     },
+    log_target::MULTILINE,
 };
 
+use proto::model_instance_group::Kind;
 use scheduling::Capacity;
 use tokio::runtime::Handle;
 
-use super::{agents::Agents, files, scan, strategy};
+use super::{agents::Agents, files, scan, strategy, table::NoVersionCause};
 use crate::{
-    BackendSetting, EngineOptions, HostPolicy, Plugins, RateLimitResource,
+    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, Plugins, RateLimitResource,
     clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
@@ -54,6 +56,19 @@ pub(crate) struct Loader {
     /// Through which models send requests to each other.
     inferer: Option<Arc<dyn Inferer>>,
     host_policies: BTreeMap<String, HostPolicy>,
+    policy: LoadPolicy,
+}
+
+/// Why there is no plan.
+pub(super) struct PlanError {
+    pub(super) cause: NoVersionCause,
+    pub(super) error: Error,
+}
+
+impl From<Error> for PlanError {
+    fn from(error: Error) -> Self {
+        Self { cause: NoVersionCause::Refused, error }
+    }
 }
 
 /// What one model is going to be, and who looks after it until it is no more.
@@ -108,6 +123,7 @@ impl Loader {
             runtime: Handle::current(),
             inferer: None,
             host_policies: options.host_policies,
+            policy: options.load_policy,
         }
     }
 
@@ -116,32 +132,47 @@ impl Loader {
         Self { inferer: Some(inferer), ..self }
     }
 
+    pub(super) fn policy(&self) -> LoadPolicy {
+        self.policy
+    }
+
     /// Reads a model's configuration, tells its agents, and chooses its versions. May block for as long as agents do.
     ///
     /// # Errors
     /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
-    pub(super) fn plan(&self, name: &Name, directory: &Path) -> Result<Planned, Error> {
-        let given = self.read(directory)?;
+    pub(super) fn plan(&self, name: &Name, directory: &Path) -> Result<Planned, PlanError> {
+        let given = self.read(directory).map_err(|error| PlanError {
+            cause: if self.config_path(directory).exists() {
+                NoVersionCause::Refused
+            } else {
+                NoVersionCause::NoConfiguration
+            },
+            error,
+        })?;
         let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
         let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
         let versions = versions_of(&directory)?;
         let existing: Vec<_> = versions.keys().copied().collect();
+        if existing.is_empty() {
+            log::warn!("{}", scan::without_versions(&directory));
+        }
         let layout = ModelLayout { name: name.to_string(), versions };
         let declared = given.declare(&layout, self.completion).map_err(|errors| report(name, errors))?;
+        if self.policy.gpu_groups_on_cpu {
+            tell_moved_groups(name, &declared.config);
+        }
         let policy = declared.version_policy();
         absent_versions(&policy, &existing, name).iter().for_each(|warning| log::warn!("{warning}"));
         let versions = select_versions(&policy, &existing);
         if versions.is_empty() {
-            return Err(no_version_available(name));
+            return Err(PlanError { cause: NoVersionCause::NoneSelected, error: no_version_available(name) });
         }
         Ok(Planned { plan: LoadPlan { name: name.clone(), directory, declared, versions }, agents })
     }
 
     /// The configuration that lies in a model's directory.
     fn read(&self, directory: &Path) -> Result<GivenConfig, Error> {
-        let custom =
-            self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
-        let path = custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"));
+        let path = self.config_path(directory);
         let content = match fs::read(&path) {
             Ok(content) => Some(content),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -152,6 +183,13 @@ impl Loader {
             None => ConfigSource::Missing(&path),
         };
         Ok(read(source, self.completion)?)
+    }
+
+    /// The file that holds a model's configuration, if there is one.
+    fn config_path(&self, directory: &Path) -> PathBuf {
+        let custom =
+            self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
+        custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
     }
 
     /// The agents that a configuration names, told that the model is going to be loaded, and where they have put it.
@@ -208,18 +246,26 @@ impl Loader {
         source.settings = self.settings_of(backend.settings_name());
         let environment = CompletionContext {
             preferred_groups: backend.preferred_groups(),
+            gpu_groups_on_cpu: self.policy.gpu_groups_on_cpu,
             ..CompletionContext::default()
         };
+        let located = |errors| report(&plan.name, errors);
+        plan.declared.check_instance_groups(&environment).map_err(located)?;
         source.declared = Arc::new(plan.declared.config_for_backend(&environment));
+        misspelt_names(declared, backend.known_names()).iter().for_each(|warning| log::warn!("{warning}"));
         let opened = backend.open(&source)?;
-        let mut completed = declared.clone();
+        let mut completed = plan.declared.to_be_completed();
         if self.completion == Completion::Auto {
             opened.complete_config(&mut completed)?;
         }
-        let mut config = finish(&plan.declared, completed, &environment)?;
+        let mut config = finish(&plan.declared, completed, &environment).map_err(located)?;
         files::read(&mut config.typed, &plan.directory)?;
         match &mut config.typed.scheduling {
-            Scheduling::Dynamic(dynamic) => dynamic.hold_until_queued = self.hold_until_queued,
+            Scheduling::Dynamic(dynamic) => {
+                dynamic.hold_until_queued = self.hold_until_queued;
+                // As Triton says it; scripts look for the words. Here the batcher has no thread of its own.
+                log::debug!("Starting dynamic-batcher thread for {} at nice 0...", plan.name);
+            }
             Scheduling::Sequence(sequence) => {
                 sequence.batching.hold_until_queued = self.hold_until_queued;
                 sequence.batching.hold_until_backlogged = self.hold_until_backlogged;
@@ -276,9 +322,15 @@ impl Loader {
             return Ok(brought);
         }
         let built_in = self.plugins.backends.iter().find(|backend| backend.name() == name);
+        let runtime = &source.declared.runtime;
+        let is_usual = runtime.is_empty() || *runtime == format!("libtriton_{name}.so");
         match (built_in, finder) {
-            (Some(backend), _) => Ok(backend.clone()),
-            (None, Some(finder)) => finder.find(source, &settings),
+            (Some(backend), _) if is_usual => Ok(backend.clone()),
+            (_, Some(finder)) => finder.find(source, &settings),
+            (Some(_), None) => Err(Error::invalid(format!(
+                "unable to find backend library '{runtime}' for model '{}', searched: ",
+                source.name
+            ))),
             (None, None) => Err(Error::invalid(format!(
                 "unable to find backend library for backend '{name}', try specifying runtime on the model configuration."
             ))),
@@ -334,10 +386,26 @@ fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error>
     Ok(versions)
 }
 
-/// One line per problem, each with its place, besides the one line that becomes the model's reason.
+/// Says which instance groups are on the processor, although they ask for GPUs.
+fn tell_moved_groups(model: &Name, config: &proto::ModelConfig) {
+    let groups = config.instance_group.iter().enumerate();
+    for (position, group) in groups.filter(|(_, group)| group.kind() == Kind::Gpu) {
+        let name = if group.name.is_empty() { format!("{model}_{position}") } else { group.name.clone() };
+        log::warn!(
+            "instance group '{name}' of model '{model}' asks for GPUs; its instances run on the CPU \
+             (--gpu-instances-on-cpu)"
+        );
+    }
+}
+
+/// Logs each problem with its place, besides the one line that becomes the model's reason.
 fn report(name: &Name, errors: ConfigErrors) -> Error {
-    if errors.problems().len() > 1 {
-        log::error!("the configuration of model '{name}' has problems:\n{}", errors.report());
+    if errors.problems().len() > 1 || errors.problems().iter().any(|problem| problem.line.is_some()) {
+        log::error!(
+            target: MULTILINE,
+            "the configuration of model '{name}' has problems:\n{}",
+            errors.report()
+        );
     }
     errors.into()
 }

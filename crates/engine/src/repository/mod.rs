@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use inference::{Error, Name, agent::AgentAction};
+use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
@@ -25,12 +25,12 @@ mod unload;
 
 use agents::Agents;
 use inferer::TableInferer;
-use load::Planned;
+use load::{PlanError, Planned};
 
 pub(crate) use load::Loader;
 pub(crate) use table::ModelTable;
 pub use table::{IndexEntry, ModelState};
-use table::{VersionEntry, Versions};
+use table::{NoVersion, NoVersionCause, VersionEntry, Versions};
 use unload::unload;
 
 /// How others reach the repository.
@@ -112,19 +112,23 @@ struct RepositoryTask {
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
 }
 
-/// A model on its way.
+/// A model that is being loaded.
 struct Loading {
     versions_left: usize,
-    any_is_ready: bool,
+    /// Versions that have been loaded.
+    loaded: Vec<Arc<Model>>,
+    any_has_failed: bool,
     agents: Option<Agents>,
 }
 
 /// Something that took time has come to an end.
 enum Event {
     /// The configurations of these models have been read, or not.
-    Polled(Vec<(Name, Result<Planned, Error>)>),
+    Polled(Vec<(Name, Result<Planned, PlanError>)>),
     /// A version has been loaded, or not.
     Loaded { name: Name, version: i64, result: Result<Arc<Model>, Error> },
+    /// Versions that were loaded in vain are gone. The agents of their model have not heard of it yet.
+    Discarded { name: Name, agents: Option<Agents> },
     /// The agents of a model know how its load has ended. They stay if it is loaded.
     AgentsTold { name: Name, agents: Option<Agents> },
 }
@@ -142,6 +146,7 @@ impl RepositoryTask {
                 Some(event) = self.loads.join_next() => match event {
                     Ok(Event::Polled(models)) => self.polled(models),
                     Ok(Event::Loaded { name, version, result }) => self.loaded(name, version, result),
+                    Ok(Event::Discarded { name, agents }) => self.load_failed(name, agents),
                     Ok(Event::AgentsTold { name, agents }) => {
                         self.agents.extend(agents.map(|agents| (name, agents)));
                     }
@@ -160,13 +165,15 @@ impl RepositoryTask {
             Ok(listing) => listing,
             Err(error) => return drop(done.send(Err(error))),
         };
+        listing.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         for (name, places) in listing.duplicated {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
             log::error!(
                 "failed to poll model '{name}': not unique across all model repositories ({})",
                 places.join(", ")
             );
-            self.no_version(name, "model appears in two or more repositories".to_owned());
+            let reason = "model appears in two or more repositories".to_owned();
+            self.no_version(name, NoVersion { cause: NoVersionCause::Refused, reason });
         }
         self.poll(listing.unique);
         self.waiting.push(done);
@@ -187,7 +194,8 @@ impl RepositoryTask {
                     move || loader.plan(&name, &directory)
                 });
                 let result = planning.await.unwrap_or_else(|panic| {
-                    Err(Error::internal(format!("the model's configuration could not be read: {panic}")))
+                    let text = format!("the model's configuration could not be read: {panic}");
+                    Err(Error::internal(text).into())
                 });
                 (name, result)
             }
@@ -195,25 +203,27 @@ impl RepositoryTask {
         self.loads.spawn(async move { Event::Polled(join_all(models.into_iter().map(poll)).await) });
     }
 
-    fn polled(&mut self, models: Vec<(Name, Result<Planned, Error>)>) {
+    fn polled(&mut self, models: Vec<(Name, Result<Planned, PlanError>)>) {
         for (name, result) in models {
             match result {
                 Ok(Planned { plan, agents }) => {
                     let plan = Arc::new(plan);
                     let versions_left = plan.versions().len();
-                    self.loading.insert(name.clone(), Loading { versions_left, any_is_ready: false, agents });
+                    let loading =
+                        Loading { versions_left, loaded: Vec::new(), any_has_failed: false, agents };
+                    self.loading.insert(name.clone(), loading);
                     self.load(&name, &plan);
                 }
-                Err(error) => {
-                    log::error!("Poll failed for model directory '{name}': {error}");
-                    self.no_version(name, error.with_code());
+                Err(PlanError { cause, error }) => {
+                    log::error!(target: MULTILINE, "Poll failed for model directory '{name}': {error}");
+                    self.no_version(name, NoVersion { cause, reason: error.with_code() });
                 }
             }
         }
         self.publish();
     }
 
-    fn no_version(&mut self, name: Name, problem: String) {
+    fn no_version(&mut self, name: Name, problem: NoVersion) {
         self.models.models.insert(name, Versions { versions: Default::default(), problem: Some(problem) });
     }
 
@@ -236,31 +246,70 @@ impl RepositoryTask {
         }
     }
 
+    /// As Triton, the versions of a model come into service together, or none of them does.
     fn loaded(&mut self, name: Name, version: i64, result: Result<Arc<Model>, Error>) {
-        let is_ready = result.is_ok();
-        let state = match result {
-            Ok(model) => {
-                log::info!("successfully loaded '{name}' version {version}");
-                VersionEntry::Ready(model)
-            }
+        let Some(loading) = self.loading.get_mut(&name) else { return };
+        loading.versions_left -= 1;
+        let all_have_ended = loading.versions_left == 0;
+        match result {
+            Ok(model) => loading.loaded.push(model),
             Err(error) => {
                 log::error!("failed to load '{name}' version {version}: {}", error.with_code());
-                VersionEntry::Unavailable(error.with_code())
+                loading.any_has_failed = true;
+                self.set(&name, version, VersionEntry::Unavailable(error.with_code()));
             }
-        };
-        self.models.models.entry(name.clone()).or_default().versions.insert(version, state);
+        }
+        if all_have_ended && let Some(loading) = self.loading.remove(&name) {
+            let is_served =
+                !loading.any_has_failed || self.loader.policy().partial_models && !loading.loaded.is_empty();
+            if is_served { self.serve(name, loading) } else { self.discard(name, loading) }
+        }
         self.publish();
-        let Some(loading) = self.loading.get_mut(&name) else { return };
-        loading.any_is_ready |= is_ready;
-        loading.versions_left -= 1;
-        if loading.versions_left == 0
-            && let Some(Loading { any_is_ready, agents: Some(agents), .. }) = self.loading.remove(&name)
-        {
-            self.notify_agents(name, agents, any_is_ready);
+    }
+
+    /// Puts the versions that have been loaded into service.
+    fn serve(&mut self, name: Name, loading: Loading) {
+        for model in loading.loaded {
+            let version = model.version();
+            log::info!("successfully loaded '{name}' version {version}");
+            self.set(&name, version, VersionEntry::Ready(model));
+        }
+        if let Some(agents) = loading.agents {
+            self.notify_agents(name, agents, true);
         }
     }
 
-    /// Tells the agents how the load of their model has ended: well, if there is a version that uses its files.
+    /// Ends the versions that have been loaded, because another one of the model has failed.
+    fn discard(&mut self, name: Name, loading: Loading) {
+        let Loading { loaded, agents, .. } = loading;
+        if loaded.is_empty() {
+            return self.load_failed(name, agents);
+        }
+        for model in &loaded {
+            let version = model.version();
+            log::warn!(
+                "'{name}' version {version} is not served, because another version of the model failed to load \
+                 (--serve-partial-models=true serves it)"
+            );
+            self.set(&name, version, VersionEntry::Unavailable("unloaded".to_owned()));
+        }
+        self.loads.spawn(async move {
+            unload(loaded, None).await;
+            Event::Discarded { name, agents }
+        });
+    }
+
+    fn load_failed(&mut self, name: Name, agents: Option<Agents>) {
+        if let Some(agents) = agents {
+            self.notify_agents(name, agents, false);
+        }
+    }
+
+    fn set(&mut self, name: &Name, version: i64, state: VersionEntry) {
+        self.models.models.entry(name.clone()).or_default().versions.insert(version, state);
+    }
+
+    /// Tells the agents how the load of their model has ended.
     fn notify_agents(&mut self, name: Name, mut agents: Agents, is_loaded: bool) {
         self.loads.spawn_blocking(move || {
             agents.notify(if is_loaded { AgentAction::LoadComplete } else { AgentAction::LoadFail });

@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inference::{Error, Name, config::FileEntry};
+use inference::{
+    Error, Name,
+    config::{FileEntry, VersionDirectory, version_directory},
+};
 
 /// The model directories of all repositories.
 #[derive(Debug, Default)]
@@ -14,7 +17,13 @@ pub(super) struct Listing {
     pub(super) unique: BTreeMap<Name, PathBuf>,
     /// Models that are in several, and so are served from none.
     pub(super) duplicated: BTreeMap<Name, Vec<PathBuf>>,
+    /// What was left out, and what does not look like a repository; for the log.
+    pub(super) warnings: Vec<String>,
 }
+
+/// What a repository is, for whoever has another one.
+const EXPECTED: &str = "a repository has a directory for each model, with a directory for each version: \
+                        <repository>/<model>/<version>/<model file>";
 
 /// Lists the repositories. Hidden directories and `lost+found` are not models (M-W14).
 ///
@@ -22,15 +31,15 @@ pub(super) struct Listing {
 /// A repository that is not there or is not a directory.
 pub(super) fn list(repositories: &[PathBuf]) -> Result<Listing, Error> {
     let mut places: BTreeMap<Name, Vec<PathBuf>> = BTreeMap::new();
+    let mut listing = Listing::default();
     for repository in repositories {
-        for directory in subdirectories(repository)? {
-            let name = file_name(&directory);
-            if !name.starts_with('.') && name != "lost+found" {
-                places.entry(Name::new(&name)).or_default().push(directory);
-            }
+        let directories = subdirectories(repository, &mut listing.warnings)?;
+        let names: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
+        listing.warnings.extend(unlike_a_repository(repository, &names));
+        for (name, directory) in names.iter().zip(directories) {
+            places.entry(Name::new(name)).or_default().push(directory);
         }
     }
-    let mut listing = Listing::default();
     for (name, mut directories) in places {
         match (directories.pop(), directories.is_empty()) {
             (Some(only), true) => drop(listing.unique.insert(name, only)),
@@ -40,8 +49,52 @@ pub(super) fn list(repositories: &[PathBuf]) -> Result<Listing, Error> {
     Ok(listing)
 }
 
-/// The directories below `repository`, by name. An entry that cannot be looked at is skipped with a warning.
-fn subdirectories(repository: &Path) -> Result<Vec<PathBuf>, Error> {
+/// Why a directory with these subdirectories is hardly a repository, if it is not like one.
+fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<String> {
+    let place = repository.display();
+    let is_version = |name: &String| matches!(version_directory(name), VersionDirectory::Version(_));
+    let has_config = repository.join("config.pbtxt").is_file();
+    if has_config || !directories.is_empty() && directories.iter().all(is_version) {
+        let seen = if has_config { "config.pbtxt".to_owned() } else { directories.join(", ") };
+        let above = repository.canonicalize().ok().and_then(|path| path.parent().map(Path::to_path_buf));
+        let above = above.map(|above| format!(" '{}'", above.display())).unwrap_or_default();
+        return Some(format!(
+            "the model repository '{place}' looks like a model (it has {seen}): name the directory above it{above}; \
+             {EXPECTED}"
+        ));
+    }
+    if !directories.is_empty() {
+        return None;
+    }
+    let seen = contents(repository);
+    Some(format!("the model repository '{place}' has no models ({seen}): {EXPECTED}"))
+}
+
+/// What is said of a model's directory that has no version in it.
+pub(super) fn without_versions(directory: &Path) -> String {
+    let (place, seen) = (directory.display(), contents(directory));
+    format!(
+        "no version of a model is in '{place}' ({seen}): expected a directory named by a number, such as \
+         '{place}/1', with the model's files"
+    )
+}
+
+/// The first names in a directory, for people.
+fn contents(directory: &Path) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<_> = match entries(directory) {
+        Ok(entries) => entries.into_iter().map(|entry| entry.name).collect(),
+        Err(error) => return format!("it cannot be read: {error}"),
+    };
+    match names.len() {
+        0 => "it is empty".to_owned(),
+        count if count > SHOWN => format!("found {} and {} more", names[..SHOWN].join(", "), count - SHOWN),
+        _ => format!("found {}", names.join(", ")),
+    }
+}
+
+/// The directories below `repository` that may be models, by name. What is left out is told in `warnings`.
+fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<PathBuf>, Error> {
     let metadata = fs::metadata(repository)
         .map_err(|_| Error::internal(format!("failed to stat file {}", repository.display())))?;
     if !metadata.is_dir() {
@@ -54,9 +107,22 @@ fn subdirectories(repository: &Path) -> Result<Vec<PathBuf>, Error> {
     for entry in fs::read_dir(repository).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => found.push(path),
+            Ok(metadata) if metadata.is_dir() => match file_name(&path) {
+                name if name.starts_with('.') => {
+                    warnings.push(format!(
+                        "ignore hidden directory '{}' in the model repository",
+                        path.display()
+                    ));
+                }
+                name if name == "lost+found" => {
+                    warnings.push(format!("ignore directory '{}' in the model repository", path.display()));
+                }
+                _ => found.push(path),
+            },
             Ok(_) => {}
-            Err(error) => log::warn!("ignore '{}' in the model repository: {error}", path.display()),
+            Err(error) => {
+                warnings.push(format!("ignore '{}' in the model repository: {error}", path.display()));
+            }
         }
     }
     found.sort();
@@ -97,6 +163,67 @@ mod tests {
         let listing = list(&[root.path().join("a"), root.path().join("b")]).unwrap();
         assert_eq!(listing.unique.keys().map(Name::as_str).collect::<Vec<_>>(), ["once"]);
         assert_eq!(listing.duplicated[&Name::new("twice")].len(), 2);
+        let mut warnings = listing.warnings;
+        warnings.sort();
+        let place = |name: &str| root.path().join("a").join(name).display().to_string();
+        assert!(
+            warnings[0].starts_with(&format!("ignore '{}' in the model repository: ", place("dangling")))
+        );
+        assert_eq!(
+            warnings[1..],
+            [
+                format!("ignore directory '{}' in the model repository", place("lost+found")),
+                format!("ignore hidden directory '{}' in the model repository", place(".git")),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_look_like_a_repository_is_told_with_what_was_seen() {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["empty", "flat", "versions/1", "versions/2", "configured/other", "good/m/1"] {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        for file in ["flat/model.onnx", "configured/config.pbtxt", "good/README"] {
+            fs::write(root.path().join(file), "").unwrap();
+        }
+        let warnings = |name: &str| list(&[root.path().join(name)]).unwrap().warnings.join("|");
+        let above = root.path().canonicalize().unwrap();
+        for (name, text) in [
+            ("empty", "has no models (it is empty): a repository has"),
+            ("flat", "has no models (found model.onnx): a repository has"),
+            ("versions", "looks like a model (it has 1, 2): name the directory above it"),
+            (
+                "configured",
+                &format!(
+                    "looks like a model (it has config.pbtxt): name the directory above it '{}';",
+                    above.display()
+                ),
+            ),
+        ] {
+            let warning = warnings(name);
+            let place = root.path().join(name);
+            assert!(
+                warning.starts_with(&format!("the model repository '{}' {text}", place.display())),
+                "{warning}"
+            );
+        }
+        assert_eq!(warnings("good"), "");
+        let model = root.path().join("flat");
+        assert_eq!(
+            without_versions(&model),
+            format!(
+                "no version of a model is in '{0}' (found model.onnx): expected a directory named by a number, such as \
+                 '{0}/1', with the model's files",
+                model.display()
+            )
+        );
+        for number in 0..11 {
+            fs::write(model.join(format!("f{number:02}")), "").unwrap();
+        }
+        assert!(
+            without_versions(&model).contains("(found f00, f01, f02, f03, f04, f05, f06, f07 and 4 more)")
+        );
     }
 
     #[test]

@@ -57,10 +57,35 @@ pub(crate) struct ModelTable {
 pub(super) struct Versions {
     pub(super) versions: BTreeMap<i64, VersionEntry>,
     /// Why the model has no version.
-    pub(super) problem: Option<String>,
+    pub(super) problem: Option<NoVersion>,
+}
+
+/// Why a model has no version at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NoVersion {
+    pub(super) cause: NoVersionCause,
+    /// For the index.
+    pub(super) reason: String,
+}
+
+/// What clients are told depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoVersionCause {
+    /// The directory has no configuration file where each model must have one: it may be no model at all.
+    NoConfiguration,
+    /// The configuration is good and selects no version directory.
+    NoneSelected,
+    /// The configuration or an agent refused, or the model is in two repositories.
+    Refused,
 }
 
 impl Versions {
+    fn all_usable(&self) -> bool {
+        self.problem.is_none()
+            && !self.versions.is_empty()
+            && self.versions.values().all(|version| version.usable().is_some())
+    }
+
     /// Those that have been built, usable or not, ascending.
     pub(super) fn built(&self) -> impl Iterator<Item = Arc<Model>> {
         self.versions.values().filter_map(|version| match version {
@@ -106,11 +131,12 @@ impl ModelTable {
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
     pub(crate) fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
         let unknown = |what: &str| Error::not_found(format!("Request for unknown model: '{name}' {what}"));
-        let model = self
-            .models
-            .get(name)
-            .filter(|model| model.problem.is_none())
-            .ok_or_else(|| unknown("is not found"))?;
+        let is_known = |model: &&Versions| match &model.problem {
+            None => true,
+            // As Triton: a model whose configuration is good is known, whatever becomes of its versions.
+            Some(problem) => problem.cause == NoVersionCause::NoneSelected,
+        };
+        let model = self.models.get(name).filter(is_known).ok_or_else(|| unknown("is not found"))?;
         let Some(number) = version else {
             let largest = model.versions.values().rev().find_map(VersionEntry::usable);
             return largest.cloned().ok_or_else(|| unknown("has no available versions"));
@@ -130,12 +156,16 @@ impl ModelTable {
         versions.filter(|(_, version)| version.usable().is_some()).map(|(number, _)| *number).collect()
     }
 
-    /// Whether each model has versions and all of them can be used.
+    /// Whether each directory is a model that has versions, all of which can be used.
+    pub(crate) fn all_loaded(&self) -> bool {
+        self.models.values().all(Versions::all_usable)
+    }
+
+    /// The same for strict readiness, where a directory without a configuration file is not a model.
     pub(crate) fn all_ready(&self) -> bool {
-        self.models.values().all(|model| {
-            model.problem.is_none()
-                && !model.versions.is_empty()
-                && model.versions.values().all(|version| version.usable().is_some())
+        self.models.values().all(|model| match &model.problem {
+            Some(problem) => problem.cause == NoVersionCause::NoConfiguration,
+            None => model.all_usable(),
         })
     }
 
@@ -165,7 +195,12 @@ impl ModelTable {
         for (name, model) in &self.models {
             if let Some(problem) = &model.problem {
                 let state = Some(ModelState::Unavailable);
-                lines.push(IndexEntry { name: name.clone(), version: None, state, reason: problem.clone() });
+                lines.push(IndexEntry {
+                    name: name.clone(),
+                    version: None,
+                    state,
+                    reason: problem.reason.clone(),
+                });
             }
             for (&number, version) in &model.versions {
                 let (state, reason) = version.state();

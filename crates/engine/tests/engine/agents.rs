@@ -262,15 +262,19 @@ async fn agents_hear_that_a_model_could_not_be_loaded() {
 }
 
 #[tokio::test]
-async fn a_model_with_one_good_version_is_loaded() {
+async fn a_model_with_one_good_version_is_loaded_if_the_operator_wants_it() {
     let config = format!("{} version_policy {{ all {{}} }}", looked_after_by(&["a"]));
     let repository = Repository::new().model("m", &config, &["1", "2", "3"]);
-    let agents = Agents::default().with_idle("a");
     let backend =
         echo().open(|source| if source.version == 2 { Ok(()) } else { Err(Error::internal("out of luck")) });
-    let engine = start(repository.options(), backend, &agents).await;
-    assert_eq!(engine.ready_versions("m"), [2]);
-    assert_eq!(agents.told(), ["a LOAD", "a LOAD_COMPLETE"]);
+    for (partial_models, served, told) in [(false, &[][..], "a LOAD_FAIL"), (true, &[2], "a LOAD_COMPLETE")] {
+        let agents = Agents::default().with_idle("a");
+        let mut options = repository.options();
+        options.load_policy.partial_models = partial_models;
+        let engine = start(options, backend.clone(), &agents).await;
+        assert_eq!(engine.ready_versions("m"), served);
+        assert_eq!(agents.told()[..2], ["a LOAD", told]);
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod host_policies;
 mod inferring;
 mod loading;
 mod observing;
+mod policies;
 mod repository;
 mod stopping;
 mod strategies;

@@ -31,7 +31,9 @@ async fn the_index_is_sorted_and_can_be_cut_to_what_is_ready() {
         &["1"],
     );
     let backend = echo().open(|source| if source.version == 2 { Err(Error::internal("no")) } else { Ok(()) });
-    let engine = repository.serve(backend).await;
+    let mut options = repository.options();
+    options.load_policy.partial_models = true;
+    let engine = start(options, backend).await;
     let lines = index(&engine);
     assert_eq!(lines[..4], ["a 1 READY", "b 1 READY", "b 2 UNAVAILABLE Internal: no", "b 10 READY"]);
     assert!(lines.len() == 5 && lines[4].starts_with("c - UNAVAILABLE "), "{lines:?}");
@@ -81,7 +83,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
 }
 
 /// Names, kinds and texts of all families, in order.
-const FAMILIES: [(&str, &str, &str); 14] = [
+const FAMILIES: [(&str, &str, &str); 16] = [
     ("nv_inference_request_success", "counter", "Number of successful inference requests, all batch sizes"),
     ("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes"),
     ("nv_inference_count", "counter", "Number of inferences performed (does not include cached requests)"),
@@ -121,6 +123,8 @@ const FAMILIES: [(&str, &str, &str); 14] = [
         "Instantaneous number of pending requests awaiting execution per-model.",
     ),
     ("nv_model_load_duration_secs", "gauge", "Model load time in seconds"),
+    ("nv_pinned_memory_pool_total_bytes", "gauge", "Pinned memory pool total memory size, in bytes"),
+    ("nv_pinned_memory_pool_used_bytes", "gauge", "Pinned memory pool used memory size, in bytes"),
     ("nv_cpu_utilization", "gauge", "CPU utilization rate [0.0 - 1.0]"),
     ("nv_cpu_memory_total_bytes", "gauge", "CPU total memory (RAM), in bytes"),
     ("nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes"),

@@ -37,7 +37,7 @@ async fn an_empty_repository_is_ready() {
     let engine = Repository::new().serve(echo()).await;
     assert!(engine.ready().await.unwrap());
     assert_eq!(index(&engine), [""; 0]);
-    assert_eq!(engine.metrics(), "");
+    assert!(!engine.metrics().contains("nv_inference"));
 }
 
 #[tokio::test]
@@ -67,7 +67,9 @@ async fn the_default_version_is_the_largest_that_is_ready() {
         3 => Err(inference::Error::internal("no good")),
         _ => Ok(()),
     });
-    let engine = repository.serve(backend).await;
+    let mut options = repository.options();
+    options.load_policy.partial_models = true;
+    let engine = start(options, backend).await;
     assert_eq!(engine.model("m", None).unwrap().version(), 2);
     assert_eq!(index(&engine), ["m 1 READY", "m 2 READY", "m 3 UNAVAILABLE Internal: no good"]);
     assert_eq!(engine.ready_versions("m"), [1, 2]);
@@ -84,6 +86,28 @@ async fn the_default_version_is_the_largest_that_is_ready() {
         ("n", Some(1), ErrorCode::NotFound, "'n' is not found"),
     ] {
         assert_eq!(refused(name, version), (code, format!("Request for unknown model: {text}")));
+    }
+}
+
+#[tokio::test]
+async fn a_model_one_of_whose_versions_fails_is_not_served() {
+    let repository =
+        Repository::new().model("m", &format!("{ECHO} version_policy {{ all {{}} }}"), &["1", "2", "3"]);
+    let backend = echo().open(|source| match source.version {
+        2 => Err(inference::Error::internal("no good")),
+        _ => Ok(()),
+    });
+    let engine = repository.serve(backend).await;
+    assert_eq!(
+        index(&engine),
+        ["m 1 UNAVAILABLE unloaded", "m 2 UNAVAILABLE Internal: no good", "m 3 UNAVAILABLE unloaded"]
+    );
+    assert_eq!(engine.ready_versions("m"), [0; 0]);
+    assert!(!engine.ready().await.unwrap() && !engine.all_loaded());
+    for (version, text) in [(None, "has no available versions"), (Some(1), "version 1 is not at ready state")]
+    {
+        let error = engine.model("m", version).unwrap_err();
+        assert_eq!(error.message, format!("Request for unknown model: 'm' {text}"));
     }
 }
 
@@ -146,6 +170,13 @@ async fn a_model_without_a_version_directory_says_so() {
     let text = "at least one version must be available under the version policy of model 'm'";
     assert_eq!(index(&engine), [format!("m - UNAVAILABLE Invalid argument: {text}")]);
     assert!(!engine.ready().await.unwrap());
+    for (version, text) in [(None, "has no available versions"), (Some(3), "version 3 is not found")] {
+        let error = engine.model("m", version).unwrap_err();
+        assert_eq!(
+            (error.code, error.message.into_owned()),
+            (ErrorCode::NotFound, format!("Request for unknown model: 'm' {text}"))
+        );
+    }
 }
 
 #[tokio::test]
@@ -184,6 +215,34 @@ async fn strict_mode_wants_a_complete_configuration() {
     assert!(incomplete.starts_with(&format!("open - UNAVAILABLE {text}")), "{incomplete}");
     let engine = repository.serve(completed).await;
     assert!(engine.model_ready("open", None).await, "{:?}", index(&engine));
+}
+
+#[tokio::test]
+async fn under_strict_configuration_a_directory_without_a_configuration_does_not_count_for_readiness() {
+    let repository = Repository::new().model("good", ECHO, &["1"]).file("notes/1/text", "no model");
+    let mut options = repository.options();
+    options.auto_complete = false;
+    let engine = start(options.clone(), echo()).await;
+    assert!(engine.ready().await.unwrap() && engine.ready_here().unwrap());
+    assert!(!engine.all_loaded(), "the start says that something is wrong");
+    assert!(!engine.model_ready("notes", None).await);
+    options.auto_complete = true;
+    assert!(!start(options, echo()).await.ready().await.unwrap());
+}
+
+#[tokio::test]
+async fn an_engine_whose_repository_cannot_be_read_is_neither_live_nor_ready_and_serves_nothing() {
+    for strict in [true, false] {
+        let mut options = options(vec!["/there/is/no/such/directory".into()]);
+        (options.strict_readiness, options.server.name) = (strict, "it".to_owned());
+        let engine = Engine::new(options, Plugins::default()).unwrap();
+        assert!(engine.load_models().await.is_err());
+        assert!(!engine.live().unwrap() && !engine.ready().await.unwrap() && !engine.ready_here().unwrap());
+        assert!(!engine.all_loaded() && !engine.model_ready("m", None).await);
+        let error = engine.model("m", None).unwrap_err();
+        assert_eq!((error.code, &error.message[..]), (ErrorCode::Unavailable, "Server not ready"));
+        assert_eq!(engine.server().name, "it");
+    }
 }
 
 #[tokio::test]

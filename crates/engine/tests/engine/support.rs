@@ -81,6 +81,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         hold_until_backlogged: 0,
         rate_limit: None,
         host_policies: Default::default(),
+        load_policy: Default::default(),
     }
 }
 

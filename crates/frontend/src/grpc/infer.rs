@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use inference::{Error, ResponseStream};
 
 use super::{
+    cancellation::CallWatch,
     compression::{Algorithm, Compressor},
     decode::InferMessage,
     framing::Messages,
@@ -30,7 +31,10 @@ pub(crate) async fn answer(
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
     let (asked, responses) = start(state, &head, &frames)?;
     drop((frames, head));
-    let mut response = responses.only().await?;
+    let mut watch = CallWatch::begin("ModelInferHandler");
+    let response = responses.only().await;
+    watch.end();
+    let mut response = response?;
     asked.finish(&mut response)?;
     let mut version = itoa::Buffer::new();
     let message = asked.message(&response, version.format(asked.model.version()), None).unary()?;

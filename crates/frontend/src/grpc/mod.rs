@@ -5,6 +5,7 @@
 //!
 //! [`serve`] is the door: a bound listener and a [`GrpcState`] in, nothing out until the drain has emptied.
 mod admin;
+mod cancellation;
 mod chunks;
 mod compression;
 mod connection;

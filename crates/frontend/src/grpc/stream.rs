@@ -28,6 +28,7 @@ use inference::{ClientId, Error, Name, Response, ResponseItem, ResponseStream};
 use tokio::time::Sleep;
 
 use super::{
+    cancellation::CallWatch,
     chunks::Chunks,
     compression::{Compressor, Work},
     decode::InferMessage,
@@ -76,6 +77,7 @@ pub(crate) struct StreamBody {
     /// What the call ends with once everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
+    watch: CallWatch,
 }
 
 /// A place in the order of responses.
@@ -112,6 +114,7 @@ impl StreamBody {
             compressing: None,
             failure: None,
             ended: false,
+            watch: CallWatch::begin("ModelStreamInferHandler"),
         }
     }
 
@@ -158,6 +161,7 @@ impl StreamBody {
     /// The trailers. What still runs is cancelled.
     fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
         self.ended = true;
+        self.watch.end();
         self.ordered.clear();
         self.unordered.clear();
         Poll::Ready(Some(Frame::trailers(status.trailers())))

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use inference::log_target::MULTILINE;
 use log::{Level, Record};
 
-use super::{Format, TABLE};
+use super::Format;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -19,19 +20,25 @@ pub(super) struct Style {
 }
 
 /// The record as it belongs in the log, with its newline.
+///
+/// Of a record with several lines on purpose ([`MULTILINE`]) the first line is the message; if it is empty, as above a
+/// table, nothing stands for it.
 pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u8> {
     let mut line = Vec::with_capacity(192);
     push_header(&mut line, record, time, style);
-    let table = record.target() == TABLE;
-    let message = if table { String::new() } else { record.args().to_string() };
-    if style.escape_messages {
-        serde_json::to_writer(&mut line, &message)
+    let text = record.args().to_string();
+    let (message, below) = match text.split_once('\n') {
+        Some((message, below)) if record.target() == MULTILINE => (message, Some(below)),
+        _ => (text.as_str(), None),
+    };
+    if style.escape_messages && !(message.is_empty() && below.is_some()) {
+        serde_json::to_writer(&mut line, message)
             .expect("any string is a JSON string, and a vector takes it");
     } else {
         line.extend_from_slice(message.as_bytes());
     }
-    if table {
-        push(&mut line, format_args!("\n{}", record.args()));
+    if let Some(below) = below {
+        push(&mut line, format_args!("\n{below}"));
     }
     line.push(b'\n');
     line
@@ -170,11 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_follows_an_empty_message() {
-        assert!(
-            text(Level::Info, TABLE, "+--+\n|ab|\n+--+", STYLE)
-                .ends_with("driver.rs:2598] \"\"\n+--+\n|ab|\n+--+\n")
-        );
+    fn further_lines_follow_a_message_only_where_they_are_meant() {
+        let table = text(Level::Info, MULTILINE, "\n+--+\n|ab|\n+--+", STYLE);
+        assert!(table.ends_with("driver.rs:2598] \n+--+\n|ab|\n+--+\n"), "{table}");
+        let report = text(Level::Error, MULTILINE, "a \"b\":\n  c: 1\n  ^", STYLE);
+        assert!(report.ends_with("] \"a \\\"b\\\":\"\n  c: 1\n  ^\n"), "{report}");
+        assert!(text(Level::Info, MULTILINE, "one", STYLE).ends_with("] \"one\"\n"));
+        assert!(text(Level::Info, "x", "a\nb", STYLE).ends_with("] \"a\\nb\"\n"));
     }
 
     #[test]

@@ -20,12 +20,6 @@ pub use settings::{Format, Levels, LogSettings};
 
 use line::Style;
 
-/// Records of this target carry text of several lines, such as a table: an empty
-/// message is logged and the text follows raw on the next lines.
-///
-/// `log::info!(target: TABLE, "{table}")`
-pub const TABLE: &str = "table";
-
 /// How the log starts out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
@@ -149,6 +143,22 @@ mod tests {
         let path = folder.path().join("missing/x.log");
         let error = Logger::new(&config(path.clone())).err().unwrap();
         assert!(error.message.starts_with(&format!("failed to open log file '{}': ", path.display())));
+    }
+
+    #[test]
+    fn a_log_file_that_was_moved_away_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        let logger = Logger::new(&config(path.clone())).unwrap();
+        record(&logger, Level::Info, "one");
+        std::fs::rename(&path, &old).unwrap();
+        record(&logger, Level::Info, "two");
+        assert_eq!(logger.settings.reopen().unwrap(), Some(path.clone()));
+        record(&logger, Level::Info, "three");
+        let lines = |path| std::fs::read_to_string(path).unwrap().lines().count();
+        assert_eq!((lines(old), lines(path)), (2, 1));
+        logger.settings.set_file(None).unwrap();
+        assert_eq!(logger.settings.reopen().unwrap(), None);
     }
 
     #[test]

@@ -153,6 +153,16 @@ impl LogSettings {
         Ok(())
     }
 
+    /// Opens the log file anew, so that lines go to a new file where the old one was renamed. Gives its path; `None` if
+    /// there is no log file.
+    ///
+    /// # Errors
+    /// INTERNAL: the file cannot be opened; lines go on to the old one.
+    pub fn reopen(&self) -> Result<Option<PathBuf>, Error> {
+        let Some(path) = self.file() else { return Ok(None) };
+        self.set_file(Some(&path)).map(|()| Some(path))
+    }
+
     /// Writes a line whole.
     pub(super) fn write(&self, level: Level, line: &[u8]) {
         self.output.read().sink.write(level, line);

@@ -18,7 +18,7 @@ use c_api::{
     handle::{Handle, borrow, delete, give, guard},
     types::error::CError,
 };
-use engine::{BackendSetting, HostPolicy, MetricsOptions, RateLimitResource, ServerMetadata};
+use engine::{BackendSetting, HostPolicy, LoadPolicy, MetricsOptions, RateLimitResource, ServerMetadata};
 use inference::Error;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -150,6 +150,7 @@ impl Settings {
             rate_limit: self.rate_limit.then(|| resources.collect()),
             host_policies: self.host_policies.clone(),
             agent_directory: self.agent_directory.clone().into(),
+            load_policy: LoadPolicy::default(),
         }
     }
 }

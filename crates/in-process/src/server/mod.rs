@@ -27,21 +27,17 @@ use crate::custom_metrics;
 /// The Triton release whose behaviour the server follows.
 pub const TRITON_VERSION: &str = "2.73.0";
 
-/// What clients may rely on; the order is that of the reference.
-pub const EXTENSIONS: [&str; 13] = [
+/// What clients may rely on, in the order of the reference. Extensions of the reference that are not there are not in the
+/// list: of `model_repository` there is the index.
+pub const EXTENSIONS: [&str; 8] = [
     "classification",
     "sequence",
     "model_repository",
-    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
-    "system_shared_memory",
-    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
-    "trace",
-    "logging",
 ];
 
 /// `TRITONSERVER_Server`: a handle on an engine, its own or somebody else's. Before it has one it answers that it is not

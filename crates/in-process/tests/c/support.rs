@@ -170,6 +170,7 @@ impl Stage {
             hold_until_backlogged: 0,
             rate_limit: None,
             host_policies: Default::default(),
+            load_policy: Default::default(),
             agent_directory: std::path::PathBuf::new(),
         };
         let runtime = Runtime::new().unwrap();

@@ -28,6 +28,11 @@ pub trait Backend: Send + Sync {
         Vec::new()
     }
 
+    /// The names it understands. `None` if nobody but it can know them.
+    fn known_names(&self) -> Option<KnownNames> {
+        None
+    }
+
     /// Whose `--backend-config` settings are in force for it.
     fn settings_name(&self) -> &str {
         self.name()
@@ -43,6 +48,15 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Why the version cannot be served; becomes the reason of its UNAVAILABLE state.
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error>;
+}
+
+/// The names that a backend understands. One that ends in an asterisk stands for all that begin so.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownNames {
+    /// Settings of `--backend-config`.
+    pub settings: &'static [&'static str],
+    /// Parameters of a model's configuration, those of the server itself included.
+    pub parameters: &'static [&'static str],
 }
 
 /// Finds backends that are not built into the server.

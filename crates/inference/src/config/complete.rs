@@ -15,6 +15,8 @@ pub struct CompletionContext {
     pub gpu_count: u32,
     /// What the backend would have for a model without instance groups, the best first.
     pub preferred_groups: Vec<ModelInstanceGroup>,
+    /// Groups that ask for GPUs are on the processor where there is no GPU.
+    pub gpu_groups_on_cpu: bool,
 }
 
 /// Default of `max_sequence_idle_microseconds`.
@@ -71,6 +73,13 @@ pub(super) fn complete_instance_groups(config: &mut proto::ModelConfig, environm
     for (position, group) in config.instance_group.iter_mut().enumerate() {
         if group.name.is_empty() {
             group.name = format!("{}_{position}", config.name);
+        }
+        if environment.gpu_groups_on_cpu
+            && environment.gpu_count == 0
+            && matches!(group.kind(), Kind::Gpu | Kind::Auto)
+        {
+            group.set_kind(Kind::Cpu);
+            group.gpus.clear();
         }
         if group.kind == Kind::Auto as i32 {
             let usable = environment.gpu_count > 0 && group.gpus.iter().all(|gpu| is_gpu(*gpu, environment));
@@ -196,6 +205,21 @@ mod tests {
         ] {
             assert_eq!(groups(text, &environment), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn groups_that_ask_for_a_gpu_can_be_put_on_the_processor() {
+        let environment = CompletionContext { gpu_groups_on_cpu: true, ..CompletionContext::default() };
+        for (text, wanted) in [
+            ("instance_group { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] }", "m_0 CPU 2"),
+            ("instance_group { kind: KIND_AUTO gpus: 0 }", "m_0 CPU 1"),
+            ("instance_group { kind: KIND_CPU gpus: 0 }", "m_0 CPU 1 0"),
+            ("instance_group { kind: KIND_MODEL }", "m_0 MODEL 1"),
+        ] {
+            assert_eq!(groups(text, &environment), wanted, "{text}");
+        }
+        let with_gpu = CompletionContext { gpu_count: 1, ..environment };
+        assert_eq!(groups("instance_group { kind: KIND_GPU }", &with_gpu), "m_0 GPU 1 0");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod backend_fields;
 mod complete;
 mod errors;
 mod instances;
+mod misspelt;
 mod resolve;
 mod sequence;
 mod typed;
@@ -18,7 +19,10 @@ pub use backend_fields::{FileEntry, ModelLayout};
 pub use complete::CompletionContext;
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
-pub use resolve::{Completion, ConfigSource, Declared, GivenConfig, complete, declare, finish, read};
+pub use misspelt::{misspelt_names, unknown_setting};
+pub use resolve::{
+    Completion, ConfigSource, Declared, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare, finish, read,
+};
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
 pub use versions::{
     VersionDirectory, absent_versions, no_version_available, select_versions, version_directory,

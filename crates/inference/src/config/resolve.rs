@@ -20,6 +20,9 @@ use super::{
 };
 use crate::ErrorCode;
 
+/// The parameter by which a configuration says that its `max_batch_size` of 0 is meant: `no`.
+pub const KEEP_BATCH_PARAMETER: &str = "AUTOCOMPLETE_BATCH";
+
 /// Where a configuration comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum ConfigSource<'a> {
@@ -65,6 +68,27 @@ impl Declared {
     /// Which versions are served.
     pub fn version_policy(&self) -> VersionPolicy {
         VersionPolicy::of(&self.config)
+    }
+
+    /// What a backend gets to complete. `max_batch_size: 0` differs from no `max_batch_size`, which the configuration
+    /// itself cannot tell: a 0 that was written down is marked as meant.
+    pub fn to_be_completed(&self) -> proto::ModelConfig {
+        let mut config = self.config.clone();
+        if config.max_batch_size == 0 && self.fields.contains("max_batch_size") {
+            let no = proto::ModelParameter { string_value: "no".to_owned() };
+            config.parameters.entry(KEEP_BATCH_PARAMETER.to_owned()).or_insert(no);
+        }
+        config
+    }
+
+    /// Checks the instance groups, before anybody looks for the files of the model.
+    ///
+    /// # Errors
+    /// INVALID_ARG for kinds, devices and profiles that do not fit together or are not there.
+    pub fn check_instance_groups(&self, environment: &CompletionContext) -> Result<(), ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        check_instance_groups(&self.config_for_backend(environment), environment, &mut errors);
+        errors.located(self.file.as_deref(), &self.fields).into_result()
     }
 
     /// What a backend is told when it opens the model: its instance groups are there, whatever it will complete.

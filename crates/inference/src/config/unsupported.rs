@@ -17,8 +17,4 @@ pub(super) fn refuse_unsupported(config: &ModelConfig, errors: &mut ConfigErrors
         Some(SchedulingChoice::EnsembleScheduling(_)) => refuse("ensemble_scheduling"),
         Some(SchedulingChoice::DynamicBatching(_) | SchedulingChoice::SequenceBatching(_)) | None => {}
     }
-    let usual = format!("libtriton_{}.so", config.backend);
-    if !config.runtime.is_empty() && config.runtime != usual {
-        refuse("runtime");
-    }
 }

@@ -2,8 +2,8 @@
 //!
 //! Accepts what protobuf's TextFormat accepts for this schema: `#` comments, braces or angle brackets, lists next
 //! to repeated fields, `,` and `;` after a field, adjacent strings, C escapes and C numbers. It is strict about
-//! everything else, and says of the first mistake where it is, what it is and, for a misspelt name, what was
-//! probably meant.
+//! everything else. It tells all misspelt names at once, and of the other mistakes the first: where it is, what it is
+//! and, for a misspelt name, what was probably meant.
 
 mod lexer;
 mod parser;
@@ -19,13 +19,13 @@ use crate::Parsed;
 /// Reads a configuration from its text form; an empty source is an empty configuration.
 ///
 /// # Errors
-/// The first mistake in the source.
+/// The first mistake in the source, and the further ones in its [`TextError::others`].
 pub fn parse(source: &[u8]) -> Result<Parsed, TextError> {
     match std::str::from_utf8(source) {
-        Ok(source) => parser::parse(source).map_err(|fault| TextError::new(source, fault)),
+        Ok(source) => parser::parse(source).map_err(|faults| TextError::all(source, faults)),
         Err(error) => {
             let fault = Fault::new(error.valid_up_to(), "the file is not valid UTF-8");
-            Err(TextError::new(&String::from_utf8_lossy(source), fault))
+            Err(TextError::all(&String::from_utf8_lossy(source), vec![fault]))
         }
     }
 }
@@ -41,6 +41,8 @@ pub struct TextError {
     pub message: String,
     /// The line itself, or its part around the mistake if it is very long.
     pub source_line: String,
+    /// Further mistakes in the same source, in their order. They have no others themselves.
+    pub others: Vec<TextError>,
     /// Where in `source_line` the mistake is, in characters from 0.
     caret: usize,
 }
@@ -49,6 +51,14 @@ pub struct TextError {
 const SHOWN: usize = 100;
 
 impl TextError {
+    /// `faults` has at least one.
+    fn all(source: &str, faults: Vec<Fault>) -> Self {
+        let mut errors = faults.into_iter().map(|fault| Self::new(source, fault));
+        let nothing = || Self::new(source, Fault::new(0, "the file cannot be read"));
+        let first = errors.next().unwrap_or_else(nothing);
+        Self { others: errors.collect(), ..first }
+    }
+
     fn new(source: &str, fault: Fault) -> Self {
         let before = &source[..fault.at];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -60,11 +70,12 @@ impl TextError {
             column: column + 1,
             message: fault.why,
             source_line: text.chars().skip(skipped).take(2 * SHOWN).collect(),
+            others: Vec::new(),
             caret: column - skipped,
         }
     }
 
-    /// The error with the name of its file, as compilers print it: place and reason, the line, a caret.
+    /// All mistakes with the name of their file, as compilers print them: place and reason, the line, a caret.
     #[must_use]
     pub fn in_file<'a>(&'a self, path: &'a Path) -> impl fmt::Display + 'a {
         InFile { path, error: self }
@@ -78,7 +89,9 @@ struct InFile<'a> {
 
 impl fmt::Display for InFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.path.display(), self.error)
+        let path = self.path.display();
+        write!(f, "{path}:{}", self.error)?;
+        self.error.others.iter().try_for_each(|other| write!(f, "\n{path}:{other}"))
     }
 }
 

@@ -11,14 +11,30 @@ use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed};
 
 /// Reads a whole configuration.
-pub(super) fn parse(source: &str) -> Result<Parsed, Fault> {
+///
+/// # Errors
+/// At least one fault, in the order of the source: every unknown name, up to the first fault of another kind.
+pub(super) fn parse(source: &str) -> Result<Parsed, Vec<Fault>> {
     let mut lexer = Lexer::new(source);
-    let (token, at, line) = lexer.next()?;
-    let mut parser =
-        Parser { lexer, token, at, line, path: String::new(), fields: Fields::default(), open: Vec::new() };
+    let (token, at, line) = lexer.next().map_err(|fault| vec![fault])?;
+    let mut parser = Parser {
+        lexer,
+        token,
+        at,
+        line,
+        path: String::new(),
+        fields: Fields::default(),
+        open: Vec::new(),
+        unknown_names: Vec::new(),
+    };
     let mut message = DynamicMessage::new(model_config());
-    parser.fields_until(None, &mut message)?;
-    let config = message.transcode_to().map_err(|error| Fault::new(0, error.to_string()))?;
+    let end = parser.fields_until(None, &mut message);
+    let mut faults = parser.unknown_names;
+    faults.extend(end.err());
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let config = message.transcode_to().map_err(|error| vec![Fault::new(0, error.to_string())])?;
     Ok(Parsed { config, fields: parser.fields })
 }
 
@@ -40,6 +56,8 @@ struct Parser<'a> {
     path: String,
     fields: Fields,
     open: Vec<OpenMessage>,
+    /// Names that the schema does not have. The parser goes on behind them, so that all are told at once.
+    unknown_names: Vec<Fault>,
 }
 
 /// The fields of one message that were set so far, with their lines.
@@ -94,7 +112,7 @@ impl<'a> Parser<'a> {
     fn field(&mut self, name: &str, message: &mut DynamicMessage, seen: &mut Seen) -> Result<(), Fault> {
         let descriptor = message.descriptor();
         let Some(field) = descriptor.get_field_by_name(name) else {
-            return Err(self.unknown_field(name, &descriptor));
+            return self.skip_unknown_field(name, &descriptor);
         };
         self.refuse_second(&field, seen)?;
         seen.push((field.number(), self.line));
@@ -122,21 +140,59 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The error for a field that `message` does not have, which may be due to a brace forgotten before it.
-    fn unknown_field(&self, name: &str, message: &MessageDescriptor) -> Fault {
+    /// Notes a field that `message` does not have, and goes on behind its value.
+    ///
+    /// If the field belongs to a message around this one, then a brace is missing and nothing behind it can be judged.
+    fn skip_unknown_field(&mut self, name: &str, message: &MessageDescriptor) -> Result<(), Fault> {
         let root = model_config();
         let outer = self.open.iter().rev().skip(1).map(|open| &open.message).chain([&root]);
         let owner =
             outer.filter(|outer| *outer != message).find(|outer| outer.get_field_by_name(name).is_some());
-        let why = match (owner, self.open.last()) {
-            (Some(owner), Some(OpenMessage { field, line, .. })) => format!(
+        if let (Some(owner), Some(OpenMessage { field, line, .. })) = (owner, self.open.last()) {
+            let why = format!(
                 "'{name}' is not a field of {} but of {}: is the end of '{field}' of line {line} missing?",
                 message.name(),
                 owner.name()
-            ),
-            _ => unknown_field(name, message),
-        };
-        Fault::new(self.at, why)
+            );
+            return Err(Fault::new(self.at, why));
+        }
+        self.unknown_names.push(Fault::new(self.at, unknown_field(name, message)));
+        self.advance()?;
+        let colon = self.skip(':')?;
+        self.skip_value(colon)?;
+        let _separated = self.skip(';')? || self.skip(',')?;
+        Ok(())
+    }
+
+    /// Goes to the end of a value of any kind. Without a colon only a message or a list can be a value.
+    fn skip_value(&mut self, colon: bool) -> Result<(), Fault> {
+        match self.token {
+            Token::Symbol('{' | '<' | '[') => {}
+            Token::Text(_) if colon => {
+                while matches!(self.token, Token::Text(_)) {
+                    self.advance()?;
+                }
+                return Ok(());
+            }
+            Token::Symbol('-') | Token::Identifier(_) | Token::Integer(_) | Token::Float(_) if colon => {
+                self.skip('-')?;
+                return self.advance().map(drop);
+            }
+            _ => return Ok(()),
+        }
+        let mut depth = 0_usize;
+        loop {
+            match self.token {
+                Token::Symbol('{' | '<' | '[') => depth += 1,
+                Token::Symbol('}' | '>' | ']') => depth -= 1,
+                Token::End => return self.expected("the end of a value"),
+                _ => {}
+            }
+            self.advance()?;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn refuse_second(&self, field: &FieldDescriptor, seen: &Seen) -> Result<(), Fault> {
@@ -315,11 +371,12 @@ impl<'a> Parser<'a> {
             let what = format!("a value of {}", values.name());
             return self.whole(field, &what);
         };
-        let Some(value) = values.get_value_by_name(name) else {
-            return Err(Fault::new(self.at, unknown_value(name, values)));
-        };
+        let value = values.get_value_by_name(name);
+        if value.is_none() {
+            self.unknown_names.push(Fault::new(self.at, unknown_value(name, values)));
+        }
         self.advance()?;
-        Ok(value.number())
+        Ok(value.map_or(0, |value| value.number()))
     }
 
     /// One string literal or several in a row.

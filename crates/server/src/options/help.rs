@@ -7,7 +7,10 @@ const INDENT: &str = "        ";
 
 /// How the program is called and every option by group, ending with a newline.
 pub fn usage() -> String {
-    let mut text = String::from("Usage: nereid --model-repository=<path> [option]...\n\n");
+    let mut text = String::from(
+        "Usage: nereid --model-repository=<path> [option]...     serve models\n       \
+         nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n\n",
+    );
     text.push_str(
         "Options may be shortened as long as they stay unambiguous; values follow as '--name value' \
              or '--name=value'.\n",

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{HostPolicy, MemoryLimits, RateLimitResource};
+use engine::{HostPolicy, LoadPolicy, MemoryLimits, RateLimitResource};
 use frontend::grpc::{CompressionLevel, TlsOptions};
 use frontend::restrict::Category;
 
@@ -77,6 +77,8 @@ pub struct RepositorySettings {
     pub load_threads: NonZeroUsize,
     /// How often a failed load is tried again.
     pub load_retries: u32,
+    /// What is loaded although something speaks against it.
+    pub load_policy: LoadPolicy,
 }
 
 /// Where an endpoint listens.

@@ -67,7 +67,8 @@ pub fn parse(
             "help" => return Ok(Invocation::Print(usage())),
             "version" => return Ok(Invocation::Print(version())),
             name => {
-                given.option.apply(&mut typed, &given.value).map_err(|text| BadOption::framed(name, text))?;
+                let refused = |text| BadOption::framed(name, text).advising(given.option.advice());
+                given.option.apply(&mut typed, &given.value).map_err(refused)?;
                 typed.note(given.option, &given.value);
             }
         }

@@ -10,6 +10,8 @@ const HINT: &str =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadOption {
     frame: Frame,
+    /// What to do about it. Stands above the text, because scripts compare how a refusal ends.
+    advice: Option<String>,
     text: String,
 }
 
@@ -26,15 +28,20 @@ enum Frame {
 
 impl BadOption {
     pub(super) fn framed(option: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { frame: Frame::Option(option.into()), text: text.into() }
+        Self { frame: Frame::Option(option.into()), advice: None, text: text.into() }
     }
 
     pub(super) fn plain(text: impl Into<String>) -> Self {
-        Self { frame: Frame::Plain, text: text.into() }
+        Self { frame: Frame::Plain, advice: None, text: text.into() }
     }
 
     pub(super) fn build(text: impl Into<String>) -> Self {
-        Self { frame: Frame::Build, text: text.into() }
+        Self { frame: Frame::Build, advice: None, text: text.into() }
+    }
+
+    /// The same refusal with a line that says what to do about it.
+    pub(super) fn advising(self, advice: Option<String>) -> Self {
+        Self { advice, ..self }
     }
 
     /// The option does something that this version of the server does not do.
@@ -48,14 +55,19 @@ impl BadOption {
 
 impl fmt::Display for BadOption {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.frame {
-            Frame::Option(name) if name.starts_with('-') => {
-                write!(out, "{HINT}\nBad option: \"{name}\".\n{}", self.text)
-            }
-            Frame::Option(name) => write!(out, "{HINT}\nBad option: \"--{name}\".\n{}", self.text),
-            Frame::Plain => write!(out, "{HINT}\n{}", self.text),
-            Frame::Build => write!(out, "Failed to build Triton option:\n{}", self.text),
+        if self.frame != Frame::Build {
+            writeln!(out, "{HINT}")?;
         }
+        if let Some(advice) = &self.advice {
+            writeln!(out, "{advice}")?;
+        }
+        match &self.frame {
+            Frame::Option(name) if name.starts_with('-') => writeln!(out, "Bad option: \"{name}\".")?,
+            Frame::Option(name) => writeln!(out, "Bad option: \"--{name}\".")?,
+            Frame::Plain => {}
+            Frame::Build => out.write_str("Failed to build the server's options:\n")?,
+        }
+        out.write_str(&self.text)
     }
 }
 

@@ -5,9 +5,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::environment::ProcessEnvironment;
-use engine::MemoryLimits;
+use engine::{LoadPolicy, MemoryLimits};
 use frontend::grpc::{CompressionLevel, TlsOptions};
+
+use super::environment::ProcessEnvironment;
 
 use super::meaning::{
     BackendsSettings, CacheSettings, GrpcSettings, HttpSettings, KeepaliveSettings, ListenSettings,
@@ -153,6 +154,10 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
         agent_directory: PathBuf::from(typed.agent_directory),
         load_threads: at_least_one(typed.load_thread_count),
         load_retries: unsigned(typed.load_retry_count),
+        load_policy: LoadPolicy {
+            partial_models: typed.serve_partial_models,
+            gpu_groups_on_cpu: typed.gpu_instances_on_cpu,
+        },
     }
 }
 

@@ -1,10 +1,12 @@
 //! Cuts a command line into options, values and positional arguments, by the rules of `getopt_long`.
 //!
 //! `--name value`, `--name=value`, any unambiguous beginning of a name, options and positional arguments in
-//! any order, `--` ends the options. A value may begin with a dash. There are no short options.
+//! any order, `--` ends the options. A value may begin with a dash. The only short options are `-h` and `-V`.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+
+use inference::nearest;
 
 use super::refusal::BadOption;
 use super::table::{self, Spec};
@@ -46,11 +48,11 @@ impl ArgumentTokens {
                 return self.option(option).map(Some);
             }
             match word.strip_prefix('-').and_then(|letters| letters.chars().next()) {
+                Some(_) if word == "-h" => return self.option("help").map(Some),
+                Some(_) if word == "-V" => return self.option("version").map(Some),
                 Some(letter) => {
-                    return Err(BadOption::framed(
-                        format!("-{letter}"),
-                        format!("invalid option -- '{letter}'"),
-                    ));
+                    let text = format!("invalid option -- '{letter}'");
+                    return Err(BadOption::framed(format!("-{letter}"), text).advising(did_you_mean(&word)));
                 }
                 None => _ = self.first_positional.get_or_insert(word),
             }
@@ -92,13 +94,23 @@ fn find(typed: &str) -> Result<&'static Spec, BadOption> {
     }
     let candidates: Vec<_> = table::all().filter(|option| option.name.starts_with(typed)).collect();
     match candidates[..] {
-        [] => Err(BadOption::framed(typed, format!("unrecognized option '--{typed}'"))),
+        [] => {
+            let refusal = BadOption::framed(typed, format!("unrecognized option '--{typed}'"));
+            Err(refusal.advising(did_you_mean(typed)))
+        }
         [option] => Ok(option),
         _ => {
             let names: String = candidates.iter().map(|option| format!(" '--{}'", option.name)).collect();
             Err(BadOption::framed(typed, format!("option '--{typed}' is ambiguous; possibilities:{names}")))
         }
     }
+}
+
+/// The option that a misspelt one most probably means. Its dashes and its value do not count.
+fn did_you_mean(typed: &str) -> Option<String> {
+    let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let known = nearest(name, table::all().map(|option| option.name))?;
+    Some(format!("Did you mean '--{known}'?"))
 }
 
 #[cfg(test)]
@@ -172,6 +184,28 @@ mod tests {
             let error = read(line).unwrap_err();
             assert!(error.ends_with(text), "{error}");
         }
+    }
+
+    #[test]
+    fn help_and_version_have_a_letter() {
+        let (seen, _) = read(&["-h", "-V"]).unwrap();
+        assert_eq!(seen, [("help", String::new()), ("version", String::new())]);
+        assert!(read(&["-hV"]).is_err());
+    }
+
+    #[test]
+    fn a_misspelt_option_is_told_with_the_one_that_is_probably_meant() {
+        for (typed, meant) in [
+            ("--model-repositry=/m", "--model-repository"),
+            ("--model_repository", "--model-repository"),
+            ("--grpc-prot=1", "--grpc-port"),
+            ("-model-repository=/m", "--model-repository"),
+        ] {
+            let error = read(&[typed]).unwrap_err();
+            assert!(error.contains(&format!("\nDid you mean '{meant}'?\nBad option: ")), "{error}");
+        }
+        let error = read(&["--frobnicate-all-models"]).unwrap_err();
+        assert!(!error.contains("Did you mean"), "{error}");
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(super) struct TypedRepository {
     pub(super) load_thread_count: i64,
     pub(super) load_retry_count: i64,
     pub(super) namespacing: bool,
+    pub(super) serve_partial_models: bool,
+    pub(super) gpu_instances_on_cpu: bool,
 }
 
 #[derive(Debug, Default)]

@@ -20,6 +20,8 @@ pub(crate) enum Patch {
     Inflated,
     /// In the body, or in each text of a message, this becomes that.
     Swap(&'static str, &'static str),
+    /// Of a list of texts, in the body or in a message, these are not there; none of them is the first.
+    LeaveOut(&'static [&'static str]),
     /// The connection stays open (or not).
     KeptOpen(bool),
     /// gRPC: the call ends with this code and text.
@@ -46,13 +48,21 @@ pub(crate) fn patched(mut record: Record, patches: &[Patch]) -> Record {
                         swap(message, from, to);
                     }
                 }
+                Patch::LeaveOut(texts) => {
+                    if let Some(Message::Json(message)) = answer {
+                        leave_out(message, texts);
+                    }
+                }
                 other => unfit(&record.name, other),
             },
             Exchange::Stream { responses, .. } => match *patch {
                 Patch::Swap(from, to) => responses.iter_mut().for_each(|response| swap(response, from, to)),
                 other => unfit(&record.name, other),
             },
-            Exchange::Told { .. } => unfit(&record.name, *patch),
+            Exchange::Told { response, .. } => match *patch {
+                Patch::Swap(from, to) => swap(response, from, to),
+                other => unfit(&record.name, other),
+            },
         }
     }
     record
@@ -75,8 +85,24 @@ fn patch_http(response: &mut HttpResponse, patch: Patch) {
             response.body = plain;
         }
         Patch::Swap(from, to) => response.body = text(response).replace(from, to).into_bytes(),
+        Patch::LeaveOut(texts) => {
+            for left_out in texts {
+                response.body = text(response).replace(&format!(",\"{left_out}\""), "").into_bytes();
+            }
+        }
         Patch::KeptOpen(open) => response.kept_open = open,
         other => unfit("a HTTP exchange", other),
+    }
+}
+
+fn leave_out(value: &mut Value, texts: &[&str]) {
+    match value {
+        Value::Array(items) => {
+            items.retain(|item| item.as_str().is_none_or(|item| !texts.contains(&item)));
+            items.iter_mut().for_each(|item| leave_out(item, texts));
+        }
+        Value::Object(members) => members.values_mut().for_each(|member| leave_out(member, texts)),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

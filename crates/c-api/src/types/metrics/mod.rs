@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};
-use registry::{Family, Labels, Value};
+use inference::metrics::MetricLabels as Labels;
+use registry::{Family, Value, kind_of, number_of};
 pub use registry::{Kind, Registry};
 
 /// The one thing that the C interface keeps for the whole process: its functions name no server.
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn TRITONSERVER_MetricFamilyNew(
 ) -> *mut CError {
     guard(|| {
         let unknown = || Error::invalid("Unsupported kind passed to MetricFamily constructor.");
-        let kind = Kind::of(kind).ok_or_else(unknown)?;
+        let kind = kind_of(kind).ok_or_else(unknown)?;
         // SAFETY: texts or null.
         let (name, help) = unsafe { (text(name)?, text(description)?) };
         let hold = MetricFamily { family: REGISTRY.family(kind, name, help)?, metrics: Arc::default() };
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn TRITONSERVER_GetMetricFamilyKind(
     kind: *mut u32,
 ) -> *mut CError {
     // SAFETY: null or a live hold; null or writable.
-    guard(|| unsafe { put(kind, borrow(family)?.family.kind().number()) })
+    guard(|| unsafe { put(kind, number_of(borrow(family)?.family.kind())) })
 }
 
 /// Arguments that say nothing yet. The caller owns them.
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn TRITONSERVER_MetricObserve(metric: *mut Metric, value: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_GetMetricKind(metric: *mut Metric, kind: *mut u32) -> *mut CError {
     // SAFETY: null or a live metric; null or writable.
-    guard(|| unsafe { put(kind, borrow(metric)?.family.kind().number()) })
+    guard(|| unsafe { put(kind, number_of(borrow(metric)?.family.kind())) })
 }
 
 #[cfg(test)]

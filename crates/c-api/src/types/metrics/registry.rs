@@ -4,63 +4,37 @@
 //! ask for the same labels, and shown while one of them holds it.
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
-use inference::{Error, ErrorCode, MetricSource};
+use inference::{
+    Error, ErrorCode, MetricSource,
+    metrics::{MetricFamilyText, MetricLabels as Labels, bucket_label_text, label_text},
+};
 use parking_lot::Mutex;
 
-/// What a family counts; the order in which families are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// How many values were observed up to each of some bounds.
-    Histogram,
+pub use inference::metrics::MetricKind as Kind;
+
+/// `TRITONSERVER_MetricKind`.
+pub(super) fn kind_of(number: u32) -> Option<Kind> {
+    Kind::ALL.get(usize::try_from(number).ok()?).copied()
 }
 
-impl Kind {
-    const ALL: [Self; 3] = [Self::Counter, Self::Gauge, Self::Histogram];
-
-    /// `TRITONSERVER_MetricKind`.
-    pub(super) fn of(number: u32) -> Option<Self> {
-        Self::ALL.get(usize::try_from(number).ok()?).copied()
+/// `TRITONSERVER_MetricKind`.
+pub(super) fn number_of(kind: Kind) -> u32 {
+    match kind {
+        Kind::Counter => 0,
+        Kind::Gauge => 1,
+        Kind::Histogram => 2,
     }
+}
 
-    /// `TRITONSERVER_MetricKind`.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Self::Counter => 0,
-            Self::Gauge => 1,
-            Self::Histogram => 2,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-
-    fn c_name(self) -> &'static str {
-        match self {
-            Self::Counter => "TRITONSERVER_METRIC_KIND_COUNTER",
-            Self::Gauge => "TRITONSERVER_METRIC_KIND_GAUGE",
-            Self::Histogram => "TRITONSERVER_METRIC_KIND_HISTOGRAM",
-        }
-    }
-
-    fn does_not_support(self, what: &str) -> Error {
-        Error::unsupported(format!("{} does not support {what}", self.c_name()))
-    }
+fn does_not_support(kind: Kind, what: &str) -> Error {
+    let name = kind.as_str().to_uppercase();
+    Error::unsupported(format!("TRITONSERVER_METRIC_KIND_{name} does not support {what}"))
 }
 
 /// All families of the process.
@@ -84,9 +58,6 @@ struct Shared {
     value: Arc<Value>,
     holders: usize,
 }
-
-/// Sorted by name.
-pub(super) type Labels = BTreeMap<String, String>;
 
 /// One value, shared.
 #[derive(Debug)]
@@ -157,7 +128,7 @@ impl Family {
                 return Err(Error::invalid("Bucket boundaries not found in Metric args."));
             }
             (kind, Some(_)) => {
-                let text = format!("Unexpected args found in {} Metric constructor.", kind.name());
+                let text = format!("Unexpected args found in {} Metric constructor.", kind.as_str());
                 return Err(Error::invalid(text));
             }
         };
@@ -188,17 +159,13 @@ impl Family {
         if values.is_empty() {
             return;
         }
-        let Self { name, help, kind, .. } = self;
-        if !help.is_empty() {
-            let _ = writeln!(text, "# HELP {name} {}", escaped(help, false));
-        }
-        let _ = writeln!(text, "# TYPE {name} {}", kind.name());
+        let mut family = MetricFamilyText::begin(text, &self.name, self.kind, &self.help);
         for (labels, Shared { value, .. }) in values.iter() {
             match &**value {
                 Value::Counter(number) | Value::Gauge(number) => {
-                    let _ = writeln!(text, "{name}{} {}", shown(labels, None), decimal(number.get()));
+                    family.sample(&label_text(labels), number.get());
                 }
-                Value::Histogram(histogram) => histogram.lock().append_to(text, name, labels),
+                Value::Histogram(histogram) => histogram.lock().append_to(&mut family, labels),
             }
         }
     }
@@ -220,7 +187,7 @@ impl Value {
     pub(super) fn get(&self) -> Result<f64, Error> {
         match self {
             Self::Counter(number) | Self::Gauge(number) => Ok(number.get()),
-            Self::Histogram(_) => Err(self.kind().does_not_support("Value")),
+            Self::Histogram(_) => Err(does_not_support(self.kind(), "Value")),
         }
     }
 
@@ -238,7 +205,7 @@ impl Value {
                 number.add(by);
                 Ok(())
             }
-            Self::Histogram(_) => Err(self.kind().does_not_support("Increment")),
+            Self::Histogram(_) => Err(does_not_support(self.kind(), "Increment")),
         }
     }
 
@@ -252,7 +219,7 @@ impl Value {
                 number.0.store(to.to_bits(), Relaxed);
                 Ok(())
             }
-            Self::Counter(_) | Self::Histogram(_) => Err(self.kind().does_not_support("Set")),
+            Self::Counter(_) | Self::Histogram(_) => Err(does_not_support(self.kind(), "Set")),
         }
     }
 
@@ -266,7 +233,7 @@ impl Value {
                 histogram.lock().observe(value);
                 Ok(())
             }
-            Self::Counter(_) | Self::Gauge(_) => Err(self.kind().does_not_support("Observe")),
+            Self::Counter(_) | Self::Gauge(_) => Err(does_not_support(self.kind(), "Observe")),
         }
     }
 }
@@ -301,17 +268,19 @@ impl Histogram {
         self.sum += value;
     }
 
-    fn append_to(&self, text: &mut String, name: &str, labels: &Labels) {
-        let total: u64 = self.counts.iter().sum();
-        let own = shown(labels, None);
-        let _ = writeln!(text, "{name}_count{own} {total}\n{name}_sum{own} {}", decimal(self.sum));
+    #[expect(clippy::cast_precision_loss, reason = "metrics are doubles")]
+    fn append_to(&self, family: &mut MetricFamilyText<'_>, labels: &Labels) {
+        let total = self.counts.iter().sum::<u64>() as f64;
+        let own = label_text(labels);
+        family.suffixed("_count", &own, total);
+        family.suffixed("_sum", &own, self.sum);
         let mut below = 0;
         for (bound, count) in self.bounds.iter().zip(&self.counts) {
             below += count;
-            let _ = writeln!(text, "{name}_bucket{} {below}", shown(labels, Some(*bound)));
+            family.suffixed("_bucket", &bucket_label_text(labels, *bound), below as f64);
         }
         if self.bounds.last() != Some(&f64::INFINITY) {
-            let _ = writeln!(text, "{name}_bucket{} {total}", shown(labels, Some(f64::INFINITY)));
+            family.suffixed("_bucket", &bucket_label_text(labels, f64::INFINITY), total);
         }
     }
 }
@@ -325,27 +294,6 @@ fn is_name(name: &str, of_metric: bool) -> bool {
             || (index > 0 && byte.is_ascii_digit())
     };
     !name.is_empty() && name.bytes().enumerate().all(fits) && (of_metric || !name.starts_with("__"))
-}
-
-/// `{key="value",...}`, the bound of a bucket last; nothing without labels.
-fn shown(labels: &Labels, bound: Option<f64>) -> String {
-    let own = labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value, true)));
-    let bound = bound.map(|bound| format!("le=\"{}\"", decimal(bound)));
-    let all: Vec<_> = own.chain(bound).collect();
-    if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
-}
-
-fn escaped(text: &str, quotes: bool) -> String {
-    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
-    if quotes { text.replace('"', "\\\"") } else { text }
-}
-
-fn decimal(value: f64) -> String {
-    match value {
-        value if value.is_nan() => "NaN".to_owned(),
-        value if value.is_infinite() => if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned(),
-        value => value.to_string(),
-    }
 }
 
 #[cfg(test)]
@@ -429,7 +377,7 @@ mod tests {
     fn bounds_are_for_histograms_and_grow() {
         let registry = Registry::default();
         let value = |kind: Kind, bounds| {
-            let family = registry.family(kind, kind.name(), "").unwrap();
+            let family = registry.family(kind, kind.as_str(), "").unwrap();
             family.value(&Labels::new(), bounds).map(drop).map_err(|error| error.message.into_owned())
         };
         let unexpected = |kind| Err(format!("Unexpected args found in {kind} Metric constructor."));

@@ -61,6 +61,7 @@ impl Server {
             hold_until_backlogged: 0,
             rate_limit: None,
             host_policies: Default::default(),
+            load_policy: Default::default(),
         };
         let engine = Engine::start(engine_options, backends).await.unwrap();
         let drain = Drain::new();

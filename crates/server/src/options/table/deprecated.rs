@@ -36,7 +36,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
     ),
     checked(
         "trace-level",
-        "string",
+        "off|timestamps|tensors",
         |typed, value| typed.trace.add_level(value),
         "Use --trace-config=level=<level>. May be given several times.",
     )

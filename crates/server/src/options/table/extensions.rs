@@ -2,7 +2,7 @@
 //! has.
 
 use super::super::meaning::BackendSetting;
-use super::{Spec, checked, text, values};
+use super::{Spec, boolean, checked, text, values};
 
 pub(super) const BACKEND: &[Spec] = &[
     text(
@@ -59,7 +59,7 @@ pub(super) const RESPONSE_CACHE: &[Spec] = &[
 pub(super) const RATE_LIMITER: &[Spec] = &[
     checked(
         "rate-limit",
-        "string",
+        "off|execution_count",
         |typed, value| {
             typed.rate_limit_on = match value.to_ascii_lowercase().as_str() {
                 "off" => false,
@@ -85,9 +85,25 @@ pub(super) const RATE_LIMITER: &[Spec] = &[
     .default_note("as much of each resource as the neediest instance asks for"),
 ];
 
-pub(super) const NEREID: &[Spec] = &[text(
-    "onnxruntime-library",
-    |typed, value| typed.backends.onnxruntime_library = value.to_owned(),
-    "The ONNX Runtime library to use for ONNX models (libonnxruntime.so).",
-)
-.default_note("the environment variable NEREID_ONNXRUNTIME_LIBRARY, else ORT_DYLIB_PATH")];
+pub(super) const NEREID: &[Spec] = &[
+    text(
+        "onnxruntime-library",
+        |typed, value| typed.backends.onnxruntime_library = value.to_owned(),
+        "The ONNX Runtime library to use for ONNX models (libonnxruntime.so).",
+    )
+    .default_note("the environment variable NEREID_ONNXRUNTIME_LIBRARY, else ORT_DYLIB_PATH"),
+    boolean(
+        "gpu-instances-on-cpu",
+        |typed, value| typed.repository.gpu_instances_on_cpu = value,
+        "Run the instances of groups that ask for GPUs (KIND_GPU, or KIND_AUTO with 'gpus') on the CPU, with a warning \
+             for each, so that a repository that was made for GPUs can be tried. If false, such a model is refused.",
+    )
+    .default("false"),
+    boolean(
+        "serve-partial-models",
+        |typed, value| typed.repository.serve_partial_models = value,
+        "Serve the versions of a model that loaded, although other versions of it failed to load. If false, \
+             such a model is not served at all. Matters with --exit-on-error=false.",
+    )
+    .default("false"),
+];

@@ -108,7 +108,7 @@ pub(super) const GRPC: &[Spec] = &[
     .default(""),
     checked(
         "grpc-infer-response-compression-level",
-        "string",
+        "none|low|medium|high",
         |typed, value| {
             typed.grpc.compression = value.to_ascii_lowercase();
             match typed.grpc.compression.as_str() {

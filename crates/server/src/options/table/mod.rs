@@ -129,6 +129,20 @@ impl Spec {
         }
     }
 
+    /// Which values the option takes, for whoever has typed another one. `None` if its own text says so.
+    pub(super) fn advice(&self) -> Option<String> {
+        let values = match self.value {
+            OptionValue::Boolean(_) => "true or false (or on, off, 1, 0)".to_owned(),
+            OptionValue::Integer(low, high, _) => format!("an integer from {low} to {high}"),
+            OptionValue::Float(_) => "a number".to_owned(),
+            OptionValue::Checked(words, _) if is_list_of_words(words) => {
+                format!("one of: {}", words.replace('|', ", "))
+            }
+            OptionValue::Flag(_) | OptionValue::Text(_) | OptionValue::Checked(..) => return None,
+        };
+        Some(format!("'--{}' takes {values}", self.name))
+    }
+
     /// The value the option has when it is not given, as it would be typed.
     pub(super) fn default_value(&self) -> Option<&'static str> {
         match self.default {
@@ -176,6 +190,11 @@ impl Spec {
             Support::Unless(on, what) => on(typed).then_some(what),
         }
     }
+}
+
+/// Whether what the help calls a value lists all values that there are.
+fn is_list_of_words(placeholder: &str) -> bool {
+    placeholder.contains('|') && !placeholder.contains('<')
 }
 
 /// Every option, in the order of the help.

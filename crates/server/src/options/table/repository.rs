@@ -1,7 +1,7 @@
 //! Options of the model repository.
 
 use super::super::typed::ControlMode;
-use super::{Spec, boolean, checked, count, flag, integer, text};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, count, flag, integer, text};
 
 pub(super) const REPOSITORY: &[Spec] = &[
     text(
@@ -29,7 +29,9 @@ pub(super) const REPOSITORY: &[Spec] = &[
     boolean(
         "exit-on-error",
         |typed, value| typed.repository.exit_on_error = value,
-        "End the process if a model fails to load at startup.",
+        "End the process if a model fails to load at startup, or a repository cannot be read. If false, the \
+             server serves the other models; if a repository cannot be read, it serves none, is not live, and \
+             answers its metadata.",
     )
     .default("true"),
     flag(
@@ -46,7 +48,7 @@ pub(super) const REPOSITORY: &[Spec] = &[
     .default("true"),
     checked(
         "model-control-mode",
-        "string",
+        "none|poll|explicit",
         |typed, value| {
             typed.repository.control_mode = match value.to_ascii_lowercase().as_str() {
                 "none" => ControlMode::None,
@@ -91,9 +93,9 @@ pub(super) const REPOSITORY: &[Spec] = &[
         },
         "Prefer <model>/configs/<name>.pbtxt over <model>/config.pbtxt, in every model that has it.",
     ),
-    integer(
+    Spec::new(
         "model-load-thread-count",
-        |typed, value| typed.repository.load_thread_count = value.max(1),
+        OptionValue::Integer(1, INT_MAX, |typed, value| typed.repository.load_thread_count = value),
         "How many models may be loading at the same time; at least 1.",
     )
     .default("4"),

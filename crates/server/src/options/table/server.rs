@@ -3,11 +3,11 @@
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text, values};
 
 pub(super) const GLOBAL: &[Spec] = &[
-    flag("help", |_| (), "Print this text and exit."),
+    flag("help", |_| (), "Print this text and exit. In short: -h."),
     flag(
         "version",
         |_| (),
-        "Print the version, and the Triton release whose behaviour it follows, and exit.",
+        "Print the version, and the Triton release whose behaviour it follows, and exit. In short: -V.",
     ),
 ];
 
@@ -50,7 +50,7 @@ pub(super) const LOGGING: &[Spec] = &[
             Ok(())
         },
         "How much detail to log: 0 for none, 1 for the life of models and requests, 2 and more for \
-             what happens inside.",
+             what happens inside, messages of ONNX Runtime among it.",
     )
     .default("0"),
     boolean("log-info", |typed, value| typed.logging.info = value, "Log what happens in normal operation.")
@@ -59,7 +59,7 @@ pub(super) const LOGGING: &[Spec] = &[
     boolean("log-error", |typed, value| typed.logging.error = value, "Log errors.").default("true"),
     checked(
         "log-format",
-        "string",
+        "default|ISO8601",
         |typed, value| {
             typed.logging.iso8601 = match value {
                 "default" => false,
@@ -76,7 +76,8 @@ pub(super) const LOGGING: &[Spec] = &[
         "log-file",
         |typed, value| typed.logging.file = value.to_owned(),
         "The file that log lines are appended to, instead of stdout (information) and stderr \
-             (warnings and errors). If it cannot be opened the server does not start.",
+             (warnings and errors). If it cannot be opened the server does not start. SIGHUP opens it anew, for \
+             programs that rotate logs.",
     )
     .default(""),
 ];

@@ -199,13 +199,8 @@ fn an_unknown_metrics_setting_is_reported() {
 
 #[test]
 fn numbers_are_cut_to_what_makes_sense() {
-    let options = options(&[
-        "--exit-timeout-secs=-5",
-        "--model-load-thread-count=0",
-        "--log-verbose=-1",
-        "--grpc-max-connection-age=0",
-    ]);
-    assert_eq!((options.server.exit_timeout, options.repository.load_threads.get()), (Duration::ZERO, 1));
+    let options = options(&["--exit-timeout-secs=-5", "--log-verbose=-1", "--grpc-max-connection-age=0"]);
+    assert_eq!(options.server.exit_timeout, Duration::ZERO);
     assert_eq!(
         (options.logging.levels.verbose, options.grpc.unwrap().keepalive.max_connection_age),
         (0, None)

@@ -29,7 +29,8 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              repoagent-directory backend-config allow-client-shm strict-model-config \
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
-const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes";
+const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes \
+             gpu-instances-on-cpu serve-partial-models";
 
 fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {
     parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())
@@ -94,6 +95,20 @@ fn the_help_names_every_option_under_the_headings_in_order() {
 fn the_help_says_what_this_version_does_not_do() {
     let help = usage().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("Default: false. Not supported by this version: tensors in shared memory."));
+}
+
+#[test]
+fn the_help_names_the_load_generator_and_the_values_of_enumerations() {
+    let help = usage();
+    assert!(help.contains("\n       nereid perf -m <model>"), "{help}");
+    for line in [
+        "  --model-control-mode <none|poll|explicit>\n",
+        "  --log-format <default|ISO8601>\n",
+        "  --rate-limit <off|execution_count>\n",
+        "  --grpc-infer-response-compression-level <none|low|medium|high>\n",
+    ] {
+        assert!(help.contains(line), "{line}");
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn recorded_command_lines_are_refused_in_the_recorded_words() {
     );
     check_plain(
         &["--host-policy", "p,zz=1"],
-        "Failed to build Triton option:\nerror: setting host policy: Unsupported - Unsupported host \
+        "Failed to build the server's options:\nerror: setting host policy: Unsupported - Unsupported host \
              policy setting 'zz' is specified, supported settings are 'numa-node', 'cpu-cores'",
     );
 }
@@ -111,6 +111,8 @@ fn every_rule_of_numbers_and_words_has_its_text() {
         ("http-port", "x", "Invalid option value. Got x"),
         ("http-port", "70000", "Provided option value is out of bound. Got 70000"),
         ("http-thread-count", "0", "Provided option value is out of bound. Got 0"),
+        ("model-load-thread-count", "0", "Provided option value is out of bound. Got 0"),
+        ("model-load-thread-count", "-1", "Provided option value is out of bound. Got -1"),
         ("log-verbose", "on", "Invalid option value. Got on"),
         ("http-max-input-size", "0", "Error: --http-max-input-size must be greater than 0."),
         ("http-max-input-size", "-1", "Error: --http-max-input-size must be greater than 0."),
@@ -134,6 +136,25 @@ fn every_rule_of_numbers_and_words_has_its_text() {
     ] {
         check_framed(&[&format!("--{option}={value}")], option, text);
     }
+}
+
+#[test]
+fn a_value_that_is_refused_is_told_with_those_that_are_not() {
+    for (option, value, advice) in [
+        ("model-control-mode", "foo", "one of: none, poll, explicit"),
+        ("log-format", "iso8601", "one of: default, ISO8601"),
+        ("rate-limit", "on", "one of: off, execution_count"),
+        ("grpc-infer-response-compression-level", "zz", "one of: none, low, medium, high"),
+        ("log-info", "maybe", "true or false (or on, off, 1, 0)"),
+        ("http-port", "x", "an integer from 0 to 65535"),
+        ("model-load-thread-count", "0", "an integer from 1 to 2147483647"),
+        ("min-supported-compute-capability", "x", "a number"),
+    ] {
+        let refusal = refusal(&[&format!("--{option}={value}")]);
+        let expected = format!("\n'--{option}' takes {advice}\nBad option: \"--{option}\".\n");
+        assert!(refusal.contains(&expected), "{refusal}");
+    }
+    assert!(!refusal(&["--backend-config=x"]).contains("takes"));
 }
 
 #[test]
@@ -200,7 +221,8 @@ fn faults_between_options_have_no_frame() {
         &["--cache-config=local,size=5", "--cache-config=redis,host=h"],
         "found multiple cache configurations, but only a single cache is currently supported",
     );
-    let build = "Failed to build Triton option:\nerror: setting model load GPU limit: Invalid argument - ";
+    let build =
+        "Failed to build the server's options:\nerror: setting model load GPU limit: Invalid argument - ";
     check_plain(&["--model-load-gpu-limit=-1:0.5"], &format!("{build}expects device ID >= 0, got -1"));
     check_plain(
         &["--model-load-gpu-limit=0:-0.4"],

@@ -1,0 +1,109 @@
+//! Names of a configuration that only a backend can judge, and that are hardly meant as they stand.
+//!
+//! A configuration may have parameters of its own, for whoever reads it. So a name that the backend does not know is told
+//! only if it is close to one that the backend does know.
+use crate::{backend::KnownNames, nearest};
+
+/// Accelerators that Triton's backends know for instances on GPUs.
+const GPU_ACCELERATORS: [&str; 5] = ["tensorrt", "cuda", "auto_io", "gpu_io", "auto_mixed_precision"];
+
+/// Warnings about parameters and accelerators of a configuration. Each names the model.
+pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let model = &config.name;
+    if let Some(known) = known {
+        for parameter in config.parameters.keys().filter(|name| !is_among(name, known.parameters)) {
+            if let Some(near) = nearest(parameter, known.parameters.iter().copied()) {
+                warnings.push(format!(
+                    "parameter '{parameter}' of model '{model}' has no effect: backend '{}' does not know it, did you \
+                     mean '{near}'?",
+                    config.backend
+                ));
+            }
+        }
+    }
+    let accelerators = config.optimization.iter().filter_map(|policy| policy.execution_accelerators.as_ref());
+    for accelerator in accelerators.flat_map(|all| &all.gpu_execution_accelerator) {
+        let name = &accelerator.name;
+        let near = nearest(name, GPU_ACCELERATORS).filter(|near| near != name);
+        let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+        warnings.push(format!(
+            "accelerator '{name}' of model '{model}' has no effect: it is for instances on GPUs, and there are none{near}"
+        ));
+    }
+    warnings
+}
+
+/// What is wrong with a `--backend-config` setting of a backend that knows all its settings.
+pub fn unknown_setting(backend: &str, setting: &str, known: KnownNames) -> Option<String> {
+    if is_among(setting, known.settings) {
+        return None;
+    }
+    let near = nearest(setting, known.settings.iter().copied());
+    let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+    Some(format!(
+        "--backend-config={backend},{setting} has no effect: the backend does not know the setting{near}"
+    ))
+}
+
+/// A known name that ends in an asterisk stands for all that begin so.
+fn is_among(name: &str, known: &[&str]) -> bool {
+    known.iter().any(|known| match known.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == *known,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: KnownNames = KnownNames {
+        settings: &["default-max-batch-size", "session.*"],
+        parameters: &["execution_mode", "intra_op_thread_count", "session.*"],
+    };
+
+    fn warnings(text: &str) -> Vec<String> {
+        let config = proto::text::parse(format!("name: 'm' backend: 'b' {text}").as_bytes()).unwrap().config;
+        misspelt_names(&config, Some(KNOWN))
+    }
+
+    #[test]
+    fn a_parameter_that_is_nearly_known_is_told_and_a_foreign_one_is_not() {
+        let parameters = |names: &[&str]| -> String {
+            names.iter().map(|name| format!("parameters {{ key: '{name}' value {{}} }}")).collect()
+        };
+        assert!(warnings(&parameters(&["execution_mode", "session.x", "owner"])).is_empty());
+        assert_eq!(
+            warnings(&parameters(&["intra_op_threads_count"])),
+            [
+                "parameter 'intra_op_threads_count' of model 'm' has no effect: backend 'b' does not know it, did you mean \
+              'intra_op_thread_count'?"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_accelerator_for_gpus_is_told() {
+        let text = |name: &str| {
+            format!(
+                "optimization {{ execution_accelerators {{ gpu_execution_accelerator {{ name: '{name}' }} }} }}"
+            )
+        };
+        let expected = "of model 'm' has no effect: it is for instances on GPUs, and there are none";
+        assert_eq!(warnings(&text("tensorrt")), [format!("accelerator 'tensorrt' {expected}")]);
+        assert_eq!(
+            warnings(&text("tensort")),
+            [format!("accelerator 'tensort' {expected}, did you mean 'tensorrt'?")]
+        );
+    }
+
+    #[test]
+    fn a_setting_that_is_not_known_is_told() {
+        assert_eq!(unknown_setting("b", "default-max-batch-size", KNOWN), None);
+        assert_eq!(unknown_setting("b", "session.y", KNOWN), None);
+        let text = |setting| unknown_setting("b", setting, KNOWN).unwrap();
+        assert!(text("default-max-batchsize").ends_with("setting, did you mean 'default-max-batch-size'?"));
+        assert!(text("colour").ends_with("does not know the setting"));
+    }
+}

@@ -1,0 +1,95 @@
+//! `--backend-config`: what the server adds of its own, and what of it no backend will read.
+use std::{path::Path, sync::Arc};
+
+use inference::{backend::Backend, config::unknown_setting, nearest};
+
+use crate::options::{BackendSetting, ResolvedOptions};
+
+const DEFAULT_MAX_BATCH_SIZE: &str = "default-max-batch-size";
+
+/// The settings for the engine. Those of the server come first, so that operators may say otherwise.
+pub(crate) fn all(options: &ResolvedOptions) -> Vec<engine::BackendSetting> {
+    let own = [
+        ("auto-complete-config", options.repository.auto_complete.to_string()),
+        ("backend-directory", options.backends.directory.display().to_string()),
+        (DEFAULT_MAX_BATCH_SIZE, "4".to_owned()),
+    ];
+    let own = own.map(|(key, value)| engine::BackendSetting { backend: None, key: key.to_owned(), value });
+    let given = options.backends.settings.iter().map(|BackendSetting { backend, key, value }| {
+        engine::BackendSetting { backend: backend.clone(), key: key.clone(), value: value.clone() }
+    });
+    own.into_iter().chain(given).collect()
+}
+
+/// Says which default batch size backends are told. Scripts look for these words of Triton.
+pub(crate) fn log_default_batch_size(given: &[BackendSetting]) {
+    let is_it =
+        |setting: &&BackendSetting| setting.backend.is_none() && setting.key == DEFAULT_MAX_BATCH_SIZE;
+    match given.iter().rfind(is_it) {
+        None => log::debug!("Adding default backend config setting: {DEFAULT_MAX_BATCH_SIZE},4"),
+        Some(BackendSetting { value, .. }) => {
+            log::debug!("Found overwritten default setting: {DEFAULT_MAX_BATCH_SIZE},{value}");
+        }
+    }
+}
+
+/// Warnings about settings that no backend will read. `backends` are those that are built in or have been opened;
+/// further ones may lie in `directory`.
+pub(crate) fn misspelt(
+    given: &[BackendSetting],
+    backends: &[Arc<dyn Backend>],
+    directory: &Path,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for BackendSetting { backend, key, .. } in given {
+        let Some(name) = backend else { continue };
+        match backends.iter().find(|known| known.settings_name() == name) {
+            Some(known) => {
+                warnings.extend(known.known_names().and_then(|names| unknown_setting(name, key, names)));
+            }
+            None if directory.join(name).is_dir() => {}
+            None => {
+                let near = nearest(name, backends.iter().map(|known| known.settings_name()));
+                let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+                warnings.push(format!(
+                    "--backend-config={name},{key} has no effect: there is no backend '{name}'{near}"
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_onnx::{LibrarySearch, OnnxBackend};
+
+    use super::*;
+
+    #[test]
+    fn settings_that_nobody_reads_are_told_with_what_was_probably_meant() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("mine")).unwrap();
+        let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
+        let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(OnnxBackend::new(nowhere))];
+        let setting = |backend: &str, key: &str| BackendSetting {
+            backend: Some(backend.to_owned()),
+            key: key.to_owned(),
+            value: "1".to_owned(),
+        };
+        let warned = |backend, key| misspelt(&[setting(backend, key)], &backends, directory.path()).concat();
+        assert_eq!(warned("onnxruntime", "default-max-batch-size"), "");
+        assert_eq!(warned("mine", "anything"), "");
+        assert_eq!(
+            warned("onnxruntim", "x"),
+            "--backend-config=onnxruntim,x has no effect: there is no backend 'onnxruntim', did you mean 'onnxruntime'?"
+        );
+        assert!(warned("frob", "x").ends_with("there is no backend 'frob'"));
+        assert!(
+            warned("onnxruntime", "default-max-batchsize")
+                .ends_with("did you mean 'default-max-batch-size'?")
+        );
+        let of_all = BackendSetting { backend: None, ..setting("", "whatever") };
+        assert!(misspelt(&[of_all], &backends, directory.path()).is_empty());
+    }
+}
