@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use backend_onnx::LibrarySearch;
+use backend_onnx::{LibrarySearch, prevent_telemetry};
 use c_api::cache::Caches;
 use server::{
     Extensions, Server, logging,
@@ -50,6 +50,14 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     for warning in &options.warnings {
         let _ = writeln!(io::stderr(), "{warning}");
     }
+    // Before anything starts a thread.
+    prevent_telemetry(
+        options
+            .backends
+            .settings
+            .iter()
+            .map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str())),
+    );
     logging::install(&options.logging)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine::usable_processors().get())

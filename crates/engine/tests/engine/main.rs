@@ -3,6 +3,8 @@
 mod agents;
 mod asking;
 mod caching;
+mod concurrency;
+mod documentation;
 mod host_policies;
 mod loading;
 mod observing;
