@@ -32,14 +32,16 @@ def over_grpc(url, prompt, seed, length):
         ]:
             inputs.append(tritonclient.grpc.InferInput(name, [1, 1], datatype))
             inputs[-1].set_data_from_numpy(value)
-        client.async_stream_infer(MODEL, inputs)
-        last = False
-        while not last:
+        client.async_stream_infer(MODEL, inputs, enable_empty_final_response=True)
+        while True:
             result, error = answers.get(timeout=30)
             if error is not None:
                 raise error
-            last = result.get_response().parameters["triton_final_response"].bool_param
-            yield result.as_numpy("text_output").item().decode()
+            text = result.as_numpy("text_output")
+            if text is not None:
+                yield text.item().decode()
+            if result.get_response().parameters["triton_final_response"].bool_param:
+                return
 
 
 def over_http(address, prompt, seed, length):

@@ -87,10 +87,14 @@ def http_status(port, path):
 class Server:
     """A running server. As a context: ready at the start, ended in order and without a panic at the end."""
 
-    def __init__(self, folder, repository, *options, variables=None):
+    def __init__(self, folder, repository, *options, variables=None, inherits=True):
+        """With `inherits` false the server has no variables but ONNX Runtime's place and those that are given."""
         self.log_path = folder / f"server-{time.monotonic_ns()}.log"
         self._line = command(repository, *options)
-        self._environment = environment() | (variables or {})
+        inherited = environment()
+        if not inherits:
+            inherited = {name: inherited[name] for name in (LIBRARY,) if name in inherited}
+        self._environment = inherited | (variables or {})
         # How it is expected to end.
         self.expected_code = 0
 

@@ -22,19 +22,21 @@ class Stream:
     def __init__(self, server, start, rounds=1, model="countdown"):
         self.client, self.answers = GRPC.connect(server), queue.Queue()
         self.client.start_stream(lambda result, error: self.answers.put((result, error)))
-        self.client.async_stream_infer(model, inputs(start, rounds))
+        self.client.async_stream_infer(model, inputs(start, rounds), enable_empty_final_response=True)
 
     def next(self):
-        """The next value, and whether it is the last."""
+        """The next value, None if there is none, and whether it is the last."""
         result, error = self.answers.get(timeout=PATIENCE)
         if error is not None:
             raise error
-        return result.as_numpy("OUT").item(), result.get_response().parameters["triton_final_response"].bool_param
+        value, response = result.as_numpy("OUT"), result.get_response()
+        return value if value is None else value.item(), response.parameters["triton_final_response"].bool_param
 
     def all(self):
         answers = [self.next()]
         while not answers[-1][1]:
             answers.append(self.next())
+        assert answers.pop() == (None, True), "the final response has no value"
         return [value for value, _ in answers]
 
     def cancel(self):
@@ -66,9 +68,9 @@ def down(start):
     return list(range(start, 0, -1))
 
 
-def test_a_stream_has_an_answer_for_each_step_and_says_which_is_the_last(server):
+def test_a_stream_has_an_answer_for_each_step_and_an_empty_one_at_the_end(server):
     with Stream(server, 5) as stream:
-        assert [stream.next() for _ in range(5)] == [(5, False), (4, False), (3, False), (2, False), (1, True)]
+        assert [stream.next() for _ in range(6)] == [*((value, False) for value in down(5)), (None, True)]
 
 
 def test_server_sent_events_are_the_same_answers(server):

@@ -4,12 +4,14 @@
 //! stays, and only a datatype or dims that an entry lacks are filled in. So labels, reshapes and flags survive.
 use std::collections::BTreeSet;
 
-use inference::{Error, ErrorCode, config::KEEP_BATCH_PARAMETER as KEEP_BATCH};
+use inference::{Error, ErrorCode};
 use proto::model_config::SchedulingChoice;
 
 use crate::{
+    batch_size::complete_batching,
     iteration::DONE_OUTPUT,
     ort::{Signature, ValueInfo, ValueKind},
+    probe::Rows,
 };
 
 /// Whether there is anything left to tell.
@@ -23,7 +25,7 @@ pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
 }
 
 /// Fills in what the configuration leaves open. `default_max_batch_size` is for models that can batch and do not say
-/// how much.
+/// how much; `probe` is asked before such a model is given batches of several requests.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the graph cannot batch as configured; UNSUPPORTED for what is no tensor; INTERNAL for a datatype
@@ -32,9 +34,10 @@ pub(crate) fn complete(
     config: &mut proto::ModelConfig,
     signature: &Signature,
     default_max_batch_size: i32,
+    probe: impl FnOnce() -> Rows,
 ) -> Result<(), Error> {
     check_kinds(signature)?;
-    complete_batching(config, signature, default_max_batch_size)?;
+    complete_batching(config, signature, default_max_batch_size, probe)?;
     let (model, batched) = (config.name.clone(), config.max_batch_size > 0);
     let told = |slot: &ValueInfo, side| Completed::of(slot, side, &model, batched);
 
@@ -77,44 +80,6 @@ pub(crate) fn check_kinds(signature: &Signature) -> Result<(), Error> {
                 slot.name
             )));
         }
-    }
-    Ok(())
-}
-
-fn complete_batching(
-    config: &mut proto::ModelConfig,
-    signature: &Signature,
-    default_max_batch_size: i32,
-) -> Result<(), Error> {
-    let open_first =
-        |slot: &ValueInfo| matches!(&slot.kind, ValueKind::Tensor(_, dims) if dims.first() == Some(&-1));
-    let can_batch = signature.inputs.iter().chain(&signature.outputs).all(open_first);
-    if !can_batch {
-        return if config.max_batch_size == 0 {
-            Ok(())
-        } else {
-            Err(Error::invalid(format!(
-                "autofill failed for model '{}': model does not support batching while non-zero max_batch_size is \
-                 specified",
-                config.name
-            )))
-        };
-    }
-    if config.max_batch_size == 0 {
-        let keep = config.parameters.get(KEEP_BATCH);
-        if keep.is_some_and(|keep| keep.string_value.eq_ignore_ascii_case("no")) {
-            return Ok(());
-        }
-        config.max_batch_size = default_max_batch_size;
-        log::warn!(
-            "max_batch_size of model '{}' is set to {default_max_batch_size}: the model can batch and its configuration \
-             gives no size; give one there, 0 to serve it without batching",
-            config.name
-        );
-    }
-    if config.max_batch_size > 1 && config.scheduling_choice.is_none() {
-        config.scheduling_choice =
-            Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
     }
     Ok(())
 }
@@ -186,6 +151,7 @@ mod tests {
     use inference::DataType;
 
     use super::*;
+    use inference::config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
 
     fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let slots = |sides: &[(&str, &[i64])]| {
@@ -201,8 +167,13 @@ mod tests {
     #[test]
     fn a_graph_that_can_batch_gets_the_default_size_and_dynamic_batching() {
         let mut config = named("m");
-        complete(&mut config, &signature(&[("B", &[-1, 16]), ("A", &[-1, 2])], &[("Y", &[-1, -1])]), 4)
-            .unwrap();
+        complete(
+            &mut config,
+            &signature(&[("B", &[-1, 16]), ("A", &[-1, 2])], &[("Y", &[-1, -1])]),
+            4,
+            || Rows::Independent,
+        )
+        .unwrap();
         assert_eq!(config.max_batch_size, 4);
         assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_))));
         let inputs: Vec<_> =
@@ -215,7 +186,8 @@ mod tests {
     #[test]
     fn a_fixed_first_dimension_is_kept_as_a_dimension() {
         let mut config = named("m");
-        complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[1, 16])]), 4).unwrap();
+        complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[1, 16])]), 4, || Rows::Independent)
+            .unwrap();
         assert_eq!((config.max_batch_size, &config.scheduling_choice), (0, &None));
         assert_eq!(config.input[0].dims, [1, 16]);
     }
@@ -223,8 +195,10 @@ mod tests {
     #[test]
     fn a_batch_size_that_the_graph_cannot_have_is_refused() {
         let mut config = proto::ModelConfig { max_batch_size: 4, ..named("m") };
-        let error =
-            complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[-1, 16])]), 4).unwrap_err();
+        let error = complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[-1, 16])]), 4, || {
+            Rows::Independent
+        })
+        .unwrap_err();
         assert_eq!(
             error.with_code(),
             "Invalid argument: autofill failed for model 'm': model does not support batching while non-zero \
@@ -235,14 +209,15 @@ mod tests {
     #[test]
     fn a_scalar_becomes_one_element() {
         let mut config = named("m");
-        complete(&mut config, &signature(&[("X", &[])], &[("Y", &[])]), 4).unwrap();
+        complete(&mut config, &signature(&[("X", &[])], &[("Y", &[])]), 4, || Rows::Independent).unwrap();
         assert_eq!(
             (config.max_batch_size, &config.input[0].dims[..], &config.input[0].reshape),
             (0, &[1][..], &None)
         );
 
         let mut config = named("m");
-        complete(&mut config, &signature(&[("X", &[-1])], &[("Y", &[-1, 2])]), 4).unwrap();
+        complete(&mut config, &signature(&[("X", &[-1])], &[("Y", &[-1, 2])]), 4, || Rows::Independent)
+            .unwrap();
         assert_eq!(config.input[0].dims, [1]);
         assert_eq!(config.input[0].reshape, Some(proto::ModelTensorReshape { shape: vec![] }));
     }
@@ -251,14 +226,45 @@ mod tests {
     fn a_default_of_zero_and_a_parameter_keep_batching_off() {
         let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
         let mut config = named("m");
-        complete(&mut config, &graph, 0).unwrap();
+        complete(&mut config, &graph, 0, || Rows::Independent).unwrap();
         assert_eq!((config.max_batch_size, &config.input[0].dims[..]), (0, &[-1, 16][..]));
 
         let mut config = named("m");
         let keep = proto::ModelParameter { string_value: "no".to_owned() };
         config.parameters.insert(KEEP_BATCH.to_owned(), keep);
-        complete(&mut config, &graph, 4).unwrap();
+        complete(&mut config, &graph, 4, || Rows::Independent).unwrap();
         assert_eq!((config.max_batch_size, &config.scheduling_choice), (0, &None));
+    }
+
+    #[test]
+    fn a_graph_that_mixes_rows_is_not_batched_unless_its_configuration_asks_for_it() {
+        let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
+        let completed = |given: proto::ModelConfig| {
+            let mut config = given;
+            complete(&mut config, &graph, 4, || Rows::Mixed("output 'Y' differs".to_owned())).unwrap();
+            let is_dynamic = matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_)));
+            (config.max_batch_size, is_dynamic, config.input[0].dims.clone())
+        };
+        assert_eq!(completed(named("m")), (0, false, vec![-1, 16]));
+        let dims = |dims: &[i64]| {
+            let input = proto::ModelInput { name: "X".to_owned(), dims: dims.into(), ..Default::default() };
+            proto::ModelConfig { input: vec![input], ..named("m") }
+        };
+        assert_eq!(completed(dims(&[16])), (1, false, vec![16]));
+        assert_eq!(completed(dims(&[-1, 16])), (0, false, vec![-1, 16]));
+        let asked = proto::ModelConfig { max_batch_size: 8, ..named("m") };
+        assert_eq!(completed(asked), (8, true, vec![16]));
+        let dynamic = SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default());
+        let asked = proto::ModelConfig { scheduling_choice: Some(dynamic), ..named("m") };
+        assert_eq!(completed(asked), (4, true, vec![16]));
+    }
+
+    #[test]
+    fn a_graph_that_no_probe_can_run_is_batched() {
+        let mut config = named("m");
+        let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
+        complete(&mut config, &graph, 4, || Rows::Unknown("it does not run".to_owned())).unwrap();
+        assert_eq!(config.max_batch_size, 4);
     }
 
     #[test]
@@ -279,7 +285,7 @@ mod tests {
         config.scheduling_choice = Some(SchedulingChoice::SequenceBatching(sequence));
         let inputs: [(&str, &[i64]); 3] = [("X", &[-1, 16]), ("START", &[-1, 1]), ("SUM", &[-1, 16])];
         let graph = signature(&inputs, &[("Y", &[-1, 16]), ("NEXT", &[-1, 16])]);
-        complete(&mut config, &graph, 4).unwrap();
+        complete(&mut config, &graph, 4, || Rows::Independent).unwrap();
         assert_eq!(config.max_batch_size, 8);
         assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
         assert_eq!(config.input.len(), 1, "what the server makes is no input of the client");
@@ -295,8 +301,13 @@ mod tests {
             ..Default::default()
         });
         assert!(!is_complete(&config));
-        complete(&mut config, &signature(&[("X", &[-1, 16])], &[("Y", &[-1, 2]), ("Z", &[-1, 3])]), 4)
-            .unwrap();
+        complete(
+            &mut config,
+            &signature(&[("X", &[-1, 16])], &[("Y", &[-1, 2]), ("Z", &[-1, 3])]),
+            4,
+            || Rows::Independent,
+        )
+        .unwrap();
         assert_eq!(config.output.len(), 1, "outputs that are not configured stay out");
         assert_eq!(
             (config.output[0].label_filename.as_str(), &config.output[0].dims[..]),
@@ -310,7 +321,7 @@ mod tests {
         let mut graph = signature(&[("X", &[-1])], &[("Y", &[-1])]);
         graph.outputs[0].kind = ValueKind::Other("ONNX_TYPE_SEQUENCE".to_owned());
         assert_eq!(
-            complete(&mut named("m"), &graph, 4).unwrap_err().with_code(),
+            complete(&mut named("m"), &graph, 4, || Rows::Independent).unwrap_err().with_code(),
             "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'Y', expected 'ONNX_TYPE_TENSOR'."
         );
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::{
     gather::{Copies, Faults, Gathering},
-    iteration::{answer_cancelled, mark_done},
+    iteration::{Iteration, answer_cancelled, mark_done},
     ort::{AlignedBuffer, Feed, OutputValue, RunOptions, Session},
     plan::{ExecutionPlan, FetchPlan},
     scatter::{ScatterTarget, scatter},
@@ -20,6 +20,8 @@ use crate::{
 pub(crate) struct OnnxInstance {
     session: Arc<Session>,
     plan: ExecutionPlan,
+    /// How requests go on after a run, for iterative models.
+    iteration: Option<Iteration>,
     run_options: Option<RunOptions>,
     /// Where inputs are gathered that cannot stay where they are, one per feed.
     buffers: Vec<AlignedBuffer>,
@@ -43,12 +45,13 @@ impl OnnxInstance {
     pub(crate) fn new(
         session: Arc<Session>,
         plan: ExecutionPlan,
+        iteration: Option<Iteration>,
         run_options: Option<RunOptions>,
         copies: Arc<Copies>,
     ) -> Self {
         let buffers = plan.feeds.iter().map(|_| AlignedBuffer::default()).collect();
         let carried = plan.state_feeds().map(|_| Weak::new()).collect();
-        Self { session, plan, run_options, buffers, carried, copies }
+        Self { session, plan, iteration, run_options, buffers, carried, copies }
     }
 
     /// Runs requests together. Each is answered before it is given back, and its sequence remembers before it is answered.
@@ -66,11 +69,14 @@ impl OnnxInstance {
                         store_states(&execution, &step.states)?;
                         Ok(step)
                     });
-                    match (remembered, &self.plan.iteration) {
+                    match (remembered, &self.iteration) {
                         (Ok(Step { response, is_done: false, .. }), Some(iteration))
                             if !is_padding(&execution) =>
                         {
                             iteration.go_on(&self.plan, execution, response);
+                        }
+                        (Ok(step), Some(iteration)) if !is_padding(&execution) => {
+                            iteration.end(execution, step.response);
                         }
                         (Ok(step), _) => execution.responder.complete(step.response),
                         (Err(error), _) => execution.responder.fail(error),
@@ -138,7 +144,7 @@ impl OnnxInstance {
     /// Whether nobody would miss the request. One that its sequence remembers is not left out, because the next one
     /// builds on it; but an iterative model has no next one.
     fn is_abandoned(&self, execution: &Execution) -> bool {
-        let is_built_upon = execution.state.is_some() && self.plan.iteration.is_none();
+        let is_built_upon = execution.state.is_some() && self.iteration.is_none();
         execution.responder.is_cancelled() && !is_built_upon && !is_padding(execution)
     }
 

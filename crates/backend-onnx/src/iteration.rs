@@ -47,6 +47,17 @@ impl Iteration {
         Ok(is_iterative.then_some(Self { slot, decoupled: config.decoupled }))
     }
 
+    /// Answers the last run of a request. The final flag of a decoupled model comes behind its last response, as backends
+    /// of the reference send it: there are clients that do not read a response with the flag.
+    pub(crate) fn end(&self, execution: Execution, response: Response) {
+        if self.decoupled {
+            execution.responder.send(response);
+            execution.responder.finish();
+        } else {
+            execution.responder.complete(response);
+        }
+    }
+
     /// Answers a run that was not the last of its request and hands the request back. Nobody waits for one that was
     /// cancelled, so it ends here.
     pub(crate) fn go_on(&self, plan: &ExecutionPlan, mut execution: Execution, response: Response) {

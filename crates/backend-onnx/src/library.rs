@@ -13,7 +13,10 @@ use std::{
 
 use inference::Error;
 
-use crate::ort::{GlobalThreads, Runtime};
+use crate::{
+    ort::{GlobalThreads, Runtime},
+    telemetry,
+};
 
 const FILE_NAMES: [&str; 2] = ["libonnxruntime.so", "libonnxruntime.so.1"];
 const HOW_TO_GET_IT: &str = "get it with 'pip install onnxruntime', or name it with --onnxruntime-library=PATH or \
@@ -35,8 +38,21 @@ impl LibrarySearch {
     /// Opens the library for a server with those backend settings.
     ///
     /// # Errors
-    /// UNAVAILABLE, with where it was looked for and how to get it.
+    /// UNAVAILABLE, with where it was looked for and how to get it. INVALID_ARGUMENT for settings that cannot be read.
     pub(crate) fn open(
+        &self,
+        settings: &BTreeMap<String, String>,
+        threads: Option<GlobalThreads>,
+    ) -> Result<Arc<Runtime>, Error> {
+        let sends_telemetry = telemetry::is_wanted(settings)?;
+        let runtime = self.find(settings, threads)?;
+        if !sends_telemetry {
+            telemetry::end(&runtime);
+        }
+        Ok(runtime)
+    }
+
+    fn find(
         &self,
         settings: &BTreeMap<String, String>,
         threads: Option<GlobalThreads>,

@@ -1,11 +1,12 @@
 //! The backend and the model versions it has opened.
 use std::{
+    fs,
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use inference::{
-    Error, Name,
+    Error, FailureReason, Name,
     backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelSource},
     config::ModelConfig,
 };
@@ -15,9 +16,11 @@ use crate::{
     LibrarySearch, complete,
     gather::Copies,
     instance::OnnxInstance,
-    ort::{GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped},
+    iteration::Iteration,
+    ort::{GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped, ValueInfo, ValueKind},
     plan::ExecutionPlan,
-    settings, validate,
+    probe, settings, validate,
+    zip_map::{self, Replaced, ZipMapOutput},
 };
 
 const DEFAULT_FILE: &str = "model.onnx";
@@ -89,6 +92,7 @@ impl Backend for OnnxBackend {
             default_max_batch_size,
             copies: self.copies.clone(),
             trim: Arc::new(TrimWhenDropped),
+            replacement_logged: Once::new(),
         }))
     }
 }
@@ -102,11 +106,46 @@ struct OnnxModel {
     default_max_batch_size: i32,
     copies: Arc<Copies>,
     trim: Arc<TrimWhenDropped>,
+    /// What has been logged of its ZipMaps.
+    replacement_logged: Once,
 }
 
 impl OnnxModel {
     fn load(&self, options: &SessionOptions) -> Result<Arc<Session>, Error> {
-        Ok(Session::load(&self.runtime, &self.file, options, &self.trim)?)
+        let session = Session::load(&self.runtime, &self.file, options, &self.trim)?;
+        let is_tensor = |slot: &ValueInfo| matches!(slot.kind, ValueKind::Tensor(..));
+        if session.signature().outputs.iter().all(is_tensor) {
+            return Ok(session);
+        }
+        let content = fs::read(&self.file)
+            .map_err(|error| Error::internal(format!("unable to read '{}': {error}", self.file.display())))?;
+        let Some(replaced) = zip_map::replace(&content) else { return Ok(session) };
+        drop(session);
+        self.load_without_zip_maps(&replaced, options)
+    }
+
+    fn load_without_zip_maps(
+        &self,
+        replaced: &Replaced,
+        options: &SessionOptions,
+    ) -> Result<Arc<Session>, Error> {
+        self.replacement_logged.call_once(|| {
+            for ZipMapOutput { name, labels } in &replaced.outputs {
+                log::info!(
+                    "output '{name}' of model '{}' is a ZipMap's; it is served as the tensor that the ZipMap is given, with a \
+                     column for each of {labels} labels, in their order",
+                    self.name
+                );
+            }
+        });
+        Session::load_content(&self.runtime, &replaced.model, options, &self.trim).map_err(|failure| {
+            let text = format!(
+                "the ZipMap at the end of model '{}' cannot be replaced, convert the model with options={{'zipmap': False}}: \
+                 {failure}",
+                self.name
+            );
+            Error::unsupported(text).because(FailureReason::Backend)
+        })
     }
 }
 
@@ -130,7 +169,9 @@ impl BackendModel for OnnxModel {
             ..SessionOptions::default()
         };
         let session = self.load(&options)?;
-        complete::complete(config, session.signature(), self.default_max_batch_size)
+        complete::complete(config, session.signature(), self.default_max_batch_size, || {
+            probe::probe(&session)
+        })
     }
 
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
@@ -147,8 +188,11 @@ impl BackendModel for OnnxModel {
         validate::validate(config, session.signature())?;
         let run_options =
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
-        let plan = ExecutionPlan::new(config, session.signature())?;
-        Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, run_options, self.copies.clone()))))
+        let iteration = Iteration::of(config, session.signature())?;
+        let done = iteration.as_ref().and_then(|iteration| iteration.slot);
+        let plan = ExecutionPlan::new(config, session.signature(), done);
+        let copies = self.copies.clone();
+        Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, iteration, run_options, copies))))
     }
 }
 

@@ -2,16 +2,13 @@
 use std::num::NonZeroU32;
 
 use inference::{
-    DataType, Error, Name, Shape,
+    DataType, Name, Shape,
     config::{
         BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
     },
 };
 
-use crate::{
-    iteration::Iteration,
-    ort::{Signature, ValueInfo, ValueKind},
-};
+use crate::ort::{Signature, ValueInfo, ValueKind};
 
 /// Feeds and fetches of an instance. Invariant: every slot is a position in the signature it was made from, and
 /// fetches are in the order of their slots.
@@ -24,8 +21,6 @@ pub(crate) struct ExecutionPlan {
     pub(crate) feeds: Vec<FeedPlan>,
     /// What comes out.
     pub(crate) fetches: Vec<FetchPlan>,
-    /// How requests go on after a run, for iterative models.
-    pub(crate) iteration: Option<Iteration>,
 }
 
 /// One input of the graph.
@@ -87,20 +82,15 @@ pub(crate) struct StatePlan {
 }
 
 impl ExecutionPlan {
-    /// The plan of a configuration that agrees with the signature.
-    ///
-    /// # Errors
-    /// As [`Iteration::of`].
-    pub(crate) fn new(config: &ModelConfig, signature: &Signature) -> Result<Self, Error> {
-        let iteration = Iteration::of(config, signature)?;
-        let done = iteration.as_ref().and_then(|iteration| iteration.slot);
-        Ok(Self {
+    /// The plan of a configuration that agrees with the signature. `done` is the position of the output that tells which
+    /// requests of an iterative model are done.
+    pub(crate) fn new(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Self {
+        Self {
             model: config.name.clone(),
             max_rows: config.max_batch_size,
             feeds: feeds(config, signature),
             fetches: fetches(config, signature, done),
-            iteration,
-        })
+        }
     }
 
     /// Inputs that come from what sequences remember.

@@ -178,7 +178,11 @@ fn integer(text: &str) -> Result<i64, Error> {
     text.trim().parse().map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number")))
 }
 
-fn boolean(text: &str) -> Result<bool, Error> {
+/// A value that says yes or no.
+///
+/// # Errors
+/// INVALID_ARGUMENT for any other text.
+pub(crate) fn boolean(text: &str) -> Result<bool, Error> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),

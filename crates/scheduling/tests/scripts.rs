@@ -74,4 +74,5 @@ scripts! {
     iterative_requests_run_again_and_again => "sequence_iterative.txt",
     sequences_stay_when_instances_come_and_go => "sequence_instances.txt",
     draining_lets_sequences_finish => "sequence_draining.txt",
+    examples_of_the_documentation_run_as_described => "documentation.txt",
 }

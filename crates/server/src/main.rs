@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_onnx::LibrarySearch;
+use backend_onnx::{LibrarySearch, prevent_telemetry};
 use c_api::cache::Caches;
 use server::{
     Extensions, Server,
@@ -52,6 +52,14 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     for warning in &options.warnings {
         let _ = writeln!(io::stderr(), "{warning}");
     }
+    // Before anything starts a thread.
+    prevent_telemetry(
+        options
+            .backends
+            .settings
+            .iter()
+            .map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str())),
+    );
     let log = logging::install(&options.logging)?;
     log::info!(
         "nereid {}, which behaves as Triton Inference Server {TRITON_VERSION}",

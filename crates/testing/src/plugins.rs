@@ -169,11 +169,12 @@ mod tests {
     use crate::elf;
 
     /// Kind, source, and how many entries it defines.
-    const ALL: [(Kind, &str); 9] = [
+    const ALL: [(Kind, &str); 10] = [
         (Kind::Backend, "identity"),
         (Kind::Backend, "repeat"),
         (Kind::Backend, "failing"),
         (Kind::Backend, "stateful"),
+        (Kind::Backend, "iterate"),
         (Kind::Backend, "config"),
         (Kind::Cache, "cache"),
         (Kind::RepoAgent, "agent"),

@@ -45,7 +45,15 @@ impl Program {
     /// # Errors
     /// It cannot be started.
     pub fn start(program: &Path, repository: &Path, arguments: &[&str]) -> io::Result<Self> {
-        let mut child = Command::new(program)
+        Self::start_with(Command::new(program), repository, arguments)
+    }
+
+    /// The same with a command whose environment is prepared.
+    ///
+    /// # Errors
+    /// As for [`Program::start`].
+    pub fn start_with(mut command: Command, repository: &Path, arguments: &[&str]) -> io::Result<Self> {
+        let mut child = command
             .arg(format!("--model-repository={}", repository.display()))
             .args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"])
             .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])

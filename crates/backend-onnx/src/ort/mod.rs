@@ -17,6 +17,7 @@ mod output;
 mod runtime;
 mod session;
 mod signature;
+mod telemetry;
 mod value;
 
 pub(crate) use element::Element;
@@ -27,4 +28,5 @@ pub(crate) use output::OutputValue;
 pub(crate) use runtime::{GlobalThreads, Runtime};
 pub(crate) use session::{Feed, RunOptions, Session};
 pub(crate) use signature::{Signature, ValueInfo, ValueKind};
+pub(crate) use telemetry::{disable_telemetry_by_environment, is_telemetry_disabled_by_environment};
 pub(crate) use value::{InputValue, Strings};

@@ -1,7 +1,6 @@
 //! A loaded graph and its runs.
 use std::{
-    ffi::{CStr, CString},
-    os::unix::ffi::OsStrExt,
+    ffi::{CStr, c_int, c_void},
     path::Path,
     ptr::{self, NonNull},
     sync::Arc,
@@ -12,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::{
     InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature, TrimWhenDropped,
-    options::NativeOptions, runtime::not_null,
+    options::{NativeOptions, path_text},
+    runtime::not_null,
 };
 
 /// A loaded graph.
@@ -59,6 +59,38 @@ impl Session {
                 &raw mut pointer,
             )
         })?;
+        Self::loaded(pointer, runtime, trim)
+    }
+
+    /// As [`Session::load`], of a file's content. The content is copied.
+    pub(crate) fn load_content(
+        runtime: &Arc<Runtime>,
+        content: &[u8],
+        options: &SessionOptions,
+        trim: &Arc<TrimWhenDropped>,
+    ) -> Result<Arc<Self>, OrtError> {
+        let native = NativeOptions::new(runtime, options)?;
+        let mut pointer = ptr::null_mut();
+        // SAFETY: environment and options live, the content is as long as is said, `pointer` is a place for the result. The
+        // runtime parses the content during the call and keeps nothing of it.
+        runtime.check(unsafe {
+            ((*runtime.api()).CreateSessionFromArray)(
+                runtime.environment(),
+                content.as_ptr().cast::<c_void>(),
+                content.len(),
+                native.as_ptr(),
+                &raw mut pointer,
+            )
+        })?;
+        Self::loaded(pointer, runtime, trim)
+    }
+
+    /// Takes over a session that has just been made.
+    fn loaded(
+        pointer: *mut sys::OrtSession,
+        runtime: &Arc<Runtime>,
+        trim: &Arc<TrimWhenDropped>,
+    ) -> Result<Arc<Self>, OrtError> {
         let mut session = Self {
             pointer: not_null(pointer, "session")?,
             signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },
@@ -188,13 +220,30 @@ pub(crate) struct RunOptions {
 // SAFETY: the settings are only read once made.
 unsafe impl Send for RunOptions {}
 
+/// The level of messages about what ends the process.
+const FATAL: c_int = sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
+
 impl RunOptions {
-    /// Settings with one configuration entry.
-    pub(crate) fn with_entry(runtime: &Arc<Runtime>, key: &CStr, value: &CStr) -> Result<Self, OrtError> {
+    fn new(runtime: &Arc<Runtime>) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
         // SAFETY: `pointer` is a place for the result.
         runtime.check(unsafe { ((*runtime.api()).CreateRunOptions)(&raw mut pointer) })?;
-        let options = Self { pointer: not_null(pointer, "run options")?, runtime: runtime.clone() };
+        Ok(Self { pointer: not_null(pointer, "run options")?, runtime: runtime.clone() })
+    }
+
+    /// Settings of runs that may fail without a word in the log.
+    pub(crate) fn silent(runtime: &Arc<Runtime>) -> Result<Self, OrtError> {
+        let options = Self::new(runtime)?;
+        // SAFETY: the options are ours.
+        runtime.check(unsafe {
+            ((*runtime.api()).RunOptionsSetRunLogSeverityLevel)(options.pointer.as_ptr(), FATAL)
+        })?;
+        Ok(options)
+    }
+
+    /// Settings with one configuration entry.
+    pub(crate) fn with_entry(runtime: &Arc<Runtime>, key: &CStr, value: &CStr) -> Result<Self, OrtError> {
+        let options = Self::new(runtime)?;
         // SAFETY: the options are ours; both texts end with NUL and are copied.
         runtime.check(unsafe {
             ((*runtime.api()).AddRunConfigEntry)(options.pointer.as_ptr(), key.as_ptr(), value.as_ptr())
@@ -212,10 +261,4 @@ impl Drop for RunOptions {
         // SAFETY: ours, freed once.
         unsafe { ((*self.runtime.api()).ReleaseRunOptions)(self.pointer.as_ptr()) };
     }
-}
-
-/// A path as the runtime wants it.
-pub(super) fn path_text(path: &Path) -> Result<CString, OrtError> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| OrtError::invalid_argument(format!("the path {} has a NUL inside", path.display())))
 }

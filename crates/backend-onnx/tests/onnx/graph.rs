@@ -67,6 +67,16 @@ impl Graph {
         Self::default().input("X", datatype, dims).output("Y", datatype, dims).node(operator, &["X"], &["Y"])
     }
 
+    /// A graph that takes rows of seven elements only, and does not say so.
+    pub(crate) fn of_seven_columns() -> Self {
+        let weights = [1_f32; 14].map(f32::to_le_bytes).concat();
+        Self::default()
+            .input("X", DataType::Fp32, &[-1, -1])
+            .output("Y", DataType::Fp32, &[-1, 2])
+            .initializer("W", DataType::Fp32, &[7, 2], &weights)
+            .node("MatMul", &["X", "W"], &["Y"])
+    }
+
     pub(crate) fn node(self, operator: &str, inputs: &[&str], outputs: &[&str]) -> Self {
         self.node_with(operator, inputs, outputs, &[])
     }
@@ -111,6 +121,20 @@ impl Graph {
         Self(self.0.message(12, value(name, Message::default().message(4, element))))
     }
 
+    /// An output that is a sequence of maps of labels and probabilities, made by a ZipMap of a tensor with these labels.
+    pub(crate) fn zip_map(self, input: &str, output: &str, labels: &[&str]) -> Self {
+        let of_labels = Message::default().number(1, 8).message(2, tensor_type(1, &[]));
+        let kind = Message::default()
+            .message(4, Message::default().message(1, Message::default().message(5, of_labels)));
+        let mut attribute = Message::default().bytes(1, "classlabels_strings").number(20, 8);
+        for label in labels {
+            attribute = attribute.bytes(9, label);
+        }
+        let node = Message::default().bytes(1, input).bytes(2, output).bytes(4, "ZipMap");
+        let node = node.message(5, attribute).bytes(7, "ai.onnx.ml");
+        Self(self.0.message(1, node).message(12, value(output, kind)))
+    }
+
     pub(crate) fn initializer(self, name: &str, datatype: DataType, dims: &[i64], raw: &[u8]) -> Self {
         Self(self.0.message(5, tensor(name, datatype, dims).bytes(9, raw)))
     }
@@ -123,8 +147,14 @@ impl Graph {
 
     /// The file.
     pub(crate) fn encode(self) -> Vec<u8> {
-        let operators = Message::default().bytes(1, "").number(2, 17);
-        Message::default().number(1, 8).message(7, self.0.bytes(2, "graph")).message(8, operators).0
+        self.encode_for(&[("", 17), ("ai.onnx.ml", 3)])
+    }
+
+    /// The file, with the operators of these sets.
+    pub(crate) fn encode_for(self, sets: &[(&str, i64)]) -> Vec<u8> {
+        let model = Message::default().number(1, 8).message(7, self.0.bytes(2, "graph"));
+        let set = |name, version| Message::default().bytes(1, name).number(2, version);
+        sets.iter().fold(model, |model, &(name, version)| model.message(8, set(name, version))).0
     }
 }
 

@@ -108,7 +108,11 @@ impl Slots {
 fn heard(stream: &mut ResponseStream) -> (Vec<Result<f32, String>>, bool) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let (mut heard, mut ended) = (Vec::new(), false);
-    while let std::task::Poll::Ready(Some(ResponseItem { result, last })) = stream.poll_item(&mut context) {
+    while let std::task::Poll::Ready(item) = stream.poll_item(&mut context) {
+        let Some(ResponseItem { result, last }) = item else {
+            ended = true;
+            break;
+        };
         let value = |response: Response| read_floats(&response, "OUT")[0];
         heard.push(result.map(value).map_err(|error| error.message.into_owned()));
         ended = last;
@@ -151,6 +155,22 @@ fn only_the_last_run_answers_unless_the_model_is_decoupled() {
     }
     slots.run(&mut model);
     assert_eq!(heard(&mut stream), counted(&[1.], true));
+}
+
+#[test]
+fn the_last_response_of_a_decoupled_model_comes_before_the_end() {
+    let last = |config: &[&str]| {
+        let (mut model, slots) = (load(config), Arc::new(Slots::default()));
+        let mut stream = slots.ask(1., 0);
+        slots.run(&mut model);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match stream.poll_item(&mut context) {
+            std::task::Poll::Ready(Some(ResponseItem { last, .. })) => last,
+            other => panic!("the run has answered: {other:?}"),
+        }
+    };
+    assert!(!last(&[DECOUPLED, DONE]));
+    assert!(last(&[DONE]));
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod agents;
 mod asking;
 mod backpressure;
 mod caching;
+mod concurrency;
+mod documentation;
 mod host_policies;
 mod inferring;
 mod loading;

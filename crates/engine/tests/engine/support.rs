@@ -2,7 +2,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -231,6 +232,44 @@ impl BackendInstance for Running {
     fn execute(&mut self, batch: Batch) {
         (self.execute)(&self.model, batch);
     }
+}
+
+/// A batch that an instance has begun. It goes on when this value is dropped.
+pub(crate) struct Begun<T> {
+    pub(crate) model: String,
+    /// The thread of the instance.
+    pub(crate) thread: ThreadId,
+    /// What the test wants to know of the batch.
+    pub(crate) seen: T,
+    _held: mpsc::Sender<()>,
+}
+
+impl<T> Begun<T> {
+    /// Lets the batch go on, and gives the thread of its instance.
+    pub(crate) fn end(self) -> ThreadId {
+        self.thread
+    }
+}
+
+/// The backend with batches that tell what `look` sees of them, and then wait for the test before each request is given to
+/// `answer`.
+pub(crate) fn held<T: Send + 'static>(
+    backend: Native,
+    look: impl Fn(&[Execution]) -> T + Send + Sync + 'static,
+    answer: impl Fn(Execution) + Send + Sync + 'static,
+) -> (Native, mpsc::Receiver<Begun<T>>) {
+    let (tell, told) = mpsc::channel();
+    let backend = backend.execute(move |model, batch| {
+        let (held, until_dropped) = mpsc::channel();
+        let seen = look(&batch.executions);
+        let begun = Begun { model: model.to_owned(), thread: thread::current().id(), seen, _held: held };
+        // A test that has ended holds nothing back.
+        if tell.send(begun).is_ok() {
+            let _ = until_dropped.recv();
+        }
+        batch.executions.into_iter().for_each(&answer);
+    });
+    (backend, told)
 }
 
 /// Echoes `IN` as `OUT`.

@@ -116,6 +116,12 @@ impl Settings {
         Ok(())
     }
 
+    /// What the program has told backends: which backend, a name and its value.
+    pub(crate) fn backend_settings(&self) -> impl Iterator<Item = (Option<&str>, &str, &str)> {
+        let settings = self.backend_settings.iter();
+        settings.map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str()))
+    }
+
     /// The same for the engine.
     pub(crate) fn engine_options(&self) -> engine::EngineOptions {
         let own = [

@@ -4,7 +4,7 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicU32},
 };
 
-use backend_onnx::{LibrarySearch, python_prefixes};
+use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
 use c_api::cache::Caches;
 use engine::{Engine, Plugins};
 use inference::{
@@ -23,6 +23,8 @@ impl Server {
     /// What the options name cannot be had, or a model has failed. If the options say to go on all the same, the server
     /// is not live in the first case, and serves the other models in the second.
     pub(super) fn start(settings: &Settings) -> Result<Arc<Self>, Error> {
+        // Before the server starts a thread; the program may have threads of its own.
+        prevent_telemetry(settings.backend_settings());
         let server = Self::idle(settings)?;
         let loaded = server.load(settings);
         let failure = match &loaded {

@@ -7,6 +7,7 @@ mod batches;
 mod caches;
 mod failures;
 mod files;
+mod iterations;
 mod place;
 mod reports;
 mod sight;
