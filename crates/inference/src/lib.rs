@@ -25,7 +25,7 @@ pub use metrics::MetricSource;
 pub use name::Name;
 pub use observe::{BatchReporter, Observe, Outcome};
 pub use report::ResponseReport;
-pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
+pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep, id_prefix};
 pub use response::{
     Canceller, InFlightResponse, Responder, Response, ResponseInterceptor, ResponseItem, ResponseStream,
     response_channel,

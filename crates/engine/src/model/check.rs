@@ -61,6 +61,14 @@ impl RequestValidator {
             let Some(spec) = config.input(tensor.name()) else { continue };
             check_tensor(spec, config, tensor, &at)?;
         }
+        // As Triton: infer_request.cc, Normalize. Byte strings are looked at last, and the latest input first.
+        for tensor in tensors.iter().rev() {
+            if let Some(spec) = config.input(tensor.name())
+                && spec.datatype == DataType::Bytes
+            {
+                check_bytes(spec, tensor, &at)?;
+            }
+        }
         let shape_key = if self.compares { shape_key(config, tensors, self.has_optional) } else { 0 };
         let sequence = if self.has_sequences { self.sequence_step(request, &at)? } else { None };
         Ok(Meta {
@@ -316,7 +324,8 @@ fn check_tensor(
                 return Err(at.size_mismatch(&spec.name, expected, tensor.data().len()));
             }
         }
-        None => check_bytes(spec, tensor, at)?,
+        // Byte strings have their own lengths, see `check_bytes`.
+        None => {}
     }
     tensor.reshape(shape);
     Ok(())

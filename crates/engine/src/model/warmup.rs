@@ -22,7 +22,7 @@ use inference::{
 use super::{
     assemble::{Sequences, zeros},
     check::RequestValidator,
-    rejection::id_prefix,
+    id_prefix,
 };
 use crate::{clock::now, observe::Uncounted};
 

@@ -5,7 +5,6 @@
 //!
 //! [`serve`] is the door: a bound listener and a [`GrpcState`] in, nothing out until the drain has emptied.
 mod admin;
-mod chunks;
 mod compression;
 mod connection;
 mod contents;
@@ -13,6 +12,7 @@ mod decode;
 mod encode;
 mod framing;
 mod infer;
+mod message;
 mod metadata;
 mod options;
 mod parameters;

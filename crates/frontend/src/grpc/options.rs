@@ -10,6 +10,8 @@ pub struct GrpcOptions {
     pub forward: Option<HeaderForward>,
     /// Parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
+    /// Most bytes of a message, as it comes and once it is inflated. The protocol has no larger ones than 2^31 - 1.
+    pub max_request_bytes: u64,
     /// Responses of one streamed request that may wait for a slow client (`--grpc-max-response-pool-size`).
     pub response_capacity: usize,
     /// How responses of the two infer calls are compressed (`--grpc-infer-response-compression-level`).
@@ -26,6 +28,13 @@ pub struct GrpcOptions {
     pub max_connection_age: Option<Duration>,
     /// What calls of such a connection get before it is closed (`--grpc-max-connection-age-grace`); `None` is no bound.
     pub max_connection_age_grace: Option<Duration>,
+}
+
+impl GrpcOptions {
+    /// Most bytes of a message.
+    pub(crate) fn message_limit(&self) -> usize {
+        usize::try_from(self.max_request_bytes).unwrap_or(usize::MAX)
+    }
 }
 
 /// How hard responses are compressed.
@@ -59,6 +68,7 @@ impl Default for GrpcOptions {
         Self {
             forward: None,
             restrictions: Restrictions::default(),
+            max_request_bytes: u64::MAX,
             response_capacity: i32::MAX as usize,
             compression: CompressionLevel::None,
             tls: None,
