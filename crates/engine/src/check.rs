@@ -12,11 +12,9 @@ use inference::{
     DataType, Error, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor, TensorData,
     bytes_elements,
     config::{Control, InputSpec, ModelConfig, Scheduling},
-    element_count,
+    element_count, id_prefix,
 };
 use scheduling::{Meta, SequenceStep};
-
-use crate::rejection::id_prefix;
 
 /// What the rules need of a configuration, found out once.
 pub(crate) struct RequestValidator {
@@ -60,6 +58,14 @@ impl RequestValidator {
         for tensor in &mut *tensors {
             let Some(spec) = config.input(tensor.name()) else { continue };
             check_tensor(spec, config, tensor, &at)?;
+        }
+        // As Triton: infer_request.cc, Normalize. Byte strings are looked at last, and the latest input first.
+        for tensor in tensors.iter().rev() {
+            if let Some(spec) = config.input(tensor.name())
+                && spec.datatype == DataType::Bytes
+            {
+                check_bytes(spec, tensor, &at)?;
+            }
         }
         let shape_key = if self.compares { shape_key(config, tensors, self.has_optional) } else { 0 };
         let sequence =
@@ -314,7 +320,8 @@ fn check_tensor(
                 return Err(at.size_mismatch(&spec.name, expected, tensor.data().len()));
             }
         }
-        None => check_bytes(spec, tensor, at)?,
+        // Byte strings have their own lengths, see `check_bytes`.
+        None => {}
     }
     tensor.reshape(shape);
     Ok(())

@@ -47,7 +47,6 @@ pub use observe::{
     BatchStatistic, DurationStatistic, ModelStatistics, ResponseStatistic, metrics::MetricsOptions,
 };
 pub use processors::{ProcessorSet, usable as usable_processors};
-pub use rejection::id_prefix;
 pub use repository::{IndexEntry, ModelState};
 use repository::{Loader, Repository};
 

@@ -1,5 +1,5 @@
 //! The words in which requests are refused, once for all ways to be refused.
-use inference::{Error, ErrorCode, FailureReason, Request, backend::not_iterative};
+use inference::{Error, ErrorCode, FailureReason, Request, backend::not_iterative, id_prefix};
 use scheduling::Rejection;
 
 /// Words refusals of one model.
@@ -51,10 +51,4 @@ impl RejectionErrors {
 /// The error of a request nobody waits for.
 pub(crate) fn cancelled() -> Error {
     Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
-}
-
-/// What many messages about a request begin with, in the words of the reference: its id.
-pub fn id_prefix(request_id: &str) -> String {
-    let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
-    format!("[request id: {id}] ")
 }

@@ -14,25 +14,56 @@ use nereid_frontend::{
 
 const LIMITS: Limits<'_> = Limits { model: "m", max_input_size: 1 << 26 };
 
-fn json_request(count: usize) -> Vec<u8> {
-    let data: Vec<String> =
-        (0..count).map(|index| format!("{}.{}", index % 100, index * 7919 % 1000)).collect();
+/// A request of numbers, each written by `write` from its index.
+fn json_numbers(datatype: &str, count: u32, write: impl Fn(u32) -> String) -> Vec<u8> {
+    let data: Vec<String> = (0..count).map(write).collect();
     let data = data.join(",");
-    format!(r#"{{"inputs":[{{"name":"INPUT0","datatype":"FP32","shape":[1,{count}],"data":[{data}]}}]}}"#)
-        .into_bytes()
+    format!(
+        r#"{{"inputs":[{{"name":"INPUT0","datatype":"{datatype}","shape":[1,{count}],"data":[{data}]}}]}}"#
+    )
+    .into_bytes()
 }
 
-fn binary_request(count: usize) -> (Vec<u8>, TensorData) {
+fn json_request(count: u32) -> Vec<u8> {
+    json_numbers("FP32", count, |index| format!("{}.{}", index % 100, index * 7919 % 1000))
+}
+
+/// A fraction below one whose digits look random.
+fn fraction(index: u32) -> f64 {
+    f64::from(index.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX)
+}
+
+/// What numbers cost, by how they are written.
+fn numbers(criterion: &mut Criterion) {
+    const COUNT: u32 = 100_000;
+    #[expect(clippy::cast_possible_truncation, reason = "a single is what is wanted")]
+    let texts = [
+        ("shortest FP32", json_numbers("FP32", COUNT, |index| (fraction(index) as f32).to_string())),
+        ("d.dd", json_numbers("FP32", COUNT, |index| format!("{:.2}", 10.0 * fraction(index)))),
+        ("17 digits", json_numbers("FP64", COUNT, |index| format!("{:.17}", 10.0 * fraction(index)))),
+        ("small INT32", json_numbers("INT32", COUNT, |index| (index * 7919 % 1000).to_string())),
+    ];
+    let mut group = criterion.benchmark_group("numbers");
+    for (name, text) in &texts {
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(*name, |bencher| {
+            bencher.iter(|| decode(black_box(text), &TensorData::default(), LIMITS));
+        });
+    }
+    group.finish();
+}
+
+fn binary_request(count: u32) -> (Vec<u8>, TensorData) {
     let json = format!(
         r#"{{"inputs":[{{"name":"INPUT0","datatype":"FP32","shape":[1,{count}],"parameters":{{"binary_data_size":{}}}}}],"outputs":[{{"name":"OUTPUT0","parameters":{{"binary_data":true}}}}]}}"#,
         4 * count
     );
-    (json.into_bytes(), Bytes::from(vec![0; 4 * count]).into())
+    (json.into_bytes(), Bytes::from(vec![0; 4 * count as usize]).into())
 }
 
-fn response(count: usize) -> Response {
+fn response(count: u32) -> Response {
     let bytes: Vec<u8> = (0..count).flat_map(|index| (index as f32 * 0.37).to_le_bytes()).collect();
-    let shape = [1, i64::try_from(count).expect("a short tensor")];
+    let shape = [1, count.into()];
     Response::of(vec![Tensor::new("OUTPUT0".into(), DataType::Fp32, shape.as_slice().into(), bytes)])
 }
 
@@ -61,5 +92,5 @@ fn codec(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, codec);
+criterion_group!(benches, codec, numbers);
 criterion_main!(benches);

@@ -5,6 +5,10 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod chunks;
+mod compression;
+mod cursor;
+mod decode_pool;
 pub mod drain;
 pub mod error;
 pub mod forward;

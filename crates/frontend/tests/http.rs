@@ -5,6 +5,7 @@
 mod generate;
 
 use std::{
+    io::Write,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -280,6 +281,55 @@ fn errors_leave_the_connection_in_step() {
         assert_eq!(answer.header("accept-encoding").is_some(), text.contains("Unsupported compression"));
         assert_in_step(&mut connection);
     }
+}
+
+#[test]
+fn the_list_of_models_tells_their_versions() {
+    let server = Server::usual();
+    let answer = server.connect().ask("GET", "/v2/models", &[], b"").unwrap();
+    let expected = r#"{"models":[{"name":"id","versions":[{"version":"1","state":"READY"}]}]}"#;
+    assert_eq!((answer.status, &*answer.text()), (200, expected));
+}
+
+#[test]
+fn a_body_that_unfolds_too_far_is_refused_and_harms_nobody() {
+    let options = http::HttpOptions { max_input_size: 1 << 20, ..http::HttpOptions::default() };
+    let server = Server::start(Gate::opened(), options, TIMEOUT);
+    let mut connection = server.connect();
+    let text = r#"{"error":"Decompressed data size exceeds the maximum allowed value of 1048576 bytes. Use --http-max-input-size to increase the limit."}"#;
+    let zeros = |count| gzip(&vec![0; count]);
+    for bomb in [zeros((1 << 20) + 1), zeros(8 << 20), gzip(&[0; 1 << 20]).repeat(50)] {
+        let answer = connection.ask("POST", INFER, &[("Content-Encoding", "gzip")], &bomb).unwrap();
+        assert_eq!((answer.status, &*answer.text()), (400, text));
+        assert_in_step(&mut connection);
+    }
+}
+
+#[test]
+fn a_long_request_is_answered_like_a_short_one() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    // Long enough for the decode pool, plain and compressed.
+    let data = vec!["-17"; 100_000].join(",");
+    let json =
+        format!(r#"{{"inputs":[{{"name":"IN","datatype":"INT32","shape":[100000],"data":[{data}]}}]}}"#);
+    for (headers, body) in
+        [(&[][..], json.clone().into_bytes()), (&[("Content-Encoding", "gzip")][..], gzip(json.as_bytes()))]
+    {
+        let answer = connection.ask("POST", INFER, headers, &body).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.text().contains(&data));
+    }
+    let wrong = json.replace("INT32", "UINT8");
+    let answer = connection.ask("POST", INFER, &[], wrong.as_bytes()).unwrap();
+    let text = "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer";
+    assert_eq!((answer.status, &*answer.text()), (500, &*format!(r#"{{"error":"{text}"}}"#)));
+}
+
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(plain).unwrap();
+    encoder.finish().unwrap()
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub use metrics::MetricSource;
 pub use name::Name;
 pub use proto::nearest;
 pub use report::ResponseReport;
-pub use request::{OutputSelection, Parameter, Parameters, Request, RequestInputs};
+pub use request::{OutputSelection, Parameter, Parameters, Request, RequestInputs, id_prefix};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
     BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,

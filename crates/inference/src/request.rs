@@ -138,3 +138,9 @@ pub enum Parameter {
     /// Opaque bytes; no protocol carries them in responses.
     Bytes(Bytes),
 }
+
+/// What many messages about a request begin with, in the words of the reference: its id.
+pub fn id_prefix(request_id: &str) -> String {
+    let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
+    format!("[request id: {id}] ")
+}

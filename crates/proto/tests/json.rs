@@ -26,6 +26,16 @@ fn a_completed_configuration_is_the_golden_line_byte_for_byte() {
 }
 
 #[test]
+fn keys_may_stand_without_quotation_marks() {
+    let read = |source: &str| parse(source).map(|parsed| parsed.config);
+    let quoted =
+        r#"{"name": "m: n", "sequence_batching": {"direct": {}, "max_sequence_idle_microseconds": 5}}"#;
+    let bare = r#"{name: "m: n", sequence_batching : {direct: {}, "max_sequence_idle_microseconds": 5}}"#;
+    assert_eq!(read(bare).unwrap(), read(quoted).unwrap());
+    assert!(read("{name: m}").unwrap_err().to_string().contains("invalid JSON"));
+}
+
+#[test]
 fn members_stand_in_the_order_that_clients_know() {
     let rows = [
         (

@@ -118,8 +118,7 @@ impl Request {
     }
 
     fn invalid(&self, what: &str) -> Error {
-        let id = if self.asked.id.is_empty() { "<id_unknown>" } else { &self.asked.id };
-        Error::invalid(format!("[request id: {id}] {what}"))
+        Error::invalid(inference::id_prefix(&self.asked.id) + what)
     }
 
     fn input_at(&self, index: u32) -> Result<&Input, Error> {

@@ -70,6 +70,19 @@ fn inputs_are_all_there_once_and_known() {
 }
 
 #[test]
+fn of_two_inputs_with_too_few_byte_strings_the_latest_is_named() {
+    let config = config(0, vec![spec("A", DataType::Bytes, &[1]), spec("B", DataType::Bytes, &[1])]);
+    for names in [["A", "B"], ["B", "A"]] {
+        let inputs = names.map(|name| tensor(name, DataType::Bytes, &[1], Bytes::new()));
+        let text = refusal(&config, inputs.to_vec());
+        assert!(
+            text.contains(&format!("'{}'", names[1])) && !text.contains(&format!("'{}'", names[0])),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_name_that_comes_again_is_found_among_many() {
     let many = |count: usize| (0..count).map(|n| ints(&n.to_string(), &[1, 16], 16)).collect::<Vec<_>>();
     for count in [2, 15, 16, 17, 50_000] {

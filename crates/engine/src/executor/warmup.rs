@@ -16,11 +16,11 @@ use inference::{
     TensorData, Timeline,
     backend::{BackendInstance, Batch, Execution},
     config::{ModelConfig, Warmup, WarmupData, WarmupInput},
-    element_count, response_channel,
+    element_count, id_prefix, response_channel,
 };
 
 use super::assemble::{Sequences, zeros};
-use crate::{check::RequestValidator, clock::now, observe::Uncounted, rejection::id_prefix};
+use crate::{check::RequestValidator, clock::now, observe::Uncounted};
 
 /// The samples of a model, ready to be run by any of its instances.
 pub(super) struct WarmUp {

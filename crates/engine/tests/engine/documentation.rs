@@ -2,7 +2,7 @@
 use std::{num::NonZeroU64, sync::mpsc};
 
 use inference::{
-    SequenceId, DataType, Request, RequestInputs, Response, ResponseStream, SequenceStep, Tensor,
+    DataType, Request, RequestInputs, Response, ResponseStream, SequenceId, SequenceStep, Tensor,
     backend::Execution,
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
 };

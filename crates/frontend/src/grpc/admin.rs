@@ -14,8 +14,12 @@ use proto::{
     model_repository_parameter::ParameterChoice,
 };
 
-use super::{chunks::Chunks, encode::MAX_MESSAGE, status::Status};
+use super::{
+    message::{MAX_MESSAGE, PREFIX},
+    status::Status,
+};
 use crate::{
+    chunks::Chunks,
     kserve::{metadata, shared_memory, statistics, version},
     restrict::Category,
 };
@@ -233,7 +237,7 @@ fn encode(message: &impl Message) -> Result<Chunks, Status> {
     let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE) else {
         return Err(Error::internal(format!("a response of {length} bytes is too large for gRPC")).into());
     };
-    let mut bytes = BytesMut::with_capacity(super::framing::PREFIX + length);
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
     bytes.put_u8(0);
     bytes.put_u32(prefix);
     message.encode_raw(&mut bytes);

@@ -7,10 +7,8 @@ use bytes::{BufMut, BytesMut};
 use inference::{Error, Name, Parameter, Tensor};
 use smallvec::SmallVec;
 
-use super::{chunks::Chunks, framing::PREFIX};
-
-/// Largest message of the protocol, in bytes: 2^31 - 1.
-pub(crate) const MAX_MESSAGE: usize = i32::MAX as usize;
+use super::message::{MAX_MESSAGE, PREFIX};
+use crate::chunks::Chunks;
 
 /// Tensors up to that many bytes are copied: that is cheaper than another range to write.
 const COPIED: usize = 1024;
@@ -31,25 +29,40 @@ impl InferResponse<'_> {
     /// The whole message of `ModelInfer`, prefix included.
     ///
     /// # Errors
-    /// A parameter the protocol cannot carry, or a message beyond [`MAX_MESSAGE`].
+    /// A parameter the protocol cannot carry, or a message beyond [`MAX_MESSAGE`][super::message::MAX_MESSAGE].
     pub(crate) fn unary(&self) -> Result<Chunks, Error> {
         let parameters = self.values()?;
         let lengths = self.lengths(&parameters);
-        let mut writer = WireWriter::new(&lengths)?;
+        let mut writer = WireWriter::new(&lengths, MAX_MESSAGE)?;
         self.write(&parameters, &mut writer);
         Ok(writer.finish())
     }
 
-    /// The whole message of `ModelStreamInfer`, prefix included; `error` may be empty.
-    ///
+    /// The whole message of `ModelStreamInfer`, prefix included, of at most `limit` bytes; `error` may be empty. What is
+    /// too long, or cannot be carried, becomes an error that says so.
+    pub(crate) fn streamed(&self, error: &str, limit: usize) -> Chunks {
+        let refused = match self.try_streamed(error, limit) {
+            Ok(message) => return message,
+            Err(refused) => refused,
+        };
+        let without = InferResponse { parameters: &[], outputs: &[], ..*self };
+        without
+            .try_streamed(&refused.message, limit)
+            // The id alone is too long to be sent back.
+            .or_else(|_| InferResponse::default().try_streamed(&refused.message, limit))
+            .expect("one sentence fits a message")
+    }
+
     /// # Errors
     /// As [`InferResponse::unary`].
-    pub(crate) fn streamed(&self, error: &str) -> Result<Chunks, Error> {
+    fn try_streamed(&self, error: &str, limit: usize) -> Result<Chunks, Error> {
         let parameters = self.values()?;
         let inner = self.lengths(&parameters);
         let around = optional_text_length(error) + delimited_length(inner.total) - inner.total;
-        let mut writer =
-            WireWriter::new(&Lengths { total: inner.total + around, buffered: inner.buffered + around })?;
+        let mut writer = WireWriter::new(
+            &Lengths { total: inner.total + around, buffered: inner.buffered + around },
+            limit,
+        )?;
         writer.optional_text(1, error);
         writer.begin(2, inner.total);
         self.write(&parameters, &mut writer);
@@ -175,11 +188,11 @@ struct WireWriter {
 
 impl WireWriter {
     /// Begins with the gRPC prefix.
-    fn new(lengths: &Lengths) -> Result<Self, Error> {
+    fn new(lengths: &Lengths, limit: usize) -> Result<Self, Error> {
         let total = lengths.total;
-        let Some(length) = u32::try_from(total).ok().filter(|_| total <= MAX_MESSAGE) else {
+        let Some(length) = u32::try_from(total).ok().filter(|_| total <= limit) else {
             return Err(Error::invalid(format!(
-                "Response has byte size {total} which exceeds gRPC's byte size limit {MAX_MESSAGE}."
+                "Response has byte size {total} which exceeds gRPC's byte size limit {limit}."
             )));
         };
         let mut buffer = BytesMut::with_capacity(PREFIX + lengths.buffered);

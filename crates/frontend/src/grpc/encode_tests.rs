@@ -98,7 +98,7 @@ proptest! {
         };
         let unary = ModelInferResponse::decode(content(response.unary().unwrap())).unwrap();
         prop_assert_eq!(&unary, &expected(&response));
-        let streamed = ModelStreamInferResponse::decode(content(response.streamed(&error).unwrap())).unwrap();
+        let streamed = ModelStreamInferResponse::decode(content(response.streamed(&error, MAX_MESSAGE))).unwrap();
         prop_assert_eq!(streamed.error_message, error);
         prop_assert_eq!(streamed.infer_response, Some(unary));
     }
@@ -135,4 +135,29 @@ fn a_parameter_of_bytes_cannot_be_sent() {
     let parameters = [(Name::new("key"), Parameter::Bytes(Bytes::new()))];
     let refused = InferResponse { parameters: &parameters, ..InferResponse::default() }.unary().unwrap_err();
     assert_eq!(refused.code, inference::ErrorCode::Unsupported);
+}
+
+#[test]
+fn what_is_too_long_for_a_message_becomes_an_error_that_says_so() {
+    const LIMIT: usize = 200;
+    let read = |response: InferResponse<'_>, error: &str| {
+        let message = response.streamed(error, LIMIT);
+        assert!(message.remaining() <= PREFIX + LIMIT);
+        let message = ModelStreamInferResponse::decode(content(message)).unwrap();
+        (message.error_message, message.infer_response.unwrap().id)
+    };
+    let text =
+        |len: usize| format!("Response has byte size {len} which exceeds gRPC's byte size limit {LIMIT}.");
+    let short = InferResponse { id: "7", ..InferResponse::default() };
+    assert_eq!(read(short, "why"), ("why".to_owned(), "7".to_owned()));
+    let output = Tensor::new("OUT".into(), DataType::Uint8, [300].as_slice().into(), vec![0; 300]);
+    let (error, id) = read(InferResponse { outputs: &[output], ..short }, "");
+    assert!(error.starts_with("Response has byte size 3") && id == "7", "{error}");
+    // Neither a long id nor a long text comes back.
+    let long = "x".repeat(300);
+    for (response, error) in [(InferResponse { id: &long, ..short }, "why"), (short, &*long)] {
+        let (error, id) = read(response, error);
+        assert!(error.starts_with("Response has byte size 3") || id == "7", "{error}");
+    }
+    assert_eq!(read(InferResponse { id: &long, ..InferResponse::default() }, ""), (text(306), String::new()));
 }

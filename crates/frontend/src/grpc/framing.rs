@@ -12,13 +12,13 @@ use http_body::Body;
 use smallvec::SmallVec;
 
 use super::{
-    compression::{self, Algorithm, Work},
-    encode::MAX_MESSAGE,
+    message::{MAX_MESSAGE, PREFIX},
     status::{Code, Status},
 };
-
-/// Bytes before each message.
-pub(crate) const PREFIX: usize = 5;
+use crate::{
+    compression::{Coding, InflateError},
+    decode_pool::Work,
+};
 
 /// A message, in the frames it arrived in.
 pub(crate) type Frames = SmallVec<[Bytes; 2]>;
@@ -30,7 +30,9 @@ const SMALL_RUN: usize = 64;
 /// Cuts a body into messages. Polled by one task; nothing is lost if a poll is given up.
 pub(crate) struct Messages<B> {
     body: B,
-    algorithm: Option<Algorithm>,
+    coding: Option<Coding>,
+    /// Most bytes of a message, as it comes and once it is inflated.
+    limit: usize,
     /// What has arrived and is not given out yet; no frame is empty.
     frames: Frames,
     /// Bytes in `frames`.
@@ -39,7 +41,7 @@ pub(crate) struct Messages<B> {
     small_run: usize,
     /// The message that is arriving.
     header: Option<Header>,
-    decompressing: Option<Work<Result<Bytes, Status>>>,
+    inflating: Option<Work<Result<Bytes, InflateError>>>,
     ended: bool,
 }
 
@@ -50,16 +52,18 @@ struct Header {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
-    /// The messages of `body`; compressed ones are compressed with `algorithm`.
-    pub(crate) fn new(body: B, algorithm: Option<Algorithm>) -> Self {
+    /// The messages of `body`; compressed ones are in `coding`. A message of more than `limit` bytes, or one that unfolds
+    /// to more, is refused.
+    pub(crate) fn new(body: B, coding: Option<Coding>, limit: usize) -> Self {
         Self {
             body,
-            algorithm,
+            coding,
+            limit: limit.min(MAX_MESSAGE),
             frames: Frames::new(),
             held: 0,
             small_run: 0,
             header: None,
-            decompressing: None,
+            inflating: None,
             ended: false,
         }
     }
@@ -84,15 +88,23 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// The next message, decompressed; `None` when the client has ended the body.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frames, Status>>> {
         loop {
-            if let Some(work) = &mut self.decompressing {
-                let done = ready!(Pin::new(work).poll(context));
-                self.decompressing = None;
-                return Poll::Ready(Some(done.flatten().map(|message| SmallVec::from_iter([message]))));
+            if let Some(work) = &mut self.inflating {
+                let inflated = ready!(Pin::new(work).poll(context));
+                self.inflating = None;
+                return Poll::Ready(Some(match inflated {
+                    Ok(Ok(message)) => Ok(SmallVec::from_iter([message])),
+                    // It is not known how many bytes more.
+                    Ok(Err(InflateError::TooLarge)) => Err(too_long(self.limit + 1, self.limit)),
+                    Ok(Err(InflateError::Corrupt | InflateError::Abandoned)) => {
+                        Err(Status::new(Code::Internal, "failed to decompress request"))
+                    }
+                    Err(error) => Err(error.into()),
+                }));
             }
             match self.cut() {
                 Ok(Some((frames, None))) => return Poll::Ready(Some(Ok(frames))),
-                Ok(Some((frames, Some(algorithm)))) => {
-                    self.decompressing = Some(compression::decompress(algorithm, &frames));
+                Ok(Some((frames, Some(coding)))) => {
+                    self.inflating = Some(coding.inflate(frames.into_iter().collect(), self.limit));
                     continue;
                 }
                 Ok(None) => {}
@@ -147,7 +159,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     }
 
     /// A whole message and how it is compressed, if one has arrived.
-    fn cut(&mut self) -> Result<Option<(Frames, Option<Algorithm>)>, Status> {
+    fn cut(&mut self) -> Result<Option<(Frames, Option<Coding>)>, Status> {
         let header = match self.header {
             Some(header) => header,
             None if self.held < PREFIX => return Ok(None),
@@ -161,9 +173,9 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
         self.header = None;
         let frames = self.take(header.length);
-        match (header.compressed, self.algorithm) {
+        match (header.compressed, self.coding) {
             (false, _) => Ok(Some((frames, None))),
-            (true, Some(algorithm)) => Ok(Some((frames, Some(algorithm)))),
+            (true, Some(coding)) => Ok(Some((frames, Some(coding)))),
             (true, None) => Err(Status::new(
                 Code::Internal,
                 "A message is compressed, but 'grpc-encoding' names no algorithm",
@@ -189,8 +201,8 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 format!("A message begins with the invalid flag {flag}"),
             ));
         }
-        if length > MAX_MESSAGE {
-            return Err(compression::too_long(length));
+        if length > self.limit {
+            return Err(too_long(length, self.limit));
         }
         Ok(Header { compressed: flag == 1, length })
     }
@@ -216,6 +228,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         self.small_run = self.small_run.min(self.frames.len());
         message
     }
+}
+
+/// The refusal of a message of that many bytes.
+fn too_long(length: usize, limit: usize) -> Status {
+    Status::new(Code::ResourceExhausted, format!("Received message larger than max ({length} vs. {limit})"))
 }
 
 #[cfg(test)]
@@ -252,7 +269,7 @@ mod tests {
     }
 
     fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
-        let mut messages = Messages::new(Arrived(frames.into_iter().collect()), None);
+        let mut messages = Messages::new(Arrived(frames.into_iter().collect()), None, MAX_MESSAGE);
         let mut read = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
@@ -288,7 +305,7 @@ mod tests {
     fn many_tiny_frames_are_joined_and_nothing_is_lost() {
         let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
         let bytes = framed(&sent);
-        let mut messages = Messages::new(Arrived(VecDeque::new()), None);
+        let mut messages = Messages::new(Arrived(VecDeque::new()), None, MAX_MESSAGE);
         for byte in &bytes {
             messages.hold(Bytes::copy_from_slice(&[*byte]));
             assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
@@ -301,7 +318,7 @@ mod tests {
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
         let frame = Bytes::from(framed(&[vec![9; 100]]));
-        let mut messages = Messages::new(Arrived(VecDeque::from([frame.clone()])), None);
+        let mut messages = Messages::new(Arrived(VecDeque::from([frame.clone()])), None, MAX_MESSAGE);
         let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop()))
         else {
             panic!("the message is there")
@@ -325,10 +342,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
+        let only = async |content: Vec<u8>, compressed: bool, limit| {
+            let mut message = framed(&[content]);
+            message[0] = u8::from(compressed);
+            Messages::new(Arrived(VecDeque::from([message.into()])), Some(Coding::Gzip), limit).only().await
+        };
+        assert_eq!(only(vec![1; 1000], false, 1000).await.unwrap().concat(), [1; 1000]);
+        let refused = only(vec![1; 1001], false, 1000).await.unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.message, "Received message larger than max (1001 vs. 1000)");
+
+        let bomb = vec![0; 8 << 20];
+        let deflated = Coding::Gzip.deflate(Bytes::from(bomb.clone()).into(), 9, 0).await.unwrap().unwrap();
+        assert_eq!(only(deflated.clone(), true, 8 << 20).await.unwrap().concat(), bomb);
+        for limit in [deflated.len(), 1 << 20, (8 << 20) - 1] {
+            let refused = only(deflated.clone(), true, limit).await.unwrap_err();
+            assert_eq!(refused.code, Code::ResourceExhausted);
+            let text = format!("Received message larger than max ({} vs. {limit})", limit + 1);
+            assert_eq!(refused.message, text);
+        }
+        let refused = only(b"garbage".to_vec(), true, 1000).await.unwrap_err();
+        assert_eq!((refused.code, &*refused.message), (Code::Internal, "failed to decompress request"));
+    }
+
+    #[tokio::test]
     async fn a_unary_call_has_exactly_one_message() {
         let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
-        assert_eq!(Messages::new(body(&[vec![1]]), None).only().await.unwrap().concat(), [1]);
-        assert!(Messages::new(body(&[vec![1], vec![2]]), None).only().await.is_err());
-        assert_eq!(Messages::new(body(&[]), None).only().await, Err(Status::unparsable()));
+        assert_eq!(Messages::new(body(&[vec![1]]), None, MAX_MESSAGE).only().await.unwrap().concat(), [1]);
+        assert!(Messages::new(body(&[vec![1], vec![2]]), None, MAX_MESSAGE).only().await.is_err());
+        assert_eq!(Messages::new(body(&[]), None, MAX_MESSAGE).only().await, Err(Status::unparsable()));
     }
 }

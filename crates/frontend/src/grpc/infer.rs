@@ -6,7 +6,7 @@ use inference::{Error, ResponseStream};
 
 use super::{
     cancellation::CallWatch,
-    compression::{Algorithm, Compressor},
+    compression::{self, Compressor},
     decode::InferMessage,
     framing::Messages,
     reply::{self, GrpcReply},
@@ -26,8 +26,8 @@ pub(crate) async fn answer(
     head: Parts,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
-    let algorithm = Algorithm::of_request(&head.headers)?;
-    let frames = Messages::new(body, algorithm).only().await?;
+    let coding = compression::of_request(&head.headers)?;
+    let frames = Messages::new(body, coding, state.options.message_limit()).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
     let (asked, responses) = start(state, &head, &frames)?;
     drop((frames, head));
@@ -42,7 +42,7 @@ pub(crate) async fn answer(
         None => reply::message(message, None),
         Some(compressor) => {
             let message = compressor.compress(message).await?;
-            reply::message(message, Some(compressor.algorithm))
+            reply::message(message, Some(compressor.coding))
         }
     })
 }

@@ -6,7 +6,6 @@
 //! [`serve`] is the door: a bound listener and a [`GrpcState`] in, nothing out until the drain has emptied.
 mod admin;
 mod cancellation;
-mod chunks;
 mod compression;
 mod connection;
 mod contents;
@@ -14,6 +13,7 @@ mod decode;
 mod encode;
 mod framing;
 mod infer;
+mod message;
 mod metadata;
 mod options;
 mod parameters;

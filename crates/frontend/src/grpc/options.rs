@@ -10,6 +10,8 @@ pub struct GrpcOptions {
     pub forward: Option<HeaderForward>,
     /// Parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
+    /// Most bytes of a message, as it comes and once it is inflated. The protocol has no larger ones than 2^31 - 1.
+    pub max_request_bytes: u64,
     /// A model waits while so many responses of one streamed request are unread (`--grpc-max-response-pool-size`). `None`:
     /// it does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
@@ -27,6 +29,13 @@ pub struct GrpcOptions {
     pub max_connection_age: Option<Duration>,
     /// What calls of such a connection get before it is closed (`--grpc-max-connection-age-grace`); `None` is no bound.
     pub max_connection_age_grace: Option<Duration>,
+}
+
+impl GrpcOptions {
+    /// Most bytes of a message.
+    pub(crate) fn message_limit(&self) -> usize {
+        usize::try_from(self.max_request_bytes).unwrap_or(usize::MAX)
+    }
 }
 
 /// How hard responses are compressed.
@@ -60,6 +69,7 @@ impl Default for GrpcOptions {
         Self {
             forward: None,
             restrictions: Restrictions::default(),
+            max_request_bytes: u64::MAX,
             most_unread_responses: None,
             compression: CompressionLevel::None,
             tls: None,

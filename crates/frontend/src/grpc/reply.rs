@@ -11,11 +11,11 @@ use http::{
 use http_body::{Body, Frame};
 
 use super::{
-    chunks::Chunks,
-    compression::{ACCEPTED, Algorithm, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
+    compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
     status::Status,
     stream::StreamBody,
 };
+use crate::{chunks::Chunks, compression::Coding};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -43,7 +43,7 @@ impl Body for GrpcReply {
     ) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
         match &mut *self {
             Self::Message(message) => {
-                let message = std::mem::replace(message, Chunks::new());
+                let message = std::mem::take(message);
                 *self = Self::Status;
                 Poll::Ready(Some(Ok(Frame::data(message))))
             }
@@ -71,16 +71,16 @@ impl Body for GrpcReply {
 }
 
 /// The only message of a call.
-pub(crate) fn message(message: Chunks, algorithm: Option<Algorithm>) -> Response<GrpcReply> {
+pub(crate) fn message(message: Chunks, coding: Option<Coding>) -> Response<GrpcReply> {
     let mut response = grpc(GrpcReply::Message(message));
-    name_algorithm(&mut response, algorithm);
+    name_coding(&mut response, coding);
     response
 }
 
 /// The responses of a streamed call.
-pub(crate) fn stream(body: StreamBody, algorithm: Option<Algorithm>) -> Response<GrpcReply> {
+pub(crate) fn stream(body: StreamBody, coding: Option<Coding>) -> Response<GrpcReply> {
     let mut response = grpc(GrpcReply::Stream(Box::new(body)));
-    name_algorithm(&mut response, algorithm);
+    name_coding(&mut response, coding);
     response
 }
 
@@ -111,8 +111,8 @@ fn grpc(body: GrpcReply) -> Response<GrpcReply> {
     response
 }
 
-fn name_algorithm(response: &mut Response<GrpcReply>, algorithm: Option<Algorithm>) {
-    if let Some(algorithm) = algorithm {
-        response.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static(algorithm.name()));
+fn name_coding(response: &mut Response<GrpcReply>, coding: Option<Coding>) {
+    if let Some(coding) = coding {
+        response.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static(coding.name()));
     }
 }

@@ -7,7 +7,7 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData,
+    ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData, id_prefix,
 };
 
 use super::{
@@ -85,9 +85,7 @@ impl RequestContext {
     /// # Errors
     /// An output that cannot be classified.
     pub(crate) fn finish(&self, response: &mut inference::Response) -> Result<(), Error> {
-        let config = self.model.config();
-        let labels = |name: &str| config.output(name).map_or(&[][..], |output| &output.labels);
-        self.requested_outputs.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)
+        self.requested_outputs.classify_for(self.model.config(), &mut response.outputs)
     }
 
     /// The message about a response; `last` is for streams.
@@ -159,9 +157,9 @@ fn tensor(input: InferInput<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Res
     let datatype = match (input.datatype, spec) {
         (Some(datatype), _) => datatype,
         (None, Some(spec)) => {
-            let id = if id.is_empty() { "<id_unknown>" } else { id };
             return Err(Error::invalid(format!(
-                "[request id: {id}] inference input '{name}' data-type is '{}', but model '{model_name}' expects '{}'",
+                "{}inference input '{name}' data-type is '{}', but model '{model_name}' expects '{}'",
+                id_prefix(id),
                 contents::INVALID,
                 spec.datatype.protocol_name()
             )));

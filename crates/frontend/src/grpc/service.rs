@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 
 use super::{
     admin::AdminCall,
-    compression::{Algorithm, Compressor},
+    compression::{self, Compressor},
     framing::Messages,
     infer, metadata,
     reflection::ReflectionVersion,
@@ -80,10 +80,11 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
     let granted = metadata::timeout(request.headers())?;
     if let Target::StreamInfer = target {
         let (head, body) = request.into_parts();
-        let messages = Messages::new(body, Algorithm::of_request(&head.headers)?);
+        let messages =
+            Messages::new(body, compression::of_request(&head.headers)?, state.options.message_limit());
         let compressor = Compressor::agreed(state.options.compression, &head.headers);
         let body = StreamBody::new(state.clone(), head.headers, messages, granted);
-        return Ok(reply::stream(body, compressor.map(|compressor| compressor.algorithm)));
+        return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     match granted {
         None => answer_once(state, target, request).await,
@@ -129,6 +130,8 @@ async fn answer_admin(
     request: Request<Incoming>,
 ) -> Result<Response<GrpcReply>, Status> {
     let (head, body) = request.into_parts();
-    let frames = Messages::new(body, Algorithm::of_request(&head.headers)?).only().await?;
+    let frames = Messages::new(body, compression::of_request(&head.headers)?, state.options.message_limit())
+        .only()
+        .await?;
     Ok(reply::message(call.answer(&state.engine, &frames).await?, None))
 }

@@ -58,7 +58,9 @@ impl Status {
         if self.message.is_empty() {
             return;
         }
-        let mut text: String = percent_encode(self.message.as_bytes(), ESCAPED).collect();
+        // What is behind that is cut off anyway, and may be a name of many megabytes that a client has sent.
+        let start = &self.message[..self.message.floor_char_boundary(MAX_TEXT)];
+        let mut text: String = percent_encode(start.as_bytes(), ESCAPED).collect();
         if text.len() > MAX_TEXT {
             // Not inside an escape.
             let end = (MAX_TEXT - 2..MAX_TEXT).find(|&end| text.as_bytes()[end] == b'%').unwrap_or(MAX_TEXT);

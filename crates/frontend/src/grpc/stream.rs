@@ -5,7 +5,8 @@
 //! cancels every request.
 //!
 //! Responses of models that are not decoupled leave in the order of their requests (P-W46): only the request whose
-//! turn it is gets polled, the others run on and keep their responses. Those of decoupled models leave as they come. A
+//! turn it is gets polled, the others run on and keep their responses. Such a request is answered by its first response:
+//! later ones are dropped, errors too, as in the reference. Those of decoupled models leave as they come. A
 //! slow client stops the polling, and with it the reading of further requests.
 //!
 //! When the server stops, later requests are refused; once nothing is under way the call ends, so that a client that
@@ -29,15 +30,16 @@ use tokio::time::Sleep;
 
 use super::{
     cancellation::CallWatch,
-    chunks::Chunks,
-    compression::{Compressor, Work},
+    compression::{Compressing, Compressor},
     decode::InferMessage,
     encode::InferResponse,
     framing::Messages,
+    message::MAX_MESSAGE,
     request::{self, RequestContext},
     state::GrpcState,
     status::Status,
 };
+use crate::chunks::Chunks;
 
 /// Requests of one call that may be under way. Beyond it no more are read; it is generous because requests of a
 /// sequence may wait for others that come later on the same call.
@@ -67,13 +69,13 @@ pub(crate) struct StreamBody {
     errors_end_call: bool,
     /// Whose responses leave in order.
     ordered: VecDeque<Turn>,
-    /// Whose responses leave as they come.
+    /// Whose responses leave as they come, and who has been answered but still has responses that are dropped.
     unordered: SelectAll<Flight>,
     /// Refusals of requests to decoupled models.
     refusals: VecDeque<Chunks>,
     /// Which of the two is asked first next time.
     unordered_first: bool,
-    compressing: Option<Work<Chunks>>,
+    compressing: Option<Compressing>,
     /// What the call ends with once everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
@@ -134,7 +136,7 @@ impl StreamBody {
                     self.compressing = None;
                     Poll::Ready(Some(Frame::data(message)))
                 }
-                Err(status) => self.end(&status),
+                Err(error) => self.end(&error.into()),
             };
         }
         let more_to_read = self.read(context);
@@ -260,14 +262,22 @@ impl StreamBody {
         while let Some(turn) = self.ordered.front_mut() {
             match turn {
                 Turn::Refused(message) => {
-                    let message = std::mem::replace(message, Chunks::new());
+                    let message = std::mem::take(message);
                     self.ordered.pop_front();
                     return Poll::Ready(Ok(message));
                 }
-                Turn::Running(flight) => match ready!(flight.poll_message(context)) {
-                    Some(message) => return Poll::Ready(message),
-                    None => drop(self.ordered.pop_front()),
-                },
+                Turn::Running(flight) => {
+                    let message = ready!(flight.poll_message(context));
+                    // It has had its turn; if the model has more to say, that is dropped beside the others' responses.
+                    if let Some(Turn::Running(flight)) = self.ordered.pop_front()
+                        && !flight.ended
+                    {
+                        self.unordered.push(flight);
+                    }
+                    if let Some(message) = message {
+                        return Poll::Ready(message);
+                    }
+                }
             }
         }
         Poll::Pending
@@ -286,15 +296,7 @@ impl StreamBody {
 
 /// A request that was never started is refused by its id alone.
 fn refusal(id: &str, error: &Error) -> Chunks {
-    encoded(&InferResponse { id, ..InferResponse::default() }, &error.message)
-}
-
-/// The message; if it cannot be sent, why.
-fn encoded(response: &InferResponse<'_>, error: &str) -> Chunks {
-    response.streamed(error).unwrap_or_else(|error| {
-        let without = InferResponse { parameters: &[], outputs: &[], ..*response };
-        without.streamed(&error.message).expect("a few short texts fit a message")
-    })
+    InferResponse { id, ..InferResponse::default() }.streamed(&error.message, MAX_MESSAGE)
 }
 
 /// A request under way, as a stream of its messages.
@@ -312,6 +314,10 @@ struct Flight {
 impl Flight {
     /// The next message; `Err` ends the call.
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Chunks, Status>>> {
+        while !self.ended && self.is_answered() {
+            let dropped = ready!(self.responses.poll_item(context));
+            self.ended = dropped.is_none_or(|item| item.last);
+        }
         if self.ended {
             return Poll::Ready(None);
         }
@@ -336,17 +342,23 @@ impl Flight {
         Poll::Ready(Some(message))
     }
 
+    /// Whether the client gets no further response.
+    fn is_answered(&self) -> bool {
+        self.sent > 0 && !self.asked.model.config().decoupled
+    }
+
     fn encode(&self, mut response: Response, last: bool) -> Chunks {
         if let Err(error) = self.asked.finish(&mut response) {
             return self.encode_without_response(last, &error.message);
         }
         let mut version = itoa::Buffer::new();
         let version = version.format(self.asked.model.version());
-        encoded(&self.asked.message(&response, version, Some(last)), "")
+        self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE)
     }
 
     fn encode_without_response(&self, last: bool, error: &str) -> Chunks {
-        encoded(&self.asked.message(&Response::default(), &self.sent_version, Some(last)), error)
+        let response = Response::default();
+        self.asked.message(&response, &self.sent_version, Some(last)).streamed(error, MAX_MESSAGE)
     }
 
     /// What is said when the model ends a request without a last response.

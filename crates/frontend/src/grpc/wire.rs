@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use inference::TensorData;
 
+use crate::cursor::Cursor;
+
 /// The bytes are no message of the expected type. Clients are told no more than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
@@ -32,27 +34,13 @@ pub(crate) enum WireType {
 /// How deep groups and messages may nest, as in the usual implementations.
 const MAX_DEPTH: usize = 100;
 
-static NO_FRAME: Bytes = Bytes::new();
-
 /// A place in a message.
-///
-/// Invariant: `chunk` is empty only if no frame has bytes left, and `left` is never more than what all frames still have.
-pub(crate) struct WireReader<'a> {
-    /// What is left of `frame`.
-    chunk: &'a [u8],
-    frame: &'a Bytes,
-    later: &'a [Bytes],
-    /// Bytes before the end of the (inner) message being read.
-    left: usize,
-}
+pub(crate) struct WireReader<'a>(Cursor<'a>);
 
 impl<'a> WireReader<'a> {
     /// At the begin of the message that the frames make up.
     pub(crate) fn new(frames: &'a [Bytes]) -> Self {
-        let left = frames.iter().map(Bytes::len).sum();
-        let mut reader = Self { chunk: &[], frame: &NO_FRAME, later: frames, left };
-        reader.refill();
-        reader
+        Self(Cursor::new(frames))
     }
 
     /// Calls `field` with number and wire type of each field up to the end of the message; `field` must read the value.
@@ -60,7 +48,7 @@ impl<'a> WireReader<'a> {
         &mut self,
         mut field: impl FnMut(&mut Self, u32, WireType) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
-        while self.left > 0 {
+        while self.0.left() > 0 {
             let (number, wire) = self.tag()?;
             field(self, number, wire)?;
         }
@@ -74,10 +62,9 @@ impl<'a> WireReader<'a> {
         field: impl FnMut(&mut Self, u32, WireType) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
         let length = self.length(wire)?;
-        let outer = self.left - length;
-        self.left = length;
+        let behind = self.0.end_after(length).ok_or(Malformed)?;
         self.fields(field)?;
-        self.left = outer;
+        self.0.go_on(behind);
         Ok(())
     }
 
@@ -92,23 +79,19 @@ impl<'a> WireReader<'a> {
             return element(self);
         }
         let length = self.length(wire)?;
-        let outer = self.left - length;
-        self.left = length;
-        while self.left > 0 {
+        let behind = self.0.end_after(length).ok_or(Malformed)?;
+        while self.0.left() > 0 {
             element(self)?;
         }
-        self.left = outer;
+        self.0.go_on(behind);
         Ok(())
     }
 
     /// A number written as varint.
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        match self.chunk.first() {
-            Some(&byte) if byte < 0x80 && self.left > 0 => {
-                self.advance(1);
-                Ok(u64::from(byte))
-            }
-            _ => self.long_varint(),
+        match self.0.byte_if(|byte| byte < 0x80) {
+            Some(byte) => Ok(u64::from(byte)),
+            None => self.long_varint(),
         }
     }
 
@@ -120,18 +103,7 @@ impl<'a> WireReader<'a> {
 
     /// Four or eight bytes of fixed size.
     pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        if self.left < N {
-            return Err(Malformed);
-        }
-        if let Some(bytes) = self.chunk.first_chunk::<N>() {
-            self.advance(N);
-            return Ok(*bytes);
-        }
-        let mut bytes = [0; N];
-        for byte in &mut bytes {
-            *byte = self.byte()?;
-        }
-        Ok(bytes)
+        self.0.array().ok_or(Malformed)
     }
 
     /// A text; copied only if it lies in several frames.
@@ -144,37 +116,14 @@ impl<'a> WireReader<'a> {
 
     /// A byte string; copied only if it lies in several frames.
     pub(crate) fn bytes(&mut self, wire: WireType) -> Result<Cow<'a, [u8]>, Malformed> {
-        let mut length = self.length(wire)?;
-        if let Some((bytes, _)) = self.chunk.split_at_checked(length) {
-            self.advance(length);
-            return Ok(Cow::Borrowed(bytes));
-        }
-        let mut joined = Vec::with_capacity(length);
-        while length > 0 {
-            let here = length.min(self.chunk.len());
-            joined.extend_from_slice(&self.chunk[..here]);
-            self.advance(here);
-            length -= here;
-        }
-        Ok(Cow::Owned(joined))
+        let length = self.length(wire)?;
+        self.0.bytes(length).ok_or(Malformed)
     }
 
     /// A byte string as shared pieces of the frames; never copied.
     pub(crate) fn data(&mut self, wire: WireType) -> Result<TensorData, Malformed> {
-        let mut length = self.length(wire)?;
-        if length <= self.chunk.len() {
-            let piece = self.frame.slice_ref(&self.chunk[..length]);
-            self.advance(length);
-            return Ok(piece.into());
-        }
-        let mut data = TensorData::default();
-        while length > 0 {
-            let here = length.min(self.chunk.len());
-            data.push(self.frame.slice_ref(&self.chunk[..here]));
-            self.advance(here);
-            length -= here;
-        }
-        Ok(data)
+        let length = self.length(wire)?;
+        self.0.data(length).ok_or(Malformed)
     }
 
     /// Passes over the value of a field that we do not know.
@@ -188,13 +137,8 @@ impl<'a> WireReader<'a> {
             WireType::Fixed64 => self.fixed::<8>().map(drop),
             WireType::Fixed32 => self.fixed::<4>().map(drop),
             WireType::Delimited => {
-                let mut length = self.length(wire)?;
-                while length > 0 {
-                    let here = length.min(self.chunk.len());
-                    self.advance(here);
-                    length -= here;
-                }
-                Ok(())
+                let length = self.length(wire)?;
+                self.0.skip(length).ok_or(Malformed)
             }
             WireType::GroupStart => {
                 let depth = depth.checked_sub(1).ok_or(Malformed)?;
@@ -224,17 +168,16 @@ impl<'a> WireReader<'a> {
         if key >> 3 == 0 { Err(Malformed) } else { Ok((key >> 3, wire)) }
     }
 
-    /// The length before a delimited value, once it is known that so many bytes follow.
+    /// The length before a delimited value.
     fn length(&mut self, wire: WireType) -> Result<usize, Malformed> {
         expect(wire, WireType::Delimited)?;
-        let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
-        if length > self.left { Err(Malformed) } else { Ok(length) }
+        usize::try_from(self.varint()?).map_err(|_| Malformed)
     }
 
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
+            let byte = self.0.byte().ok_or(Malformed)?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 // The tenth byte has room for one bit.
@@ -242,36 +185,6 @@ impl<'a> WireReader<'a> {
             }
         }
         Err(Malformed)
-    }
-
-    fn byte(&mut self) -> Result<u8, Malformed> {
-        match self.chunk.first() {
-            Some(&byte) if self.left > 0 => {
-                self.advance(1);
-                Ok(byte)
-            }
-            _ => Err(Malformed),
-        }
-    }
-
-    /// Passes `count` bytes of the chunk that are known to belong to the message.
-    fn advance(&mut self, count: usize) {
-        debug_assert!(count <= self.left, "checked by the caller");
-        self.left -= count;
-        self.chunk = &self.chunk[count..];
-        if self.chunk.is_empty() {
-            self.refill();
-        }
-    }
-
-    fn refill(&mut self) {
-        while self.chunk.is_empty()
-            && let Some((next, later)) = self.later.split_first()
-        {
-            self.frame = next;
-            self.chunk = next;
-            self.later = later;
-        }
     }
 }
 

@@ -8,12 +8,13 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use inference::{Error, TensorData};
 use smallvec::SmallVec;
 
-use super::{generate::Generation, server::Busy};
+use super::server::Busy;
 
 /// Frames below this size are copied together: on its own each would hold the whole buffer it was read into.
 const SMALL: usize = 4 << 10;
@@ -23,6 +24,10 @@ const DRAIN_LIMIT: usize = 1 << 20;
 
 /// Chunks of a chunked body, if most of them are tiny. As Triton: http_server.cc, kMaxChunkedChunks.
 const MAX_CHUNKS: usize = 1 << 16;
+
+/// The refusal of a body in more chunks, to the letter.
+const TOO_MANY_CHUNKS: &str = "Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP \
+                               chunks.";
 
 /// Why a body was not read to its end.
 #[derive(Debug)]
@@ -62,7 +67,7 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
         }
         let tiny = pieces.count as u64 * 1024 > pieces.len;
         if told.is_none() && tiny && pieces.count > MAX_CHUNKS {
-            return Err(Unread::Broken(StatusCode::BAD_REQUEST, "request body has too many chunks"));
+            return Err(Unread::Broken(StatusCode::BAD_REQUEST, TOO_MANY_CHUNKS));
         }
     }
     Ok(pieces.finish())
@@ -139,7 +144,7 @@ impl BodyPieces {
 }
 
 /// The body of a response: pieces of known total length, or some that are sent as chunks, and perhaps more to come.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ResponseBody {
     /// In reverse: the next piece is the last.
     pieces: SmallVec<[Bytes; 2]>,
@@ -150,7 +155,7 @@ pub struct ResponseBody {
 }
 
 /// What follows the pieces of a body.
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum Behind {
     /// Nothing, so the client is told the length before.
     #[default]
@@ -158,7 +163,7 @@ enum Behind {
     /// The end, which the client is told only there.
     End,
     /// An event for each response that is still to come.
-    Events(Box<Generation>),
+    Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
 impl ResponseBody {
@@ -168,8 +173,11 @@ impl ResponseBody {
     }
 
     /// The first events, if there are any yet, and those of the responses that are still to come.
-    pub(super) fn events(first: impl Into<Bytes>, generation: Generation) -> Self {
-        Self { behind: Behind::Events(Box::new(generation)), ..first.into().into() }
+    pub(super) fn events(
+        first: impl Into<Bytes>,
+        events: impl Stream<Item = Bytes> + Send + 'static,
+    ) -> Self {
+        Self { behind: Behind::Events(Box::pin(events)), ..first.into().into() }
     }
 
     /// Keeps its connection from being idle for as long as the body lives.
@@ -217,7 +225,7 @@ impl Body for ResponseBody {
         }
         let event = match &mut self.behind {
             Behind::Nothing | Behind::End => None,
-            Behind::Events(generation) => ready!(generation.poll_event(context)),
+            Behind::Events(events) => ready!(events.as_mut().poll_next(context)),
         };
         if event.is_none() {
             self.behind = Behind::Nothing;

@@ -1,40 +1,18 @@
-//! gzip and deflate, both ways.
-use std::io::{Read, Write};
-
-use bytes::Bytes;
-use flate2::{
-    Compression,
-    read::{MultiGzDecoder, ZlibDecoder},
-    write::{GzEncoder, ZlibEncoder},
-};
+//! Content codings of HTTP: which a client may send, which it gets, and what it is told if a body does not unfold.
+use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use inference::{Error, TensorData};
 
-use super::cursor::Cursor;
+use crate::{
+    chunks::Chunks,
+    compression::{Coding, InflateError},
+};
 
 /// Responses shorter than this are sent as they are: headers and frames weigh as much (P-W23).
 pub(super) const MIN_LEN: usize = 1 << 10;
 
-/// From this length on the work is done beside the network threads (P-W23).
-const BLOCKING_LEN: usize = 64 << 10;
-
-/// A content coding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
-    Gzip,
-    /// The zlib format, as HTTP means the word.
-    Deflate,
-}
-
-impl Coding {
-    /// The token in headers.
-    pub(super) const fn token(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Deflate => "deflate",
-        }
-    }
-}
+/// The level of responses (P-W23).
+const LEVEL: u32 = 1;
 
 /// How the request's body is coded.
 ///
@@ -81,14 +59,14 @@ fn quality(parameter: &str) -> Option<Option<f64>> {
 /// # Errors
 /// INVALID_ARG for an empty, corrupt, truncated (P-W9) or too large body.
 pub(super) async fn decompress(body: TensorData, limit: usize) -> Result<Bytes, Error> {
-    if body.is_empty() {
+    let Some(first) = body.pieces().first() else {
         return Err(Error::invalid("nothing to be decompressed"));
-    }
-    if body.len() < BLOCKING_LEN {
-        return inflate(&body, limit);
-    }
-    let task = tokio::task::spawn_blocking(move || inflate(&body, limit));
-    task.await.unwrap_or_else(|_| Err(Error::internal("failed to decompress request")))
+    };
+    let coding = if first.starts_with(b"\x1f") { Coding::Gzip } else { Coding::Deflate };
+    coding.inflate(body.into(), limit).await?.map_err(|error| match error {
+        InflateError::TooLarge => too_large(limit),
+        InflateError::Corrupt | InflateError::Abandoned => Error::invalid("failed to decompress request"),
+    })
 }
 
 /// The refusal of a request that unfolds to more than `limit` bytes.
@@ -99,48 +77,10 @@ pub(super) fn too_large(limit: usize) -> Error {
     ))
 }
 
-fn inflate(body: &TensorData, limit: usize) -> Result<Bytes, Error> {
-    let source = Cursor::new(body);
-    let gzip = body.pieces().first().is_some_and(|piece| piece.starts_with(b"\x1f"));
-    // One byte more than allowed tells that there is more.
-    let limit_plus_one = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let mut plain = Vec::with_capacity(body.len().saturating_mul(4).min(limit));
-    let read = if gzip {
-        MultiGzDecoder::new(source).take(limit_plus_one).read_to_end(&mut plain)
-    } else {
-        ZlibDecoder::new(source).take(limit_plus_one).read_to_end(&mut plain)
-    };
-    match read {
-        Ok(_) if plain.len() > limit => Err(too_large(limit)),
-        Ok(_) => Ok(plain.into()),
-        Err(_) => Err(Error::invalid("failed to decompress request")),
-    }
-}
-
-/// Compresses a response at the lowest level; `None` if that does not make it shorter.
-pub(super) async fn compress(head: Bytes, tail: Vec<Bytes>, coding: Coding) -> Option<Bytes> {
-    let len = head.len() + tail.iter().map(Bytes::len).sum::<usize>();
-    if len < BLOCKING_LEN {
-        return deflate(&head, &tail, len, coding);
-    }
-    tokio::task::spawn_blocking(move || deflate(&head, &tail, len, coding)).await.ok().flatten()
-}
-
-fn deflate(head: &Bytes, tail: &[Bytes], len: usize, coding: Coding) -> Option<Bytes> {
-    let target = Vec::with_capacity(len / 2);
-    let pieces = || std::iter::once(head).chain(tail);
-    // Writing to a vector cannot fail.
-    let compressed = match coding {
-        Coding::Gzip => {
-            let mut encoder = GzEncoder::new(target, Compression::fast());
-            pieces().try_for_each(|piece| encoder.write_all(piece)).and_then(|()| encoder.finish())
-        }
-        Coding::Deflate => {
-            let mut encoder = ZlibEncoder::new(target, Compression::fast());
-            pieces().try_for_each(|piece| encoder.write_all(piece)).and_then(|()| encoder.finish())
-        }
-    };
-    compressed.ok().filter(|compressed| compressed.len() < len).map(Bytes::from)
+/// Compresses a response; `None` if that does not make it shorter.
+pub(super) async fn compress(response: Chunks, coding: Coding) -> Option<Bytes> {
+    debug_assert!(response.has_remaining(), "a response that is worth it has bytes");
+    coding.deflate(response, LEVEL, 0).await.ok().flatten().map(Bytes::from)
 }
 
 #[cfg(test)]
@@ -196,46 +136,27 @@ mod tests {
         }
     }
 
-    async fn round_trip(coding: Coding, plain: &[u8], pieces: usize) -> Result<Bytes, Error> {
-        let compressed = compress(Bytes::copy_from_slice(plain), vec![], coding).await.unwrap();
-        let size = compressed.len().div_ceil(pieces);
-        let pieces = compressed.chunks(size).map(Bytes::copy_from_slice);
-        decompress(TensorData::from_pieces(pieces), plain.len()).await
-    }
-
     #[tokio::test]
-    async fn what_is_compressed_unfolds_again() {
+    async fn the_format_is_recognised_whatever_the_pieces() {
         for len in [2_000, 300_000] {
             let plain = "0123".repeat(len / 4);
-            for coding in [Coding::Gzip, Coding::Deflate] {
+            for coding in Coding::ALL {
+                let compressed = compress(Bytes::from(plain.clone()).into(), coding).await.unwrap();
                 for pieces in [1, 7] {
-                    assert_eq!(round_trip(coding, plain.as_bytes(), pieces).await.unwrap(), plain);
+                    let pieces =
+                        compressed.chunks(compressed.len().div_ceil(pieces)).map(Bytes::copy_from_slice);
+                    let body = TensorData::from_pieces(pieces);
+                    assert_eq!(decompress(body, len).await.unwrap(), plain);
                 }
             }
         }
     }
 
     #[tokio::test]
-    async fn a_response_that_would_grow_is_not_compressed() {
-        // Each byte once, so there is nothing to find.
-        let plain: Vec<u8> = (0..=255).collect();
-        assert_eq!(compress(plain.into(), vec![], Coding::Gzip).await, None);
-    }
-
-    #[tokio::test]
     async fn a_broken_body_is_refused() {
         let failed = Err(Error::invalid("failed to decompress request"));
-        let plain = Bytes::from("0123".repeat(1000));
-        for coding in [Coding::Gzip, Coding::Deflate] {
-            let whole = compress(plain.clone(), vec![], coding).await.unwrap();
-            for len in [1, 5, whole.len() / 2, whole.len() - 1] {
-                let cut = decompress(whole.slice(..len).into(), 1 << 20).await;
-                assert_eq!(cut, failed, "{coding:?} cut to {len}");
-            }
-            let mut damaged = whole.to_vec();
-            *damaged.last_mut().unwrap() ^= 1;
-            assert_eq!(decompress(damaged.into(), 1 << 20).await, failed, "{coding:?} with a wrong checksum");
-        }
+        let whole = compress(Bytes::from("0123".repeat(1000)).into(), Coding::Gzip).await.unwrap();
+        assert_eq!(decompress(whole.slice(..whole.len() / 2).into(), 1 << 20).await, failed);
         assert_eq!(decompress(Bytes::from("not gzip at all").into(), 1 << 20).await, failed);
         let nothing = Err(Error::invalid("nothing to be decompressed"));
         assert_eq!(decompress(TensorData::default(), 1 << 20).await, nothing);
@@ -243,7 +164,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_unfolds_too_far_is_refused() {
-        let bomb = compress(Bytes::from(vec![0; 100_000]), vec![], Coding::Gzip).await.unwrap();
+        let bomb = compress(Bytes::from(vec![0; 100_000]).into(), Coding::Gzip).await.unwrap();
         assert_eq!(decompress(bomb.clone().into(), 99_999).await, Err(too_large(99_999)));
         assert_eq!(decompress(bomb.into(), 100_000).await.unwrap().len(), 100_000);
     }

@@ -1,6 +1,7 @@
-//! Header names as the client wrote them.
+//! Header names and values as the client wrote them.
 //!
-//! Forwarded headers become parameters under their names on the wire, which hyper gives in lower case only. Where
+//! Forwarded headers become parameters under their names on the wire, which hyper gives in lower case only, and with the
+//! blanks behind their values, as in the reference, which hyper takes away. Where
 //! headers are forwarded, and only there, a connection therefore remembers the latest bytes it has read, and the
 //! spelling of a name is looked up in them.
 use std::{
@@ -35,14 +36,15 @@ impl RecentHeaderNames {
         }
     }
 
-    /// The name of the latest header line with that lower-case name and that value, as it was written.
-    pub(super) fn original_case(&self, name: &str, value: &[u8]) -> Option<String> {
+    /// Name and value of the latest header line with that lower-case name and that value, as they were written.
+    pub(super) fn as_written(&self, name: &str, value: &[u8]) -> Option<(String, Vec<u8>)> {
         let bytes = self.bytes.lock();
         bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
             let (written, rest) = line.split_at_checked(name.len())?;
-            let same = written.eq_ignore_ascii_case(name.as_bytes())
-                && rest.strip_prefix(b":")?.trim_ascii() == value;
-            same.then(|| String::from_utf8_lossy(written).into_owned())
+            let rest = rest.strip_prefix(b":")?;
+            let same = written.eq_ignore_ascii_case(name.as_bytes()) && rest.trim_ascii() == value;
+            let rest = rest.strip_suffix(b"\r").unwrap_or(rest).trim_ascii_start();
+            same.then(|| (String::from_utf8_lossy(written).into_owned(), rest.to_vec()))
         })
     }
 }
@@ -109,14 +111,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_spelling_counts() {
+    fn the_latest_line_counts_as_it_was_written() {
         let recent = RecentHeaderNames::default();
         recent.push(b"POST / HTTP/1.1\r\nMY_Other: x\r\nPriority:5 \r\n\r\nmy_OTHER: y\r\n");
         recent.push(b"GET / HTTP/1.1\r\nmy_Other:  x\r\n\r\n");
-        assert_eq!(recent.original_case("my_other", b"x").as_deref(), Some("my_Other"));
-        assert_eq!(recent.original_case("my_other", b"y").as_deref(), Some("my_OTHER"));
-        assert_eq!(recent.original_case("priority", b"5").as_deref(), Some("Priority"));
-        assert_eq!(recent.original_case("priority", b"6"), None);
+        let written = |name: &str, value: &[u8]| {
+            let (name, value) = recent.as_written(name, value).unwrap();
+            (name, String::from_utf8(value).unwrap())
+        };
+        assert_eq!(written("my_other", b"x"), ("my_Other".to_owned(), "x".to_owned()));
+        assert_eq!(written("my_other", b"y"), ("my_OTHER".to_owned(), "y".to_owned()));
+        // A blank behind the value is part of it.
+        assert_eq!(written("priority", b"5"), ("Priority".to_owned(), "5 ".to_owned()));
+        assert_eq!(recent.as_written("priority", b"6"), None);
     }
 
     #[test]
@@ -127,6 +134,6 @@ mod tests {
             recent.push(&[b'x'; 1 << 20]);
         }
         assert!(recent.bytes.lock().len() <= REMEMBERED);
-        assert_eq!(recent.original_case("old", b"1"), None);
+        assert_eq!(recent.as_written("old", b"1"), None);
     }
 }

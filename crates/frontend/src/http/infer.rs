@@ -16,7 +16,11 @@ use super::{
     response::{self, Encoded, Origin},
     service::{HttpService, json_too_large},
 };
-use crate::{forward::HeaderForward, kserve::output::RequestedOutputs};
+use crate::{
+    decode_pool::{BRIEF, Work},
+    forward::HeaderForward,
+    kserve::output::RequestedOutputs,
+};
 
 /// Tells how many bytes of a body are its JSON part.
 const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -35,7 +39,7 @@ impl HttpService {
             return Err(Error::unsupported(text).into());
         }
         let body = self.read_request(&parts.headers, body).await?;
-        let Decoded { mut request, requested_outputs } = self.decode(&parts.headers, body, name)?;
+        let Decoded { mut request, requested_outputs } = self.decode(&parts.headers, body, &model).await?;
         if let Some(forward) = &self.options.forward {
             forward_headers(forward, parts, &mut request.parameters)?;
         }
@@ -78,8 +82,13 @@ impl HttpService {
         Ok(body::collect(body, bounds(most), refuse).await?)
     }
 
-    fn decode(&self, headers: &HeaderMap, mut body: TensorData, model: &str) -> Result<Decoded, Error> {
-        let limits = Limits { model, max_input_size: self.options.max_input_size };
+    async fn decode(
+        &self,
+        headers: &HeaderMap,
+        mut body: TensorData,
+        model: &Arc<Model>,
+    ) -> Result<Decoded, Error> {
+        let max_input_size = self.options.max_input_size;
         let json_len = match header_length(headers)? {
             None => body.len(),
             Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
@@ -91,13 +100,21 @@ impl HttpService {
             })?,
         };
         if json_len == 0 {
-            return request::raw(body, limits);
+            return request::raw(body, Limits { model: model.name(), max_input_size });
         }
-        if json_len > limits.max_input_size {
-            return Err(json_too_large(json_len as u64, limits.max_input_size));
+        if json_len > max_input_size {
+            return Err(json_too_large(json_len as u64, max_input_size));
         }
-        let json = body.split_to(json_len).contiguous();
-        request::decode(&json, &body, limits)
+        if json_len <= BRIEF {
+            let json = body.split_to(json_len).contiguous();
+            return request::decode(&json, &body, Limits { model: model.name(), max_input_size });
+        }
+        let model = model.clone();
+        let decoded = Work::pooled(move |_| {
+            let json = body.split_to(json_len).contiguous();
+            request::decode(&json, &body, Limits { model: model.name(), max_input_size })
+        });
+        decoded.await?
     }
 }
 
@@ -122,12 +139,14 @@ fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
     })
 }
 
-/// Adds the headers that become parameters, under their names as the client wrote them.
+/// Adds the headers that become parameters, names and values as the client wrote them.
 fn forward_headers(forward: &HeaderForward, parts: &Parts, parameters: &mut Parameters) -> Result<(), Error> {
     let recent = parts.extensions.get::<Arc<RecentHeaderNames>>();
     for (name, value) in parts.headers.iter().filter(|(name, _)| forward.matches(name.as_str())) {
-        let original_case = recent.and_then(|recent| recent.original_case(name.as_str(), value.as_bytes()));
-        forward.forward(original_case.as_deref().unwrap_or(name.as_str()), value.as_bytes(), parameters)?;
+        match recent.and_then(|recent| recent.as_written(name.as_str(), value.as_bytes())) {
+            Some((name, value)) => forward.forward(&name, &value, parameters)?,
+            None => forward.forward(name.as_str(), value.as_bytes(), parameters)?,
+        }
     }
     Ok(())
 }
@@ -142,9 +161,7 @@ fn encode(
     mut response: Response,
     requested_outputs: &RequestedOutputs,
 ) -> Result<Encoded, Error> {
-    let config = model.config();
-    let labels = |output: &str| config.output(output).map_or(&[][..], |output| &output.labels);
-    requested_outputs.classify(&mut response.outputs, config.max_batch_size.is_some(), labels)?;
+    requested_outputs.classify_for(model.config(), &mut response.outputs)?;
     response::encode(
         Origin { id, model: model.name(), version: model.version() },
         &response,
@@ -160,7 +177,10 @@ async fn send(headers: &HeaderMap, encoded: Encoded) -> HttpReply {
     let coding = compression::for_response(headers).filter(|_| len >= compression::MIN_LEN);
     let json = Bytes::from(json);
     let compressed = match coding {
-        Some(coding) => compression::compress(json.clone(), binary.to_vec(), coding).await.zip(Some(coding)),
+        Some(coding) => {
+            let whole = std::iter::once(json.clone()).chain(binary.iter().cloned()).collect();
+            compression::compress(whole, coding).await.zip(Some(coding))
+        }
         None => None,
     };
     let content_type = if json_len.is_some() { "application/octet-stream" } else { "application/json" };
@@ -173,7 +193,7 @@ async fn send(headers: &HeaderMap, encoded: Encoded) -> HttpReply {
         reply.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(len as u64));
     }
     if let Some(coding) = coding {
-        reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(coding.token()));
+        reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     }
     reply
 }

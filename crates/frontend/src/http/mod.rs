@@ -4,7 +4,8 @@
 //! know neither engine nor socket.
 mod body;
 mod compression;
-mod cursor;
+#[cfg(test)]
+mod decode_cost_tests;
 mod generate;
 mod header_case;
 mod infer;

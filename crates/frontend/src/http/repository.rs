@@ -11,7 +11,7 @@ use super::{
     service::HttpService,
     show,
 };
-use crate::kserve;
+use crate::{decode_pool::Work, kserve};
 
 impl HttpService {
     /// `POST /v2/repository/index`
@@ -19,10 +19,15 @@ impl HttpService {
         &self,
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
-        let json = self.read_json(body).await?.contiguous();
-        let ready_only = ready_only(&json)?;
+        let ready_only = self.read_members(body, ready_only).await?;
         let index = kserve::metadata::index(self.engine.index(ready_only));
         Ok(reply::json(StatusCode::OK, show::index(&index)))
+    }
+
+    /// `GET /v2/models`
+    pub(super) fn models(&self) -> HttpReply {
+        let index = kserve::metadata::index(self.engine.index(false));
+        reply::json(StatusCode::OK, show::models(&index))
     }
 
     /// `POST /v2/repository/models/{M}/load`
@@ -31,8 +36,7 @@ impl HttpService {
         model: &str,
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
-        let json = self.read_json(body).await?.contiguous();
-        check_load_parameters(&json)?;
+        self.read_members(body, check_load_parameters).await?;
         self.engine.load(model).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
@@ -43,12 +47,21 @@ impl HttpService {
         model: &str,
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
-        let json = self.read_json(body).await?.contiguous();
-        if unload_dependents(&json)? {
+        if self.read_members(body, unload_dependents).await? {
             log::debug!("no model of this server depends on another; unloading '{model}' alone");
         }
         self.engine.unload(model).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+    }
+
+    /// What `read` finds in a body that is JSON.
+    async fn read_members<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
+        &self,
+        body: &mut B,
+        read: fn(&[u8]) -> Result<T, Error>,
+    ) -> Result<T, HttpFailure> {
+        let json = self.read_json(body).await?;
+        Ok(Work::on_bytes(json.len(), move || read(&json.contiguous())).await??)
     }
 }
 
@@ -57,7 +70,7 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
     if json.is_empty() {
         return Ok(false);
     }
-    let document = Document::parse(json)?;
+    let document = Document::parse_members(json)?;
     match document.root().find("ready").map(JsonValue::as_bool) {
         None => Ok(false),
         Some(Ok(ready)) => Ok(ready),
@@ -70,7 +83,7 @@ fn check_load_parameters(json: &[u8]) -> Result<(), Error> {
     if json.is_empty() {
         return Ok(());
     }
-    let document = Document::parse(json)?;
+    let document = Document::parse_members(json)?;
     let Some(parameters) = document.root().find("parameters") else { return Ok(()) };
     for (key, value) in parameters.members()? {
         value.as_bytes()?;
@@ -86,7 +99,7 @@ fn unload_dependents(json: &[u8]) -> Result<bool, Error> {
     if json.is_empty() {
         return Ok(false);
     }
-    let document = Document::parse(json)?;
+    let document = Document::parse_members(json)?;
     let parameters = document.root().find("parameters");
     let Some(wanted) = parameters.and_then(|given| given.find("unload_dependents")) else { return Ok(false) };
     // The reference unloads all the same (P-W18).
@@ -110,6 +123,10 @@ mod tests {
         assert_eq!(ready_only(br#"{"ready":true}"#), Ok(true));
         let text = "Invalid value for 'ready': expected a boolean";
         assert_eq!(refused(ready_only(br#"{"ready":1}"#)), (400, text.into()));
+        for depth in [1, 1_000_000] {
+            let deep = format!(r#"{{"ready":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+            assert_eq!(refused(ready_only(deep.as_bytes())), (400, text.into()));
+        }
         let text = "failed to parse the request JSON buffer: Missing a name for object member. at 1";
         assert_eq!(refused(ready_only(b"{")), (500, text.into()));
     }

@@ -10,13 +10,13 @@ use inference::{
 };
 use smallvec::SmallVec;
 
-use super::{
+use super::json::{Document, JsonValue, Number};
+use crate::{
     cursor::Cursor,
-    json::{Document, JsonValue, Number},
-};
-use crate::kserve::{
-    output::{Placement, RequestedOutput, RequestedOutputs},
-    parameters, shared_memory,
+    kserve::{
+        output::{Placement, RequestedOutput, RequestedOutputs},
+        parameters, shared_memory,
+    },
 };
 
 /// A request, and how its outputs are wanted.
@@ -57,9 +57,9 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
             .member("inputs")
             .and_then(JsonValue::elements)
             .map_err(during("Unable to parse 'inputs'"))?;
-        let mut binary = Cursor::new(binary);
+        let mut binary = Cursor::new(binary.pieces());
         let inputs = inputs.map(|input| read_input(input, &mut binary, limits)).collect::<SmallVec<[_; 2]>>();
-        (inputs, binary.is_empty())
+        (inputs, binary.left() == 0)
     };
     let (inputs, nothing_left) = inputs;
     // An input that must still be read from its JSON data is finished here, in order, so that the first mistake counts.
@@ -200,7 +200,9 @@ fn read_input(
 
     if let Some(size) = parameter("binary_data_size") {
         let size = size.as_uint().map_err(during("Unable to parse 'binary_data_size'"))?;
-        let data = binary.cut(size).map_err(|missing| {
+        let left = binary.left();
+        let data = usize::try_from(size).ok().and_then(|size| binary.data(size)).ok_or_else(|| {
+            let missing = size - left as u64;
             Error::invalid(format!(
                 "unexpected size for input '{name}', expecting {missing} additional bytes for model '{}'",
                 limits.model

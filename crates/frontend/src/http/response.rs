@@ -127,7 +127,7 @@ impl Encoded {
             }
             Placement::Json => {
                 json.extend_from_slice(b",\"data\":[");
-                write_data(json, output)?;
+                write_data(json, output, NotUtf8::Refused)?;
                 json.extend_from_slice(b"]}");
             }
         }
@@ -135,8 +135,18 @@ impl Encoded {
     }
 }
 
+/// What becomes of a byte string that is not UTF-8, which JSON cannot carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotUtf8 {
+    /// It is an error: the client can ask for binary data instead.
+    Refused,
+    /// U+FFFD takes the place of what is not UTF-8: the endpoint has no binary data, and text that a model generates may
+    /// be cut within a letter.
+    Replaced,
+}
+
 /// Appends the elements of an output, separated by commas.
-pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
+pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor, not_utf8: NotUtf8) -> Result<(), Error> {
     let data = output.data().contiguous();
     let mismatch = |what: &str| {
         let name = output.name();
@@ -186,7 +196,19 @@ pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor) -> Result<(), Erro
                 if index > 0 {
                     json.push(b',');
                 }
-                write_string(json, element);
+                match (std::str::from_utf8(element), not_utf8) {
+                    (Ok(_), _) => write_string(json, element),
+                    (Err(_), NotUtf8::Replaced) => {
+                        write_string(json, String::from_utf8_lossy(element).as_bytes());
+                    }
+                    (Err(_), NotUtf8::Refused) => {
+                        return Err(Error::invalid(format!(
+                            "sending BYTES data that is not UTF-8 via JSON is not supported. Please use the binary data \
+                             format for output '{}'",
+                            output.name()
+                        )));
+                    }
+                }
             }
         }
     }
@@ -258,10 +280,23 @@ mod tests {
             [1.0, 0.1, f32::NAN, f32::INFINITY].into_iter().flat_map(f32::to_le_bytes).collect();
         assert_eq!(data(DataType::Fp32, &[2, 2], &singles).unwrap(), "[1.0,0.1,NaN,Infinity]");
         assert_eq!(
-            data(DataType::Bytes, &[2], b"\x01\0\0\0a\x02\0\0\0\"\xff").unwrap(),
-            r#"["a","\\"\xff"]"#
+            data(DataType::Bytes, &[2], b"\x01\0\0\0a\x02\0\0\0\"\x7f").unwrap(),
+            r#"["a","\\"\x7f"]"#
         );
         assert_eq!(data(DataType::Fp64, &[], &1e-7_f64.to_le_bytes()).unwrap(), "[1e-7]");
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_need_binary() {
+        let expected = "sending BYTES data that is not UTF-8 via JSON is not supported. Please use the binary data format \
+                        for output 'OUT'";
+        for element in [&b"\x01\0\0\0\xff"[..], b"\x02\0\0\0\xc3\x28", b"\x03\0\0\0\xed\xa0\x80"] {
+            assert_eq!(data(DataType::Bytes, &[1], element), Err(Error::invalid(expected)));
+        }
+        let output = output("OUT", DataType::Bytes, &[1], b"\x02\0\0\0a\xff".to_vec());
+        let mut json = Vec::new();
+        write_data(&mut json, &output, NotUtf8::Replaced).unwrap();
+        assert_eq!(String::from_utf8(json).unwrap(), "\"a\u{fffd}\"");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) enum Route<'p> {
     Ready,
     /// `/v2`
     Server,
+    /// `/v2/models`
+    Models,
     /// `/v2/models/stats`
     AllStatistics,
     /// `/v2/models/{M}[/versions/{V}][/...]`
@@ -71,6 +73,7 @@ impl<'p> Route<'p> {
             ["v2"] => Some(Self::Server),
             ["v2", "health", "live"] => Some(Self::Live),
             ["v2", "health", "ready"] => Some(Self::Ready),
+            ["v2", "models"] => Some(Self::Models),
             ["v2", "models", "stats"] => Some(Self::AllStatistics),
             ["v2", "models", _, "trace", "setting"] | ["v2", "trace", "setting"] => Some(Self::TraceSetting),
             ["v2", "models", _, "versions", version, ref rest @ ..] if is_version(version) => {
@@ -104,7 +107,8 @@ impl<'p> Route<'p> {
                 About::Statistics => Category::Statistics,
                 About::Infer | About::Generate | About::GenerateStream => Category::Inference,
             },
-            Self::Index | Self::Control { .. } => Category::ModelRepository,
+            // What the index tells, the list must not tell to others.
+            Self::Models | Self::Index | Self::Control { .. } => Category::ModelRepository,
             Self::TraceSetting => Category::Trace,
             Self::Logging => Category::Logging,
             Self::Regions { .. } | Self::ControlRegions => Category::SharedMemory,
@@ -114,7 +118,7 @@ impl<'p> Route<'p> {
     /// The methods it allows.
     pub(super) fn methods(&self) -> Methods {
         match self {
-            Self::Live | Self::Ready | Self::Server | Self::AllStatistics => Methods::Get,
+            Self::Live | Self::Ready | Self::Server | Self::Models | Self::AllStatistics => Methods::Get,
             Self::Model { about, .. } => match about {
                 About::Metadata | About::Ready | About::Config | About::Statistics => Methods::Get,
                 About::Infer | About::Generate | About::GenerateStream => Methods::Post,
@@ -191,6 +195,7 @@ mod tests {
             ("/v2/", Some(Route::Server)),
             ("/v2/health/live", Some(Route::Live)),
             ("/v2/health/ready/", Some(Route::Ready)),
+            ("/v2/models", Some(Route::Models)),
             ("/v2/models/stats", Some(Route::AllStatistics)),
             ("/v2/models/m", model("m", "", About::Metadata)),
             ("/v2/models/m/", model("m", "", About::Metadata)),
@@ -229,7 +234,6 @@ mod tests {
             "/v2//",
             "/v2/health",
             "/v2/health/live/x",
-            "/v2/models",
             "/v2/models/m/versions",
             "/v2/models/m/versions/x",
             "/v2/models/m/versions/1a/infer",

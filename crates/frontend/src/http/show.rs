@@ -135,6 +135,26 @@ pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
     writer.json
 }
 
+/// The body of `GET /v2/models`: each model once, with its versions. A model that was never loaded has none.
+pub fn models(index: &RepositoryIndexResponse) -> Vec<u8> {
+    let mut writer = JsonWriter::new();
+    writer.open(b'{');
+    writer.key("models");
+    let models: Vec<_> = index.models.chunk_by(|left, right| left.name == right.name).collect();
+    writer.array(&models, |writer, versions| {
+        writer.text("name", &versions[0].name);
+        writer.key("versions");
+        let versions: Vec<_> = versions.iter().filter(|entry| !entry.version.is_empty()).collect();
+        writer.array(&versions, |writer, entry| {
+            writer.text("version", &entry.version);
+            writer.text("state", &entry.state);
+            writer.optional("reason", &entry.reason);
+        });
+    });
+    writer.close(b'}');
+    writer.json
+}
+
 /// The body of the statistics routes.
 pub fn statistics(statistics: &ModelStatisticsResponse) -> Vec<u8> {
     let mut writer = JsonWriter::new();
@@ -225,6 +245,27 @@ mod tests {
             r#"{"name":"INPUT1","datatype":"INT32","shape":[-1,16]}],"outputs":[]}"#
         );
         assert_eq!(String::from_utf8(model(&metadata)).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_list_of_models_has_each_model_once() {
+        let entry = |name: &str, version: &str, state: &str, reason: &str| ModelIndex {
+            name: name.into(),
+            version: version.into(),
+            state: state.into(),
+            reason: reason.into(),
+        };
+        let entries = vec![
+            entry("a", "1", "UNAVAILABLE", "unloaded"),
+            entry("a", "2", "READY", ""),
+            entry("b", "", "", ""),
+        ];
+        let expected = concat!(
+            r#"{"models":[{"name":"a","versions":[{"version":"1","state":"UNAVAILABLE","reason":"unloaded"},"#,
+            r#"{"version":"2","state":"READY"}]},{"name":"b","versions":[]}]}"#,
+        );
+        let list = models(&RepositoryIndexResponse { models: entries });
+        assert_eq!(String::from_utf8(list).unwrap(), expected);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How each output of a response is wanted: as JSON, as binary data, or as its best classes.
 use std::num::NonZeroU64;
 
-use inference::{Error, Name, Tensor};
+use inference::{Error, Name, Tensor, config::ModelConfig};
 use smallvec::SmallVec;
 
 use super::classification;
@@ -48,6 +48,15 @@ impl RequestedOutputs {
     pub fn of(&self, output: &str) -> RequestedOutput {
         let named = self.named.iter().find(|(name, _)| name == output);
         named.map_or(RequestedOutput { placement: self.default, classes: None }, |(_, requested)| *requested)
+    }
+
+    /// Replaces the outputs of a model with this configuration that are wanted as classes.
+    ///
+    /// # Errors
+    /// As [`RequestedOutputs::classify`].
+    pub fn classify_for(&self, config: &ModelConfig, outputs: &mut [Tensor]) -> Result<(), Error> {
+        let labels = |name: &str| config.output(name).map_or(&[][..], |output| &output.labels);
+        self.classify(outputs, config.max_batch_size.is_some(), labels)
     }
 
     /// Replaces the outputs that are wanted as classes. `batched` tells whether the model has a batch dimension,

@@ -150,7 +150,7 @@ impl RequestAttributes {
 
     /// As the engine says it.
     fn invalid(&self, text: &str) -> Error {
-        Error::invalid(engine::id_prefix(&self.id) + text)
+        Error::invalid(inference::id_prefix(&self.id) + text)
     }
 
     /// 0 and what the model has no level for mean its default level.

@@ -1,6 +1,6 @@
 //! A JSON document that keeps the order of members, and refuses a member that is given twice.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -80,8 +80,9 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
         let mut object: Vec<(String, Json)> = Vec::new();
+        let mut names = HashSet::new();
         while let Some((name, value)) = members.next_entry::<String, Json>()? {
-            if object.iter().any(|(other, _)| *other == name) {
+            if !names.insert(name.clone()) {
                 return Err(A::Error::custom(format_args!("'{name}' is given twice")));
             }
             object.push((name, value));

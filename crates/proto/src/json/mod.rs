@@ -4,6 +4,7 @@
 //! declaration, defaults included. What is read is the usual JSON mapping of protocol buffers.
 
 mod document;
+mod keys;
 mod read;
 mod write;
 

@@ -4,15 +4,15 @@ use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value,
 };
 
-use super::JsonError;
 use super::document::Json;
+use super::{JsonError, keys};
 use crate::descriptors::{model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed};
 
 /// Reads a whole configuration.
 pub(super) fn parse(source: &str) -> Result<Parsed, JsonError> {
-    let document: Json = serde_json::from_str(source)
+    let document: Json = serde_json::from_str(&keys::quoted(source))
         .map_err(|error| JsonError { path: String::new(), message: format!("invalid JSON: {error}") })?;
     let mut reader = ConfigReader { path: String::new(), fields: Fields::default() };
     let message = reader.message(&model_config(), document)?;

@@ -42,6 +42,10 @@ impl Server {
     async fn start(options: GrpcOptions) -> Self {
         let repository = Repository::golden().unwrap();
         repository.add("gated", [("config.pbtxt", Identity::config("").as_str())]).unwrap();
+        let several = r#"backend: "python"
+            input [{ name: "IN" data_type: TYPE_INT32 dims: 1 }]
+            output [{ name: "OUT" data_type: TYPE_INT32 dims: 1 }]"#;
+        repository.add("repeat_and_fail", [("config.pbtxt", several), ("1/model.py", "")]).unwrap();
         let gate = Gate::shut();
         let backends: Vec<Arc<dyn inference::backend::Backend>> =
             vec![Arc::new(fixtures::Python), Arc::new(Identity::behind(gate.clone()))];

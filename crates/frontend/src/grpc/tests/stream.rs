@@ -79,6 +79,28 @@ async fn many_requests_are_answered_in_their_order() {
 }
 
 #[tokio::test]
+async fn of_several_responses_of_a_model_that_is_not_decoupled_the_first_is_forwarded() {
+    let (_server, connection) = connected().await;
+    let mut requests: Vec<_> =
+        (1..50).map(|count| request("repeat_and_fail", &count.to_string(), &[count])).collect();
+    requests.push(request("id_int32", "last", &[7]));
+    let mut expected: Vec<_> = (1..50).map(|count| answer(&count.to_string(), false, 0)).collect();
+    expected.push(answer("last", true, 7));
+    assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
+    // An error is dropped only behind a response.
+    let (messages, status) = exchange(&connection, &[request("repeat_and_fail", "none", &[0])]).await;
+    assert_eq!((messages, status), (vec![Said { last: Some(false), ..refusal("none", "neg input") }], ok()));
+    let mut call = open(&connection, &[("triton_grpc_error", "true")]).await;
+    call.send(sent(&request("repeat_and_fail", "one", &[1])));
+    call.finish();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
+    assert_eq!(
+        (messages.iter().map(said).collect::<Vec<_>>(), status),
+        (vec![answer("one", false, 0)], ok())
+    );
+}
+
+#[tokio::test]
 async fn a_slow_request_holds_back_later_answers_but_not_decoupled_ones() {
     let (server, connection) = connected().await;
     let mut call = open(&connection, &[]).await;

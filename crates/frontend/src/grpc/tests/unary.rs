@@ -269,6 +269,27 @@ async fn messages_may_be_compressed_both_ways() {
 }
 
 #[tokio::test]
+async fn a_message_that_unfolds_too_far_is_refused_and_harms_nobody() {
+    let options = GrpcOptions { max_request_bytes: 1 << 20, ..GrpcOptions::default() };
+    let server = Server::start(options).await;
+    let connection = server.connect().await;
+    let headers = metadata(&[("grpc-encoding", "gzip")]);
+    let bomb = framed_gzip(&request("id_int32", "", &[0; 1 << 20]).encode_to_vec());
+    let text = "Received message larger than max (1048577 vs. 1048576)";
+    let (messages, status) = connection.unary(INFER, &headers, bomb.clone()).await.unwrap();
+    assert_eq!((messages.len(), status.code, &*status.message), (0, 8, text));
+    let call = connection.call(STREAM, &headers).await.unwrap();
+    call.send(bomb);
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status.code, &*status.message), (0, 8, text));
+    // A message that comes as it is has the same limit.
+    let (_, status) =
+        connection.unary(INFER, &[], sent(&request("id_int32", "", &[0; 1 << 20]))).await.unwrap();
+    assert_eq!(status.code, 8);
+    assert!(infer(&connection, &[], &request("id_int32", "", &[1])).await.is_ok());
+}
+
+#[tokio::test]
 async fn an_unknown_compression_is_refused() {
     let (_server, connection) = connected().await;
     let refused = infer(&connection, &[("grpc-encoding", "br")], &request("id_int32", "", &[1])).await;

@@ -18,12 +18,14 @@ mod request_tests;
 mod response;
 
 use std::{
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 use engine::Model;
+use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
 use inference::{Error, Name, Response, ResponseStream};
@@ -34,8 +36,8 @@ use super::{
     response::Origin,
     service::HttpService,
 };
-use crate::error;
-use request::Schema;
+use crate::{decode_pool::Work, error};
+pub(super) use request::{Schema, decode};
 
 /// What precedes an event.
 const DATA: &[u8] = b"data: ";
@@ -93,23 +95,23 @@ impl HttpService {
             let text = "Unsupported content-encoding, only 'identity' is supported.";
             return Err(Error::invalid(text).into());
         }
-        let json = self.read_json(body).await?.contiguous();
-        let config = model.config();
-        let schema = Schema {
-            inputs: &config.inputs,
-            batched: config.max_batch_size.is_some(),
-            max_input_size: self.options.max_input_size,
-        };
-        let request = request::decode(&json, schema)?;
+        let json = self.read_json(body).await?;
+        let (asked, max_input_size) = (model.clone(), self.options.max_input_size);
+        let decoded = Work::on_bytes(json.len(), move || {
+            let config = asked.config();
+            let batched = config.max_batch_size.is_some();
+            decode(&json.contiguous(), Schema { inputs: &config.inputs, batched, max_input_size })
+        });
+        let request = decoded.await??;
         let id = request.id.clone();
         let responses = model.infer(request)?;
         Ok(Generation { model, id, responses })
     }
 }
 
-/// A request under way.
+/// A request under way: a stream of events.
 #[derive(Debug)]
-pub(super) struct Generation {
+struct Generation {
     model: Arc<Model>,
     id: Name,
     responses: ResponseStream,
@@ -126,12 +128,6 @@ impl Generation {
                  various number of responses",
             )),
         }
-    }
-
-    /// The next event; `None` at the end.
-    pub(super) fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let item = self.responses.poll_item(context);
-        item.map(|item| item.map(|item| self.event(item.result).1))
     }
 
     /// An event, and the status that suits it.
@@ -156,5 +152,14 @@ impl Generation {
     fn failed(&self, error: &Error) -> Vec<u8> {
         error::note(self.model.name(), error);
         error::body(&error.message)
+    }
+}
+
+impl Stream for Generation {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let item = self.responses.poll_item(context);
+        item.map(|item| item.map(|item| self.event(item.result).1))
     }
 }

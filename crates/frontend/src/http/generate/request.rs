@@ -5,7 +5,7 @@
 //! the shape of their tensor (P-W52); a flat one, or a scalar, is spread over the model's dimensions.
 use std::collections::HashSet;
 
-use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec};
+use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec, id_prefix};
 
 use crate::http::{
     json::{Document, JsonValue, Nested, access},
@@ -17,20 +17,20 @@ const PARAMETERS: &str = "parameters";
 
 /// What a decoder must know besides the bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Schema<'m> {
+pub(in crate::http) struct Schema<'m> {
     /// The model's inputs.
-    pub(super) inputs: &'m [InputSpec],
+    pub(in crate::http) inputs: &'m [InputSpec],
     /// Whether clients write a batch dimension before those of the inputs.
-    pub(super) batched: bool,
+    pub(in crate::http) batched: bool,
     /// `--http-max-input-size`, in bytes.
-    pub(super) max_input_size: usize,
+    pub(in crate::http) max_input_size: usize,
 }
 
 /// Decodes a request.
 ///
 /// # Errors
 /// INTERNAL for JSON that is not as expected (500, as in the reference), INVALID_ARG for what does not fit the model.
-pub(super) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> {
+pub(in crate::http) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> {
     // Halves are refused by name before anybody looks at their elements.
     let datatype_of = |key: &[u8]| {
         let spec = schema.input(std::str::from_utf8(key).ok()?)?;
@@ -49,9 +49,14 @@ pub(super) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> 
     if let Some(id) = root.find("id").filter(|_| schema.input("id").is_none()) {
         conversion.request.id = Name::new(&id.as_text().map_err(during("Unable to parse 'id'"))?);
     }
-    for (key, value) in root.distinct_members()? {
+    let mut has_nested = false;
+    for (key, value) in root.members()? {
         let key = String::from_utf8_lossy(key);
-        if key == PARAMETERS { conversion.nested(value)? } else { conversion.member(&key, value)? }
+        if key != PARAMETERS {
+            conversion.member(&key, value)?;
+        } else if !std::mem::replace(&mut has_nested, true) {
+            conversion.nested(value)?;
+        }
     }
     let RequestConversion { mut request, tensors, .. } = conversion;
     request.inputs = RequestInputs::Tensors(tensors);
@@ -84,7 +89,7 @@ impl RequestConversion<'_> {
                 "Keyword '{PARAMETERS}' for nested schema also given as input tensor name"
             )));
         }
-        let members = object.distinct_members().map_err(|_| {
+        let members = object.members().map_err(|_| {
             Error::internal(format!("Expected JSON object for keyword: '{PARAMETERS}': {}", access::OBJECT))
         })?;
         for (key, value) in members {
@@ -103,6 +108,10 @@ impl RequestConversion<'_> {
 
     fn input(&mut self, spec: &InputSpec, value: JsonValue<'_>) -> Result<(), Error> {
         let name = &spec.name;
+        if self.tensors.iter().any(|tensor| tensor.name() == name) {
+            let prefix = id_prefix(&self.request.id);
+            return Err(Error::invalid(format!("{prefix}input '{name}' already exists in request")));
+        }
         let datatype = json_datatype(name, Some(spec.datatype))?;
         let array = value.tensor().and_then(|index| self.arrays.get_mut(index)?.take());
         let elements = array.unwrap_or_else(|| value.only_element(datatype));

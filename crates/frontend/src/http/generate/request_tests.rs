@@ -154,11 +154,26 @@ fn controls_have_their_meaning_and_reach_the_model() {
 }
 
 #[test]
-fn of_equal_names_the_first_counts() {
-    let request = read(r#"{"n": 1, "a": 1, "n": [2, 3], "a": 2, "parameters": {"a": 3, "b": 4}, "b": 5}"#);
+fn of_equal_parameters_the_first_counts() {
+    let request =
+        read(r#"{"n": 1, "a": 1, "a": 2, "parameters": {"a": 3, "b": 4}, "b": 5, "parameters": {"c": 6}}"#);
     assert_eq!(request.tensors().len(), 1);
     let parameters = [("a".into(), Parameter::Int(1)), ("b".into(), Parameter::Int(4))];
     assert_eq!(request.parameters, parameters);
+}
+
+#[test]
+fn an_input_is_given_once() {
+    let text = "[request id: 7] input 'n' already exists in request";
+    for json in [r#"{"n": 1, "id": "7", "n": [2]}"#, r#"{"n": 1, "parameters": {"n": 1}, "id": "7"}"#] {
+        let text = if json.contains("parameters") {
+            format!("Converting keyword: 'parameters': {text}")
+        } else {
+            text.to_owned()
+        };
+        assert_eq!(refused(json), (400, text), "{json}");
+    }
+    assert_eq!(refused(r#"{"n": 1, "n": 1}"#).1, text.replace("7", "<id_unknown>"));
 }
 
 #[test]

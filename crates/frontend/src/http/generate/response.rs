@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::http::{
     json::{write_int, write_string},
-    response::{Origin, estimated_size, write_data, write_parameter},
+    response::{NotUtf8, Origin, estimated_size, write_data, write_parameter},
 };
 
 /// A member of the object.
@@ -63,10 +63,10 @@ pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) 
 
 fn write_output(to: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
     if output.shape().iter().all(|&dim| dim == 1) {
-        return write_data(to, output);
+        return write_data(to, output, NotUtf8::Replaced);
     }
     to.push(b'[');
-    write_data(to, output)?;
+    write_data(to, output, NotUtf8::Replaced)?;
     to.push(b']');
     Ok(())
 }

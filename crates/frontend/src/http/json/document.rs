@@ -1,36 +1,30 @@
 //! A document as a tree that is asked for members and values.
 //!
-//! The tree lies in one vector, each container followed by what it contains. Arrays that are tensors may be kept apart
-//! and become bytes at once: those called `data` in an inference request, see [`TensorElements`], those called like an input in
-//! a generate request, see [`Nested`].
+//! The tree lies in one vector, each container followed by what it contains. `builder` makes it.
 use std::{borrow::Cow, collections::HashSet};
 
 use inference::{DataType, Error};
 use smallvec::SmallVec;
 
 use super::{
-    JsonSyntaxError, Number, access,
     elements::TensorElements,
     nested::Nested,
-    reader::{Container, Handler, JsonReader, PassOver, Scalar},
+    reader::{Container, Scalar},
+    steps,
+    syntax::{JsonSyntaxError, Number, access},
 };
-
-/// Values a document may have outside of tensors: a value takes two bytes of text, but some forty here.
-const MAX_NODES: usize = 1 << 16;
-
-/// Members of an inference request that have members or elements of interest.
-const INSIDE: [&[u8]; 4] = [b"inputs", b"outputs", b"parameters", b"shape"];
 
 /// A parsed document.
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
-    nodes: Vec<JsonNode<'a>>,
-    tensors: Vec<TensorElements>,
-    source: &'a [u8],
+    pub(super) nodes: Vec<JsonNode<'a>>,
+    pub(super) tensors: Vec<TensorElements>,
+    pub(super) source: &'a [u8],
 }
 
+/// A place in the tree.
 #[derive(Debug)]
-enum JsonNode<'a> {
+pub(super) enum JsonNode<'a> {
     Scalar(Scalar<'a>),
     /// Members and elements lie behind it, up to `end`.
     Container {
@@ -44,59 +38,14 @@ enum JsonNode<'a> {
 /// A value of a document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JsonValue<'d> {
-    document: &'d Document<'d>,
-    at: usize,
+    pub(super) document: &'d Document<'d>,
+    pub(super) at: usize,
 }
 
 /// Members of an object with their names.
 type Members<'d> = SmallVec<[(&'d [u8], JsonValue<'d>); 8]>;
 
 impl<'a> Document<'a> {
-    /// Reads any document.
-    ///
-    /// # Errors
-    /// A mistake in the grammar, or more values than an honest request has.
-    pub(crate) fn parse(source: &'a [u8]) -> Result<Self, Error> {
-        Self::build(source, Purpose::Any).map(|built| built.document)
-    }
-
-    /// Reads an inference request: arrays called `data` become [`TensorElements`], at once where the datatype stands before
-    /// them, and later, from their text, where it does not. What nobody will ask for is only checked.
-    ///
-    /// # Errors
-    /// As [`Document::parse`].
-    pub(crate) fn parse_tensors(source: &'a [u8]) -> Result<Self, Error> {
-        Self::build(source, Purpose::Inference).map(|built| built.document)
-    }
-
-    /// Reads a generate request: arrays that are inputs become [`Nested`], which are given beside the document.
-    /// `datatype_of` knows the datatypes of inputs by their names. Of other containers only the outermost object and its
-    /// `parameters` are kept.
-    ///
-    /// # Errors
-    /// As [`Document::parse`].
-    pub(crate) fn parse_inputs(
-        source: &'a [u8],
-        datatype_of: &dyn Fn(&[u8]) -> Option<DataType>,
-    ) -> Result<(Self, Vec<Nested>), Error> {
-        Self::build(source, Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
-    }
-
-    fn build<'p>(source: &'a [u8], purpose: Purpose<'p>) -> Result<Builder<'a, 'p>, Error> {
-        let mut builder = Builder {
-            document: Document { nodes: Vec::with_capacity(64), tensors: Vec::new(), source },
-            open: Vec::with_capacity(8),
-            inputs: Vec::new(),
-            purpose,
-            member: ContainerRole::Kept,
-        };
-        JsonReader::new(source).document(&mut builder)?;
-        if builder.is_full() {
-            return Err(Error::invalid(format!("the request JSON has more than {MAX_NODES} values")));
-        }
-        Ok(builder)
-    }
-
     /// The outermost value.
     pub(crate) fn root(&self) -> JsonValue<'_> {
         JsonValue { document: self, at: 0 }
@@ -138,6 +87,7 @@ impl<'d> JsonValue<'d> {
         let (mut at, end) = self.children(Container::Array).ok_or_else(|| Error::internal(access::ARRAY))?;
         Ok(std::iter::from_fn(move || {
             let element = (at < end).then_some(JsonValue { document: self.document, at })?;
+            steps::add(1);
             at = self.document.behind(at);
             Some(element)
         }))
@@ -151,6 +101,7 @@ impl<'d> JsonValue<'d> {
             if at >= end {
                 return None;
             }
+            steps::add(1);
             let JsonNode::Scalar(Scalar::Text(key)) = &self.document.nodes[at] else {
                 unreachable!("a key precedes each value of an object")
             };
@@ -241,143 +192,6 @@ impl<'d> JsonValue<'d> {
     }
 }
 
-struct Builder<'a, 'p> {
-    document: Document<'a>,
-    /// Nodes of the containers we are in.
-    open: Vec<usize>,
-    /// The inputs of a generate request that are arrays.
-    inputs: Vec<Nested>,
-    purpose: Purpose<'p>,
-    /// What the last key says of its value.
-    member: ContainerRole,
-}
-
-/// What the document will be asked for.
-#[derive(Clone, Copy)]
-enum Purpose<'p> {
-    /// Anything.
-    Any,
-    /// What an inference request has.
-    Inference,
-    /// What a generate request has; tells the datatype of an input.
-    Generation(&'p dyn Fn(&[u8]) -> Option<DataType>),
-}
-
-/// What becomes of a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ContainerRole {
-    /// Kept with all it contains.
-    Kept,
-    /// An array that is the data of a tensor.
-    Data,
-    /// An array of elements of that datatype, whose nesting is the shape.
-    Input(DataType),
-    /// Kept as an empty one: that it is a container says enough.
-    Opaque,
-}
-
-impl Builder<'_, '_> {
-    /// Nothing is kept any more; the document will be refused if its grammar does not refuse it first.
-    fn is_full(&self) -> bool {
-        self.document.nodes.len() >= MAX_NODES
-    }
-
-    /// What the members of the innermost object say so far about the tensor: datatype and number of elements.
-    fn tensor_so_far(&self) -> (Option<DataType>, usize) {
-        let object = JsonValue { document: &self.document, at: *self.open.last().unwrap_or(&0) };
-        let mut at = object.at + 1;
-        let (mut datatype, mut count) = (None, 1);
-        // The last node is the key `data` itself.
-        while at + 1 < self.document.nodes.len() {
-            let value = JsonValue { document: &self.document, at: at + 1 };
-            match &self.document.nodes[at] {
-                JsonNode::Scalar(Scalar::Text(key)) if **key == *b"datatype" && datatype.is_none() => {
-                    datatype =
-                        Some(value.as_text().ok().and_then(|name| DataType::from_protocol_name(&name)));
-                }
-                JsonNode::Scalar(Scalar::Text(key)) if **key == *b"shape" => {
-                    for dim in value.elements().into_iter().flatten() {
-                        count = usize::saturating_mul(count, dim.as_uint().map_or(0, |dim| dim as usize));
-                    }
-                }
-                _ => {}
-            }
-            at = self.document.behind(at + 1);
-        }
-        (datatype.flatten(), count)
-    }
-}
-
-impl<'a> Handler<'a> for Builder<'a, '_> {
-    fn scalar(&mut self, scalar: Scalar<'a>) {
-        if !self.is_full() {
-            self.document.nodes.push(JsonNode::Scalar(scalar));
-            self.member = ContainerRole::Kept;
-        }
-    }
-
-    fn key(&mut self, key: Cow<'a, [u8]>) {
-        if self.is_full() {
-            return;
-        }
-        self.member = match (self.purpose, &*key) {
-            (Purpose::Any, _) => ContainerRole::Kept,
-            (Purpose::Inference, b"data") => ContainerRole::Data,
-            (Purpose::Inference, key) if INSIDE.contains(&key) => ContainerRole::Kept,
-            (Purpose::Inference, _) => ContainerRole::Opaque,
-            (Purpose::Generation(datatype_of), key) => match datatype_of(key) {
-                Some(datatype) => ContainerRole::Input(datatype),
-                None if key == b"parameters" && self.open.len() == 1 => ContainerRole::Kept,
-                None => ContainerRole::Opaque,
-            },
-        };
-        self.document.nodes.push(JsonNode::Scalar(Scalar::Text(key)));
-    }
-
-    fn open(&mut self, kind: Container) {
-        if !self.is_full() {
-            self.open.push(self.document.nodes.len());
-            // Until it is closed its end is not known; nothing asks before.
-            self.document.nodes.push(JsonNode::Container { kind, end: usize::MAX });
-        }
-    }
-
-    fn close(&mut self, _: Container) {
-        if !self.is_full() {
-            let behind = self.document.nodes.len();
-            let node = self.open.pop().and_then(|at| self.document.nodes.get_mut(at));
-            if let Some(JsonNode::Container { end, .. }) = node {
-                *end = behind;
-            }
-        }
-    }
-
-    fn take(&mut self, kind: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {
-        match (std::mem::replace(&mut self.member, ContainerRole::Kept), kind) {
-            _ if self.is_full() => Ok(false),
-            (ContainerRole::Data, Container::Array) => {
-                let (datatype, count) = self.tensor_so_far();
-                let elements = TensorElements::read(reader, datatype, count)?;
-                self.document.nodes.push(JsonNode::Tensor(self.document.tensors.len()));
-                self.document.tensors.push(elements);
-                Ok(true)
-            }
-            (ContainerRole::Input(datatype), Container::Array) => {
-                self.document.nodes.push(JsonNode::Tensor(self.inputs.len()));
-                self.inputs.push(Nested::read(reader, datatype)?);
-                Ok(true)
-            }
-            (ContainerRole::Opaque | ContainerRole::Data | ContainerRole::Input(_), kind) => {
-                reader.walk(&mut PassOver)?;
-                let end = self.document.nodes.len() + 1;
-                self.document.nodes.push(JsonNode::Container { kind, end });
-                Ok(true)
-            }
-            (ContainerRole::Kept, _) => Ok(false),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,28 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn inputs_of_a_generate_request_are_kept_apart_wherever_they_may_stand() {
-        let datatype_of = |key: &[u8]| key.starts_with(b"IN").then_some(DataType::Int8);
-        let crowd = format!("[{}1]", "1,".repeat(MAX_NODES));
-        let source = format!(
-            r#"{{"IN0":{crowd},"parameters":{{"IN1":[2],"parameters":{{"x":1}}}},"foo":{crowd},"IN2":{{"x":{crowd}}}}}"#
-        );
-        let (document, inputs) = Document::parse_inputs(source.as_bytes(), &datatype_of).unwrap();
-        let root = document.root();
-        let inner = root.find("parameters").unwrap();
-        assert_eq!(
-            (root.find("IN0").unwrap().tensor(), inner.find("IN1").unwrap().tensor()),
-            (Some(0), Some(1))
-        );
-        for opaque in [inner.find("parameters").unwrap(), root.find("IN2").unwrap()] {
-            assert_eq!(opaque.members().unwrap().count(), 0);
-        }
-        assert_eq!(root.find("foo").unwrap().elements().unwrap().count(), 0);
-        let counts: Vec<_> = inputs.into_iter().map(|input| input.into_parts().unwrap().0.len()).collect();
-        assert_eq!(counts, [MAX_NODES + 1, 1]);
-    }
-
-    #[test]
     fn what_is_asked_wrongly_answers_with_the_reference_texts() {
         let document = Document::parse(
             br#"{"n":null,"i":-1,"u":18446744073709551615,"d":1.0,"s":"x","b":true,"a":[1]}"#,
@@ -447,41 +239,5 @@ mod tests {
             Error::internal("attempt to access non-existing object member 'x'")
         );
         assert_eq!(get("a").find("x").map(|value| value.at), None);
-    }
-
-    #[test]
-    fn data_is_read_whether_its_datatype_stands_before_or_behind() {
-        for source in [
-            r#"{"datatype":"INT16","shape":[2,2],"data":[[1,2],[3,4]],"x":{"y":[]}}"#,
-            r#"{"data":[[1,2],[3,4]],"datatype":"INT16"}"#,
-        ] {
-            let mut document = Document::parse_tensors(source.as_bytes()).unwrap();
-            let data = document.root().find("data").unwrap();
-            assert!(data.elements().is_err());
-            let index = data.tensor().unwrap();
-            let elements = document.take_elements(index, DataType::Int16).unwrap();
-            assert_eq!(elements.into_bytes(DataType::Int16, 4), Ok(vec![1, 0, 2, 0, 3, 0, 4, 0]));
-        }
-    }
-
-    #[test]
-    fn a_crowd_of_values_is_refused_unless_nobody_would_ask_for_them() {
-        let crowd = format!("[{}1]", "1,".repeat(MAX_NODES));
-        let error = Document::parse(crowd.as_bytes()).unwrap_err();
-        assert_eq!(error, Error::invalid("the request JSON has more than 65536 values"));
-        let unknown = format!(r#"{{"foo":{crowd},"inputs":[]}}"#);
-        let document = Document::parse_tensors(unknown.as_bytes()).unwrap();
-        assert!(document.root().find("inputs").is_some());
-        assert_eq!(document.root().find("foo").unwrap().elements().unwrap().count(), 0);
-        let broken = format!("{crowd} x");
-        assert!(Document::parse(broken.as_bytes()).unwrap_err().message.contains("must not be followed"));
-    }
-
-    #[test]
-    fn a_key_that_only_contains_data_is_no_tensor() {
-        let document =
-            Document::parse_tensors(br#"{"data":{"x":[1]},"datas":[2],"y":[{"data":3},[4]]}"#).unwrap();
-        assert!(document.tensors.is_empty());
-        assert!(document.root().find("datas").unwrap().elements().is_ok());
     }
 }

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use inference::{DataType, Error};
 
 use super::{
-    JsonSyntaxError, Number, access,
     reader::{Container, Handler, JsonReader, PassOver, Scalar},
+    syntax::{JsonSyntaxError, Number, access},
 };
 
 /// Elements may be nested less deeply than this. As Triton: common.h, HTTP_MAX_JSON_NESTING_DEPTH.
@@ -61,11 +61,12 @@ impl TensorElements {
     }
 
     /// Reads the array that begins at `reader`, or passes over it if its datatype is not known or not for JSON.
-    /// `count` elements are expected.
+    /// `count` elements are expected; memory for them is taken from `reservable`, in bytes, as far as that goes.
     pub(super) fn read(
         reader: &mut JsonReader<'_>,
         datatype: Option<DataType>,
         count: usize,
+        reservable: &mut usize,
     ) -> Result<Self, JsonSyntaxError> {
         let Some(datatype) = datatype.filter(|datatype| !matches!(datatype, DataType::Fp16 | DataType::Bf16))
         else {
@@ -75,9 +76,20 @@ impl TensorElements {
         };
         // An element takes at least two bytes of text, so a boastful shape reserves little.
         let room = count.min(reader.left() / 2 + 1).saturating_mul(datatype.byte_size().unwrap_or(8));
+        let room = room.min(*reservable);
+        *reservable -= room;
         let mut read = Read::new(datatype, room);
         reader.walk(&mut read)?;
         Ok(Self::Read(read))
+    }
+
+    /// Bytes of memory they take.
+    #[cfg(test)]
+    pub(super) fn reserved(&self) -> usize {
+        match self {
+            Self::Unread(_) => 0,
+            Self::Read(read) => read.bytes.capacity(),
+        }
     }
 
     /// The same elements, read as `datatype`.
@@ -85,7 +97,7 @@ impl TensorElements {
         match self {
             Self::Read(read) if read.datatype == datatype => Ok(Self::Read(read)),
             Self::Read(_) => unreachable!("the first datatype of a tensor counts, before its data or behind"),
-            Self::Unread(at) => Self::read(&mut JsonReader::back_at(source, at), Some(datatype), 0),
+            Self::Unread(at) => Self::read(&mut JsonReader::back_at(source, at), Some(datatype), 0, &mut 0),
         }
     }
 
@@ -106,6 +118,40 @@ impl TensorElements {
             None => Ok(read.bytes),
         }
     }
+}
+
+/// Appends the number as an element; false if it is of another type. Integers wrap around, as in the reference (P-W4).
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "narrow integers keep their low bits"
+)]
+fn push_number(datatype: DataType, bytes: &mut Vec<u8>, number: Number) -> bool {
+    // An integer that fits neither 64-bit type was classified as a double.
+    let signed = || if let Number::Int(value) = number { Some(value as u64) } else { None };
+    let unsigned = || match number {
+        Number::Int(value) => u64::try_from(value).ok(),
+        Number::Uint(value) => Some(value),
+        Number::Double(_) => None,
+    };
+    let bits = match datatype {
+        DataType::Fp32 => Some(u64::from((number.as_double() as f32).to_bits())),
+        DataType::Fp64 => Some(number.as_double().to_bits()),
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 => unsigned(),
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => signed(),
+        DataType::Bool | DataType::Fp16 | DataType::Bf16 | DataType::Bytes => None,
+    };
+    let Some(bits) = bits else { return false };
+    match datatype {
+        DataType::Uint8 | DataType::Int8 => bytes.push(bits as u8),
+        DataType::Uint16 | DataType::Int16 => bytes.extend_from_slice(&(bits as u16).to_le_bytes()),
+        DataType::Uint32 | DataType::Int32 | DataType::Fp32 => {
+            bytes.extend_from_slice(&(bits as u32).to_le_bytes());
+        }
+        _ => bytes.extend_from_slice(&bits.to_le_bytes()),
+    }
+    true
 }
 
 /// What the accessor for elements of that datatype says to any other.
@@ -174,40 +220,23 @@ impl Read {
         self.failure.is_none()
     }
 
-    /// Appends the element; false if it is of another type. Integers wrap around, as in the reference (P-W4).
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "narrow integers keep their low bits"
-    )]
-    fn push_number(&mut self, number: Number) -> bool {
-        // An integer that fits neither 64-bit type was classified as a double.
-        let bits = match (self.datatype, number) {
-            (DataType::Fp32, number) => {
-                self.bytes.extend_from_slice(&(number.as_double() as f32).to_le_bytes());
-                return true;
-            }
-            (DataType::Fp64, number) => number.as_double().to_bits(),
-            (
-                DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64,
-                Number::Uint(value),
-            ) => value,
-            (
-                DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64,
-                Number::Int(value),
-            ) if value >= 0 => value as u64,
-            (DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64, Number::Int(value)) => {
-                value as u64
-            }
-            _ => return false,
-        };
-        match self.datatype {
-            DataType::Uint8 | DataType::Int8 => self.bytes.push(bits as u8),
-            DataType::Uint16 | DataType::Int16 => self.bytes.extend_from_slice(&(bits as u16).to_le_bytes()),
-            DataType::Uint32 | DataType::Int32 => self.bytes.extend_from_slice(&(bits as u32).to_le_bytes()),
-            _ => self.bytes.extend_from_slice(&bits.to_le_bytes()),
+    /// Reads numbers while `push` takes them; false of it tells that one is of another type. Later ones are not
+    /// elements any more.
+    fn run(
+        &mut self,
+        reader: &mut JsonReader<'_>,
+        push: impl Fn(&mut Vec<u8>, Number) -> bool,
+    ) -> Result<(), JsonSyntaxError> {
+        let (mut count, mut fits) = (0, true);
+        reader.number_run(|number| {
+            fits = fits && push(&mut self.bytes, number);
+            count += usize::from(fits);
+        })?;
+        self.count += count;
+        if !fits {
+            self.failure = Some(ElementFailure::Type);
         }
-        true
+        Ok(())
     }
 
     fn push_text(&mut self, text: &[u8]) -> bool {
@@ -224,7 +253,7 @@ impl<'a> Handler<'a> for Read {
             return;
         }
         let fits = match (self.datatype, scalar) {
-            (_, Scalar::Number(number)) => self.push_number(number),
+            (datatype, Scalar::Number(number)) => push_number(datatype, &mut self.bytes, number),
             (DataType::Bool, Scalar::Bool(value)) => {
                 self.bytes.push(value.into());
                 true
@@ -244,15 +273,20 @@ impl<'a> Handler<'a> for Read {
         if self.objects > 0 {
             return reader.number().map(|_| ());
         }
-        reader.number_run(|number| {
-            if self.element() {
-                if self.push_number(number) {
-                    self.count += 1;
-                } else {
-                    self.failure = Some(ElementFailure::Type);
+        if !self.element() {
+            return reader.number_run(|_| {});
+        }
+        // Each datatype has its own loop.
+        macro_rules! run {
+            ($($datatype:ident),*) => {
+                match self.datatype {
+                    $(DataType::$datatype => self.run(reader, |bytes, number| {
+                        push_number(DataType::$datatype, bytes, number)
+                    }),)*
                 }
-            }
-        })
+            };
+        }
+        run!(Bool, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Fp16, Bf16, Fp32, Fp64, Bytes)
     }
 
     fn key(&mut self, _: Cow<'a, [u8]>) {}
@@ -288,7 +322,9 @@ mod tests {
 
     fn read(source: &str, datatype: DataType, count: usize) -> Result<Vec<u8>, ElementsError> {
         let mut reader = JsonReader::new(source.as_bytes());
-        TensorElements::read(&mut reader, Some(datatype), count).unwrap().into_bytes(datatype, count)
+        TensorElements::read(&mut reader, Some(datatype), count, &mut 1000)
+            .unwrap()
+            .into_bytes(datatype, count)
     }
 
     fn text(source: &str, datatype: DataType, count: usize) -> (u16, String) {
@@ -359,11 +395,11 @@ mod tests {
     #[test]
     fn what_is_no_element_still_follows_the_grammar() {
         let mut reader = JsonReader::new(br#"[1,{"a":1,2}]"#);
-        let error = TensorElements::read(&mut reader, Some(DataType::Int32), 1).unwrap_err();
-        assert_eq!((error.reason, error.at), (super::super::reason::MISSING_NAME, 10));
+        let error = TensorElements::read(&mut reader, Some(DataType::Int32), 1, &mut 0).unwrap_err();
+        assert_eq!((error.reason, error.at), (super::super::syntax::reason::MISSING_NAME, 10));
         assert_eq!(read("[1, 2,3 ,4,[5],-6]", DataType::Int8, 6), Ok(vec![1, 2, 3, 4, 5, 250]));
         let mut reader = JsonReader::new(b"[1,x]");
-        assert_eq!(TensorElements::read(&mut reader, Some(DataType::Int8), 1).unwrap_err().at, 3);
+        assert_eq!(TensorElements::read(&mut reader, Some(DataType::Int8), 1, &mut 0).unwrap_err().at, 3);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use inference::{DataType, Shape};
 use smallvec::SmallVec;
 
 use super::{
-    JsonSyntaxError,
     elements::{ElementsError, MAX_DEPTH, Read},
     reader::{Container, Handler, JsonReader, Scalar},
+    syntax::JsonSyntaxError,
 };
 
 /// Elements as bytes, and how they are nested.
@@ -133,7 +133,7 @@ impl Nesting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::json::access;
+    use crate::http::json::syntax::access;
 
     fn read(source: &str, datatype: DataType) -> Result<(Vec<u8>, Option<Shape>), ElementsError> {
         Nested::read(&mut JsonReader::new(source.as_bytes()), datatype).unwrap().into_parts()

@@ -1,5 +1,10 @@
-//! Numbers: fast where a product or quotient of two exact doubles is the answer, exact elsewhere.
-use super::{JsonSyntaxError, Number, reader::JsonReader, reason};
+//! Numbers: the bytes of a short one are looked at eight at a time, and a double is the product or quotient of two exact doubles where that is
+//! correctly rounded. `fast-float2` rounds all others.
+use super::{
+    reader::JsonReader,
+    steps,
+    syntax::{JsonSyntaxError, Number, reason},
+};
 
 impl<'a> JsonReader<'a> {
     /// Reads a number and, while only a comma and perhaps one space lie between, those behind it. What stops the run is
@@ -17,7 +22,80 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Reads a number, or one of the words that stand for one.
+    #[inline(always)]
     pub(super) fn number(&mut self) -> Result<Number, JsonSyntaxError> {
+        match self.short_number() {
+            Some(number) => Ok(number),
+            None => self.any_number(),
+        }
+    }
+
+    /// Reads a number as most are written: up to seven digits, or a fraction. Leaves all others, and all mistakes, to
+    /// [`JsonReader::any_number`].
+    // Without inlining, the result goes through memory in halves and is read as a whole, which takes longer than the rest.
+    #[inline(always)]
+    fn short_number(&mut self) -> Option<Number> {
+        let minus = self.peek() == b'-';
+        let start = self.at + usize::from(minus);
+        let word = Word::at(self.source, start)?;
+        let whole = word.digits();
+        let leading_zero = whole > 1 && word.byte(0) == b'0';
+        if whole == 0 || whole == 8 || leading_zero {
+            return None;
+        }
+        let (mut end, mut mantissa) = (start + whole, word.value(whole));
+        match word.byte(whole) {
+            b'.' => {}
+            b'e' | b'E' => return None,
+            _ => {
+                self.at = end;
+                steps::add(whole);
+                let value = mantissa.cast_signed();
+                return Some(Number::Int(if minus { -value } else { value }));
+            }
+        }
+        let all = word.digits_around(whole);
+        let mut fraction = all - whole;
+        if fraction == 0 {
+            return None;
+        }
+        mantissa = word.without(whole).value(all);
+        end += 1 + fraction;
+        if all == 7 {
+            let more = Word::at(self.source, end)?;
+            let count = more.digits();
+            if count == 8 {
+                return self.long_fraction();
+            }
+            mantissa = mantissa * POWERS_OF_TEN_U64[count] + more.value(count);
+            fraction += count;
+            end += count;
+        }
+        if matches!(self.source.get(end), Some(b'e' | b'E')) {
+            return None;
+        }
+        steps::add(end - self.at);
+        self.at = end;
+        // At most fourteen digits: both numbers are exact, so their quotient is correctly rounded.
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+        let value = mantissa as f64 / POWERS_OF_TEN[fraction];
+        Some(Number::Double(if minus { -value } else { value }))
+    }
+
+    /// Reads a number that is known to have digits on both sides of its point.
+    fn long_fraction(&mut self) -> Option<Number> {
+        let (value, len) = fast_float2::parse_partial::<f64, _>(&self.source[self.at..]).ok()?;
+        steps::add(len);
+        let whole = !matches!(self.source.get(self.at + len), Some(b'e' | b'E'));
+        (whole && value.is_finite()).then(|| {
+            self.at += len;
+            Number::Double(value)
+        })
+    }
+
+    /// Reads any number, one byte at a time.
+    #[inline(never)]
+    fn any_number(&mut self) -> Result<Number, JsonSyntaxError> {
         let start = self.at;
         let minus = self.consume(b'-');
         let mut mantissa = 0;
@@ -58,18 +136,14 @@ impl<'a> JsonReader<'a> {
         self.exact(start)
     }
 
-    /// Reads digits onto `mantissa`, which may wrap around: whoever calls counts them.
+    /// Reads digits onto `mantissa`, which may wrap around: the caller counts them.
     fn digits(&mut self, mut mantissa: u64) -> u64 {
         let start = self.at;
-        for (index, byte) in self.source[start..].iter().enumerate() {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                self.at = start + index;
-                return mantissa;
-            }
+        while let digit @ 0..=9 = self.peek().wrapping_sub(b'0') {
             mantissa = mantissa.wrapping_mul(10).wrapping_add(digit.into());
+            self.at += 1;
         }
-        self.at = self.source.len();
+        steps::add(self.at - start + 1);
         mantissa
     }
 
@@ -114,7 +188,8 @@ impl<'a> JsonReader<'a> {
 
     /// The double nearest to the token that began at `start` and ends here.
     fn exact(&self, start: usize) -> Result<Number, JsonSyntaxError> {
-        match self.token(start).parse::<f64>() {
+        steps::add(self.at - start);
+        match fast_float2::parse::<f64, _>(&self.source[start..self.at]) {
             Ok(value) if value.is_finite() => Ok(Number::Double(value)),
             _ => Err(JsonSyntaxError { reason: reason::TOO_BIG, at: start }),
         }
@@ -136,6 +211,76 @@ impl<'a> JsonReader<'a> {
         Ok(Number::Double(if minus { f64::NEG_INFINITY } else { f64::INFINITY }))
     }
 }
+
+/// Eight bytes of a text, the first in the lowest bits, some of which are digits.
+#[derive(Clone, Copy)]
+struct Word {
+    /// Each byte, less that of the digit zero.
+    values: u64,
+    /// The top bit of each byte that is no digit.
+    others: u64,
+}
+
+impl Word {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+
+    #[inline]
+    fn at(source: &[u8], at: usize) -> Option<Self> {
+        Some(Self::new(*source.get(at..)?.first_chunk()?))
+    }
+
+    #[inline]
+    fn new(bytes: [u8; 8]) -> Self {
+        let values = u64::from_le_bytes(bytes) ^ (Self::ONES * 0x30);
+        // Adding 0x76 carries ten and more into the top bit of a byte, and no further.
+        let above_nine = (values & (Self::ONES * 0x7f)) + Self::ONES * 0x76;
+        Self { values, others: (above_nine | values) & (Self::ONES * 0x80) }
+    }
+
+    #[inline]
+    fn byte(self, index: usize) -> u8 {
+        (self.values >> (8 * index)) as u8 ^ 0x30
+    }
+
+    /// How many digits precede the first byte that is none.
+    #[inline]
+    fn digits(self) -> usize {
+        self.others.trailing_zeros() as usize / 8
+    }
+
+    /// How many digits precede the second byte that is none; the first is the one at `point`.
+    #[inline]
+    fn digits_around(self, point: usize) -> usize {
+        debug_assert!(self.digits() == point && point < 8, "the first byte that is no digit");
+        let others = self.others & (self.others - 1);
+        others.trailing_zeros() as usize / 8 - 1
+    }
+
+    /// The bytes without the one at `index`; the last one is void.
+    #[inline]
+    fn without(self, index: usize) -> Self {
+        let before = (1 << (8 * index)) - 1;
+        Self { values: (self.values & before) | (self.values >> 8 & !before), ..self }
+    }
+
+    /// The number that the first `count` bytes are, which are digits.
+    #[inline]
+    fn value(self, count: usize) -> u64 {
+        if count == 0 {
+            return 0;
+        }
+        // Zeros in front, which are the lower bytes.
+        let digits = self.values << (64 - 8 * count);
+        // Each even byte becomes a pair of digits, and the products put the four pairs into the upper half.
+        let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+        let outer = (pairs & 0xff_0000_00ff).wrapping_mul(100 + (1_000_000 << 32));
+        let inner = (pairs >> 16 & 0xff_0000_00ff).wrapping_mul(1 + (10_000 << 32));
+        outer.wrapping_add(inner) >> 32
+    }
+}
+
+/// What `n` more digits multiply a number by.
+const POWERS_OF_TEN_U64: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// All powers of ten that a double holds exactly.
 const POWERS_OF_TEN: [f64; 23] = [
@@ -175,7 +320,38 @@ mod tests {
         assert!(matches!(number("-NaN"), Number::Double(value) if value.is_nan()));
     }
 
+    #[test]
+    fn digits_end_at_every_other_byte() {
+        for other in (0..=255_u8).filter(|byte| !byte.is_ascii_digit()) {
+            for count in 0..8 {
+                let mut bytes = *b"98765432";
+                bytes[count] = other;
+                let expected = std::str::from_utf8(&bytes[..count]).unwrap().parse().unwrap_or(0);
+                let word = Word::new(bytes);
+                assert_eq!((word.digits(), word.value(count)), (count, expected), "{other} at {count}");
+                assert_eq!((word.byte(count), word.digits_around(count)), (other, 7));
+                let mut without = "98765432".to_owned();
+                without.remove(count);
+                assert_eq!(word.without(count).value(7).to_string(), without);
+            }
+        }
+        let word = Word::new(*b"98765432");
+        assert_eq!((word.digits(), word.value(8)), (8, 98_765_432));
+    }
+
     proptest::proptest! {
+        #[test]
+        fn integers_read_back_as_they_were_printed(value: i64, large: u64, shift in 0..64_u32) {
+            assert_eq!(number(&(value >> shift).to_string()), Number::Int(value >> shift));
+            let expected = i64::try_from(large).map_or(Number::Uint(large), Number::Int);
+            assert_eq!(number(&large.to_string()), expected);
+        }
+
+        #[test]
+        fn a_text_means_the_double_that_is_nearest(text in "-?(0|[1-9][0-9]{0,24})\\.[0-9]{1,30}([eE][-+]?[0-9]{1,2})?") {
+            assert_eq!(number(&text), Number::Double(text.parse().unwrap()), "{text}");
+        }
+
         #[test]
         fn doubles_read_back_as_they_were_printed(value: f64) {
             if value.is_finite() {

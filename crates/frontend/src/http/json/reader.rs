@@ -3,7 +3,10 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::{JsonSyntaxError, Number, plain_len, reason};
+use super::{
+    steps,
+    syntax::{JsonSyntaxError, Number, plain_len, reason},
+};
 
 /// What stands where a value may stand and is not a container.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,6 +104,7 @@ impl<'a> JsonReader<'a> {
         let mut open = SmallVec::<[Container; 16]>::new();
         let Some(mut expect) = self.value(handler, &mut open)? else { return Ok(()) };
         loop {
+            steps::add(1);
             self.skip_space();
             let byte = self.peek();
             expect = match (expect, byte) {
@@ -197,6 +201,7 @@ impl<'a> JsonReader<'a> {
 
     fn skip_space(&mut self) {
         while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
+            steps::add(1);
             self.at += 1;
         }
     }
@@ -232,7 +237,11 @@ impl<'a> JsonReader<'a> {
                     self.at += 1;
                     return Ok(Cow::Owned(text));
                 }
-                b'\\' => self.escape(&mut text)?,
+                b'\\' => {
+                    let escape = self.at;
+                    self.escape(&mut text)?;
+                    steps::add(self.at - escape);
+                }
                 0 => return Err(self.error(reason::QUOTATION_MARK)),
                 _ => return Err(self.error(reason::ENCODING)),
             }
@@ -244,7 +253,9 @@ impl<'a> JsonReader<'a> {
 
     /// Goes to the next quotation mark, backslash or control character.
     fn skip_plain(&mut self) {
-        self.at += plain_len(&self.source[self.at..]);
+        let len = plain_len(&self.source[self.at..]);
+        steps::add(len + 1);
+        self.at += len;
     }
 
     fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), JsonSyntaxError> {

@@ -1,8 +1,8 @@
 //! Writing JSON texts: strings as bytes, numbers in the shortest form that reads back to the same value.
-use super::plain_len;
+use super::syntax::plain_len;
 
 /// Appends `text` as a JSON string. Only quotation marks, backslashes and control characters are escaped; bytes that
-/// are not UTF-8 stay as they are, for clients that read them (P-W5).
+/// are not UTF-8 stay as they are: the caller gives none.
 pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
     to.push(b'"');
     let mut rest = text;

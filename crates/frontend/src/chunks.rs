@@ -1,7 +1,9 @@
-//! Bytes on their way out: several ranges that are sent one after another without being joined.
+//! Several ranges of bytes, used up from front to back without being joined: a message on its way out, or one that is to
+//! be inflated.
 use std::{collections::VecDeque, io::IoSlice};
 
 use bytes::{Buf, Bytes};
+use inference::TensorData;
 
 /// What one DATA frame of a reply carries.
 ///
@@ -56,9 +58,29 @@ impl Chunks {
     }
 }
 
+impl Default for Chunks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl From<Bytes> for Chunks {
     fn from(bytes: Bytes) -> Self {
         Self::One(bytes)
+    }
+}
+
+impl From<TensorData> for Chunks {
+    fn from(data: TensorData) -> Self {
+        data.pieces().iter().cloned().collect()
+    }
+}
+
+impl FromIterator<Bytes> for Chunks {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(ranges: I) -> Self {
+        let mut chunks = Self::new();
+        ranges.into_iter().for_each(|range| chunks.push(range));
+        chunks
     }
 }
 

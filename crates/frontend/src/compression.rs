@@ -1,0 +1,180 @@
+//! gzip and deflate for both protocols: what clients send is inflated, what they are sent is deflated.
+//!
+//! Inflation is judged by what it writes, for a thousandth of that may be enough to read. It goes on in steps of bounded
+//! length, never writes beyond the limit, and leaves the network threads as soon as it has written more than a little.
+use std::io::{self, BufRead, Read, Write};
+
+use bytes::{Buf, Bytes, buf::Reader};
+use flate2::{
+    Compression,
+    bufread::{MultiGzDecoder, ZlibDecoder},
+    write::{GzEncoder, ZlibEncoder},
+};
+
+use crate::{
+    chunks::Chunks,
+    decode_pool::{BRIEF, Work},
+};
+
+/// What one step in the pool writes at most. Between two steps it is asked whether somebody still waits.
+const STEP: usize = 256 << 10;
+
+/// Up to that many bytes are deflated where they are, if the level is above the fastest.
+const BRIEF_AT_HIGH_LEVELS: usize = 16 << 10;
+
+/// A format of compressed bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// RFC 1952; several members may follow each other.
+    Gzip,
+    /// The zlib format, RFC 1950, as HTTP and gRPC mean the word.
+    Deflate,
+}
+
+/// Why bytes could not be inflated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InflateError {
+    /// They are not of that format, damaged, or cut off.
+    Corrupt,
+    /// They unfold to more bytes than allowed.
+    TooLarge,
+    /// Nobody waits for the result any more.
+    Abandoned,
+}
+
+impl Coding {
+    /// In the order in which gRPC's own servers prefer them.
+    pub(crate) const ALL: [Self; 2] = [Self::Gzip, Self::Deflate];
+
+    /// The name in headers of either protocol.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+
+    /// Inflates `source` to at most `limit` bytes.
+    pub(crate) fn inflate(self, source: Chunks, limit: usize) -> Work<Result<Bytes, InflateError>> {
+        let brief = source.remaining() <= BRIEF;
+        let mut inflater = Inflater::new(self, source, limit);
+        if brief {
+            match inflater.step(BRIEF) {
+                Ok(false) => {}
+                Ok(true) => return Work::done(Ok(inflater.finish())),
+                Err(error) => return Work::done(Err(error)),
+            }
+        }
+        Work::pooled(move |wanted| {
+            while !inflater.step(STEP)? {
+                if !wanted.still() {
+                    return Err(InflateError::Abandoned);
+                }
+            }
+            Ok(inflater.finish())
+        })
+    }
+
+    /// Deflates `source` behind `head` zero bytes, for a prefix; `None` if that makes it no shorter.
+    pub(crate) fn deflate(self, source: Chunks, level: u32, head: usize) -> Work<Option<Vec<u8>>> {
+        let len = source.remaining();
+        let work =
+            move || self.deflated(&source, level, head).ok().filter(|deflated| deflated.len() - head < len);
+        if level > 1 && len > BRIEF_AT_HIGH_LEVELS {
+            return Work::pooled(move |_| work());
+        }
+        Work::on_bytes(len, work)
+    }
+
+    fn deflated(self, source: &Chunks, level: u32, head: usize) -> io::Result<Vec<u8>> {
+        let mut target = Vec::with_capacity(head + source.remaining() / 2);
+        target.resize(head, 0);
+        let level = Compression::new(level);
+        match self {
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(target, level);
+                source.ranges().try_for_each(|range| encoder.write_all(range))?;
+                encoder.finish()
+            }
+            Self::Deflate => {
+                let mut encoder = ZlibEncoder::new(target, level);
+                source.ranges().try_for_each(|range| encoder.write_all(range))?;
+                encoder.finish()
+            }
+        }
+    }
+}
+
+/// An inflation under way.
+///
+/// Invariant: `plain` neither holds nor reserves more than `limit` bytes and one; that one tells that there are more.
+struct Inflater<R> {
+    decoder: Decoder<R>,
+    plain: Vec<u8>,
+    limit: usize,
+}
+
+enum Decoder<R> {
+    Gzip(MultiGzDecoder<R>),
+    Deflate(ZlibDecoder<R>),
+}
+
+impl Inflater<Reader<Chunks>> {
+    fn new(coding: Coding, source: Chunks, limit: usize) -> Self {
+        Self::of_reader(coding, source.reader(), limit)
+    }
+}
+
+impl<R: BufRead> Inflater<R> {
+    fn of_reader(coding: Coding, source: R, limit: usize) -> Self {
+        let decoder = match coding {
+            Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(source)),
+            Coding::Deflate => Decoder::Deflate(ZlibDecoder::new(source)),
+        };
+        Self { decoder, plain: Vec::new(), limit }
+    }
+
+    /// Writes at most `most` bytes more; true if that is all there is.
+    fn step(&mut self, most: usize) -> Result<bool, InflateError> {
+        let start = self.plain.len();
+        let room = most.min(self.limit.saturating_add(1) - start);
+        self.reserve(room);
+        self.plain.resize(start + room, 0);
+        let mut end = start;
+        while end < self.plain.len() {
+            let read = match &mut self.decoder {
+                Decoder::Gzip(decoder) => decoder.read(&mut self.plain[end..]),
+                Decoder::Deflate(decoder) => decoder.read(&mut self.plain[end..]),
+            };
+            match read.map_err(|_| InflateError::Corrupt)? {
+                0 => {
+                    self.plain.truncate(end);
+                    return Ok(true);
+                }
+                count => end += count,
+            }
+        }
+        if end > self.limit { Err(InflateError::TooLarge) } else { Ok(false) }
+    }
+
+    /// Makes room for `room` bytes, or for as many as there are already, so that bytes are seldom moved.
+    fn reserve(&mut self, room: usize) {
+        let len = self.plain.len();
+        if self.plain.capacity() - len < room {
+            let most = self.limit.saturating_add(1) - len;
+            self.plain.reserve_exact(room.max(len).min(most));
+        }
+    }
+
+    fn finish(mut self) -> Bytes {
+        // A short message must not hold a long buffer for as long as its request lives.
+        if self.plain.capacity() / 2 > self.plain.len() {
+            self.plain.shrink_to_fit();
+        }
+        self.plain.into()
+    }
+}
+
+#[cfg(test)]
+#[path = "compression_tests.rs"]
+mod tests;

@@ -1,0 +1,136 @@
+//! Long decoding and compression, done beside the network threads.
+//!
+//! A body that is small is worked on where it is: that takes less time than giving it to another thread. Long work runs on
+//! the runtime's threads for blocking work, and only so much of it at a time that models and network keep the other
+//! processors. There is no queue of its own: what waits for its turn is the future of one request, so the number of
+//! connections, and of streams of each, bounds what waits. Work whose future is dropped before its turn is never done.
+use std::{
+    pin::Pin,
+    sync::LazyLock,
+    task::{Context, Poll},
+};
+
+use inference::Error;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Up to that many bytes are worked on where they are: JSON text, or what inflation reads and writes.
+pub(crate) const BRIEF: usize = 64 << 10;
+
+/// Permissions to work: one for every second processor, and two at least.
+static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new((processors / 2).max(2))
+});
+
+/// A result that is there at once, or comes from the pool.
+pub(crate) enum Work<T> {
+    /// `None` once it was taken.
+    Done(Option<T>),
+    /// Waits for its turn, or runs.
+    Pooled(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+}
+
+/// Tells work in the pool whether somebody still waits for its result.
+pub(crate) struct Wanted<'s, T>(&'s oneshot::Sender<T>);
+
+impl<T> Wanted<'_, T> {
+    /// False once the future of the work was dropped. Work of several steps asks between two of them.
+    pub(crate) fn still(&self) -> bool {
+        !self.0.is_closed()
+    }
+}
+
+impl<T: Send + 'static> Work<T> {
+    /// A result that is there.
+    pub(crate) const fn done(result: T) -> Self {
+        Self::Done(Some(result))
+    }
+
+    /// Does `work` here if it is about at most [`BRIEF`] bytes, else in the pool.
+    pub(crate) fn on_bytes(count: usize, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        if count <= BRIEF { Self::done(work()) } else { Self::pooled(|_| work()) }
+    }
+
+    /// Does `work` in the pool.
+    pub(crate) fn pooled(work: impl FnOnce(Wanted<'_, T>) -> T + Send + 'static) -> Self {
+        Self::Pooled(Box::pin(async {
+            let lost = || Error::internal("the decoding of a request ended unexpectedly");
+            let permit = PERMITS.acquire().await.map_err(|_| lost())?;
+            let (sender, receiver) = oneshot::channel();
+            // The thread keeps the permission: if the future is dropped meanwhile, the work still counts.
+            drop(tokio::task::spawn_blocking(move || {
+                let result = work(Wanted(&sender));
+                drop(permit);
+                // Nobody may wait for it any more.
+                let _ = sender.send(result);
+            }));
+            receiver.await.map_err(|_| lost())
+        }))
+    }
+}
+
+impl<T: Unpin> Future for Work<T> {
+    type Output = Result<T, Error>;
+
+    /// # Panics
+    /// If polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Done(result) => {
+                Poll::Ready(Ok(result.take().expect("a future is not polled after its end")))
+            }
+            Self::Pooled(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, mpsc},
+        thread::{self, ThreadId},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_long_work_changes_its_thread() {
+        let thread_of =
+            async |count| Work::<ThreadId>::on_bytes(count, || thread::current().id()).await.unwrap();
+        assert_eq!(thread_of(BRIEF).await, thread::current().id());
+        assert_ne!(thread_of(BRIEF + 1).await, thread::current().id());
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_told_or_never_begun() {
+        let (started, has_started) = mpsc::channel();
+        let (ended, has_ended) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let work = Work::pooled(move |wanted| {
+            started.send(wanted.still()).unwrap();
+            may_go_on.recv().unwrap();
+            ended.send(wanted.still()).unwrap();
+        });
+        let work = tokio::spawn(work);
+        let wanted_at_first = tokio::task::spawn_blocking(move || has_started.recv().unwrap()).await.unwrap();
+        work.abort();
+        assert!(work.await.unwrap_err().is_cancelled());
+        go_on.send(()).unwrap();
+        let wanted_at_last = tokio::task::spawn_blocking(move || has_ended.recv().unwrap()).await.unwrap();
+        assert_eq!((wanted_at_first, wanted_at_last), (true, false));
+
+        let witness = Arc::new(());
+        let kept = witness.clone();
+        drop(Work::pooled(move |_| drop(kept)));
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_an_error_and_gives_its_permission_back() {
+        for _ in 0..100 {
+            let error = Work::<()>::pooled(|_| panic!("on purpose")).await.unwrap_err();
+            assert_eq!(error.message, "the decoding of a request ended unexpectedly");
+        }
+        assert_eq!(Work::pooled(|_| 5).await, Ok(5));
+    }
+}

@@ -1,0 +1,326 @@
+//! Makes a [`Document`] from its text, in one walk.
+//!
+//! Arrays that are tensors are kept apart and become bytes at once: those called `data` in an inference request, see
+//! [`TensorElements`], and those called like an input in a generate request, see [`Nested`].
+//!
+//! The work is linear in the length of the text, whatever a client sends: no key makes the builder look at the members
+//! that came before, and memory that is reserved for elements before they are read is a multiple of the text.
+use std::borrow::Cow;
+
+use inference::{DataType, Error};
+
+use super::{
+    document::{Document, JsonNode, JsonValue},
+    elements::TensorElements,
+    nested::Nested,
+    reader::{Container, Handler, JsonReader, PassOver, Scalar},
+    syntax::JsonSyntaxError,
+};
+
+/// Values a document may have outside of tensors: a value takes two bytes of text, but some forty here.
+pub(super) const MAX_NODES: usize = 1 << 16;
+
+impl<'a> Document<'a> {
+    /// Reads any document.
+    ///
+    /// # Errors
+    /// A mistake in the grammar, or more values than an honest request has.
+    #[cfg(test)]
+    pub(crate) fn parse(source: &'a [u8]) -> Result<Self, Error> {
+        Self::build(source, Purpose::Any).map(|built| built.document)
+    }
+
+    /// Reads the members of the outermost object, and those of its `parameters`. Of other containers it is only known
+    /// that they are containers.
+    ///
+    /// # Errors
+    /// A mistake in the grammar, or more values than an honest request has.
+    pub(crate) fn parse_members(source: &'a [u8]) -> Result<Self, Error> {
+        Self::parse_inputs(source, &|_| None).map(|(document, _)| document)
+    }
+
+    /// Reads an inference request: arrays called `data` become [`TensorElements`], at once where the datatype stands before
+    /// them, and later, from their text, where it does not. What nobody will ask for is only checked.
+    ///
+    /// # Errors
+    /// As [`Document::parse_members`].
+    pub(crate) fn parse_tensors(source: &'a [u8]) -> Result<Self, Error> {
+        Self::build(source, Purpose::Inference).map(|built| built.document)
+    }
+
+    /// Reads a generate request: arrays that are inputs become [`Nested`], which are given beside the document.
+    /// `datatype_of` knows the datatypes of inputs by their names. Of other containers only the outermost object and its
+    /// `parameters` are kept.
+    ///
+    /// # Errors
+    /// As [`Document::parse_members`].
+    pub(crate) fn parse_inputs(
+        source: &'a [u8],
+        datatype_of: &dyn Fn(&[u8]) -> Option<DataType>,
+    ) -> Result<(Self, Vec<Nested>), Error> {
+        Self::build(source, Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
+    }
+
+    fn build<'p>(source: &'a [u8], purpose: Purpose<'p>) -> Result<Builder<'a, 'p>, Error> {
+        let mut builder = Builder {
+            document: Document { nodes: Vec::with_capacity(64), tensors: Vec::new(), source },
+            open: Vec::with_capacity(8),
+            inputs: Vec::new(),
+            purpose,
+            member: ContainerRole::Kept,
+            // An element takes two bytes of text and at most eight bytes of memory.
+            reservable: source.len().saturating_mul(4),
+        };
+        JsonReader::new(source).document(&mut builder)?;
+        if builder.is_full() {
+            return Err(Error::invalid(format!("the request JSON has more than {MAX_NODES} values")));
+        }
+        Ok(builder)
+    }
+}
+
+struct Builder<'a, 'p> {
+    document: Document<'a>,
+    /// The containers that are not closed yet.
+    open: Vec<OpenContainer>,
+    /// The inputs of a generate request that are arrays.
+    inputs: Vec<Nested>,
+    purpose: Purpose<'p>,
+    /// What the last key says of its value.
+    member: ContainerRole,
+    /// How many more bytes may be reserved for elements before they are read.
+    reservable: usize,
+}
+
+/// A container that is being read, and what its members say about a tensor. Of equal keys the first counts.
+struct OpenContainer {
+    /// Its node.
+    at: usize,
+    /// The node of `datatype`.
+    datatype: Option<usize>,
+    /// The node of `shape`.
+    shape: Option<usize>,
+    has_data: bool,
+}
+
+/// What the document will be asked for.
+#[derive(Clone, Copy)]
+enum Purpose<'p> {
+    /// Anything.
+    #[cfg(test)]
+    Any,
+    /// What an inference request has.
+    Inference,
+    /// What a generate request has; tells the datatype of an input.
+    Generation(&'p dyn Fn(&[u8]) -> Option<DataType>),
+}
+
+/// What becomes of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ContainerRole {
+    /// Kept with all it contains.
+    Kept,
+    /// An array that is the data of a tensor.
+    Data,
+    /// An array of elements of that datatype, whose nesting is the shape.
+    Input(DataType),
+    /// Kept as an empty one: that it is a container says enough.
+    Opaque,
+}
+
+impl Builder<'_, '_> {
+    /// Whether nothing is kept any more. The document is refused at its end, unless its grammar is refused first.
+    fn is_full(&self) -> bool {
+        self.document.nodes.len() >= MAX_NODES
+    }
+
+    /// What becomes of the value of `key`, which is the next node but one.
+    fn inference_member(&mut self, key: &[u8]) -> ContainerRole {
+        let value = self.document.nodes.len() + 1;
+        let Some(object) = self.open.last_mut() else { return ContainerRole::Opaque };
+        match key {
+            // Nobody asks for the value of a second key `data`.
+            b"data" if std::mem::replace(&mut object.has_data, true) => ContainerRole::Opaque,
+            b"data" => ContainerRole::Data,
+            b"shape" => {
+                object.shape.get_or_insert(value);
+                ContainerRole::Kept
+            }
+            b"datatype" => {
+                object.datatype.get_or_insert(value);
+                ContainerRole::Opaque
+            }
+            b"inputs" | b"outputs" | b"parameters" => ContainerRole::Kept,
+            _ => ContainerRole::Opaque,
+        }
+    }
+
+    /// What the members of the innermost object say so far about the tensor: datatype and number of elements. It is
+    /// asked once for each object.
+    fn tensor_so_far(&self) -> (Option<DataType>, usize) {
+        let Some(object) = self.open.last() else { return (None, 1) };
+        let value = |at: usize| JsonValue { document: &self.document, at };
+        let datatype = object.datatype.and_then(|at| value(at).as_text().ok());
+        let datatype = datatype.and_then(|name| DataType::from_protocol_name(&name));
+        let dims = object.shape.and_then(|at| value(at).elements().ok()).into_iter().flatten();
+        let count = dims.fold(1, |count: usize, dim| {
+            count.saturating_mul(dim.as_uint().map_or(0, |dim| usize::try_from(dim).unwrap_or(usize::MAX)))
+        });
+        (datatype, count)
+    }
+}
+
+impl<'a> Handler<'a> for Builder<'a, '_> {
+    fn scalar(&mut self, scalar: Scalar<'a>) {
+        if !self.is_full() {
+            self.document.nodes.push(JsonNode::Scalar(scalar));
+            self.member = ContainerRole::Kept;
+        }
+    }
+
+    fn key(&mut self, key: Cow<'a, [u8]>) {
+        if self.is_full() {
+            return;
+        }
+        self.member = match (self.purpose, &*key) {
+            #[cfg(test)]
+            (Purpose::Any, _) => ContainerRole::Kept,
+            (Purpose::Inference, key) => self.inference_member(key),
+            (Purpose::Generation(datatype_of), key) => match datatype_of(key) {
+                Some(datatype) => ContainerRole::Input(datatype),
+                None if key == b"parameters" && self.open.len() == 1 => ContainerRole::Kept,
+                None => ContainerRole::Opaque,
+            },
+        };
+        self.document.nodes.push(JsonNode::Scalar(Scalar::Text(key)));
+    }
+
+    fn open(&mut self, kind: Container) {
+        if !self.is_full() {
+            let at = self.document.nodes.len();
+            self.open.push(OpenContainer { at, datatype: None, shape: None, has_data: false });
+            // Until it is closed its end is not known; nothing asks before.
+            self.document.nodes.push(JsonNode::Container { kind, end: usize::MAX });
+        }
+    }
+
+    fn close(&mut self, _: Container) {
+        if !self.is_full() {
+            let behind = self.document.nodes.len();
+            let node = self.open.pop().and_then(|open| self.document.nodes.get_mut(open.at));
+            if let Some(JsonNode::Container { end, .. }) = node {
+                *end = behind;
+            }
+        }
+    }
+
+    fn take(&mut self, kind: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {
+        match (std::mem::replace(&mut self.member, ContainerRole::Kept), kind) {
+            _ if self.is_full() => Ok(false),
+            (ContainerRole::Data, Container::Array) => {
+                let (datatype, count) = self.tensor_so_far();
+                let elements = TensorElements::read(reader, datatype, count, &mut self.reservable)?;
+                self.document.nodes.push(JsonNode::Tensor(self.document.tensors.len()));
+                self.document.tensors.push(elements);
+                Ok(true)
+            }
+            (ContainerRole::Input(datatype), Container::Array) => {
+                self.document.nodes.push(JsonNode::Tensor(self.inputs.len()));
+                self.inputs.push(Nested::read(reader, datatype)?);
+                Ok(true)
+            }
+            (ContainerRole::Opaque | ContainerRole::Data | ContainerRole::Input(_), kind) => {
+                reader.walk(&mut PassOver)?;
+                let end = self.document.nodes.len() + 1;
+                self.document.nodes.push(JsonNode::Container { kind, end });
+                Ok(true)
+            }
+            (ContainerRole::Kept, _) => Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_of_a_generate_request_are_kept_apart_wherever_they_may_stand() {
+        let datatype_of = |key: &[u8]| key.starts_with(b"IN").then_some(DataType::Int8);
+        let crowd = format!("[{}1]", "1,".repeat(MAX_NODES));
+        let source = format!(
+            r#"{{"IN0":{crowd},"parameters":{{"IN1":[2],"parameters":{{"x":1}}}},"foo":{crowd},"IN2":{{"x":{crowd}}}}}"#
+        );
+        let (document, inputs) = Document::parse_inputs(source.as_bytes(), &datatype_of).unwrap();
+        let root = document.root();
+        let inner = root.find("parameters").unwrap();
+        assert_eq!(
+            (root.find("IN0").unwrap().tensor(), inner.find("IN1").unwrap().tensor()),
+            (Some(0), Some(1))
+        );
+        for opaque in [inner.find("parameters").unwrap(), root.find("IN2").unwrap()] {
+            assert_eq!(opaque.members().unwrap().count(), 0);
+        }
+        assert_eq!(root.find("foo").unwrap().elements().unwrap().count(), 0);
+        let counts: Vec<_> = inputs.into_iter().map(|input| input.into_parts().unwrap().0.len()).collect();
+        assert_eq!(counts, [MAX_NODES + 1, 1]);
+    }
+
+    #[test]
+    fn data_is_read_whether_its_datatype_stands_before_or_behind() {
+        for source in [
+            r#"{"datatype":"INT16","shape":[2,2],"data":[[1,2],[3,4]],"x":{"y":[]}}"#,
+            r#"{"data":[[1,2],[3,4]],"datatype":"INT16"}"#,
+        ] {
+            let mut document = Document::parse_tensors(source.as_bytes()).unwrap();
+            let data = document.root().find("data").unwrap();
+            assert!(data.elements().is_err());
+            let index = data.tensor().unwrap();
+            let elements = document.take_elements(index, DataType::Int16).unwrap();
+            assert_eq!(elements.into_bytes(DataType::Int16, 4), Ok(vec![1, 0, 2, 0, 3, 0, 4, 0]));
+        }
+    }
+
+    #[test]
+    fn a_crowd_of_values_is_refused_unless_nobody_would_ask_for_them() {
+        let crowd = format!("[{}1]", "1,".repeat(MAX_NODES));
+        let error = Document::parse(crowd.as_bytes()).unwrap_err();
+        assert_eq!(error, Error::invalid("the request JSON has more than 65536 values"));
+        let unknown = format!(r#"{{"foo":{crowd},"inputs":[]}}"#);
+        let document = Document::parse_tensors(unknown.as_bytes()).unwrap();
+        assert!(document.root().find("inputs").is_some());
+        assert_eq!(document.root().find("foo").unwrap().elements().unwrap().count(), 0);
+        let broken = format!("{crowd} x");
+        assert!(Document::parse(broken.as_bytes()).unwrap_err().message.contains("must not be followed"));
+    }
+
+    #[test]
+    fn a_key_that_only_contains_data_is_no_tensor() {
+        let document =
+            Document::parse_tensors(br#"{"data":{"x":[1]},"datas":[2],"y":[{"data":3},[4]]}"#).unwrap();
+        assert!(document.tensors.is_empty());
+        assert!(document.root().find("datas").unwrap().elements().is_ok());
+    }
+
+    #[test]
+    fn of_equal_keys_the_first_tells_datatype_shape_and_data() {
+        let source =
+            r#"{"datatype":"INT8","datatype":"INT32","shape":[2],"shape":[9],"data":[1,2],"data":[3]}"#;
+        let mut document = Document::parse_tensors(source.as_bytes()).unwrap();
+        assert_eq!(document.tensors.len(), 1);
+        let elements = document.take_elements(0, DataType::Int8).unwrap();
+        assert_eq!(elements.into_bytes(DataType::Int8, 2), Ok(vec![1, 2]));
+        let broken = r#"{"data":[1],"data":[2}"#;
+        assert!(Document::parse_tensors(broken.as_bytes()).unwrap_err().message.ends_with("at 21"));
+    }
+
+    #[test]
+    fn shapes_that_promise_too_much_reserve_no_more_than_a_multiple_of_the_text() {
+        let input = r#"{"datatype":"INT64","shape":[1000000000],"data":[]}"#;
+        let source = format!("[{}]", vec![input; 1000].join(","));
+        let document = Document::parse_tensors(source.as_bytes()).unwrap();
+        assert_eq!(document.tensors.len(), 1000);
+        let reserved: usize = document.tensors.iter().map(TensorElements::reserved).sum();
+        assert!(reserved <= 4 * source.len(), "{reserved} bytes for {}", source.len());
+    }
+}

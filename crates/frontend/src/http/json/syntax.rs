@@ -1,0 +1,105 @@
+//! What all parts of the reader and writer share: mistakes and their texts, numbers, and where a string must stop.
+use inference::Error;
+
+/// A mistake in the grammar, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JsonSyntaxError {
+    /// One of the sentences in [`reason`].
+    pub(crate) reason: &'static str,
+    /// Byte offset.
+    pub(crate) at: usize,
+}
+
+/// The sentences of RapidJSON's `error/en.h`.
+pub(crate) mod reason {
+    pub(crate) const EMPTY: &str = "The document is empty.";
+    pub(crate) const NOT_SINGULAR: &str = "The document root must not be followed by other values.";
+    pub(crate) const INVALID_VALUE: &str = "Invalid value.";
+    pub(crate) const MISSING_NAME: &str = "Missing a name for object member.";
+    pub(crate) const MISSING_COLON: &str = "Missing a colon after a name of object member.";
+    pub(crate) const MISSING_COMMA_IN_OBJECT: &str = "Missing a comma or } after an object member.";
+    pub(crate) const MISSING_COMMA_IN_ARRAY: &str = "Missing a comma or ] after an array element.";
+    pub(crate) const HEX_DIGIT: &str = "Incorrect hex digit after \\u escape in string.";
+    pub(crate) const SURROGATE: &str = "The surrogate pair in string is invalid.";
+    pub(crate) const ESCAPE: &str = "Invalid escape character in string.";
+    pub(crate) const QUOTATION_MARK: &str = "Missing a closing quotation mark in string.";
+    pub(crate) const ENCODING: &str = "Invalid encoding in string.";
+    pub(crate) const TOO_BIG: &str = "Number too big to be stored in double.";
+    pub(crate) const FRACTION: &str = "Miss fraction part in number.";
+    pub(crate) const EXPONENT: &str = "Miss exponent in number.";
+}
+
+/// What the accessors of Triton's JSON wrapper say (`triton_json.h`).
+pub(crate) mod access {
+    pub(crate) const ARRAY: &str = "attempt to access JSON non-array as array";
+    pub(crate) const STRING: &str = "attempt to access JSON non-string as string";
+    pub(crate) const BOOLEAN: &str = "attempt to access JSON non-boolean as boolean";
+    pub(crate) const SIGNED: &str = "attempt to access JSON non-signed-integer as signed-integer";
+    pub(crate) const UNSIGNED: &str = "attempt to access JSON non-unsigned-integer as unsigned-integer";
+    pub(crate) const NUMBER: &str = "attempt to access JSON non-number as double";
+    pub(crate) const MEMBERS: &str = "attempt to get members for non-object";
+    pub(crate) const OBJECT: &str = "attempt to access JSON non-object as object";
+}
+
+impl From<JsonSyntaxError> for Error {
+    fn from(error: JsonSyntaxError) -> Self {
+        Self::internal(format!("failed to parse the request JSON buffer: {} at {}", error.reason, error.at))
+    }
+}
+
+/// A number as the parser classifies it; what the accessors accept follows from the class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    /// No fraction, no exponent, from -2^63 to 2^63 - 1.
+    Int(i64),
+    /// No fraction, no exponent, from 2^63 to 2^64 - 1.
+    Uint(u64),
+    /// Everything else.
+    Double(f64),
+}
+
+impl Number {
+    /// The nearest double.
+    pub(crate) fn as_double(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "rounding is what the conversion means")]
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Uint(value) => value as f64,
+            Self::Double(value) => value,
+        }
+    }
+}
+
+/// How many bytes of `text` stand in a JSON string as they are: up to the first quotation mark, backslash or control
+/// character. Looks at eight bytes at a time, because names are short but tensors of strings are not.
+pub(super) fn plain_len(text: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Both set the top bit of the first byte for which they hold, and of no byte before it.
+    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & TOPS;
+    let equal = |word: u64, byte: u64| below(word ^ (ONES * byte), 1);
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let special = below(word, 0x20) | equal(word, 0x22) | equal(word, 0x5c);
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let tail = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+    text.len() - rest.len() + tail.unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_len;
+
+    proptest::proptest! {
+        #[test]
+        fn the_first_special_byte_is_found(text in proptest::collection::vec(0x1e..0x60_u8, 0..40), high: bool) {
+            let text: Vec<u8> = text.iter().map(|byte| if high && byte % 5 > 1 { byte | 0x80 } else { *byte }).collect();
+            let expected = text.iter().position(|byte| *byte < 0x20 || *byte == b'"' || *byte == b'\\');
+            proptest::prop_assert_eq!(plain_len(&text), expected.unwrap_or(text.len()));
+        }
+    }
+}
