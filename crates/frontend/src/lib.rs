@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod connection;
 pub mod drain;
 pub mod error;
 pub mod forward;

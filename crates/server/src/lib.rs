@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+pub mod descriptors;
 mod extensions;
 pub mod options;
 pub mod signals;

@@ -51,6 +51,8 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         let _ = writeln!(io::stderr(), "{warning}");
     }
     logging::install(&options.logging)?;
+    let connections = options.connections;
+    server::descriptors::make_room(connections.total.saturating_add(connections.metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine::usable_processors().get())
         .thread_name("network")

@@ -16,6 +16,7 @@ use super::{
     encode::MAX_MESSAGE,
     status::{Code, Status},
 };
+use crate::connection::{BodyProgress, ClientLimits};
 
 /// Bytes before each message.
 pub(crate) const PREFIX: usize = 5;
@@ -41,6 +42,10 @@ pub(crate) struct Messages<B> {
     header: Option<Header>,
     decompressing: Option<Work<Result<Bytes, Status>>>,
     ended: bool,
+    max_message: usize,
+    progress: BodyProgress,
+    /// The first message is expected from the beginning, the next ones from their first byte.
+    is_unary: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +56,7 @@ struct Header {
 
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// The messages of `body`; compressed ones are compressed with `algorithm`.
-    pub(crate) fn new(body: B, algorithm: Option<Algorithm>) -> Self {
+    pub(crate) fn new(body: B, algorithm: Option<Algorithm>, limits: &ClientLimits) -> Self {
         Self {
             body,
             algorithm,
@@ -61,6 +66,10 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             header: None,
             decompressing: None,
             ended: false,
+            max_message: usize::try_from(limits.max_request_bytes)
+                .map_or(MAX_MESSAGE, |max| max.min(MAX_MESSAGE)),
+            progress: BodyProgress::new(limits.body_pace),
+            is_unary: false,
         }
     }
 
@@ -69,6 +78,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// # Errors
     /// The body holds no message or several, or one that cannot be read.
     pub(crate) async fn only(mut self) -> Result<Frames, Status> {
+        self.is_unary = true;
         let Some(message) = poll_fn(|context| self.poll_next(context)).await else {
             return Err(Status::unparsable());
         };
@@ -103,7 +113,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 let cut_off = self.held > 0 || self.header.is_some();
                 return Poll::Ready(cut_off.then(|| Err(self.give_up())));
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            let frame = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => return self.poll_too_slow(context).map(|status| Some(Err(status))),
+            };
+            match frame {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         self.hold(data);
@@ -119,6 +133,21 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
+    /// Ready when a message that has begun does not come fast enough.
+    fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+        if !self.is_unary && self.held == 0 && self.header.is_none() {
+            self.progress.stop();
+            return Poll::Pending;
+        }
+        ready!(self.progress.poll_too_slow(context));
+        Poll::Ready(Status::new(Code::DeadlineExceeded, "the request did not arrive in time"))
+    }
+
+    /// Nothing is expected of the client for a while, because nothing is read.
+    pub(crate) fn pause(&mut self) {
+        self.progress.stop();
+    }
+
     /// The body ends inside a message, which is told once.
     fn give_up(&mut self) -> Status {
         self.frames.clear();
@@ -132,6 +161,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             return;
         }
         self.held += data.len();
+        self.progress.add(data.len());
         self.small_run = if data.len() < SMALL { self.small_run + 1 } else { 0 };
         self.frames.push(data);
         if self.small_run < SMALL_RUN {
@@ -189,8 +219,8 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 format!("A message begins with the invalid flag {flag}"),
             ));
         }
-        if length > MAX_MESSAGE {
-            return Err(compression::too_long(length));
+        if length > self.max_message {
+            return Err(too_long(length, self.max_message));
         }
         Ok(Header { compressed: flag == 1, length })
     }
@@ -216,6 +246,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         self.small_run = self.small_run.min(self.frames.len());
         message
     }
+}
+
+/// The refusal of a message of `length` bytes.
+fn too_long(length: usize, max: usize) -> Status {
+    Status::new(Code::ResourceExhausted, format!("Received message larger than max ({length} vs. {max})"))
 }
 
 #[cfg(test)]
@@ -252,7 +287,8 @@ mod tests {
     }
 
     fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
-        let mut messages = Messages::new(Arrived(frames.into_iter().collect()), None);
+        let mut messages =
+            Messages::new(Arrived(frames.into_iter().collect()), None, &ClientLimits::default());
         let mut read = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
@@ -288,7 +324,7 @@ mod tests {
     fn many_tiny_frames_are_joined_and_nothing_is_lost() {
         let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
         let bytes = framed(&sent);
-        let mut messages = Messages::new(Arrived(VecDeque::new()), None);
+        let mut messages = Messages::new(Arrived(VecDeque::new()), None, &ClientLimits::default());
         for byte in &bytes {
             messages.hold(Bytes::copy_from_slice(&[*byte]));
             assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
@@ -301,7 +337,8 @@ mod tests {
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
         let frame = Bytes::from(framed(&[vec![9; 100]]));
-        let mut messages = Messages::new(Arrived(VecDeque::from([frame.clone()])), None);
+        let mut messages =
+            Messages::new(Arrived(VecDeque::from([frame.clone()])), None, &ClientLimits::default());
         let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop()))
         else {
             panic!("the message is there")
@@ -327,8 +364,16 @@ mod tests {
     #[tokio::test]
     async fn a_unary_call_has_exactly_one_message() {
         let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
-        assert_eq!(Messages::new(body(&[vec![1]]), None).only().await.unwrap().concat(), [1]);
-        assert!(Messages::new(body(&[vec![1], vec![2]]), None).only().await.is_err());
-        assert_eq!(Messages::new(body(&[]), None).only().await, Err(Status::unparsable()));
+        assert_eq!(
+            Messages::new(body(&[vec![1]]), None, &ClientLimits::default()).only().await.unwrap().concat(),
+            [1]
+        );
+        assert!(
+            Messages::new(body(&[vec![1], vec![2]]), None, &ClientLimits::default()).only().await.is_err()
+        );
+        assert_eq!(
+            Messages::new(body(&[]), None, &ClientLimits::default()).only().await,
+            Err(Status::unparsable())
+        );
     }
 }

@@ -26,7 +26,7 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let algorithm = Algorithm::of_request(&head.headers)?;
-    let frames = Messages::new(body, algorithm).only().await?;
+    let frames = Messages::new(body, algorithm, &state.options.limits).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
     let (asked, responses) = start(state, &head, &frames)?;
     drop((frames, head));

@@ -1,7 +1,12 @@
 //! What the gRPC endpoint is told once.
 use std::{path::PathBuf, time::Duration};
 
-use crate::{forward::HeaderForward, restrict::Restrictions};
+use super::{keepalive::KeepaliveRules, police::PingRules};
+use crate::{
+    connection::{ClientLimits, ConnectionSlots},
+    forward::HeaderForward,
+    restrict::Restrictions,
+};
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
 #[derive(Debug, Clone)]
@@ -16,11 +21,17 @@ pub struct GrpcOptions {
     pub compression: CompressionLevel,
     /// Encryption (`--grpc-use-ssl` and its companions).
     pub tls: Option<TlsOptions>,
-    /// A connection without any traffic is asked for a sign of life after that time (`--grpc-keepalive-time`);
-    /// `None` never asks. Connections without calls are asked, too: hyper cannot leave them out.
-    pub keepalive_time: Option<Duration>,
-    /// How long the sign of life may take (`--grpc-keepalive-timeout`).
-    pub keepalive_timeout: Duration,
+    /// What clients must keep.
+    pub limits: ClientLimits,
+    /// How many connections there may be.
+    pub slots: ConnectionSlots,
+    /// Calls of one connection that may be under way (`--grpc-max-concurrent-streams`). Clients keep others back; h2 refuses
+    /// those of clients that do not.
+    pub max_concurrent_streams: u32,
+    /// When silent clients are pinged.
+    pub keepalive: KeepaliveRules,
+    /// How often clients may ping.
+    pub pings: PingRules,
     /// Connections are asked to go after about that time (`--grpc-max-connection-age`), 10 % more or less so that they
     /// do not all come back at once.
     pub max_connection_age: Option<Duration>,
@@ -54,6 +65,12 @@ pub struct TlsOptions {
     pub client_roots: Option<PathBuf>,
 }
 
+impl GrpcOptions {
+    /// The default for the calls of one connection: more than clients usually have, and few enough that some connections
+    /// cannot use up the memory.
+    pub const MAX_CONCURRENT_STREAMS: u32 = 1024;
+}
+
 impl Default for GrpcOptions {
     fn default() -> Self {
         Self {
@@ -62,8 +79,11 @@ impl Default for GrpcOptions {
             response_capacity: i32::MAX as usize,
             compression: CompressionLevel::None,
             tls: None,
-            keepalive_time: Some(Duration::from_secs(7200)),
-            keepalive_timeout: Duration::from_secs(20),
+            limits: ClientLimits::default(),
+            slots: ConnectionSlots::unlimited(),
+            max_concurrent_streams: Self::MAX_CONCURRENT_STREAMS,
+            keepalive: KeepaliveRules::default(),
+            pings: PingRules::default(),
             max_connection_age: None,
             max_connection_age_grace: None,
         }

@@ -33,6 +33,7 @@ use super::{
     decode::InferMessage,
     encode::InferResponse,
     framing::Messages,
+    reply::MAX_PIECE,
     request::{self, RequestContext},
     state::GrpcState,
     status::Status,
@@ -71,6 +72,8 @@ pub(crate) struct StreamBody {
     /// Which of the two is asked first next time.
     unordered_first: bool,
     compressing: Option<Work<Chunks>>,
+    /// What was collected and is still to leave.
+    leaving: Chunks,
     /// What the call ends with once everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
@@ -107,6 +110,7 @@ impl StreamBody {
             refusals: VecDeque::new(),
             unordered_first: false,
             compressing: None,
+            leaving: Chunks::new(),
             failure: None,
             ended: false,
         }
@@ -122,11 +126,15 @@ impl StreamBody {
         {
             return self.end(&Status::late());
         }
+        if self.leaving.has_remaining() {
+            return self.next_piece();
+        }
         if let Some(work) = &mut self.compressing {
             return match ready!(Pin::new(work).poll(context)) {
                 Ok(message) => {
                     self.compressing = None;
-                    Poll::Ready(Some(Frame::data(message)))
+                    self.leaving = message;
+                    self.next_piece()
                 }
                 Err(status) => self.end(&status),
             };
@@ -134,7 +142,10 @@ impl StreamBody {
         let more_to_read = self.read(context);
         let collected = self.collect(context);
         if collected.has_remaining() {
-            let Some(compressor) = self.compressor else { return Poll::Ready(Some(Frame::data(collected))) };
+            let Some(compressor) = self.compressor else {
+                self.leaving = collected;
+                return self.next_piece();
+            };
             self.compressing = Some(compressor.compress(collected));
             return self.poll_frame(context);
         }
@@ -150,6 +161,10 @@ impl StreamBody {
             return self.end(&Status::stopping());
         }
         Poll::Pending
+    }
+
+    fn next_piece(&mut self) -> Poll<Option<Frame<Chunks>>> {
+        Poll::Ready(Some(Frame::data(self.leaving.take_front(MAX_PIECE))))
     }
 
     /// The trailers. What still runs is cancelled.
@@ -171,6 +186,7 @@ impl StreamBody {
                 return false;
             }
             if self.in_flight() >= MAX_IN_FLIGHT {
+                self.messages.pause();
                 return true;
             }
             match self.messages.poll_next(context) {
