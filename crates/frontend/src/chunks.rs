@@ -48,6 +48,32 @@ impl Chunks {
         }
     }
 
+    /// Takes off as many bytes as there are, but not more than `most`.
+    pub(crate) fn take_front(&mut self, most: usize) -> Self {
+        if self.remaining() <= most {
+            return std::mem::replace(self, Self::new());
+        }
+        match self {
+            Self::One(only) => Self::One(only.split_to(most)),
+            Self::Many { ranges, length } => {
+                let mut front = Self::new();
+                let mut missing = most;
+                while missing > 0
+                    && let Some(first) = ranges.front_mut()
+                {
+                    let range = first.split_to(missing.min(first.len()));
+                    if first.is_empty() {
+                        ranges.pop_front();
+                    }
+                    missing -= range.len();
+                    front.push(range);
+                }
+                *length -= most;
+                front
+            }
+        }
+    }
+
     /// The ranges in order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = &Bytes> {
         let (only, many) = match self {
@@ -160,6 +186,20 @@ mod tests {
         let mut chunks = three();
         chunks.advance(4);
         assert_eq!((chunks.remaining(), chunks.chunk()), (3, &b"ef"[..]));
+    }
+
+    #[test]
+    fn the_front_is_taken_off_in_pieces_of_any_size() {
+        for most in 1..=8 {
+            let mut chunks = three();
+            let mut seen = Vec::new();
+            while chunks.has_remaining() {
+                let front = chunks.take_front(most);
+                assert!(front.remaining() == most || !chunks.has_remaining(), "{most}");
+                front.ranges().for_each(|range| seen.extend_from_slice(range));
+            }
+            assert_eq!(seen, b"abcdefg");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod chunks;
 mod compression;
+pub mod connection;
 mod cursor;
 mod decode_pool;
 pub mod drain;

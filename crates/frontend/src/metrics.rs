@@ -34,4 +34,8 @@ impl Respond for MetricsService {
     async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Response<ResponseBody> {
         self.answer(request.method(), request.uri().path())
     }
+
+    fn port_name(&self) -> &'static str {
+        "metrics"
+    }
 }

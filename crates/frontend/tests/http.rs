@@ -14,6 +14,7 @@ use std::{
 use engine::{Engine, MetricsOptions, ServerMetadata};
 use inference::backend::Backend;
 use nereid_frontend::{
+    connection::{BodyPace, ClientLimits, ConnectionSlots},
     drain::Drain,
     http::{self, HttpService},
     listen,
@@ -38,18 +39,13 @@ struct Server {
 }
 
 impl Server {
-    fn start(gate: Arc<Gate>, options: http::HttpOptions, idle: Duration) -> Self {
+    fn start(gate: Arc<Gate>, options: http::HttpOptions) -> Self {
         let repository = Repository::empty().unwrap();
         repository.add("id", [("config.pbtxt", &*Identity::config(""))]).unwrap();
-        Self::of(repository, vec![Arc::new(Identity::behind(gate))], options, idle)
+        Self::of(repository, vec![Arc::new(Identity::behind(gate))], options)
     }
 
-    fn of(
-        repository: Repository,
-        backends: Vec<Arc<dyn Backend>>,
-        options: http::HttpOptions,
-        idle: Duration,
-    ) -> Self {
+    fn of(repository: Repository, backends: Vec<Arc<dyn Backend>>, options: http::HttpOptions) -> Self {
         let runtime = Runtime::new().unwrap();
         let engine_options = engine::EngineOptions {
             server: ServerMetadata {
@@ -76,17 +72,19 @@ impl Server {
         let engine = runtime.block_on(Engine::start(engine_options, backends)).unwrap();
         let listener = listen::bind("127.0.0.1", 0, false).unwrap();
         let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
+        let limits = options.limits;
         let service = Arc::new(HttpService::new(engine.clone(), options));
-        let serving = runtime.spawn(http::serve(listener, service.clone(), drain.clone(), idle));
+        let slots = ConnectionSlots::unlimited();
+        let serving = runtime.spawn(http::serve(listener, service.clone(), drain.clone(), limits, slots));
         Self { runtime, engine, service, address, drain, serving, _repository: repository }
     }
 
     fn usual() -> Self {
-        Self::start(Gate::opened(), http::HttpOptions::default(), http::IDLE)
+        Self::start(Gate::opened(), http::HttpOptions::default())
     }
 
     fn behind(gate: Arc<Gate>) -> Self {
-        Self::start(gate, http::HttpOptions::default(), http::IDLE)
+        Self::start(gate, http::HttpOptions::default())
     }
 
     fn connect(&self) -> Connection {
@@ -101,6 +99,11 @@ impl Server {
             std::thread::yield_now();
         }
     }
+}
+
+/// An endpoint with these limits, otherwise as usual.
+fn limited(limits: ClientLimits) -> http::HttpOptions {
+    http::HttpOptions { limits, ..http::HttpOptions::default() }
 }
 
 const INFER: &str = "/v2/models/id/infer";
@@ -294,7 +297,7 @@ fn the_list_of_models_tells_their_versions() {
 #[test]
 fn a_body_that_unfolds_too_far_is_refused_and_harms_nobody() {
     let options = http::HttpOptions { max_input_size: 1 << 20, ..http::HttpOptions::default() };
-    let server = Server::start(Gate::opened(), options, TIMEOUT);
+    let server = Server::start(Gate::opened(), options);
     let mut connection = server.connect();
     let text = r#"{"error":"Decompressed data size exceeds the maximum allowed value of 1048576 bytes. Use --http-max-input-size to increase the limit."}"#;
     let zeros = |count| gzip(&vec![0; count]);
@@ -411,7 +414,7 @@ fn what_is_no_request_ends_the_connection_and_nothing_else() {
 #[test]
 fn json_beyond_the_limit_is_refused_before_it_is_read() {
     let options = http::HttpOptions { max_input_size: 1000, ..http::HttpOptions::default() };
-    let server = Server::start(Gate::opened(), options, http::IDLE);
+    let server = Server::start(Gate::opened(), options);
     let mut connection = server.connect();
     let text = |what: &str, rest: &str| {
         format!(r#"{{"error":"{what}1000 bytes{rest}. Use --http-max-input-size to increase the limit."}}"#)
@@ -440,10 +443,10 @@ fn json_beyond_the_limit_is_refused_before_it_is_read() {
 
 #[test]
 fn a_whole_body_can_be_limited_too() {
-    let options = http::HttpOptions { max_body_size: 1000, ..http::HttpOptions::default() };
-    let server = Server::start(Gate::opened(), options, http::IDLE);
+    let options = limited(ClientLimits { max_request_bytes: 1000, ..ClientLimits::default() });
+    let server = Server::start(Gate::opened(), options);
     let answer = infer(&mut server.connect(), &[("Inference-Header-Content-Length", "5")], &[b' '; 1001]);
-    let expected = r#"{"error":"request body of 1001 bytes exceeds the maximum of 1000 bytes"}"#;
+    let expected = r#"{"error":"request body of 1001 bytes exceeds the maximum of 1000 bytes. Use --max-request-byte-size to increase the limit."}"#;
     assert_eq!((answer.status, &*answer.text()), (400, expected));
 }
 
@@ -465,11 +468,8 @@ fn only_answers_worth_it_are_compressed() {
 fn a_restricted_part_needs_its_header() {
     let mut restrictions = Restrictions::default();
     restrictions.require(Category::ModelRepository, "adminkey", "secret");
-    let server = Server::start(
-        Gate::opened(),
-        http::HttpOptions { restrictions, ..http::HttpOptions::default() },
-        http::IDLE,
-    );
+    let server =
+        Server::start(Gate::opened(), http::HttpOptions { restrictions, ..http::HttpOptions::default() });
     let mut connection = server.connect();
     let mut index = |method: &str, headers: &[(&str, &str)]| {
         let answer = connection.ask(method, "/v2/repository/index", headers, b"").unwrap();
@@ -528,7 +528,14 @@ fn draining_closes_idle_connections_at_once_and_busy_ones_after_their_answer() {
 #[test]
 fn an_idle_connection_is_closed_but_never_a_waiting_one() {
     let gate = Gate::shut();
-    let server = Server::start(gate.clone(), http::HttpOptions::default(), Duration::from_millis(5));
+    let server = Server::start(
+        gate.clone(),
+        limited(ClientLimits {
+            idle_timeout: Some(Duration::from_millis(5)),
+            header_timeout: None,
+            ..ClientLimits::default()
+        }),
+    );
     let mut waiting = server.connect();
     waiting.send(&request("POST", INFER, &[], &ones(1))).unwrap();
     assert!(gate.wait_for(1, TIMEOUT));
@@ -544,8 +551,11 @@ fn an_idle_connection_is_closed_but_never_a_waiting_one() {
 
 #[test]
 fn a_body_that_stops_coming_ends_the_connection() {
-    let options = http::HttpOptions { body_pause: Duration::from_millis(5), ..http::HttpOptions::default() };
-    let server = Server::start(Gate::opened(), options, http::IDLE);
+    let options = limited(ClientLimits {
+        body_pace: Some(BodyPace { period: Duration::from_millis(5), min_bytes: 1 }),
+        ..ClientLimits::default()
+    });
+    let server = Server::start(Gate::opened(), options);
     let mut connection = server.connect();
     connection.send(&request("POST", INFER, &[("Content-Length", "100")], b"")).unwrap();
     let answer = connection.receive("POST").unwrap();
@@ -559,7 +569,8 @@ fn the_metrics_port_knows_one_path() {
     let listener = listen::bind("127.0.0.1", 0, false).unwrap();
     let address = listener.local_addr().unwrap();
     let service = Arc::new(MetricsService::new(server.engine.clone()));
-    server.runtime.spawn(http::serve(listener, service, Drain::new(), http::IDLE));
+    let slots = ConnectionSlots::unlimited();
+    server.runtime.spawn(http::serve(listener, service, Drain::new(), ClientLimits::default(), slots));
     let mut connection = Connection::open(address).unwrap();
     for path in ["/metrics", "/metrics/"] {
         let answer = connection.ask("GET", path, &[], b"").unwrap();

@@ -8,6 +8,7 @@ use std::{
 
 use engine::{Engine, MetricsOptions, Plugins, ServerMetadata};
 use frontend::{
+    connection::{ClientLimits, ConnectionSlots, SlotCounter},
     drain::Drain,
     forward::HeaderForward,
     grpc::{self, GrpcOptions, GrpcState},
@@ -19,10 +20,10 @@ use inference::Error;
 use tokio::task::JoinHandle;
 
 use crate::{
-    Extensions, backend_settings,
+    Extensions, backend_settings, descriptors,
     options::{
-        GrpcSettings, HttpSettings, ListenSettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
-        TRITON_VERSION,
+        Connections, GrpcSettings, HttpSettings, ListenSettings, RequiredHeader, ResolvedOptions,
+        RestrictionSettings, TRITON_VERSION,
     },
     startup_tables,
 };
@@ -123,26 +124,28 @@ impl Server {
     }
 
     fn open_endpoints(&mut self, sockets: Sockets, options: &ResolvedOptions) -> Result<(), StartError> {
+        let slots = Slots::new(options.connections);
+        let limits = options.client_limits;
         if let (Some(socket), Some(grpc)) = (sockets.grpc, &options.grpc) {
             let drain = Drain::new();
-            let state = grpc_options(grpc)
+            let state = grpc_options(grpc, limits, slots.grpc)
                 .and_then(|options| GrpcState::new(self.engine.clone(), options, drain.clone()))
                 .map_err(|error| EndpointService::Grpc.failed(error))?;
             self.open(EndpointService::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
         }
         if let (Some(socket), Some(http)) = (sockets.http, &options.http) {
             let drain = Drain::new();
-            let options = http_options(http).map_err(|error| EndpointService::Http.failed(error))?;
+            let options = http_options(http, limits).map_err(|error| EndpointService::Http.failed(error))?;
             let service = Arc::new(HttpService::new(self.engine.clone(), options));
             self.open(EndpointService::Http, socket, drain.clone(), |socket| {
-                http::serve(socket, service, drain, http::IDLE)
+                http::serve(socket, service, drain, limits, slots.http)
             })?;
         }
         if let Some(socket) = sockets.metrics {
             let drain = Drain::new();
             let service = Arc::new(MetricsService::new(self.engine.clone()));
             self.open(EndpointService::Metrics, socket, drain.clone(), |socket| {
-                http::serve(socket, service, drain, http::IDLE)
+                http::serve(socket, service, drain, limits, slots.metrics)
             })?;
         }
         Ok(())
@@ -285,6 +288,27 @@ impl Sockets {
     }
 }
 
+/// The connections that each port may have.
+struct Slots {
+    http: ConnectionSlots,
+    grpc: ConnectionSlots,
+    metrics: ConnectionSlots,
+}
+
+impl Slots {
+    fn new(connections: Connections) -> Self {
+        let total = SlotCounter::new(descriptors::connections_within_limit(connections.total));
+        let of = |own: Option<usize>| {
+            ConnectionSlots::new(own.map(SlotCounter::new).into_iter().chain([total.clone()]))
+        };
+        Self {
+            http: of(connections.http),
+            grpc: of(connections.grpc),
+            metrics: ConnectionSlots::new([SlotCounter::new(connections.metrics)]),
+        }
+    }
+}
+
 fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
     let ResolvedOptions { server, repository, metrics, test_hooks, .. } = options;
     engine::EngineOptions {
@@ -314,26 +338,33 @@ fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
     }
 }
 
-fn http_options(http: &HttpSettings) -> Result<http::HttpOptions, Error> {
+fn http_options(http: &HttpSettings, limits: ClientLimits) -> Result<http::HttpOptions, Error> {
     Ok(http::HttpOptions {
         max_input_size: http.max_input_size.get(),
+        limits,
         forward: forward(http.header_forward_pattern.as_deref())?,
         restrictions: restrictions(&http.restrictions),
-        ..http::HttpOptions::default()
     })
 }
 
-fn grpc_options(grpc: &GrpcSettings) -> Result<GrpcOptions, Error> {
+fn grpc_options(
+    grpc: &GrpcSettings,
+    limits: ClientLimits,
+    slots: ConnectionSlots,
+) -> Result<GrpcOptions, Error> {
     Ok(GrpcOptions {
         forward: forward(grpc.header_forward_pattern.as_deref())?,
         restrictions: restrictions(&grpc.restrictions),
         most_unread_responses: grpc.most_unread_responses,
         compression: grpc.compression,
         tls: grpc.tls.clone(),
-        keepalive_time: Some(grpc.keepalive.time),
-        keepalive_timeout: grpc.keepalive.timeout,
-        max_connection_age: grpc.keepalive.max_connection_age,
-        max_connection_age_grace: grpc.keepalive.max_connection_age_grace,
+        limits,
+        slots,
+        max_concurrent_streams: grpc.max_concurrent_streams,
+        keepalive: grpc.keepalive,
+        pings: grpc.pings,
+        max_connection_age: grpc.max_connection_age,
+        max_connection_age_grace: grpc.max_connection_age_grace,
     })
 }
 

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod backend_settings;
+pub mod descriptors;
 mod extensions;
 pub mod options;
 pub mod signals;

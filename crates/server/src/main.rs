@@ -65,6 +65,8 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         "nereid {}, which behaves as Triton Inference Server {TRITON_VERSION}",
         env!("CARGO_PKG_VERSION")
     );
+    let connections = options.connections;
+    server::descriptors::make_room(connections.total.saturating_add(connections.metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine::usable_processors().get())
         .thread_name("network")

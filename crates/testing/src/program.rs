@@ -1,5 +1,6 @@
 //! The server as a program of its own: where it listens, what it logs, how it ends.
 use std::{
+    fs,
     io::{self, BufRead, BufReader},
     net::SocketAddr,
     path::Path,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use crate::http::TIMEOUT;
 
@@ -117,13 +118,46 @@ impl Program {
         assert!(found.is_some(), "'{words}' is not said:\n{}\n{}", self.log(), self.complaints());
     }
 
+    /// The memory that it takes, in bytes.
+    ///
+    /// # Errors
+    /// The program has ended, or the kernel does not tell.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let kilobytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("no VmRSS"))
+    }
+
+    /// How many files and sockets it has open.
+    ///
+    /// # Errors
+    /// The program has ended.
+    pub fn open_files(&self) -> io::Result<u64> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count() as u64)
+    }
+
+    /// Lets it have at most so many files and sockets open, as if the system had no more.
+    ///
+    /// # Errors
+    /// The program has ended, or the system does not permit it.
+    pub fn limit_open_files(&self, limit: u64) -> io::Result<()> {
+        // The hard limit is the one that the program has inherited.
+        let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+        Ok(prlimit(self.id(), Resource::Nofile, limit).map(drop)?)
+    }
+
     /// Sends a signal.
     ///
     /// # Errors
     /// The program has ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        Ok(kill_process(id.ok_or_else(|| io::Error::other("the program has no id"))?, signal)?)
+        Ok(kill_process(self.id().ok_or_else(|| io::Error::other("the program has no id"))?, signal)?)
+    }
+
+    fn id(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
     /// Waits for the end.

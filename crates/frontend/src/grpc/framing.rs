@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     compression::{Coding, InflateError},
+    connection::{BodyProgress, ClientLimits},
     decode_pool::Work,
 };
 
@@ -31,8 +32,6 @@ const SMALL_RUN: usize = 64;
 pub(crate) struct Messages<B> {
     body: B,
     coding: Option<Coding>,
-    /// Most bytes of a message, as it comes and once it is inflated.
-    limit: usize,
     /// What has arrived and is not given out yet; no frame is empty.
     frames: Frames,
     /// Bytes in `frames`.
@@ -43,6 +42,10 @@ pub(crate) struct Messages<B> {
     header: Option<Header>,
     inflating: Option<Work<Result<Bytes, InflateError>>>,
     ended: bool,
+    max_message: usize,
+    progress: BodyProgress,
+    /// The first message is expected from the beginning, the next ones from their first byte.
+    is_unary: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -52,19 +55,22 @@ struct Header {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
-    /// The messages of `body`; compressed ones are in `coding`. A message of more than `limit` bytes, or one that unfolds
-    /// to more, is refused.
-    pub(crate) fn new(body: B, coding: Option<Coding>, limit: usize) -> Self {
+    /// The messages of `body`; compressed ones are in `coding`. A message of more bytes than the limits allow, or one that
+    /// unfolds to more, is refused.
+    pub(crate) fn new(body: B, coding: Option<Coding>, limits: &ClientLimits) -> Self {
         Self {
             body,
             coding,
-            limit: limit.min(MAX_MESSAGE),
             frames: Frames::new(),
             held: 0,
             small_run: 0,
             header: None,
             inflating: None,
             ended: false,
+            max_message: usize::try_from(limits.max_request_bytes)
+                .map_or(MAX_MESSAGE, |max| max.min(MAX_MESSAGE)),
+            progress: BodyProgress::new(limits.body_pace),
+            is_unary: false,
         }
     }
 
@@ -73,6 +79,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// # Errors
     /// The body holds no message or several, or one that cannot be read.
     pub(crate) async fn only(mut self) -> Result<Frames, Status> {
+        self.is_unary = true;
         let Some(message) = poll_fn(|context| self.poll_next(context)).await else {
             return Err(Status::unparsable());
         };
@@ -94,7 +101,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 return Poll::Ready(Some(match inflated {
                     Ok(Ok(message)) => Ok(SmallVec::from_iter([message])),
                     // It is not known how many bytes more.
-                    Ok(Err(InflateError::TooLarge)) => Err(too_long(self.limit + 1, self.limit)),
+                    Ok(Err(InflateError::TooLarge)) => Err(too_long(self.max_message + 1, self.max_message)),
                     Ok(Err(InflateError::Corrupt | InflateError::Abandoned)) => {
                         Err(Status::new(Code::Internal, "failed to decompress request"))
                     }
@@ -104,7 +111,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             match self.cut() {
                 Ok(Some((frames, None))) => return Poll::Ready(Some(Ok(frames))),
                 Ok(Some((frames, Some(coding)))) => {
-                    self.inflating = Some(coding.inflate(frames.into_iter().collect(), self.limit));
+                    self.inflating = Some(coding.inflate(frames.into_iter().collect(), self.max_message));
                     continue;
                 }
                 Ok(None) => {}
@@ -115,7 +122,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 let cut_off = self.held > 0 || self.header.is_some();
                 return Poll::Ready(cut_off.then(|| Err(self.give_up())));
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            let frame = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => return self.poll_too_slow(context).map(|status| Some(Err(status))),
+            };
+            match frame {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         self.hold(data);
@@ -131,6 +142,21 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
+    /// Ready when a message that has begun does not come fast enough.
+    fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+        if !self.is_unary && self.held == 0 && self.header.is_none() {
+            self.progress.stop();
+            return Poll::Pending;
+        }
+        ready!(self.progress.poll_too_slow(context));
+        Poll::Ready(Status::new(Code::DeadlineExceeded, "the request did not arrive in time"))
+    }
+
+    /// Nothing is expected of the client for a while, because nothing is read.
+    pub(crate) fn pause(&mut self) {
+        self.progress.stop();
+    }
+
     /// The body ends inside a message, which is told once.
     fn give_up(&mut self) -> Status {
         self.frames.clear();
@@ -144,6 +170,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             return;
         }
         self.held += data.len();
+        self.progress.add(data.len());
         self.small_run = if data.len() < SMALL { self.small_run + 1 } else { 0 };
         self.frames.push(data);
         if self.small_run < SMALL_RUN {
@@ -201,8 +228,8 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 format!("A message begins with the invalid flag {flag}"),
             ));
         }
-        if length > self.limit {
-            return Err(too_long(length, self.limit));
+        if length > self.max_message {
+            return Err(too_long(length, self.max_message));
         }
         Ok(Header { compressed: flag == 1, length })
     }
@@ -230,9 +257,9 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     }
 }
 
-/// The refusal of a message of that many bytes.
-fn too_long(length: usize, limit: usize) -> Status {
-    Status::new(Code::ResourceExhausted, format!("Received message larger than max ({length} vs. {limit})"))
+/// The refusal of a message of `length` bytes.
+fn too_long(length: usize, max: usize) -> Status {
+    Status::new(Code::ResourceExhausted, format!("Received message larger than max ({length} vs. {max})"))
 }
 
 #[cfg(test)]
@@ -269,7 +296,8 @@ mod tests {
     }
 
     fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
-        let mut messages = Messages::new(Arrived(frames.into_iter().collect()), None, MAX_MESSAGE);
+        let mut messages =
+            Messages::new(Arrived(frames.into_iter().collect()), None, &ClientLimits::default());
         let mut read = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
@@ -305,7 +333,7 @@ mod tests {
     fn many_tiny_frames_are_joined_and_nothing_is_lost() {
         let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
         let bytes = framed(&sent);
-        let mut messages = Messages::new(Arrived(VecDeque::new()), None, MAX_MESSAGE);
+        let mut messages = Messages::new(Arrived(VecDeque::new()), None, &ClientLimits::default());
         for byte in &bytes {
             messages.hold(Bytes::copy_from_slice(&[*byte]));
             assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
@@ -318,7 +346,8 @@ mod tests {
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
         let frame = Bytes::from(framed(&[vec![9; 100]]));
-        let mut messages = Messages::new(Arrived(VecDeque::from([frame.clone()])), None, MAX_MESSAGE);
+        let mut messages =
+            Messages::new(Arrived(VecDeque::from([frame.clone()])), None, &ClientLimits::default());
         let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop()))
         else {
             panic!("the message is there")
@@ -343,10 +372,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
-        let only = async |content: Vec<u8>, compressed: bool, limit| {
+        let only = async |content: Vec<u8>, compressed: bool, limit: usize| {
             let mut message = framed(&[content]);
             message[0] = u8::from(compressed);
-            Messages::new(Arrived(VecDeque::from([message.into()])), Some(Coding::Gzip), limit).only().await
+            let limits = ClientLimits { max_request_bytes: limit as u64, ..ClientLimits::default() };
+            Messages::new(Arrived(VecDeque::from([message.into()])), Some(Coding::Gzip), &limits).only().await
         };
         assert_eq!(only(vec![1; 1000], false, 1000).await.unwrap().concat(), [1; 1000]);
         let refused = only(vec![1; 1001], false, 1000).await.unwrap_err();
@@ -369,8 +399,16 @@ mod tests {
     #[tokio::test]
     async fn a_unary_call_has_exactly_one_message() {
         let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
-        assert_eq!(Messages::new(body(&[vec![1]]), None, MAX_MESSAGE).only().await.unwrap().concat(), [1]);
-        assert!(Messages::new(body(&[vec![1], vec![2]]), None, MAX_MESSAGE).only().await.is_err());
-        assert_eq!(Messages::new(body(&[]), None, MAX_MESSAGE).only().await, Err(Status::unparsable()));
+        assert_eq!(
+            Messages::new(body(&[vec![1]]), None, &ClientLimits::default()).only().await.unwrap().concat(),
+            [1]
+        );
+        assert!(
+            Messages::new(body(&[vec![1], vec![2]]), None, &ClientLimits::default()).only().await.is_err()
+        );
+        assert_eq!(
+            Messages::new(body(&[]), None, &ClientLimits::default()).only().await,
+            Err(Status::unparsable())
+        );
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&head.headers)?;
-    let frames = Messages::new(body, coding, state.options.message_limit()).only().await?;
+    let frames = Messages::new(body, coding, &state.options.limits).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
     let (asked, responses) = start(state, &head, &frames)?;
     drop((frames, head));

@@ -1,7 +1,12 @@
 //! What the gRPC endpoint is told once.
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use crate::{forward::HeaderForward, restrict::Restrictions};
+use super::{keepalive::KeepaliveRules, police::PingRules};
+use crate::{
+    connection::{ClientLimits, ConnectionSlots},
+    forward::HeaderForward,
+    restrict::Restrictions,
+};
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
 #[derive(Debug, Clone)]
@@ -10,8 +15,6 @@ pub struct GrpcOptions {
     pub forward: Option<HeaderForward>,
     /// Parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
-    /// Most bytes of a message, as it comes and once it is inflated. The protocol has no larger ones than 2^31 - 1.
-    pub max_request_bytes: u64,
     /// A model waits while so many responses of one streamed request are unread (`--grpc-max-response-pool-size`). `None`:
     /// it does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
@@ -19,23 +22,22 @@ pub struct GrpcOptions {
     pub compression: CompressionLevel,
     /// Encryption (`--grpc-use-ssl` and its companions).
     pub tls: Option<TlsOptions>,
-    /// A connection without any traffic is asked for a sign of life after that time (`--grpc-keepalive-time`);
-    /// `None` never asks. Connections without calls are asked, too: hyper cannot leave them out.
-    pub keepalive_time: Option<Duration>,
-    /// How long the sign of life may take (`--grpc-keepalive-timeout`).
-    pub keepalive_timeout: Duration,
+    /// What clients must keep.
+    pub limits: ClientLimits,
+    /// How many connections there may be.
+    pub slots: ConnectionSlots,
+    /// Calls of one connection that may be under way (`--grpc-max-concurrent-streams`). Clients keep others back; h2 refuses
+    /// those of clients that do not.
+    pub max_concurrent_streams: u32,
+    /// When silent clients are pinged.
+    pub keepalive: KeepaliveRules,
+    /// How often clients may ping.
+    pub pings: PingRules,
     /// Connections are asked to go after about that time (`--grpc-max-connection-age`), 10 % more or less so that they
     /// do not all come back at once.
     pub max_connection_age: Option<Duration>,
     /// What calls of such a connection get before it is closed (`--grpc-max-connection-age-grace`); `None` is no bound.
     pub max_connection_age_grace: Option<Duration>,
-}
-
-impl GrpcOptions {
-    /// Most bytes of a message.
-    pub(crate) fn message_limit(&self) -> usize {
-        usize::try_from(self.max_request_bytes).unwrap_or(usize::MAX)
-    }
 }
 
 /// How hard responses are compressed.
@@ -64,17 +66,25 @@ pub struct TlsOptions {
     pub client_roots: Option<PathBuf>,
 }
 
+impl GrpcOptions {
+    /// The default for the calls of one connection: more than clients usually have, and few enough that some connections
+    /// cannot use up the memory.
+    pub const MAX_CONCURRENT_STREAMS: u32 = 1024;
+}
+
 impl Default for GrpcOptions {
     fn default() -> Self {
         Self {
             forward: None,
             restrictions: Restrictions::default(),
-            max_request_bytes: u64::MAX,
             most_unread_responses: None,
             compression: CompressionLevel::None,
             tls: None,
-            keepalive_time: Some(Duration::from_secs(7200)),
-            keepalive_timeout: Duration::from_secs(20),
+            limits: ClientLimits::default(),
+            slots: ConnectionSlots::unlimited(),
+            max_concurrent_streams: Self::MAX_CONCURRENT_STREAMS,
+            keepalive: KeepaliveRules::default(),
+            pings: PingRules::default(),
             max_connection_age: None,
             max_connection_age_grace: None,
         }

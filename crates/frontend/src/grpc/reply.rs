@@ -4,6 +4,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Buf;
 use http::{
     HeaderValue, Response, StatusCode,
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
@@ -11,6 +12,7 @@ use http::{
 use http_body::{Body, Frame};
 
 use super::{
+    calls,
     compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
     status::Status,
     stream::StreamBody,
@@ -18,6 +20,10 @@ use super::{
 use crate::{chunks::Chunks, compression::Coding};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// A reply leaves in DATA frames of at most so many bytes: as much as h2 may hold of a call that hyper has finished, for a
+/// client that does not open its window.
+pub(crate) const MAX_PIECE: usize = 64 << 10;
 
 /// The body of a reply.
 pub(crate) enum GrpcReply {
@@ -41,11 +47,35 @@ impl Body for GrpcReply {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
-        match &mut *self {
+        calls::frame_asked();
+        let polled = self.poll_next(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && frame.is_data()
+        {
+            calls::frame_given();
+        }
+        polled
+    }
+
+    /// A reply without body ends with its headers: gRPC calls that "Trailers-Only".
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Reflection(body) => body.is_end_stream(),
+            Self::Message(_) | Self::Status | Self::Stream(_) => false,
+        }
+    }
+}
+
+impl GrpcReply {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
+        match self {
             Self::Message(message) => {
-                let message = std::mem::take(message);
-                *self = Self::Status;
-                Poll::Ready(Some(Ok(Frame::data(message))))
+                let piece = message.take_front(MAX_PIECE);
+                if !message.has_remaining() {
+                    *self = Self::Status;
+                }
+                Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Self::Status => {
                 *self = Self::Empty;
@@ -57,15 +87,6 @@ impl Body for GrpcReply {
                 let frame = Pin::new(body).poll_frame(context);
                 frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(Chunks::from))))
             }
-        }
-    }
-
-    /// A reply without body ends with its headers: gRPC calls that "Trailers-Only".
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Empty => true,
-            Self::Reflection(body) => body.is_end_stream(),
-            Self::Message(_) | Self::Status | Self::Stream(_) => false,
         }
     }
 }

@@ -80,8 +80,7 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
     let granted = metadata::timeout(request.headers())?;
     if let Target::StreamInfer = target {
         let (head, body) = request.into_parts();
-        let messages =
-            Messages::new(body, compression::of_request(&head.headers)?, state.options.message_limit());
+        let messages = Messages::new(body, compression::of_request(&head.headers)?, &state.options.limits);
         let compressor = Compressor::agreed(state.options.compression, &head.headers);
         let body = StreamBody::new(state.clone(), head.headers, messages, granted);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
@@ -130,8 +129,7 @@ async fn answer_admin(
     request: Request<Incoming>,
 ) -> Result<Response<GrpcReply>, Status> {
     let (head, body) = request.into_parts();
-    let frames = Messages::new(body, compression::of_request(&head.headers)?, state.options.message_limit())
-        .only()
-        .await?;
+    let frames =
+        Messages::new(body, compression::of_request(&head.headers)?, &state.options.limits).only().await?;
     Ok(reply::message(call.answer(&state.engine, &frames).await?, None))
 }

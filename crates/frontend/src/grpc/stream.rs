@@ -35,6 +35,7 @@ use super::{
     encode::InferResponse,
     framing::Messages,
     message::MAX_MESSAGE,
+    reply::MAX_PIECE,
     request::{self, RequestContext},
     state::GrpcState,
     status::Status,
@@ -76,6 +77,8 @@ pub(crate) struct StreamBody {
     /// Which of the two is asked first next time.
     unordered_first: bool,
     compressing: Option<Compressing>,
+    /// What was collected and is still to leave.
+    leaving: Chunks,
     /// What the call ends with once everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
@@ -114,6 +117,7 @@ impl StreamBody {
             refusals: VecDeque::new(),
             unordered_first: false,
             compressing: None,
+            leaving: Chunks::new(),
             failure: None,
             ended: false,
             watch: CallWatch::begin("ModelStreamInferHandler"),
@@ -130,11 +134,15 @@ impl StreamBody {
         {
             return self.end(&Status::late());
         }
+        if self.leaving.has_remaining() {
+            return self.next_piece();
+        }
         if let Some(work) = &mut self.compressing {
             return match ready!(Pin::new(work).poll(context)) {
                 Ok(message) => {
                     self.compressing = None;
-                    Poll::Ready(Some(Frame::data(message)))
+                    self.leaving = message;
+                    self.next_piece()
                 }
                 Err(error) => self.end(&error.into()),
             };
@@ -142,7 +150,10 @@ impl StreamBody {
         let more_to_read = self.read(context);
         let collected = self.collect(context);
         if collected.has_remaining() {
-            let Some(compressor) = self.compressor else { return Poll::Ready(Some(Frame::data(collected))) };
+            let Some(compressor) = self.compressor else {
+                self.leaving = collected;
+                return self.next_piece();
+            };
             self.compressing = Some(compressor.compress(collected));
             return self.poll_frame(context);
         }
@@ -158,6 +169,10 @@ impl StreamBody {
             return self.end(&Status::stopping());
         }
         Poll::Pending
+    }
+
+    fn next_piece(&mut self) -> Poll<Option<Frame<Chunks>>> {
+        Poll::Ready(Some(Frame::data(self.leaving.take_front(MAX_PIECE))))
     }
 
     /// The trailers. What still runs is cancelled.
@@ -180,6 +195,7 @@ impl StreamBody {
                 return false;
             }
             if self.in_flight() >= MAX_IN_FLIGHT {
+                self.messages.pause();
                 return true;
             }
             match self.messages.poll_next(context) {

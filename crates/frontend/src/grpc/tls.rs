@@ -3,14 +3,15 @@ use std::{path::Path, sync::Arc};
 
 use inference::Error;
 use rustls::{
-    RootCertStore, ServerConfig,
+    InconsistentKeys, RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::options::TlsOptions;
+use super::{client_certificates::ClientCertificates, options::TlsOptions, v1_certificate::V1Certificate};
 
 /// Accepts encrypted connections that speak HTTP/2.
 ///
@@ -27,15 +28,35 @@ pub(crate) fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
         Some(roots) => builder.with_client_cert_verifier(client_verifier(roots)?),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+    let apart = |error: rustls::Error| {
         Error::invalid(format!(
             "server certificate '{}' and server key '{}' cannot be used together: {error}",
             options.certificate.display(),
             options.key.display()
         ))
-    })?;
+    };
+    let mut config = match V1Certificate::read(&chain[0]) {
+        None => builder.with_single_cert(chain, key),
+        Some(certificate) => version_1(&certificate, &chain, key)
+            .map(|certified| builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))),
+    }
+    .map_err(apart)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A certificate that rustls itself could not read, with its key.
+fn version_1(
+    certificate: &V1Certificate<'_>,
+    chain: &[CertificateDer<'static>],
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, rustls::Error> {
+    let key = ring::default_provider().key_provider.load_private_key(key)?;
+    match key.public_key() {
+        Some(public) if public == certificate.key_info() => Ok(CertifiedKey::new(chain.to_vec(), key)),
+        Some(_) => Err(InconsistentKeys::KeyMismatch.into()),
+        None => Err(InconsistentKeys::Unknown.into()),
+    }
 }
 
 /// Lets in only clients with a certificate that one of the roots vouches for.
@@ -45,9 +66,12 @@ fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     for certificate in certificates(path, WHAT)? {
         roots.add(certificate).map_err(|error| unusable(WHAT, path, &error))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(ring::default_provider()))
+    let (roots, provider) = (Arc::new(roots), Arc::new(ring::default_provider()));
+    let version_3 = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
         .build()
-        .map_err(|error| unusable(WHAT, path, &error))
+        .map_err(|error| unusable(WHAT, path, &error))?;
+    let algorithms = provider.signature_verification_algorithms;
+    Ok(Arc::new(ClientCertificates::new(roots, algorithms, version_3)))
 }
 
 fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {

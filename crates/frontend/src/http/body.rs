@@ -2,9 +2,8 @@
 use std::{
     convert::Infallible,
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +14,7 @@ use inference::{Error, TensorData};
 use smallvec::SmallVec;
 
 use super::server::Busy;
+use crate::connection::{BodyPace, BodyProgress};
 
 /// Frames below this size are copied together: on its own each would hold the whole buffer it was read into.
 const SMALL: usize = 4 << 10;
@@ -43,8 +43,8 @@ pub(super) enum Unread {
 pub(super) struct Bounds {
     /// Most bytes of the whole body.
     pub(super) len: u64,
-    /// Longest pause between two frames.
-    pub(super) pause: Duration,
+    /// The slowest that it may arrive.
+    pub(super) pace: Option<BodyPace>,
 }
 
 /// Reads a whole body into pieces.
@@ -60,7 +60,8 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
         return Err(Unread::Refused(too_large(len)));
     }
     let mut pieces = BodyPieces::default();
-    while let Some(piece) = next(body, bounds.pause).await? {
+    let mut progress = BodyProgress::new(bounds.pace);
+    while let Some(piece) = next(body, &mut progress).await? {
         pieces.push(piece);
         if pieces.len > bounds.len {
             return Err(Unread::Refused(too_large(pieces.len)));
@@ -73,26 +74,37 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
     Ok(pieces.finish())
 }
 
+/// The refusal of a body that is longer than any may be.
+pub(super) fn too_large(len: u64, limit: u64) -> Error {
+    Error::invalid(format!(
+        "request body of {len} bytes exceeds the maximum of {limit} bytes. Use --max-request-byte-size to increase the \
+         limit."
+    ))
+}
+
 /// Passes over what is left of a body, up to a limit.
-pub(super) async fn drain<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) {
+pub(super) async fn drain<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: Option<BodyPace>) {
     let mut passed = 0;
+    let mut progress = BodyProgress::new(pace);
     while passed <= DRAIN_LIMIT && !body.is_end_stream() {
-        match next(body, pause).await {
+        match next(body, &mut progress).await {
             Ok(Some(piece)) => passed += piece.len(),
             Ok(None) | Err(_) => return,
         }
     }
 }
 
-async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) -> Result<Option<Bytes>, Unread> {
+async fn next<B: Body<Data = Bytes> + Unpin>(
+    body: &mut B,
+    progress: &mut BodyProgress,
+) -> Result<Option<Bytes>, Unread> {
+    let late = Unread::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time");
     loop {
-        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
-        let Ok(frame) = tokio::time::timeout(pause, pin!(frame)).await else {
-            return Err(Unread::Broken(
-                StatusCode::REQUEST_TIMEOUT,
-                "the request body did not arrive in time",
-            ));
-        };
+        let frame = poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            Poll::Pending => progress.poll_too_slow(context).map(|()| None),
+        });
+        let Some(frame) = frame.await else { return Err(late) };
         match frame {
             None => return Ok(None),
             Some(Err(_)) => {
@@ -101,6 +113,7 @@ async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pause: Duration) -> R
             // Trailers have no meaning here.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
+                    progress.add(data.len());
                     return Ok(Some(data));
                 }
             }
@@ -249,8 +262,6 @@ impl Body for ResponseBody {
 mod tests {
     use super::*;
 
-    const PAUSE: Duration = Duration::from_secs(60);
-
     /// A body that arrives in these pieces, its length untold.
     struct Chunked(std::vec::IntoIter<Bytes>);
 
@@ -267,7 +278,7 @@ mod tests {
 
     async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, Unread> {
         let mut body = Chunked(pieces.into_iter());
-        collect(&mut body, Bounds { len, pause: PAUSE }, |len| Error::invalid(format!("{len} bytes"))).await
+        collect(&mut body, Bounds { len, pace: None }, |len| Error::invalid(format!("{len} bytes"))).await
     }
 
     #[tokio::test]
@@ -286,7 +297,7 @@ mod tests {
         assert!(matches!(error, Unread::Refused(error) if error.message == "6 bytes"));
         let mut told = ResponseBody::from("abcdef");
         let error =
-            collect(&mut told, Bounds { len: 5, pause: PAUSE }, |len| Error::invalid(format!("{len} told")));
+            collect(&mut told, Bounds { len: 5, pace: None }, |len| Error::invalid(format!("{len} told")));
         assert!(matches!(error.await.unwrap_err(), Unread::Refused(error) if error.message == "6 told"));
         assert_eq!(told.len(), 6, "nothing was read");
     }
@@ -302,9 +313,9 @@ mod tests {
     async fn a_response_is_sent_piece_by_piece() {
         let mut body = ResponseBody::new("head", [Bytes::new(), "tensor".into()].into_iter());
         assert_eq!(body.size_hint().exact(), Some(10));
-        assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "head");
+        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap().unwrap(), "head");
         assert_eq!(body.size_hint().exact(), Some(6));
-        assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "tensor");
+        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap().unwrap(), "tensor");
         assert!(body.is_end_stream());
         assert!(ResponseBody::from("").is_end_stream());
     }
@@ -313,9 +324,9 @@ mod tests {
     async fn a_chunked_response_ends_only_behind_its_last_piece() {
         let mut body = ResponseBody::chunked("whole");
         assert_eq!(body.size_hint().exact(), None);
-        assert_eq!(next(&mut body, PAUSE).await.unwrap().unwrap(), "whole");
+        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap().unwrap(), "whole");
         assert!(!body.is_end_stream());
-        assert_eq!(next(&mut body, PAUSE).await.unwrap(), None);
+        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap(), None);
         assert!(body.is_end_stream());
         assert!(!ResponseBody::chunked("").is_end_stream());
     }

@@ -56,8 +56,8 @@ impl HttpService {
         body: &mut B,
     ) -> Result<TensorData, HttpFailure> {
         let limit = self.options.max_input_size;
-        let bounds =
-            |len: u64| Bounds { len: len.min(self.options.max_body_size), pause: self.options.body_pause };
+        let limits = &self.options.limits;
+        let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace: limits.body_pace };
         if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
             // A body never unfolds to much less than itself.
             let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
@@ -70,10 +70,7 @@ impl HttpService {
             return Err(json_too_large(len.unsigned_abs().into(), limit).into());
         }
         let refuse = |len: u64| match header_length(headers) {
-            _ if len > self.options.max_body_size => {
-                let most = self.options.max_body_size;
-                Error::invalid(format!("request body of {len} bytes exceeds the maximum of {most} bytes"))
-            }
+            _ if len > limits.max_request_bytes => body::too_large(len, limits.max_request_bytes),
             Ok(Some(0)) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
             _ => json_too_large(len, limit),
         };

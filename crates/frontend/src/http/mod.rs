@@ -22,5 +22,5 @@ mod service;
 pub mod show;
 
 pub use body::ResponseBody;
-pub use server::{IDLE, Respond, serve};
+pub use server::{Respond, serve};
 pub use service::{HttpOptions, HttpService};

@@ -1,12 +1,13 @@
-//! Connections: accepting, serving, closing.
+//! HTTP connections: serving and closing.
 use std::{
     convert::Infallible,
-    future::Future,
-    pin::pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -14,15 +15,19 @@ use http::{HeaderValue, Request, Response, header::CONNECTION};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use inference::Error;
-use tokio::{net::TcpStream, task::JoinSet};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
+};
 
 use super::{
     body::ResponseBody,
     header_case::{NameRecorder, RecentHeaderNames},
 };
 use crate::{
-    drain::{Drain, OpenConnection},
-    inline_wake::with_inline_wake,
+    connection::{ClientLimits, ConnectionSlots, Port, Timed, accept},
+    drain::Drain,
+    error,
 };
 
 /// A header block may be this long: as much as the reference bears.
@@ -30,9 +35,6 @@ const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// A header block may have this many lines.
 const MAX_HEADERS: usize = 256;
-
-/// How long the accept loop rests when the system has no more descriptors.
-const ACCEPT_REST: Duration = Duration::from_millis(20);
 
 /// Whatever answers requests.
 pub trait Respond: Send + Sync + 'static {
@@ -46,11 +48,12 @@ pub trait Respond: Send + Sync + 'static {
     fn reads_names(&self) -> bool {
         false
     }
-}
 
-/// How long a connection may do nothing before it is closed (P-W41): at least this long, at most twice. Nothing is a
-/// connection between requests or within a header block; a request that is being answered keeps it open.
-pub const IDLE: Duration = Duration::from_secs(3600);
+    /// The name of the port in the log.
+    fn port_name(&self) -> &'static str {
+        "HTTP"
+    }
+}
 
 /// How long an idle connection stays open when the server stops: a request that was on its way by then is still answered,
 /// as the last of its connection, instead of being met by a reset.
@@ -58,8 +61,8 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 
 /// Serves connections of a bound listener until `drain` begins and the last of them has closed.
 ///
-/// Idle connections close 20 ms later (P-W24), others after their answer. Dropping the
-/// future closes all of them.
+/// Idle connections close 20 ms later (P-W24), others after their answer. A connection beyond `slots` gets one answer with
+/// status 503 and is closed. Dropping the future closes all of them.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
@@ -67,50 +70,31 @@ pub async fn serve<S: Respond>(
     listener: std::net::TcpListener,
     service: Arc<S>,
     drain: Drain,
-    idle: Duration,
+    limits: ClientLimits,
+    slots: ConnectionSlots,
 ) -> Result<(), Error> {
-    let unusable = |error| Error::internal(format!("cannot accept connections: {error}"));
-    listener.set_nonblocking(true).map_err(unusable)?;
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(unusable)?;
-    let mut connections = JoinSet::new();
-    let mut begun = pin!(drain.begun());
-    loop {
-        tokio::select! {
-            // Whoever knocks after the beginning stays outside.
-            biased;
-            () = &mut begun => break,
-            Some(closed) = connections.join_next() => report(closed),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(with_inline_wake(connection(stream, service.clone(), drain.clone(), idle)));
-                }
-                Err(error) => {
-                    log::warn!("failed to accept a connection: {error}");
-                    tokio::time::sleep(ACCEPT_REST).await;
-                }
-            },
-        }
-    }
-    drop(listener);
-    while let Some(closed) = connections.join_next().await {
-        report(closed);
-    }
-    Ok(())
+    let port = Port { name: service.port_name(), drain: drain.clone(), slots, refusal };
+    accept(listener, port, move |stream| connection(stream, service.clone(), drain.clone(), limits)).await
 }
 
-fn report(closed: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = closed {
-        log::error!("an HTTP connection ended abnormally: {error}");
-    }
+/// The answer to a connection that is one too many.
+fn refusal(limit: usize) -> Vec<u8> {
+    let body = error::body(&format!("the server has reached its limit of {limit} connections"));
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
 }
 
-async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain, idle: Duration) {
-    let _open: OpenConnection = drain.enter();
+async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain, limits: ClientLimits) {
     if let Err(error) = stream.set_nodelay(true) {
         log::debug!("failed to set TCP_NODELAY: {error}");
     }
     let activity = Arc::new(Activity::default());
     let recent = service.reads_names().then(Arc::<RecentHeaderNames>::default);
+    let stream = Timed::new(stream, limits.write_timeout, activity.has_read.clone());
     let stream = NameRecorder::new(stream, recent.clone());
     let answer = service_fn(|mut request: Request<Incoming>| {
         if let Some(recent) = &recent {
@@ -131,20 +115,19 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
         .title_case_headers(true)
         .max_header_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS)
-        // Our own, cheaper, watch over idle connections takes its place.
+        // [`Watch`] takes its place: it costs nothing for heads that come whole, and knows idle connections.
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), answer);
     let mut served = pin!(served);
     let mut last_call = pin!(async {
         drain.begun().await;
-        tokio::time::sleep(LAST_CALL).await;
+        sleep(LAST_CALL).await;
     });
     let mut told = false;
-    let mut rounds = 0;
-    let mut watch = pin!(tokio::time::sleep(idle));
+    let mut watch = Watch::new(&activity, limits);
     loop {
         tokio::select! {
-            // The usual wake-up is for the connection.
+            // The usual wake-up is for the connection. The watch looks at what the connection has just done.
             biased;
             ended = &mut served => {
                 if let Err(error) = ended {
@@ -156,31 +139,42 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
                 told = true;
                 served.as_mut().graceful_shutdown();
             }
-            () = &mut watch => {
-                if activity.is_idle_since(rounds) {
-                    return;
-                }
-                rounds = activity.rounds();
-                watch.as_mut().reset(tokio::time::Instant::now() + idle);
+            late = poll_fn(|context| watch.poll(context)) => {
+                log::debug!("an HTTP connection was closed: {late}");
+                return;
             }
         }
     }
 }
 
 /// What a connection has been doing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Activity {
     /// Requests begun plus requests ended.
     rounds: AtomicUsize,
     busy: AtomicUsize,
+    /// Bytes have come since the last request began or ended. At first that is assumed: the first head is expected from
+    /// the beginning of a connection.
+    has_read: Arc<AtomicBool>,
 }
 
 /// A request that is being answered, up to the last byte of its body.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Activity>);
 
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            rounds: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            has_read: Arc::new(AtomicBool::new(true)),
+        }
+    }
+}
+
 impl Activity {
     fn begin(self: &Arc<Self>) -> Busy {
+        self.has_read.store(false, Ordering::Relaxed);
         self.rounds.fetch_add(1, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
@@ -190,14 +184,78 @@ impl Activity {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    fn is_idle_since(&self, rounds: usize) -> bool {
-        self.busy.load(Ordering::Relaxed) == 0 && self.rounds() == rounds
+    fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+
+    /// A part of a head is there.
+    fn is_reading_head(&self) -> bool {
+        self.has_read.load(Ordering::Relaxed) && self.is_idle()
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.0.has_read.store(false, Ordering::Relaxed);
         self.0.rounds.fetch_add(1, Ordering::Relaxed);
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Watches over a connection that waits for its client.
+struct Watch<'a> {
+    activity: &'a Activity,
+    limits: ClientLimits,
+    /// Runs while a part of a head is there; with the round that it belongs to.
+    head: Option<(usize, Pin<Box<Sleep>>)>,
+    /// Looks, once in each idle time-out, whether anything has happened since.
+    idle: Option<Pin<Box<Sleep>>>,
+    /// The round at the last look.
+    seen: usize,
+}
+
+impl<'a> Watch<'a> {
+    fn new(activity: &'a Activity, limits: ClientLimits) -> Self {
+        let idle = limits.idle_timeout.map(|idle| Box::pin(sleep(idle)));
+        Self { activity, limits, head: None, idle, seen: 0 }
+    }
+
+    /// Ready with the reason when the connection is to be closed. To be polled after the connection.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        if self.poll_head(context).is_ready() {
+            return Poll::Ready("the request head did not arrive in time");
+        }
+        if self.poll_idle(context).is_ready() {
+            return Poll::Ready("it was idle");
+        }
+        Poll::Pending
+    }
+
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(limit) = self.limits.header_timeout else { return Poll::Pending };
+        if !self.activity.is_reading_head() {
+            self.head = None;
+            return Poll::Pending;
+        }
+        let round = self.activity.rounds();
+        match &mut self.head {
+            Some((begun, timer)) if *begun == round => timer.as_mut().poll(context),
+            head => head.insert((round, Box::pin(sleep(limit)))).1.as_mut().poll(context),
+        }
+    }
+
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let (Some(timer), Some(limit)) = (&mut self.idle, self.limits.idle_timeout) else {
+            return Poll::Pending;
+        };
+        while timer.as_mut().poll(context).is_ready() {
+            let rounds = self.activity.rounds();
+            if self.activity.is_idle() && self.seen == rounds {
+                return Poll::Ready(());
+            }
+            self.seen = rounds;
+            timer.as_mut().reset(Instant::now() + limit);
+        }
+        Poll::Pending
     }
 }

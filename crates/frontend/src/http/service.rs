@@ -1,5 +1,5 @@
 //! From a request to its answer: route, restriction, method, handler.
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::Engine;
@@ -15,6 +15,7 @@ use super::{
     show,
 };
 use crate::{
+    connection::ClientLimits,
     error,
     forward::HeaderForward,
     kserve::{self, shared_memory, version},
@@ -26,10 +27,8 @@ use crate::{
 pub struct HttpOptions {
     /// `--http-max-input-size`: most bytes of JSON, of a raw request, and of a request once it is decompressed.
     pub max_input_size: usize,
-    /// Most bytes of a whole request body, binary tensors included (P-W2).
-    pub max_body_size: u64,
-    /// Longest pause within a request body before the connection is given up (P-W41).
-    pub body_pause: Duration,
+    /// What clients must keep (P-W2, P-W41).
+    pub limits: ClientLimits,
     /// Who may enter which part.
     pub restrictions: Restrictions,
     /// Headers that become request parameters.
@@ -40,8 +39,7 @@ impl Default for HttpOptions {
     fn default() -> Self {
         Self {
             max_input_size: 64 << 20,
-            max_body_size: u64::MAX,
-            body_pause: Duration::from_secs(600),
+            limits: ClientLimits::default(),
             restrictions: Restrictions::default(),
             forward: None,
         }
@@ -88,7 +86,7 @@ impl HttpService {
     /// to send has not sent it.
     async fn pass_over<B: Body<Data = Bytes> + Unpin>(&self, headers: &HeaderMap, body: &mut B) {
         if !body.is_end_stream() && !headers.contains_key(EXPECT) {
-            body::drain(body, self.options.body_pause).await;
+            body::drain(body, self.options.limits.body_pace).await;
         }
     }
 
@@ -146,7 +144,7 @@ impl HttpService {
         body: &mut B,
     ) -> Result<TensorData, HttpFailure> {
         let limit = self.options.max_input_size;
-        let bounds = Bounds { len: limit as u64, pause: self.options.body_pause };
+        let bounds = Bounds { len: limit as u64, pace: self.options.limits.body_pace };
         Ok(body::collect(body, bounds, |len| json_too_large(len, limit)).await?)
     }
 

@@ -54,7 +54,7 @@ fn server() -> (Server, Arc<AtomicUsize>) {
     }
     let sent = Arc::<AtomicUsize>::default();
     let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(fixtures::Python), Arc::new(Endless(sent.clone()))];
-    (Server::of(repository, backends, http::HttpOptions::default(), http::IDLE), sent)
+    (Server::of(repository, backends, http::HttpOptions::default()), sent)
 }
 
 /// A backend that counts how many responses it has sent.

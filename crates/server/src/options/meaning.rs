@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::{HostPolicy, LoadPolicy, MemoryLimits, RateLimitResource};
-use frontend::grpc::{CompressionLevel, TlsOptions};
+use frontend::connection::ClientLimits;
+use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
 use frontend::restrict::Category;
 
 use crate::logging::LogConfig;
@@ -27,6 +28,10 @@ pub struct ResolvedOptions {
     pub http: Option<HttpSettings>,
     /// The gRPC endpoint.
     pub grpc: Option<GrpcSettings>,
+    /// How long clients may take, and how much they may send.
+    pub client_limits: ClientLimits,
+    /// How many connections there may be.
+    pub connections: Connections,
     /// The Prometheus endpoint.
     pub metrics: Option<MetricsSettings>,
     /// Backends and what they are told.
@@ -109,8 +114,6 @@ pub type RestrictionSettings = BTreeMap<Category, RequiredHeader>;
 pub struct HttpSettings {
     /// Where it listens.
     pub listen: ListenSettings,
-    /// How many threads the operator wants for HTTP: a hint for the size of the network runtime.
-    pub threads: NonZeroUsize,
     /// The largest request body, also after decompression, in bytes.
     pub max_input_size: NonZeroUsize,
     /// Which request headers become request parameters: a regular expression, not yet compiled.
@@ -124,42 +127,39 @@ pub struct HttpSettings {
 pub struct GrpcSettings {
     /// Where it listens.
     pub listen: ListenSettings,
-    /// How many threads the operator wants for inference over gRPC: a hint for the size of the network
-    /// runtime.
-    pub infer_threads: NonZeroUsize,
     /// A model waits while so many responses of one request of a stream are unread; `None`: it does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
     /// Encryption, `None` for plain text.
     pub tls: Option<TlsOptions>,
     /// How strongly inference responses are compressed for clients that accept it.
     pub compression: CompressionLevel,
-    /// Pings and the age of connections.
-    pub keepalive: KeepaliveSettings,
+    /// When silent clients are pinged.
+    pub keepalive: KeepaliveRules,
+    /// How often clients may ping.
+    pub pings: PingRules,
+    /// After how long a connection is closed, its calls being given the grace.
+    pub max_connection_age: Option<Duration>,
+    /// How long calls may go on after that; `None` for as long as they need.
+    pub max_connection_age_grace: Option<Duration>,
+    /// How many calls of one connection may be under way.
+    pub max_concurrent_streams: u32,
     /// Which metadata become request parameters: a regular expression, not yet compiled.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a metadata entry.
     pub restrictions: RestrictionSettings,
 }
 
-/// Pings and the age of gRPC connections; the names are those of gRPC's channel arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeepaliveSettings {
-    /// After how long without traffic the server pings.
-    pub time: Duration,
-    /// How long a ping may stay unanswered.
-    pub timeout: Duration,
-    /// Whether the server pings while no call is open.
-    pub permit_without_calls: bool,
-    /// How many pings the server sends without data in between; 0 for any number.
-    pub max_pings_without_data: u32,
-    /// How far apart a client's pings without data must be.
-    pub min_recv_ping_interval_without_data: Duration,
-    /// How many pings too early close the connection; 0 for any number.
-    pub max_ping_strikes: u32,
-    /// After how long a connection is closed, its calls being given the grace.
-    pub max_connection_age: Option<Duration>,
-    /// How long calls may go on after that; `None` for as long as they need.
-    pub max_connection_age_grace: Option<Duration>,
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    /// Over HTTP and gRPC together.
+    pub total: usize,
+    /// Over HTTP, `None` for all of them.
+    pub http: Option<usize>,
+    /// Over gRPC, `None` for all of them.
+    pub grpc: Option<usize>,
+    /// On the metrics port, which has its own.
+    pub metrics: usize,
 }
 
 /// The Prometheus endpoint.
@@ -167,12 +167,8 @@ pub struct KeepaliveSettings {
 pub struct MetricsSettings {
     /// Where it listens.
     pub listen: ListenSettings,
-    /// Whether to report graphics processors.
-    pub gpu: bool,
     /// Whether to report processor and memory use.
     pub cpu: bool,
-    /// How often measured values are refreshed.
-    pub interval: Duration,
     /// Whether durations are counted.
     pub counter_latencies: bool,
 }

@@ -31,8 +31,8 @@ pub use environment::ProcessEnvironment;
 pub use help::usage;
 pub use in_process::TRITON_VERSION;
 pub use meaning::{
-    BackendSetting, BackendsSettings, CacheSettings, GrpcSettings, HttpSettings, KeepaliveSettings,
-    ListenSettings, MemorySettings, MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions,
+    BackendSetting, BackendsSettings, CacheSettings, Connections, GrpcSettings, HttpSettings, ListenSettings,
+    MemorySettings, MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions,
     RestrictionSettings, ServerSettings, TestHooks,
 };
 pub use refusal::BadOption;

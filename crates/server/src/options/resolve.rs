@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::{LoadPolicy, MemoryLimits};
-use frontend::grpc::{CompressionLevel, TlsOptions};
+use frontend::connection::{BodyPace, ClientLimits};
+use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
 
 use super::environment::ProcessEnvironment;
 
 use super::meaning::{
-    BackendsSettings, CacheSettings, GrpcSettings, HttpSettings, KeepaliveSettings, ListenSettings,
-    MemorySettings, MetricsSettings, RepositorySettings, ResolvedOptions, ServerSettings, TestHooks,
+    BackendsSettings, CacheSettings, Connections, GrpcSettings, HttpSettings, ListenSettings, MemorySettings,
+    MetricsSettings, RepositorySettings, ResolvedOptions, ServerSettings, TestHooks,
 };
 use super::refusal::BadOption;
 use super::table::INT_MAX;
@@ -55,7 +56,13 @@ pub(super) fn resolve(
         logging: logging(typed.logging, environment),
         metrics,
         http: typed.http.allow.then(|| http(typed.http)),
-        grpc: if typed.grpc.allow { Some(grpc(typed.grpc)?) } else { None },
+        grpc: if typed.grpc.allow {
+            Some(grpc(typed.grpc, unsigned(typed.clients.max_concurrent_streams))?)
+        } else {
+            None
+        },
+        client_limits: client_limits(&typed.clients),
+        connections: connections(&typed.clients),
         backends: backends(typed.backends, environment),
         cache: cache(typed.cache)?,
         rate_limit: typed.rate_limit_on.then_some(typed.rate_limit_resources),
@@ -74,7 +81,10 @@ pub(super) fn resolve(
 
 /// The rules that need more than one option.
 fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
-    warn_of_ping_rules(typed);
+    if typed.was_given("allow-gpu-metrics") && typed.metrics.gpu {
+        let text = "Warning: '--allow-gpu-metrics' has no effect: no graphics processors are used.";
+        typed.warnings.push(text.into());
+    }
     let trace_warnings = typed.trace.check(|option| typed.given.contains(option))?;
     typed.warnings.extend(trace_warnings);
     for setting in &typed.metrics.unknown_settings {
@@ -177,14 +187,13 @@ fn http(typed: typed::TypedHttp) -> HttpSettings {
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
         },
-        threads: at_least_one(typed.thread_count),
         max_input_size: at_least_one(typed.max_input_size),
         header_forward_pattern: non_empty(typed.header_forward_pattern),
         restrictions: typed.restrictions,
     }
 }
 
-fn grpc(typed: typed::TypedGrpc) -> Result<GrpcSettings, BadOption> {
+fn grpc(typed: typed::TypedGrpc, max_concurrent_streams: u32) -> Result<GrpcSettings, BadOption> {
     let keepalive = typed.keepalive;
     Ok(GrpcSettings {
         tls: if typed.use_tls {
@@ -197,7 +206,6 @@ fn grpc(typed: typed::TypedGrpc) -> Result<GrpcSettings, BadOption> {
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
         },
-        infer_threads: at_least_one(typed.infer_thread_count),
         most_unread_responses: (typed.max_response_pool_size < INT_MAX)
             .then(|| at_least_one(typed.max_response_pool_size)),
         compression: match typed.compression.as_str() {
@@ -206,41 +214,31 @@ fn grpc(typed: typed::TypedGrpc) -> Result<GrpcSettings, BadOption> {
             "high" => CompressionLevel::High,
             _ => CompressionLevel::None,
         },
-        keepalive: KeepaliveSettings {
-            time: milliseconds(keepalive.time_ms),
+        keepalive: KeepaliveRules {
+            // As Triton: C's largest int is "never"; gRPC waits for a millisecond at least.
+            time: Some(keepalive.time_ms)
+                .filter(|time| *time < i64::from(i32::MAX))
+                .map(|time| milliseconds(time.max(1))),
             timeout: milliseconds(keepalive.timeout_ms),
             permit_without_calls: keepalive.permit_without_calls,
             max_pings_without_data: unsigned(keepalive.max_pings_without_data),
-            min_recv_ping_interval_without_data: milliseconds(
-                keepalive.min_recv_ping_interval_without_data_ms,
-            ),
-            max_ping_strikes: unsigned(keepalive.max_ping_strikes),
-            // As Triton: 0 leaves gRPC's own default, which is no limit.
-            max_connection_age: Some(milliseconds(keepalive.max_connection_age_ms))
-                .filter(|age| !age.is_zero()),
-            max_connection_age_grace: Some(milliseconds(keepalive.max_connection_age_grace_ms))
-                .filter(|grace| !grace.is_zero()),
         },
+        pings: PingRules {
+            min_interval: milliseconds(keepalive.min_recv_ping_interval_without_data_ms),
+            max_strikes: unsigned(keepalive.max_ping_strikes),
+            permit_without_calls: keepalive.permit_without_calls,
+        },
+        // As Triton: 0 leaves gRPC's own default, which is no limit.
+        max_connection_age: Some(milliseconds(keepalive.max_connection_age_ms)).filter(|age| !age.is_zero()),
+        max_connection_age_grace: Some(milliseconds(keepalive.max_connection_age_grace_ms))
+            .filter(|grace| !grace.is_zero()),
+        max_concurrent_streams,
         header_forward_pattern: non_empty(typed.header_forward_pattern),
         restrictions: typed.restrictions,
     })
 }
 
 /// Encryption without its files cannot work; saying so here is better than a listener that fails (P-W22).
-/// Who sets rules about pings shall know that nobody enforces them: the HTTP/2 library offers no such thing.
-fn warn_of_ping_rules(typed: &mut TypedOptions) {
-    for option in [
-        "grpc-keepalive-permit-without-calls",
-        "grpc-http2-max-pings-without-data",
-        "grpc-http2-min-recv-ping-interval-without-data",
-        "grpc-http2-max-ping-strikes",
-    ] {
-        if typed.given.contains(option) {
-            typed.warnings.push(format!("Warning: '--{option}' has no effect: pings are not policed."));
-        }
-    }
-}
-
 fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<TlsOptions, BadOption> {
     let required = |file: String, option: &str, by: &str| {
         path(file).ok_or_else(|| {
@@ -258,14 +256,33 @@ fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<T
     })
 }
 
+fn client_limits(typed: &typed::Clients) -> ClientLimits {
+    ClientLimits {
+        header_timeout: typed.header_timeout,
+        idle_timeout: typed.idle_timeout,
+        body_pace: typed
+            .body_timeout
+            .map(|period| BodyPace { period, min_bytes: unsigned(typed.body_min_byte_size) }),
+        write_timeout: typed.write_timeout,
+        max_request_bytes: unsigned(typed.max_request_byte_size),
+    }
+}
+
+fn connections(typed: &typed::Clients) -> Connections {
+    Connections {
+        total: unsigned(typed.max_connections),
+        http: Some(unsigned(typed.http_max_connections)).filter(|limit| *limit > 0),
+        grpc: Some(unsigned(typed.grpc_max_connections)).filter(|limit| *limit > 0),
+        metrics: unsigned(typed.metrics_max_connections),
+    }
+}
+
 fn metrics(typed: &TypedOptions) -> Option<MetricsSettings> {
     let TypedOptions { metrics, http, .. } = typed;
     let address = if metrics.address.is_empty() { &http.address } else { &metrics.address };
     metrics.allow.then(|| MetricsSettings {
         listen: ListenSettings { address: address.clone(), port: unsigned(metrics.port), reuse_port: false },
-        gpu: metrics.gpu,
         cpu: metrics.cpu,
-        interval: milliseconds(metrics.interval_ms),
         counter_latencies: metrics.counter_latencies,
     })
 }

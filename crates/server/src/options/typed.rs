@@ -4,6 +4,7 @@
 //! [`TypedOptions::with_defaults`] has run the table's own default texts through the setters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use engine::{HostPolicy, RateLimitResource};
 
@@ -18,6 +19,7 @@ pub(super) struct TypedOptions {
     pub(super) repository: TypedRepository,
     pub(super) http: TypedHttp,
     pub(super) grpc: TypedGrpc,
+    pub(super) clients: Clients,
     pub(super) outside: TypedOutside,
     pub(super) metrics: TypedMetrics,
     pub(super) trace: trace::TypedTrace,
@@ -82,7 +84,6 @@ pub(super) struct TypedHttp {
     pub(super) port: i64,
     pub(super) reuse_port: bool,
     pub(super) header_forward_pattern: String,
-    pub(super) thread_count: i64,
     pub(super) max_input_size: i64,
     pub(super) restrictions: RestrictionSettings,
 }
@@ -94,7 +95,6 @@ pub(super) struct TypedGrpc {
     pub(super) port: i64,
     pub(super) reuse_port: bool,
     pub(super) header_forward_pattern: String,
-    pub(super) infer_thread_count: i64,
     pub(super) max_response_pool_size: i64,
     pub(super) use_tls: bool,
     pub(super) mutual_tls: bool,
@@ -118,6 +118,24 @@ pub(super) struct TypedKeepalive {
     pub(super) max_connection_age_grace_ms: i64,
 }
 
+/// What clients may hold, and how long they may take. A time of `None` is no limit.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    pub(super) max_connections: i64,
+    /// 0: no limit besides the one of all connections.
+    pub(super) http_max_connections: i64,
+    /// 0: no limit besides the one of all connections.
+    pub(super) grpc_max_connections: i64,
+    pub(super) metrics_max_connections: i64,
+    pub(super) max_concurrent_streams: i64,
+    pub(super) max_request_byte_size: i64,
+    pub(super) header_timeout: Option<Duration>,
+    pub(super) body_timeout: Option<Duration>,
+    pub(super) body_min_byte_size: i64,
+    pub(super) write_timeout: Option<Duration>,
+    pub(super) idle_timeout: Option<Duration>,
+}
+
 /// The endpoints of clouds: read, so that a clash of ports is found, and then refused.
 #[derive(Debug, Default)]
 pub(super) struct TypedOutside {
@@ -136,7 +154,6 @@ pub(super) struct TypedMetrics {
     /// Empty: that of HTTP.
     pub(super) address: String,
     pub(super) port: i64,
-    pub(super) interval_ms: i64,
     pub(super) counter_latencies: bool,
     pub(super) summary_latencies: bool,
     pub(super) histogram_latencies: bool,
@@ -191,6 +208,8 @@ impl TypedOptions {
         if let Some(instead) = option.deprecated {
             self.warnings.push(instead.replace("{value}", value));
         }
+        let warning = option.warning();
+        self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
     }
 
     pub(super) fn was_given(&self, option: &str) -> bool {

@@ -5,9 +5,11 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,7 +18,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::grpc::TlsOptions;
+use crate::grpc::{TlsOptions, v1_certificate::V1Certificate};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/grpc/tests/tls").join(name)
@@ -38,7 +40,7 @@ async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let mut config = if with_certificate {
+    let config = if with_certificate {
         let chain = vec![CertificateDer::from_pem_file(file("client.pem")).unwrap()];
         builder
             .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(file("client.key")).unwrap())
@@ -46,6 +48,10 @@ async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u
     } else {
         builder.with_no_client_auth()
     };
+    call_with(server, config).await
+}
+
+async fn call_with(server: &Server, mut config: ClientConfig) -> io::Result<u16> {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let stream = TcpStream::connect(server.address).await?;
     let name = ServerName::try_from("localhost").unwrap();
@@ -81,6 +87,89 @@ async fn a_mutually_encrypted_port_wants_a_certificate() {
     let server = Server::start(GrpcOptions { tls: Some(encrypted(true)), ..GrpcOptions::default() }).await;
     assert_eq!(encrypted_call(&server, true).await.unwrap(), 200);
     assert!(timeout(TIMEOUT, encrypted_call(&server, false)).await.unwrap().is_err());
+}
+
+/// Trusts the server whose certificate of version 1 is known. rustls has no such clients.
+#[derive(Debug)]
+struct Known(CertificateDer<'static>);
+
+impl ServerCertVerifier for Known {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        assert_eq!(certificate, &self.0);
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let key = V1Certificate::read(certificate).unwrap().key_info();
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, signed, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A client of the server with the certificate of version 1, which shows a certificate itself.
+fn of_version_1(
+    certificate: &str,
+    key: &str,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> ClientConfig {
+    let key = PrivateKeyDer::from_pem_file(file(key)).unwrap();
+    let key = ring::sign::any_supported_type(&key).unwrap();
+    let own = CertifiedKey::new(vec![CertificateDer::from_pem_file(file(certificate)).unwrap()], key);
+    let known = Known(CertificateDer::from_pem_file(file("server-v1.pem")).unwrap());
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(known))
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
+}
+
+#[tokio::test]
+async fn certificates_of_version_1_are_good_for_servers_and_clients() {
+    let tls = TlsOptions {
+        certificate: file("server-v1.pem"),
+        key: file("server-v1.key"),
+        client_roots: Some(file("root-v1.pem")),
+    };
+    let server = Server::start(GrpcOptions { tls: Some(tls.clone()), ..GrpcOptions::default() }).await;
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let call = |certificate, key| call_with(&server, of_version_1(certificate, key, version));
+        assert_eq!(call("client-v1.pem", "client-v1.key").await.unwrap(), 200, "{version:?}");
+        // Signed by somebody else under the name of the root; signed by the root, but not the client's own.
+        for (certificate, key) in [("forged-v1.pem", "client-v1.key"), ("client-v1.pem", "server-v1.key")] {
+            let refused = timeout(TIMEOUT, call(certificate, key)).await.unwrap();
+            assert!(refused.is_err(), "{certificate} with {key}: {version:?}");
+        }
+    }
+    let options = |tls| GrpcOptions { tls: Some(tls), ..GrpcOptions::default() };
+    let wrong_key = options(TlsOptions { key: file("client-v1.key"), ..tls });
+    let refusal = GrpcState::new(server.engine.clone(), wrong_key, Drain::new()).err().unwrap().message;
+    assert!(refusal.contains("cannot be used together"), "{refusal}");
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use testing::grpc::framed_gzip;
 
 use super::*;
 use crate::{
+    connection::ClientLimits,
     forward::HeaderForward,
     grpc::CompressionLevel,
     restrict::{Category, Restrictions},
@@ -270,7 +271,10 @@ async fn messages_may_be_compressed_both_ways() {
 
 #[tokio::test]
 async fn a_message_that_unfolds_too_far_is_refused_and_harms_nobody() {
-    let options = GrpcOptions { max_request_bytes: 1 << 20, ..GrpcOptions::default() };
+    let options = GrpcOptions {
+        limits: ClientLimits { max_request_bytes: 1 << 20, ..ClientLimits::default() },
+        ..GrpcOptions::default()
+    };
     let server = Server::start(options).await;
     let connection = server.connect().await;
     let headers = metadata(&[("grpc-encoding", "gzip")]);

@@ -2,14 +2,16 @@
 
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, float, integer, values};
 
+const NOTHING_RESERVED: &str = "no memory is reserved ahead";
+
 pub(super) const DEVICES: &[Spec] = &[
     Spec::new(
         "pinned-memory-pool-byte-size",
         OptionValue::Integer(0, i64::MAX, |typed, value| typed.devices.pinned_pool_byte_size = value),
-        "How much page-locked host memory to reserve. Shown at startup, otherwise without effect: \
-             nothing is reserved ahead.",
+        "How much page-locked host memory to reserve. Shown at startup.",
     )
-    .default("268435456"),
+    .default("268435456")
+    .without_effect(NOTHING_RESERVED),
     checked(
         "cuda-memory-pool-byte-size",
         "<device>:<bytes>",
@@ -18,24 +20,25 @@ pub(super) const DEVICES: &[Spec] = &[
             typed.devices.cuda_pool_byte_sizes.insert(device, size);
             Ok(())
         },
-        "How much memory to reserve on a device. Shown at startup, otherwise without effect: \
-             nothing is reserved ahead.",
+        "How much memory to reserve on a device. Shown at startup.",
     )
-    .default_note("67108864 on each device"),
+    .default_note("67108864 on each device")
+    .without_effect(NOTHING_RESERVED),
     checked(
         "cuda-virtual-address-size",
         "<device>:<bytes>",
         |_, value| device_and_size(value).map(drop),
-        "How much address space to reserve on a device for growing outputs. Accepted without effect.",
+        "How much address space to reserve on a device for growing outputs.",
     )
-    .default_note("1073741824 on each device"),
+    .default_note("1073741824 on each device")
+    .without_effect(NOTHING_RESERVED),
     float(
         "min-supported-compute-capability",
         |typed, value| typed.devices.min_supported_compute_capability = value,
-        "The least compute capability of a device that may be used. Shown at startup, otherwise \
-             without effect.",
+        "The least compute capability of a device that may be used. Shown at startup.",
     )
-    .default("0.0"),
+    .default("0.0")
+    .without_effect("no graphics processors are used"),
     integer(
         "buffer-manager-thread-count",
         |typed, value| typed.devices.buffer_manager_thread_count = value,
@@ -75,13 +78,9 @@ pub(super) const DEVICES: &[Spec] = &[
         "How full a device's memory may be for a model to be loaded onto it. May be given several times.",
     )
     .unsupported("limits of device memory for loading models"),
-    boolean(
-        "enable-peer-access",
-        |_, _| (),
-        "Let devices reach each other's memory. Accepted without effect: no memory is shared \
-             between devices.",
-    )
-    .default("true"),
+    boolean("enable-peer-access", |_, _| (), "Let devices reach each other's memory.")
+        .default("true")
+        .without_effect("no memory is shared between devices"),
 ];
 
 pub(super) const SHARED_MEMORY: &[Spec] = &[boolean(

@@ -2,7 +2,8 @@
 
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
-const NO_EFFECT: &str = "No effect while the endpoint is off.";
+/// Why the other options of an endpoint change nothing.
+const OFF: &str = "the endpoint is off";
 
 pub(super) const SAGEMAKER: &[Spec] = &[
     boolean(
@@ -12,7 +13,9 @@ pub(super) const SAGEMAKER: &[Spec] = &[
     )
     .default("false")
     .unsupported_if(|typed| typed.outside.allow_sagemaker, "the SageMaker endpoint"),
-    port("sagemaker-port", |typed, value| typed.outside.sagemaker_port = value, NO_EFFECT).default("8080"),
+    port("sagemaker-port", |typed, value| typed.outside.sagemaker_port = value, "The port to listen on.")
+        .default("8080")
+        .without_effect(OFF),
     checked(
         "sagemaker-safe-port-range",
         "<integer>-<integer>",
@@ -22,9 +25,16 @@ pub(super) const SAGEMAKER: &[Spec] = &[
             typed.outside.sagemaker_safe_range = Some((number(first)?, number(last)?));
             Ok(())
         },
-        "The ports that other endpoints on the same address may use. No effect while the endpoint is off.",
-    ),
-    Spec::new("sagemaker-thread-count", OptionValue::Integer(1, INT_MAX, |_, _| ()), NO_EFFECT).default("8"),
+        "The ports that other endpoints on the same address may use.",
+    )
+    .without_effect(OFF),
+    Spec::new(
+        "sagemaker-thread-count",
+        OptionValue::Integer(1, INT_MAX, |_, _| ()),
+        "How many threads to have.",
+    )
+    .default("8")
+    .without_effect(OFF),
 ];
 
 pub(super) const VERTEX: &[Spec] = &[
@@ -38,7 +48,17 @@ pub(super) const VERTEX: &[Spec] = &[
              --allow-grpc false",
     )
     .unsupported_if(|typed| typed.outside.allow_vertex_ai, "the Vertex AI endpoint"),
-    port("vertex-ai-port", |typed, value| typed.outside.vertex_ai_port = value, NO_EFFECT).default("8080"),
-    Spec::new("vertex-ai-thread-count", OptionValue::Integer(1, INT_MAX, |_, _| ()), NO_EFFECT).default("8"),
-    text("vertex-ai-default-model", |_, _| (), NO_EFFECT).default(""),
+    port("vertex-ai-port", |typed, value| typed.outside.vertex_ai_port = value, "The port to listen on.")
+        .default("8080")
+        .without_effect(OFF),
+    Spec::new(
+        "vertex-ai-thread-count",
+        OptionValue::Integer(1, INT_MAX, |_, _| ()),
+        "How many threads to have.",
+    )
+    .default("8")
+    .without_effect(OFF),
+    text("vertex-ai-default-model", |_, _| (), "The model of requests that name none.")
+        .default("")
+        .without_effect(OFF),
 ];

@@ -40,23 +40,21 @@ pub(super) const GRPC: &[Spec] = &[
     checked(
         "grpc-infer-thread-count",
         "integer",
-        |typed, value| match values::integer(value, -INT_MAX - 1, INT_MAX)? {
-            threads @ 2..=128 => {
-                typed.grpc.infer_thread_count = threads;
-                Ok(())
-            }
+        |_, value| match values::integer(value, -INT_MAX - 1, INT_MAX)? {
+            2..=128 => Ok(()),
             _ => Err("invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128.".into()),
         },
-        "How many threads to have for inference over gRPC, 2 to 128. All network work shares one pool of \
-         threads; this is a hint for its size.",
+        "How many threads to have for inference over gRPC, 2 to 128.",
     )
-    .default("2"),
+    .default("2")
+    .without_effect(super::SHARED_THREADS),
     count(
         "grpc-infer-allocation-pool-size",
         |_, _| (),
-        "How many request states to keep for reuse. Accepted without effect: no such states are kept.",
+        "How many request states to keep for reuse.",
     )
-    .default("8"),
+    .default("8")
+    .without_effect("no such states are kept"),
     checked(
         "grpc-max-response-pool-size",
         "integer",
@@ -122,37 +120,38 @@ pub(super) const GRPC: &[Spec] = &[
     count(
         "grpc-keepalive-time",
         |typed, value| typed.grpc.keepalive.time_ms = value,
-        "Ping a silent connection after so many milliseconds.",
+        "Ping a client that has sent nothing for so many milliseconds; 2147483647 for never.",
     )
     .default("7200000"),
     count(
         "grpc-keepalive-timeout",
         |typed, value| typed.grpc.keepalive.timeout_ms = value,
-        "Close a connection that leaves a ping unanswered for so many milliseconds.",
+        "Close a connection whose client sends nothing for so many milliseconds after a ping.",
     )
     .default("20000"),
     boolean(
         "grpc-keepalive-permit-without-calls",
         |typed, value| typed.grpc.keepalive.permit_without_calls = value,
-        "Ping connections without open calls too; here they always are.",
+        "Ping connections without open calls too, and let their clients ping as often as others.",
     )
     .default("false"),
     count(
         "grpc-http2-max-pings-without-data",
         |typed, value| typed.grpc.keepalive.max_pings_without_data = value,
-        "How many pings to send without data in between; here any number.",
+        "How many pings to send while no data or headers are to be sent; 0 for any number.",
     )
     .default("2"),
     count(
         "grpc-http2-min-recv-ping-interval-without-data",
         |typed, value| typed.grpc.keepalive.min_recv_ping_interval_without_data_ms = value,
-        "How far apart a client's pings must be; here they may come at any time.",
+        "How many milliseconds a client's pings must be apart while the server sends nothing. A ping that comes sooner is \
+         a strike. Without open calls it is two hours, unless --grpc-keepalive-permit-without-calls is true.",
     )
     .default("300000"),
     count(
         "grpc-http2-max-ping-strikes",
         |typed, value| typed.grpc.keepalive.max_ping_strikes = value,
-        "How many early pings close the connection; here none do.",
+        "How many strikes a connection may have before it is closed; 0 for any number.",
     )
     .default("2"),
     Spec::new(

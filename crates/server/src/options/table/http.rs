@@ -36,11 +36,11 @@ pub(super) const HTTP: &[Spec] = &[
     .default(""),
     Spec::new(
         "http-thread-count",
-        OptionValue::Integer(1, INT_MAX, |typed, value| typed.http.thread_count = value),
-        "How many threads to have for HTTP. All network work shares one pool of threads; \
-         this is a hint for its size.",
+        OptionValue::Integer(1, INT_MAX, |_, _| ()),
+        "How many threads to have for HTTP.",
     )
-    .default("8"),
+    .default("8")
+    .without_effect(super::SHARED_THREADS),
     checked(
         "http-max-input-size",
         "integer",
@@ -51,7 +51,8 @@ pub(super) const HTTP: &[Spec] = &[
                 Ok(())
             }
         },
-        "The largest body of an HTTP request in bytes, also after decompression.",
+        "The largest JSON part of an HTTP request in bytes, and the largest request after decompression. \
+         --max-request-byte-size limits whole bodies.",
     )
     .default("67108864"),
     checked(

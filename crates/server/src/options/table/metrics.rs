@@ -9,7 +9,7 @@ pub(super) const METRICS: &[Spec] = &[
     boolean(
         "allow-gpu-metrics",
         |typed, value| typed.metrics.gpu = value,
-        "Report graphics processors, where the server was built to use them. Needs --allow-metrics.",
+        "Report graphics processors, of which this version uses none. Needs --allow-metrics.",
     )
     .default("true"),
     boolean(
@@ -32,10 +32,11 @@ pub(super) const METRICS: &[Spec] = &[
     .default("8002"),
     Spec::new(
         "metrics-interval-ms",
-        OptionValue::Integer(1, INT_MAX, |typed, value| typed.metrics.interval_ms = value),
+        OptionValue::Integer(1, INT_MAX, |_, _| ()),
         "How often to refresh measured values, in milliseconds.",
     )
-    .default("2000"),
+    .default("2000")
+    .without_effect("processors and memory are measured whenever the metrics are read"),
     checked(
         "metrics-config",
         "<setting>=<value>",

@@ -1,5 +1,6 @@
 //! The table of options: the one place that knows an option's name, value, default, words of help, and fate.
 
+mod connections;
 mod deprecated;
 mod devices;
 mod endpoints;
@@ -32,11 +33,15 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
     ("Memory/Device Management", devices::DEVICES),
     ("Shared Memory", devices::SHARED_MEMORY),
     ("DEPRECATED", deprecated::DEPRECATED),
+    ("Connections", connections::CONNECTIONS),
     ("Nereid", extensions::NEREID),
 ];
 
 /// The largest value of options that are C's `int` in Triton.
 pub(super) const INT_MAX: i64 = i32::MAX as i64;
+/// Why numbers of threads for one endpoint change nothing.
+const SHARED_THREADS: &str = "all endpoints share one pool with a thread for each processor";
+
 const PORT_MAX: i64 = u16::MAX as i64;
 
 /// One option.
@@ -49,6 +54,8 @@ pub(super) struct Spec {
     unsupported: Support,
     /// The warning for whoever still uses it; `{value}` stands for what was typed.
     pub(super) deprecated: Option<&'static str>,
+    /// Why the option changes nothing. The option is accepted because scripts for Triton have it, and warns.
+    without_effect: Option<&'static str>,
 }
 
 /// How a value is read and where it goes.
@@ -85,7 +92,15 @@ enum Support {
 
 impl Spec {
     const fn new(name: &'static str, value: OptionValue, help: &'static str) -> Self {
-        Self { name, value, default: Default::None, help, unsupported: Support::Always, deprecated: None }
+        Self {
+            name,
+            value,
+            default: Default::None,
+            help,
+            unsupported: Support::Always,
+            deprecated: None,
+            without_effect: None,
+        }
     }
 
     const fn default(mut self, value: &'static str) -> Self {
@@ -95,6 +110,11 @@ impl Spec {
 
     const fn default_note(mut self, note: &'static str) -> Self {
         self.default = Default::Note(note);
+        self
+    }
+
+    const fn without_effect(mut self, why: &'static str) -> Self {
+        self.without_effect = Some(why);
         self
     }
 
@@ -163,7 +183,8 @@ impl Spec {
                 format!(" Not supported by this version: {what}.")
             }
         };
-        format!("{}{default}{missing}", self.help)
+        let effect = self.without_effect.map_or_else(String::new, |why| format!(" No effect: {why}."));
+        format!("{}{default}{missing}{effect}", self.help)
     }
 
     /// Reads `value` into `typed`.
@@ -180,6 +201,11 @@ impl Spec {
             OptionValue::Checked(_, set) => set(typed, value)?,
         }
         Ok(())
+    }
+
+    /// What to tell those who give an option that changes nothing.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.without_effect.map(|why| format!("Warning: '--{}' has no effect: {why}.", self.name))
     }
 
     /// What this version would have to do, and does not, to obey the option as typed.

@@ -5,7 +5,8 @@ use super::{options, options_in};
 use crate::logging::Format;
 use engine::{HostPolicy, ProcessorSet, RateLimitResource};
 use frontend::{
-    grpc::{CompressionLevel, TlsOptions},
+    connection::{BodyPace, ClientLimits},
+    grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions},
     restrict::Category,
 };
 use std::time::Duration;
@@ -28,33 +29,19 @@ fn an_empty_command_line_means_tritons_defaults() {
     assert_eq!((options.repository.load_threads.get(), options.repository.load_retries), (4, 0));
     let http = options.http.unwrap();
     assert_eq!(http.listen, ListenSettings { address: "0.0.0.0".into(), port: 8000, reuse_port: false });
-    assert_eq!(
-        (http.threads.get(), http.max_input_size.get(), http.header_forward_pattern),
-        (8, 64 << 20, None)
-    );
+    assert_eq!((http.max_input_size.get(), http.header_forward_pattern), (64 << 20, None));
     let grpc = options.grpc.unwrap();
     assert_eq!(grpc.listen, ListenSettings { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
-    assert_eq!((grpc.infer_threads.get(), grpc.most_unread_responses), (2, None));
+    assert_eq!((grpc.most_unread_responses, grpc.max_concurrent_streams), (None, 1024));
     assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
-    assert_eq!(
-        grpc.keepalive,
-        KeepaliveSettings {
-            time: Duration::from_secs(7200),
-            timeout: Duration::from_secs(20),
-            permit_without_calls: false,
-            max_pings_without_data: 2,
-            min_recv_ping_interval_without_data: Duration::from_secs(300),
-            max_ping_strikes: 2,
-            max_connection_age: None,
-            max_connection_age_grace: None,
-        }
-    );
+    // The frontend's own defaults are those of the command line, which are Triton's.
+    assert_eq!((grpc.keepalive, grpc.pings), (KeepaliveRules::default(), PingRules::default()));
+    assert_eq!((grpc.max_connection_age, grpc.max_connection_age_grace), (None, None));
+    assert_eq!(options.client_limits, ClientLimits::default());
+    assert_eq!(options.connections, Connections { total: 10_000, http: None, grpc: None, metrics: 100 });
     let metrics = options.metrics.unwrap();
     assert_eq!(metrics.listen, ListenSettings { address: "0.0.0.0".into(), port: 8002, reuse_port: false });
-    assert_eq!(
-        (metrics.interval, metrics.gpu, metrics.cpu, metrics.counter_latencies),
-        (Duration::from_secs(2), true, true, true)
-    );
+    assert_eq!((metrics.cpu, metrics.counter_latencies), (true, true));
     assert_eq!(options.logging.levels, crate::logging::Levels::default());
     assert!(options.logging.file.is_none() && options.logging.escape_messages);
     assert_eq!(
@@ -201,10 +188,7 @@ fn an_unknown_metrics_setting_is_reported() {
 fn numbers_are_cut_to_what_makes_sense() {
     let options = options(&["--exit-timeout-secs=-5", "--log-verbose=-1", "--grpc-max-connection-age=0"]);
     assert_eq!(options.server.exit_timeout, Duration::ZERO);
-    assert_eq!(
-        (options.logging.levels.verbose, options.grpc.unwrap().keepalive.max_connection_age),
-        (0, None)
-    );
+    assert_eq!((options.logging.levels.verbose, options.grpc.unwrap().max_connection_age), (0, None));
 }
 
 #[test]
@@ -239,10 +223,81 @@ fn the_environment_fills_in_what_the_command_line_leaves_open() {
 }
 
 #[test]
-fn rules_about_pings_warn_that_nobody_enforces_them() {
-    let warned = options(&["--grpc-http2-max-ping-strikes=5"]).warnings;
-    assert_eq!(warned, ["Warning: '--grpc-http2-max-ping-strikes' has no effect: pings are not policed."]);
-    assert!(options(&["--grpc-keepalive-time=5"]).warnings.is_empty());
+fn options_of_pings_reach_the_endpoint() {
+    let set = options(&[
+        "--grpc-keepalive-time=5",
+        "--grpc-keepalive-timeout=6",
+        "--grpc-keepalive-permit-without-calls=true",
+        "--grpc-http2-max-pings-without-data=7",
+        "--grpc-http2-min-recv-ping-interval-without-data=8",
+        "--grpc-http2-max-ping-strikes=9",
+    ]);
+    let grpc = set.grpc.unwrap();
+    let millis = Duration::from_millis;
+    let keepalive = KeepaliveRules {
+        time: Some(millis(5)),
+        timeout: millis(6),
+        permit_without_calls: true,
+        max_pings_without_data: 7,
+    };
+    let pings = PingRules { min_interval: millis(8), max_strikes: 9, permit_without_calls: true };
+    assert_eq!((grpc.keepalive, grpc.pings, set.warnings), (keepalive, pings, vec![]));
+    let never = options(&["--grpc-keepalive-time=2147483647"]).grpc.unwrap();
+    assert_eq!(never.keepalive.time, None);
+}
+
+#[test]
+fn limits_of_clients_have_their_options() {
+    let set = options(&[
+        "--max-connections=5",
+        "--http-max-connections=4",
+        "--grpc-max-connections=3",
+        "--metrics-max-connections=2",
+        "--grpc-max-concurrent-streams=6",
+        "--max-request-byte-size=7",
+        "--client-header-timeout-secs=0.5",
+        "--client-body-timeout-secs=2",
+        "--client-body-min-byte-size=3",
+        "--client-write-timeout-secs=0",
+        "--client-idle-timeout-secs=4",
+    ]);
+    assert_eq!(set.connections, Connections { total: 5, http: Some(4), grpc: Some(3), metrics: 2 });
+    assert_eq!(set.grpc.unwrap().max_concurrent_streams, 6);
+    let expected = ClientLimits {
+        header_timeout: Some(Duration::from_millis(500)),
+        idle_timeout: Some(Duration::from_secs(4)),
+        body_pace: Some(BodyPace { period: Duration::from_secs(2), min_bytes: 3 }),
+        write_timeout: None,
+        max_request_bytes: 7,
+    };
+    assert_eq!(set.client_limits, expected);
+    assert_eq!(options(&["--client-body-timeout-secs=0"]).client_limits.body_pace, None);
+}
+
+/// Scripts for Triton have them: they are accepted, and say once that they change nothing.
+#[test]
+fn options_without_effect_are_accepted_and_warn() {
+    let warnings = options(&["--http-thread-count=4", "--http-thread-count=8"]).warnings;
+    let why = "all endpoints share one pool with a thread for each processor";
+    assert_eq!(warnings, [format!("Warning: '--http-thread-count' has no effect: {why}.")]);
+    for option in [
+        "grpc-infer-thread-count=4",
+        "grpc-infer-allocation-pool-size=4",
+        "metrics-interval-ms=100",
+        "allow-gpu-metrics=true",
+        "pinned-memory-pool-byte-size=0",
+        "cuda-memory-pool-byte-size=0:0",
+        "cuda-virtual-address-size=0:0",
+        "min-supported-compute-capability=7.5",
+        "enable-peer-access=false",
+        "sagemaker-port=1",
+        "vertex-ai-thread-count=1",
+    ] {
+        let warnings = options(&[&format!("--{option}")]).warnings;
+        let begin = format!("Warning: '--{}' has no effect: ", option.split_once('=').unwrap().0);
+        assert!(matches!(&warnings[..], [text] if text.starts_with(&begin)), "{option}: {warnings:?}");
+    }
+    assert!(options(&["--allow-gpu-metrics=false"]).warnings.is_empty());
 }
 
 #[test]

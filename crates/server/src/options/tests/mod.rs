@@ -30,7 +30,10 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
 const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes \
-             gpu-instances-on-cpu serve-partial-models";
+             gpu-instances-on-cpu serve-partial-models max-connections http-max-connections grpc-max-connections \
+             metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \
+             client-header-timeout-secs client-body-timeout-secs client-body-min-byte-size \
+             client-write-timeout-secs client-idle-timeout-secs";
 
 fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {
     parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())
@@ -83,7 +86,7 @@ fn the_help_names_every_option_under_the_headings_in_order() {
     let mut rest = help.as_str();
     let headings = "Server,Logging,Model \
              Repository,HTTP,GRPC,Sagemaker,Vertex,Metrics,Tracing,Backend,Repository Agent,Response \
-             Cache,Rate Limiter,Memory/Device Management,Shared Memory,DEPRECATED,Nereid";
+             Cache,Rate Limiter,Memory/Device Management,Shared Memory,DEPRECATED,Connections,Nereid";
     for heading in headings.split(',') {
         rest =
             rest.split_once(&format!("\n{heading}:\n")).unwrap_or_else(|| panic!("no heading {heading}")).1;

@@ -1,0 +1,191 @@
+//! The accept loop of every port.
+use std::{io, net::SocketAddr, pin::pin, time::Duration};
+
+use inference::Error;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::slots::ConnectionSlots;
+use crate::{drain::Drain, inline_wake::with_inline_wake};
+
+/// The pause after a failed accept, mostly for want of file descriptors. It doubles up to [`LONGEST_PAUSE`] while accepts
+/// go on failing.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Connections that may be told at the same time that there are too many. Others are closed without an answer.
+const MAX_REFUSALS: usize = 64;
+
+/// How long a refused client may take to read the answer.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One port.
+pub(crate) struct Port {
+    /// For the log.
+    pub(crate) name: &'static str,
+    /// Begins when the server stops.
+    pub(crate) drain: Drain,
+    /// How many connections there may be.
+    pub(crate) slots: ConnectionSlots,
+    /// What a connection beyond them is told, given the limit. Empty for nothing.
+    pub(crate) refusal: fn(usize) -> Vec<u8>,
+}
+
+/// Accepts connections until the drain of `port` begins, and returns when the last of them has ended. `serve` serves one
+/// connection. Dropping the future ends all connections.
+///
+/// # Errors
+/// INTERNAL if the listener cannot be used.
+pub(crate) async fn accept<F>(
+    listener: std::net::TcpListener,
+    port: Port,
+    serve: impl Fn(TcpStream) -> F,
+) -> Result<(), Error>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let unusable = |error| Error::internal(format!("cannot accept connections: {error}"));
+    listener.set_nonblocking(true).map_err(unusable)?;
+    let listener = TcpListener::from_std(listener).map_err(unusable)?;
+    let mut accepting = Accepting::new(port);
+    let drain = accepting.port.drain.clone();
+    let mut begun = pin!(drain.begun());
+    loop {
+        // Each branch is cancel-safe.
+        tokio::select! {
+            // A connection that comes after the beginning of the drain is not accepted.
+            biased;
+            () = &mut begun => break,
+            Some(ended) = accepting.connections.join_next() => accepting.note(ended),
+            Some(_) = accepting.refusals.join_next() => {}
+            accepted = next(&listener, accepting.retry_at) => accepting.take(accepted, &serve),
+        }
+    }
+    drop(listener);
+    while let Some(ended) = accepting.connections.join_next().await {
+        accepting.note(ended);
+    }
+    Ok(())
+}
+
+async fn next(listener: &TcpListener, retry_at: Option<Instant>) -> io::Result<(TcpStream, SocketAddr)> {
+    if let Some(retry_at) = retry_at {
+        sleep_until(retry_at).await;
+    }
+    listener.accept().await
+}
+
+struct Accepting {
+    port: Port,
+    connections: JoinSet<()>,
+    refusals: JoinSet<()>,
+    /// Set while accepts fail.
+    pause: Option<Duration>,
+    /// When the next accept may be tried.
+    retry_at: Option<Instant>,
+    /// The latest connection was refused.
+    is_full: bool,
+}
+
+impl Accepting {
+    fn new(port: Port) -> Self {
+        Self {
+            port,
+            connections: JoinSet::new(),
+            refusals: JoinSet::new(),
+            pause: None,
+            retry_at: None,
+            is_full: false,
+        }
+    }
+
+    fn take<F>(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>, serve: &impl Fn(TcpStream) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => return self.back_off(&error),
+        };
+        (self.pause, self.retry_at) = (None, None);
+        match self.port.slots.take() {
+            Ok(slot) => {
+                self.is_full = false;
+                let counted = (slot, self.port.drain.enter());
+                let served = serve(stream);
+                self.connections.spawn(with_inline_wake(async move {
+                    let _counted = counted;
+                    served.await;
+                }));
+            }
+            Err(limit) => self.refuse(stream, limit),
+        }
+    }
+
+    fn refuse(&mut self, stream: TcpStream, limit: usize) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            log::warn!("the {} port refuses connections: there are {limit} already", self.port.name);
+        }
+        let answer = (self.port.refusal)(limit);
+        if self.refusals.len() < MAX_REFUSALS && !answer.is_empty() {
+            self.refusals.spawn(answer_and_close(stream, answer, REFUSAL_TIMEOUT));
+        }
+    }
+
+    fn back_off(&mut self, error: &io::Error) {
+        if self.pause.is_none() {
+            log::warn!("failed to accept a connection on the {} port: {error}", self.port.name);
+        }
+        let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+        (self.pause, self.retry_at) = (Some(pause), Some(Instant::now() + pause));
+    }
+
+    fn note(&self, ended: Result<(), JoinError>) {
+        if let Err(error) = ended {
+            log::error!("a connection of the {} port ended abnormally: {error}", self.port.name);
+        }
+    }
+}
+
+/// Sends `answer` and closes. Reads what the client sends meanwhile, because a connection that is closed with unread bytes
+/// is reset, and the client might lose the answer.
+pub(crate) async fn answer_and_close(mut stream: TcpStream, answer: impl AsRef<[u8]>, limit: Duration) {
+    let told = async {
+        stream.write_all(answer.as_ref()).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // The client may keep the connection open or flood it: it is closed in either case.
+    let _ = timeout(limit, told).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_accepts_are_tried_again_after_longer_and_longer_pauses() {
+        let port = Port {
+            name: "test",
+            drain: Drain::new(),
+            slots: ConnectionSlots::unlimited(),
+            refusal: |_| Vec::new(),
+        };
+        let mut accepting = Accepting::new(port);
+        let error = io::Error::other("too many open files");
+        let pauses: Vec<_> = std::iter::from_fn(|| {
+            accepting.back_off(&error);
+            accepting.pause
+        })
+        .take(9)
+        .map(|pause| pause.as_millis())
+        .collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
+}

@@ -1,0 +1,109 @@
+//! How fast a request body must arrive.
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The slowest that a body may arrive: so many bytes, or its end, in each period. No invariant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyPace {
+    /// The length of one period.
+    pub period: Duration,
+    /// The bytes that must arrive in each period.
+    pub min_bytes: u64,
+}
+
+/// Watches over the arrival of one body. The timer starts with the first wait, so that a body that is there costs nothing.
+#[derive(Debug)]
+pub(crate) struct BodyProgress {
+    pace: Option<BodyPace>,
+    /// Bytes that arrived in this period.
+    arrived: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl BodyProgress {
+    /// The watch over a body that has not begun to arrive. `None` is never too slow.
+    pub(crate) fn new(pace: Option<BodyPace>) -> Self {
+        Self { pace, arrived: 0, timer: None }
+    }
+
+    /// Counts bytes of the body.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.arrived = self.arrived.saturating_add(bytes as u64);
+    }
+
+    /// Forgets the current period: nothing is expected of the client, or another body begins.
+    pub(crate) fn stop(&mut self) {
+        self.arrived = 0;
+        self.timer = None;
+    }
+
+    /// Ready when the body is too slow. To be polled while the body is pending.
+    pub(crate) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(pace) = self.pace else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(pace.period)));
+        loop {
+            ready!(timer.as_mut().poll(context));
+            if self.arrived < pace.min_bytes {
+                return Poll::Ready(());
+            }
+            self.arrived = 0;
+            timer.as_mut().reset(Instant::now() + pace.period);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(10);
+
+    fn progress() -> BodyProgress {
+        BodyProgress::new(Some(BodyPace { period: PERIOD, min_bytes: 100 }))
+    }
+
+    async fn too_slow(progress: &mut BodyProgress) -> Duration {
+        let begin = Instant::now();
+        poll_fn(|context| progress.poll_too_slow(context)).await;
+        begin.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_must_bring_its_bytes_in_each_period() {
+        let mut progress = progress();
+        progress.add(100);
+        // Enough for the first period, nothing in the second.
+        let waited = too_slow(&mut progress).await;
+        assert!(waited >= 2 * PERIOD && waited < 3 * PERIOD, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drip_is_too_slow() {
+        let mut progress = progress();
+        progress.add(99);
+        assert!(too_slow(&mut progress).await < 2 * PERIOD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stopped_watch_begins_anew() {
+        let mut progress = progress();
+        assert!(poll_fn(|context| Poll::Ready(progress.poll_too_slow(context))).await.is_pending());
+        tokio::time::advance(PERIOD * 3).await;
+        progress.stop();
+        assert!(too_slow(&mut progress).await >= PERIOD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_pace_nothing_is_too_slow() {
+        let mut progress = BodyProgress::new(None);
+        tokio::time::advance(PERIOD * 1000).await;
+        assert!(poll_fn(|context| Poll::Ready(progress.poll_too_slow(context))).await.is_pending());
+    }
+}

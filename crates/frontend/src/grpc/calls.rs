@@ -1,0 +1,177 @@
+//! The calls of one connection: hyper runs each as a task, which is counted here and given up if its client takes nothing.
+//!
+//! hyper asks the body of a reply for its next frame only when the stream has room for the one before. A body whose frame
+//! was taken, and that is not asked again, belongs to a client that does not open the window of its stream. Such a client
+//! may read everything else on its connection, so that no write to the socket ever waits.
+//!
+//! A call that is given up is reset. What h2 holds of a reply that hyper has finished waits for the client as long as the
+//! connection does: it is at most one piece of the reply.
+use std::{
+    cell::Cell,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use hyper::rt::Executor;
+use tokio::time::{Sleep, sleep};
+
+/// Counts the calls of a connection.
+#[derive(Debug, Default)]
+pub(super) struct CallCounter {
+    open: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+impl CallCounter {
+    /// Calls that are under way.
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Calls so far.
+    pub(super) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the calls of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct CallExecutor {
+    pub(super) calls: Arc<CallCounter>,
+    pub(super) write_timeout: Option<Duration>,
+}
+
+impl<F> Executor<F> for CallExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, call: F) {
+        self.calls.open.fetch_add(1, Ordering::Relaxed);
+        self.calls.begun.fetch_add(1, Ordering::Relaxed);
+        let counted = CountedCall(self.calls.clone());
+        let write_timeout = self.write_timeout;
+        tokio::spawn(async move {
+            let _counted = counted;
+            if unless_stalled(call, write_timeout).await.is_none() {
+                log::debug!("a gRPC call was ended: its client takes nothing");
+            }
+        });
+    }
+}
+
+struct CountedCall(Arc<CallCounter>);
+
+impl Drop for CountedCall {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// What the body of the call that is being polled on this thread has done last.
+    static BODY: Cell<BodyState> = const { Cell::new(BodyState::NOTHING_SENT) };
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BodyState {
+    /// A frame was given out, and no other was asked for.
+    is_frame_waiting: bool,
+    /// Frames that were asked for, as far as the type counts.
+    asked: u32,
+}
+
+impl BodyState {
+    const NOTHING_SENT: Self = Self { is_frame_waiting: false, asked: 0 };
+}
+
+/// The body of a reply is asked for its next frame: the one before has left.
+pub(super) fn frame_asked() {
+    let asked = BODY.get().asked.wrapping_add(1);
+    BODY.set(BodyState { is_frame_waiting: false, asked });
+}
+
+/// The body of a reply gives out a frame that needs the client's leave.
+pub(super) fn frame_given() {
+    BODY.set(BodyState { is_frame_waiting: true, ..BODY.get() });
+}
+
+/// The output of `call`, or `None` if a frame of its reply has waited for the client for `limit`.
+async fn unless_stalled<F: Future>(call: F, limit: Option<Duration>) -> Option<F::Output> {
+    let Some(limit) = limit else { return Some(call.await) };
+    let mut call = std::pin::pin!(call);
+    let mut state = BodyState::NOTHING_SENT;
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    std::future::poll_fn(move |context: &mut Context<'_>| {
+        let before = state;
+        BODY.set(before);
+        let polled = call.as_mut().poll(context);
+        state = BODY.replace(BodyState::NOTHING_SENT);
+        if let Poll::Ready(output) = polled {
+            return Poll::Ready(Some(output));
+        }
+        if !state.is_frame_waiting {
+            timer = None;
+            return Poll::Pending;
+        }
+        if state.asked != before.asked {
+            timer = None;
+        }
+        let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        timer.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_that_waits_too_long_ends_its_call() {
+        let stalled = poll_fn(|_| {
+            if BODY.get() == BodyState::NOTHING_SENT {
+                frame_asked();
+                frame_given();
+            }
+            Poll::<()>::Pending
+        });
+        let begin = Instant::now();
+        assert_eq!(unless_stalled(stalled, Some(LIMIT)).await, None);
+        assert!(begin.elapsed() >= LIMIT && begin.elapsed() < 2 * LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_goes_on_while_its_frames_leave() {
+        let slow = async {
+            for _ in 0..10 {
+                frame_asked();
+                frame_given();
+                sleep(LIMIT * 9 / 10).await;
+            }
+            "done"
+        };
+        assert_eq!(unless_stalled(slow, Some(LIMIT)).await, Some("done"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_may_wait_for_its_model_as_long_as_it_wants() {
+        let waiting = async {
+            frame_asked();
+            frame_given();
+            frame_asked();
+            sleep(LIMIT * 100).await;
+        };
+        assert_eq!(unless_stalled(waiting, Some(LIMIT)).await, Some(()));
+    }
+}

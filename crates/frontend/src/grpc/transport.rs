@@ -1,0 +1,312 @@
+//! What lies between a gRPC connection's socket and hyper: it follows the frames of both directions, and ends the
+//! connection of a client that does not keep to the limits.
+//!
+//! - Frames that a client sends too often end the connection ([`FramePolice`]).
+//! - Heads must arrive in time, byte by byte or frame by frame.
+//! - Writes must be taken in time.
+//! - Silent clients are pinged ([`Keepalive`]). The ping is put between two frames of hyper's; hyper passes over the answer.
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+use super::{
+    calls::CallCounter,
+    frames::{FrameHead, FrameKind, FrameReader},
+    keepalive::{Keepalive, KeepaliveEvent},
+    options::GrpcOptions,
+    police::{Abuse, FramePolice},
+};
+use crate::connection::WriteTimeout;
+
+/// What every HTTP/2 client sends first.
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A PING frame with a payload that hyper never sends.
+const PING: &[u8; 17] = b"\0\0\x08\x06\0\0\0\0\0nereid ?";
+
+/// RFC 9113, section 7.
+const ENHANCE_YOUR_CALM: u32 = 0xb;
+
+/// The stream of a connection.
+pub(super) struct Transport<S> {
+    stream: S,
+    /// Bytes that were read already, and that hyper is to read first.
+    ahead: Bytes,
+    calls: Arc<CallCounter>,
+    incoming: Incoming,
+    outgoing: FrameReader,
+    police: FramePolice,
+    keepalive: Keepalive,
+    write_timeout: WriteTimeout,
+    /// Bytes that are to be sent between two frames.
+    injected: Bytes,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
+    /// A connection whose first bytes, `ahead`, were read already.
+    pub(super) fn new(stream: S, ahead: Bytes, options: &GrpcOptions, calls: Arc<CallCounter>) -> Self {
+        // A client may give up all its calls at once, for example when a shared deadline passes, and do that again.
+        let resets = options.max_concurrent_streams.saturating_mul(4);
+        Self {
+            stream,
+            ahead,
+            calls,
+            incoming: Incoming::new(options.limits.header_timeout),
+            outgoing: FrameReader::default(),
+            police: FramePolice::new(options.pings, resets, Instant::now().into_std()),
+            keepalive: Keepalive::new(options.keepalive),
+            write_timeout: WriteTimeout::new(options.limits.write_timeout),
+            injected: Bytes::new(),
+        }
+    }
+
+    /// Looks at bytes from the client.
+    fn received(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
+        self.keepalive.heard(Instant::now());
+        let (police, calls) = (&mut self.police, self.calls.open());
+        let judged =
+            self.incoming.advance(bytes, |frame| police.received(frame, calls, || Instant::now().into_std()));
+        judged.map_err(|abuse| self.dismiss(context, abuse))
+    }
+
+    /// Tells the client why the connection ends, if that can be written at once.
+    fn dismiss(&mut self, context: &mut Context<'_>, abuse: Abuse) -> io::Error {
+        if self.injected.is_empty() && self.outgoing.is_between_frames() {
+            let farewell = go_away(self.incoming.last_stream, abuse.reason);
+            // The connection ends in any case.
+            let _ = Pin::new(&mut self.stream).poll_write(context, &farewell);
+            let _ = Pin::new(&mut self.stream).poll_flush(context);
+        }
+        io::Error::other(abuse.reason)
+    }
+
+    /// Looks at what is late while the client sends nothing.
+    fn poll_timers(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.incoming.poll_late(context).is_ready() {
+            return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "a head did not arrive in time"));
+        }
+        loop {
+            match ready!(self.keepalive.poll(context, self.calls.open())) {
+                KeepaliveEvent::ClientIsGone => {
+                    return Poll::Ready(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the client does not answer pings",
+                    ));
+                }
+                KeepaliveEvent::Ping => {
+                    self.injected = Bytes::from_static(PING);
+                    // What cannot be sent now is sent before hyper's next frame, or by its next flush.
+                    if let Poll::Ready(Err(error)) = self.poll_inject(context) {
+                        return Poll::Ready(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent between two frames, if hyper is between two.
+    fn poll_inject(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.outgoing.is_between_frames() {
+            return Poll::Ready(Ok(()));
+        }
+        while self.injected.has_remaining() {
+            let count = ready!(Pin::new(&mut self.stream).poll_write(context, &self.injected))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.injected.advance(count);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Looks at bytes that were sent to the client.
+    fn sent(&mut self, bytes: &[u8]) {
+        let Self { outgoing, police, keepalive, .. } = self;
+        let told = outgoing.advance(bytes, |frame| {
+            police.sent(frame);
+            if matches!(frame.kind, FrameKind::Data | FrameKind::Headers) {
+                keepalive.sent_data();
+            }
+            Ok::<_, std::convert::Infallible>(())
+        });
+        let Ok(()) = told;
+    }
+}
+
+/// A GOAWAY frame.
+pub(super) fn go_away(last_stream: u32, reason: &str) -> Bytes {
+    let mut frame = BytesMut::with_capacity(17 + reason.len());
+    frame.put_uint(8 + reason.len() as u64, 3);
+    frame.put_slice(&[7, 0, 0, 0, 0, 0]);
+    frame.put_u32(last_stream);
+    frame.put_u32(ENHANCE_YOUR_CALM);
+    frame.put_slice(reason.as_bytes());
+    frame.freeze()
+}
+
+/// What comes from the client, and whether a head is late: the settings that begin a connection, a header block, or a frame
+/// other than DATA. How fast DATA must come is said by the pace of bodies.
+struct Incoming {
+    frames: FrameReader,
+    /// The client's settings have begun to come.
+    has_settings: bool,
+    /// A header block is not at its end.
+    is_in_headers: bool,
+    last_stream: u32,
+    /// Changes with each head that has come whole.
+    round: u64,
+    limit: Option<Duration>,
+    /// Runs while a part of a head is there; with the round that it belongs to.
+    timer: Option<(u64, Pin<Box<Sleep>>)>,
+}
+
+impl Incoming {
+    fn new(limit: Option<Duration>) -> Self {
+        Self {
+            frames: FrameReader::after(PREFACE.len()),
+            has_settings: false,
+            is_in_headers: false,
+            last_stream: 0,
+            round: 0,
+            limit,
+            timer: None,
+        }
+    }
+
+    fn advance(
+        &mut self,
+        bytes: &[u8],
+        mut judge: impl FnMut(FrameHead) -> Result<(), Abuse>,
+    ) -> Result<(), Abuse> {
+        let Self { frames, has_settings, is_in_headers, last_stream, round, .. } = self;
+        frames.advance(bytes, |frame| {
+            *has_settings |= frame.kind == FrameKind::Settings && !frame.is_ack();
+            if frame.kind == FrameKind::Headers {
+                *last_stream = frame.stream.max(*last_stream);
+            }
+            if matches!(frame.kind, FrameKind::Headers | FrameKind::Continuation) {
+                *is_in_headers = !frame.ends_headers();
+            }
+            *round += u64::from(!*is_in_headers);
+            judge(frame)
+        })
+    }
+
+    fn is_within_head(&self) -> bool {
+        !self.has_settings
+            || self.is_in_headers
+            || self.frames.is_within_head()
+            || self.frames.is_within().is_some_and(|kind| kind != FrameKind::Data)
+    }
+
+    /// Ready when a head is late. To be polled while the client sends nothing.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(limit) = self.limit else { return Poll::Pending };
+        if !self.is_within_head() {
+            self.timer = None;
+            return Poll::Pending;
+        }
+        match &mut self.timer {
+            Some((round, timer)) if *round == self.round => timer.as_mut().poll(context),
+            timer => timer.insert((self.round, Box::pin(sleep(limit)))).1.as_mut().poll(context),
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Transport<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        if self.ahead.has_remaining() {
+            let count = buffer.remaining().min(self.ahead.len());
+            let ahead = self.ahead.split_to(count);
+            buffer.put_slice(&ahead);
+        } else {
+            match Pin::new(&mut self.stream).poll_read(context, buffer) {
+                Poll::Ready(read) => read?,
+                Poll::Pending => return self.poll_timers(context).map(Err),
+            }
+        }
+        let read = self.received(context, &buffer.filled()[before..]);
+        Poll::Ready(read)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let polled = match this.poll_inject(context) {
+            Poll::Ready(Ok(())) => Pin::new(&mut this.stream).poll_write_vectored(context, pieces),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        };
+        let mut left = ready!(this.write_timeout.check_write(context, polled))?;
+        let count = left;
+        for piece in pieces {
+            let sent = left.min(piece.len());
+            this.sent(&piece[..sent]);
+            left -= sent;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let polled = match this.poll_inject(context) {
+            Poll::Ready(Ok(())) => Pin::new(&mut this.stream).poll_flush(context),
+            other => other,
+        };
+        this.write_timeout.check_flush(context, polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.stream).poll_shutdown(context);
+        this.write_timeout.check_flush(context, polled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frames_that_are_sent_here_are_well_formed() {
+        for frame in [&PING[..], &go_away(7, "too_many_pings")] {
+            let mut heads = Vec::new();
+            let mut reader = FrameReader::default();
+            let told = reader.advance(frame, |head| {
+                heads.push((head.kind, head.stream));
+                Ok::<_, std::convert::Infallible>(())
+            });
+            told.unwrap();
+            assert!(reader.is_between_frames());
+            assert!(matches!(heads[..], [(FrameKind::Ping | FrameKind::GoAway, 0)]), "{heads:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Clients that are slow, silent or greedy, against the program itself: each loses its own connection or call, the others go
+//! on being answered, and the program's memory stays bounded.
+//!
+//! Time limits are configured short. A test waits for the server to close, and never for a time to pass.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+mod connections;
+mod floods;
+mod peer;
+mod readers;
+
+use std::{fs, net::SocketAddr, path::Path};
+
+use tempfile::TempDir;
+use testing::{
+    Program, Repository,
+    grpc::{self, framed},
+    http::{Connection, Response},
+    plugins::{Kind, Plugin},
+};
+use tokio::runtime::Runtime;
+
+const SERVER_LIVE: &str = "/inference.GRPCInferenceService/ServerLive";
+const SERVER_METADATA: &str = "/inference.GRPCInferenceService/ServerMetadata";
+const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+
+/// The program, and a client over each protocol that was there first and keeps asking.
+struct Served {
+    program: Program,
+    http: SocketAddr,
+    grpc: SocketAddr,
+    metrics: SocketAddr,
+    old_http: Connection,
+    old_grpc: grpc::Connection,
+    runtime: Runtime,
+    _repository: Repository,
+    _plugins: TempDir,
+}
+
+impl Served {
+    /// Without models.
+    fn empty(arguments: &[&str]) -> Self {
+        Self::with(Repository::empty().unwrap(), &[], arguments)
+    }
+
+    /// With the models `m`, which gives a response for each value of its input and then waits until it is cancelled.
+    fn repeating(arguments: &[&str]) -> Self {
+        let repository = Repository::empty().unwrap();
+        let config = "backend: 'repeat' max_batch_size: 0
+             input [ { name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] } ]
+             output [ { name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] },
+                      { name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] } ]
+             model_transaction_policy { decoupled: true }
+             instance_group [ { kind: KIND_CPU } ]
+             parameters { key: 'until_cancelled' value { string_value: 'true' } }";
+        repository.add("m", [("config.pbtxt", config)]).unwrap();
+        Self::with(repository, &["repeat"], arguments)
+    }
+
+    fn with(repository: Repository, backends: &[&str], arguments: &[&str]) -> Self {
+        let plugins = tempfile::tempdir().unwrap();
+        for source in backends {
+            let directory = plugins.path().join(source);
+            fs::create_dir_all(&directory).unwrap();
+            Plugin::new(Kind::Backend, source).build(&directory).unwrap();
+        }
+        let directory = format!("--backend-directory={}", plugins.path().display());
+        let all = [&[directory.as_str()], arguments].concat();
+        let program =
+            Program::start(Path::new(env!("CARGO_BIN_EXE_nereid")), repository.path(), &all).unwrap();
+        let [http, grpc, metrics] = ["HTTPService", "GRPCInferenceService", "Metrics Service"]
+            .map(|service| program.address_of(service));
+        let runtime = Runtime::new().unwrap();
+        let mut old_http = Connection::open(http).unwrap();
+        assert_eq!(live(&mut old_http).status, 200);
+        let old_grpc = runtime.block_on(grpc::Connection::open(grpc)).unwrap();
+        let mut served = Self {
+            program,
+            http,
+            grpc,
+            metrics,
+            old_http,
+            old_grpc,
+            runtime,
+            _repository: repository,
+            _plugins: plugins,
+        };
+        served.assert_others_are_answered();
+        served
+    }
+
+    /// Those who were there first are answered.
+    fn assert_others_are_answered(&mut self) {
+        assert_eq!(live(&mut self.old_http).status, 200);
+        assert_eq!(self.live_over_grpc(), "OK");
+    }
+
+    /// The status of a call on the old connection.
+    fn live_over_grpc(&self) -> &'static str {
+        let call = self.old_grpc.unary(SERVER_LIVE, &[], framed(b""));
+        self.runtime.block_on(call).unwrap().1.name()
+    }
+
+    /// The memory of the program in MiB.
+    fn mebibytes(&self) -> u64 {
+        self.program.resident_bytes().unwrap() >> 20
+    }
+
+    /// Ends the program, which has nothing left to wait for.
+    fn stop(self) {
+        drop((self.old_http, self.old_grpc));
+        let status = self.program.terminate().unwrap();
+        assert_eq!(status.code(), Some(0), "the program ended with {status}");
+    }
+}
+
+fn live(connection: &mut Connection) -> Response {
+    connection.ask("GET", "/v2/health/live", &[], b"").unwrap()
+}

@@ -1,0 +1,190 @@
+//! A HTTP/2 client of bare frames, which does only what it is told to.
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use testing::http::TIMEOUT;
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RESET: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GO_AWAY: u8 = 7;
+pub(crate) const CONTINUATION: u8 = 9;
+
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A frame that was received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A connection.
+pub(crate) struct Peer {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+/// The bytes of a frame.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The headers of a gRPC call, as they are compressed without any table.
+pub(crate) fn call_headers(path: &str) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    // :method POST, :scheme http, :path, content-type, te
+    [
+        &[0x83, 0x86, 0x04],
+        &text(path)[..],
+        &[0x0f, 0x10],
+        &text("application/grpc"),
+        &[0x00],
+        &text("te"),
+        &text("trailers"),
+    ]
+    .concat()
+}
+
+/// The HEADERS frame of a call.
+pub(crate) fn call(stream: u32, path: &str, flags: u8) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | flags, stream, &call_headers(path))
+}
+
+impl Peer {
+    /// Connects and says nothing.
+    pub(crate) fn silent(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self { stream, received: Vec::new() }
+    }
+
+    /// Connects with those settings: pairs of identifier and value.
+    pub(crate) fn open(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
+        let mut peer = Self::silent(address);
+        let settings: Vec<u8> = settings
+            .iter()
+            .flat_map(|(name, value)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat())
+            .collect();
+        peer.send(PREFACE).unwrap();
+        peer.send(&frame(SETTINGS, 0, 0, &settings)).unwrap();
+        peer
+    }
+
+    /// Sends bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends the same bytes again and again, whether or not the server reads them, until it closes. Reads nothing.
+    pub(crate) fn send_until_closed(&mut self, bytes: &[u8]) {
+        self.stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        let begin = Instant::now();
+        let mut left = bytes;
+        while begin.elapsed() < TIMEOUT {
+            match self.stream.write(left) {
+                Ok(count) => left = &left[count..],
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(_) => return,
+            }
+            if left.is_empty() {
+                left = bytes;
+            }
+        }
+        panic!("the server keeps a connection open whose client reads nothing");
+    }
+
+    /// Sends one byte after the other, a few in each tenth of a second, until the server closes or answers. What it
+    /// answered.
+    pub(crate) fn drip_until_answered(&mut self, mut bytes: impl Iterator<Item = u8>) -> Vec<u8> {
+        let begin = Instant::now();
+        self.stream.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
+        while begin.elapsed() < TIMEOUT {
+            if let Some(byte) = bytes.next()
+                && self.stream.write_all(&[byte]).is_err()
+            {
+                return Vec::new();
+            }
+            let mut answer = vec![0; 4096];
+            match self.stream.read(&mut answer) {
+                Ok(count) => {
+                    answer.truncate(count);
+                    return answer;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(_) => return Vec::new(),
+            }
+        }
+        panic!("the server waits for a client that sends byte after byte");
+    }
+
+    /// The next frame; `None` when the server has closed.
+    pub(crate) fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.cut() {
+                if frame.kind == SETTINGS && frame.flags & ACK == 0 {
+                    // Until then the server expects no more than the windows of HTTP/2's defaults.
+                    let _ = self.send(&self::frame(SETTINGS, ACK, 0, &[]));
+                }
+                return Some(frame);
+            }
+            let mut buffer = [0; 64 << 10];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    panic!("the server neither sends nor closes")
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// The next frame that is `wanted`.
+    pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Frame) -> bool) -> Option<Frame> {
+        std::iter::from_fn(|| self.next()).find(|frame| wanted(frame))
+    }
+
+    /// Waits until the server has read everything so far: it answers a ping after what came before.
+    pub(crate) fn wait_until_read(&mut self) -> bool {
+        self.send(&frame(PING, 0, 0, b"read all")).is_ok()
+            && self.wait_for(|frame| frame.kind == PING && frame.flags == ACK).is_some()
+    }
+
+    /// Reads until the server closes; the reason that its GOAWAY frame gives, if there was one.
+    pub(crate) fn reason_of_close(&mut self) -> Option<String> {
+        let mut reason = None;
+        while let Some(frame) = self.next() {
+            if frame.kind == GO_AWAY {
+                reason = Some(String::from_utf8_lossy(&frame.payload[8..]).into_owned());
+            }
+        }
+        reason
+    }
+
+    fn cut(&mut self) -> Option<Frame> {
+        let head = self.received.get(..9)?;
+        let len = usize::try_from(u32::from_be_bytes([0, head[0], head[1], head[2]])).unwrap();
+        let (kind, flags) = (head[3], head[4]);
+        let stream = u32::from_be_bytes(head[5..9].try_into().unwrap());
+        if self.received.len() < 9 + len {
+            return None;
+        }
+        let payload = self.received.drain(..9 + len).skip(9).collect();
+        Some(Frame { kind, flags, stream, payload })
+    }
+}

@@ -1,0 +1,104 @@
+//! Clients that take nothing although responses wait for them.
+use serde_json::json;
+use testing::{grpc::framed, http::request, schema};
+
+use crate::{
+    SERVER_METADATA, STREAM_INFER, Served,
+    peer::{DATA, END_STREAM, HEADERS, Peer, RESET, call, frame},
+};
+
+const SHORT: &str = "--client-write-timeout-secs=0.5";
+
+/// The initial size of the windows of streams, as a setting.
+const WINDOW: u16 = 4;
+
+/// More responses than fit the buffers between server and client.
+const RESPONSES: usize = 200_000;
+
+#[test]
+fn a_client_that_asks_and_never_reads_loses_its_connection() {
+    let mut served = Served::empty(&[SHORT]);
+    let before = served.mebibytes();
+    for address in [served.http, served.metrics] {
+        let requests = request("GET", "/v2", &[], b"").repeat(1000);
+        Peer::silent(address).send_until_closed(&requests);
+    }
+    served.assert_others_are_answered();
+    // Metadata are asked for until the answers fill all buffers.
+    let mut peer = Peer::open(served.grpc, &[]);
+    for round in 0.. {
+        let calls: Vec<u8> = (0..100)
+            .flat_map(|index| {
+                let stream = 2 * (round * 100 + index) + 1;
+                [call(stream, SERVER_METADATA, 0), frame(DATA, END_STREAM, stream, &[0; 5])].concat()
+            })
+            .collect();
+        if peer.send(&calls).is_err() {
+            break;
+        }
+    }
+    served.assert_others_are_answered();
+    let grown = served.mebibytes().saturating_sub(before);
+    assert!(grown < 96, "what nobody reads takes {grown} MiB");
+}
+
+#[test]
+fn a_client_that_opens_no_window_loses_its_call_only() {
+    let mut served = Served::empty(&[SHORT]);
+    let mut peer = Peer::open(served.grpc, &[(WINDOW, 0)]);
+    peer.send(&call(1, SERVER_METADATA, 0)).unwrap();
+    peer.send(&frame(DATA, END_STREAM, 1, &[0; 5])).unwrap();
+    assert!(peer.wait_for(|frame| frame.kind == HEADERS && frame.stream == 1).is_some());
+    assert!(peer.wait_for(|frame| frame.kind == RESET && frame.stream == 1).is_some());
+    assert!(peer.wait_until_read(), "the connection goes on");
+    served.assert_others_are_answered();
+}
+
+#[test]
+fn a_stream_whose_client_has_stopped_reading_is_cancelled() {
+    let mut served = Served::repeating(&[SHORT]);
+    let before = served.mebibytes();
+    let mut peer = Peer::open(served.grpc, &[(WINDOW, 1000)]);
+    let message = question();
+    assert!(peer.wait_until_read());
+    peer.send(&call(1, STREAM_INFER, 0)).unwrap();
+    for piece in message.chunks(16 << 10) {
+        peer.send(&frame(DATA, 0, 1, piece)).unwrap();
+    }
+    assert!(peer.wait_for(|frame| frame.kind == DATA && frame.stream == 1).is_some());
+    assert!(peer.wait_for(|frame| frame.kind == RESET && frame.stream == 1).is_some());
+    served.assert_others_are_answered();
+    let grown = served.mebibytes().saturating_sub(before);
+    assert!(grown < 512, "what nobody reads takes {grown} MiB");
+    drop(peer);
+    // The model waits until its request is cancelled; else the server would wait for it, and exit with 1.
+    served.stop();
+}
+
+#[test]
+fn events_whose_client_has_stopped_reading_are_cancelled() {
+    let mut served = Served::repeating(&[SHORT]);
+    let before = served.mebibytes();
+    let body = serde_json::to_vec(&json!({"IN": vec![7; RESPONSES]})).unwrap();
+    let mut peer = Peer::silent(served.http);
+    peer.send(&request("POST", "/v2/models/m/generate_stream", &[], &body)).unwrap();
+    served.assert_others_are_answered();
+    // What a client sends behind its request waits, so that a closed connection shows.
+    peer.send_until_closed(&request("GET", "/v2", &[], b""));
+    served.assert_others_are_answered();
+    let grown = served.mebibytes().saturating_sub(before);
+    assert!(grown < 96, "what nobody reads takes {grown} MiB");
+    served.stop();
+}
+
+/// Asks for many responses.
+fn question() -> bytes::Bytes {
+    let request = json!({
+        "model_name": "m",
+        "inputs": [{
+            "name": "IN", "datatype": "INT32", "shape": [RESPONSES.to_string()],
+            "contents": {"int_contents": vec![7; RESPONSES]}
+        }]
+    });
+    framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
+}
