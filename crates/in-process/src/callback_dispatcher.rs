@@ -1,8 +1,7 @@
-//! From the corridor of a request to the application's callback, on the thread that has the news.
+//! From the corridor of a request to the application's callback.
 //!
-//! A delivery is polled like a task, but by nobody's executor: whoever wakes it, which is whoever answers, drains the
-//! corridor and calls the application. If two wake it at once, one of them drains for both, so that responses come in
-//! their order.
+//! A delivery is polled like a task, by the threads for callbacks. A wake-up puts it into their queue, where it is at most
+//! once: so the callbacks of a request come in order, and the thread that answers never runs code of the application.
 use std::{
     ffi::c_void,
     ptr,
@@ -20,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     allocator::Allocator,
-    calls::{call_application, call_on_own_thread},
+    calls::CallbackQueue,
     infer::RequestReturnGuard,
     response::{InferenceResponse, ResponseOutput},
 };
@@ -30,10 +29,6 @@ pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *
 
 /// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
 const FINAL: u32 = 1;
-
-/// Responses that the thread delivers which has sent the request. A model that answers faster than the application reads
-/// shall not keep it for ever.
-const FIRST: usize = 64;
 
 /// Responses that wait while the application is busy with others; then the backend waits, too.
 pub(crate) const WAITING: usize = 16;
@@ -68,6 +63,7 @@ pub(crate) struct CallbackDispatcher {
     request_id: Name,
     recipient: Recipient,
     trace: Option<Arc<OwnedTrace>>,
+    callbacks: CallbackQueue,
     /// Of a request that nothing else holds.
     _return_guard: Option<Arc<RequestReturnGuard>>,
 }
@@ -80,12 +76,13 @@ pub(crate) struct DispatcherParts {
     pub(crate) recipient: Recipient,
     pub(crate) trace: Option<Arc<OwnedTrace>>,
     pub(crate) return_guard: Option<Arc<RequestReturnGuard>>,
+    pub(crate) callbacks: CallbackQueue,
 }
 
 impl CallbackDispatcher {
-    /// Delivers what there is, and from now on what comes.
+    /// Delivers what there is, and from now on what comes. Does not block.
     pub(crate) fn begin(parts: DispatcherParts) {
-        let DispatcherParts { stream, model, request_id, recipient, trace, return_guard } = parts;
+        let DispatcherParts { stream, model, request_id, recipient, trace, return_guard, callbacks } = parts;
         let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
         let dispatcher = Arc::new(Self {
             wakes,
@@ -94,22 +91,25 @@ impl CallbackDispatcher {
             request_id,
             recipient,
             trace,
+            callbacks,
             _return_guard: return_guard,
         });
-        call_application(move || dispatcher.drain(FIRST));
+        dispatcher.go_on();
     }
 
-    /// Delivers what there is, and so many at most on this thread.
-    fn drain(self: Arc<Self>, most: usize) {
+    /// Lets a thread for callbacks drain.
+    fn go_on(self: Arc<Self>) {
+        let callbacks = self.callbacks.clone();
+        callbacks.push(move || self.drain());
+    }
+
+    /// Delivers what there is.
+    fn drain(self: Arc<Self>) {
         let waker = Waker::from(self.clone());
-        let (mut seen, mut delivered) = (1, 0);
+        let mut seen = 1;
         loop {
             while let Some(item) = self.next(&waker) {
                 self.deliver(item);
-                delivered += 1;
-                if delivered == most {
-                    return call_on_own_thread(move || self.drain(usize::MAX));
-                }
             }
             // Whoever has woken us meanwhile has gone away again.
             match self.wakes.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
@@ -157,7 +157,7 @@ impl CallbackDispatcher {
 impl Wake for CallbackDispatcher {
     fn wake(self: Arc<Self>) {
         if self.wakes.fetch_add(1, Ordering::AcqRel) == 0 {
-            call_application(move || self.drain(usize::MAX));
+            self.go_on();
         }
     }
 }

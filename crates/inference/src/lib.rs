@@ -17,6 +17,7 @@ mod observe;
 mod report;
 mod request;
 mod response;
+pub mod sync;
 mod tensor;
 mod timeline;
 
@@ -25,7 +26,9 @@ pub use metrics::MetricSource;
 pub use name::Name;
 pub use observe::{BatchReporter, Observe, Outcome};
 pub use report::ResponseReport;
-pub use request::{CorrelationId, Parameter, Parameters, Request, RequestInputs, SequenceStep};
+pub use request::{
+    CorrelationId, OutputPlacement, Parameter, Parameters, Request, RequestInputs, SequenceStep,
+};
 pub use response::{
     Canceller, InFlightResponse, Responder, Response, ResponseInterceptor, ResponseItem, ResponseStream,
     response_channel,

@@ -1,9 +1,9 @@
 //! What a client asks for.
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::{Name, Tensor, TensorData};
+use crate::{Error, Name, Tensor, TensorData, backend::MemoryKind};
 
 /// A decoded inference request, independent of the protocol it came by.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +24,24 @@ pub struct Request {
     pub parameters: Parameters,
     /// Who follows the request, as whoever asks and the backend know it; kept alive for them, and nobody else's affair.
     pub trace: Option<Arc<dyn Any + Send + Sync>>,
+    /// Where outputs will lie, for a backend that asks, if whoever sends the request brings memory for them. `None` stands for
+    /// host memory of the server.
+    pub output_placement: Option<Arc<dyn OutputPlacement>>,
+}
+
+/// Tells where an output of a request will lie, before it is made.
+pub trait OutputPlacement: fmt::Debug + Send + Sync {
+    /// Kind and number of the memory for the output of that name, or for any, if it has that many bytes, as far as that is
+    /// known. `preferred` is what the backend would like. May be called on any thread while the request is executed.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if that cannot be told.
+    fn placement(
+        &self,
+        name: Option<&Name>,
+        byte_size: Option<usize>,
+        preferred: (MemoryKind, i64),
+    ) -> Result<(MemoryKind, i64), Error>;
 }
 
 /// How a request brings its inputs.

@@ -9,18 +9,17 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
 };
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::{
     BatchReporter, Error, ErrorCode, FailureReason, Observe, Outcome, Parameters, ReportedTimes,
     ResponseReport, Tensor, Timeline,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 /// One answer to a request. A decoupled model may give none or many.

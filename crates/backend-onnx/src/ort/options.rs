@@ -1,13 +1,14 @@
 //! How a session shall compute.
 use std::{
     ffi::{CString, c_int},
-    path::PathBuf,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
     ptr::{self, NonNull},
 };
 
 use ort_sys as sys;
 
-use super::{OrtError, Runtime, runtime::not_null, session::path_text};
+use super::{OrtError, Runtime, runtime::not_null};
 
 /// How far the runtime may rewrite the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,4 +137,10 @@ impl Drop for NativeOptions<'_> {
         // SAFETY: ours, freed once; sessions made with them have their own copy.
         unsafe { ((*self.runtime.api()).ReleaseSessionOptions)(self.as_ptr()) };
     }
+}
+
+/// A path as the runtime wants it.
+pub(super) fn path_text(path: &Path) -> Result<CString, OrtError> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| OrtError::invalid_argument(format!("the path {} has a NUL inside", path.display())))
 }

@@ -1,7 +1,6 @@
 //! A loaded graph and its runs.
 use std::{
-    ffi::{CStr, CString},
-    os::unix::ffi::OsStrExt,
+    ffi::CStr,
     path::Path,
     ptr::{self, NonNull},
     sync::Arc,
@@ -12,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::{
     InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature, TrimWhenDropped,
-    options::NativeOptions, runtime::not_null,
+    options::{NativeOptions, path_text},
+    runtime::not_null,
 };
 
 /// A loaded graph.
@@ -212,10 +212,4 @@ impl Drop for RunOptions {
         // SAFETY: ours, freed once.
         unsafe { ((*self.runtime.api()).ReleaseRunOptions)(self.pointer.as_ptr()) };
     }
-}
-
-/// A path as the runtime wants it.
-pub(super) fn path_text(path: &Path) -> Result<CString, OrtError> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| OrtError::invalid_argument(format!("the path {} has a NUL inside", path.display())))
 }

@@ -9,8 +9,8 @@ use inference::{
     Error,
     backend::{BackendInstance, BackendModel, Instance, InstanceSpec},
     config::ModelConfig,
+    sync::{Condvar, Mutex},
 };
-use parking_lot::{Condvar, Mutex};
 use rustix::process::setpriority_process;
 use scheduling::InstanceId;
 
@@ -43,7 +43,7 @@ impl WorkSlot {
         self.arrived.notify_one();
     }
 
-    fn take(&self) -> WorkerMessage {
+    pub(super) fn take(&self) -> WorkerMessage {
         let mut message = self.message.lock();
         loop {
             match message.take() {

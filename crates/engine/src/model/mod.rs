@@ -86,6 +86,8 @@ pub struct Model {
     /// The server's response cache, if it has one and the model may use it.
     cached: Option<Cached>,
     clock: TimerThread,
+    /// A plug-in has a say in who shares a batch; it is asked whenever the driver is visited.
+    batches_by_plugin: bool,
     load_duration: Duration,
     me: Weak<Self>,
 }
@@ -134,6 +136,7 @@ impl Model {
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let resource_claims = ResourceClaims::register(limiter, &config)?;
         let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
+        let batches_by_plugin = strategy.is_some();
         // Before the instances, after which it would be dropped if one of them failed.
         let policy = policy(&config, active, strategy.map(Arc::from));
         let mut built = build_all(&builder, &instances)?;
@@ -159,6 +162,7 @@ impl Model {
             sequences,
             cached,
             clock,
+            batches_by_plugin,
             load_duration: now() - since,
             me: me.clone(),
             config,
@@ -232,6 +236,14 @@ impl Model {
             self.run_here(here, at);
         }
         Ok(stream)
+    }
+
+    /// What [`Model::infer`] would refuse a request for before it enters the queue.
+    ///
+    /// # Errors
+    /// The request contradicts the configuration (INVALID_ARG).
+    pub fn check(&self, mut request: Request) -> Result<(), Error> {
+        self.validator.check(&self.config, &mut request).map(drop)
     }
 
     /// Why the version cannot be used any more, if so.
@@ -366,6 +378,8 @@ impl std::fmt::Debug for Model {
     }
 }
 
+#[cfg(all(test, feature = "loom"))]
+mod loom_tests;
 #[cfg(test)]
 mod sequence_tests;
 #[cfg(test)]

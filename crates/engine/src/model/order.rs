@@ -5,8 +5,8 @@ use inference::{
     InFlightResponse, ResponseInterceptor,
     backend::Execution,
     config::{Scheduling, SequenceScheduling},
+    sync::{Mutex, MutexGuard},
 };
-use parking_lot::Mutex;
 use scheduling::{Batch, ReorderBuffer, Row, Strategy, Ticket};
 
 /// Who keeps order with whom in a model version.
@@ -84,7 +84,7 @@ pub(super) struct OrderedInterceptor {
 }
 
 impl Order {
-    fn next(self: &Arc<Self>) -> OrderedInterceptor {
+    pub(super) fn next(self: &Arc<Self>) -> OrderedInterceptor {
         OrderedInterceptor { order: self.clone(), ticket: self.state.lock().buffer.ticket() }
     }
 }
@@ -101,7 +101,7 @@ impl ResponseInterceptor for OrderedInterceptor {
             return;
         }
         while let Some(in_flight) = state.ready.pop_front() {
-            parking_lot::MutexGuard::unlocked(&mut state, || in_flight.deliver());
+            MutexGuard::unlocked(&mut state, || in_flight.deliver());
         }
         state.opening = false;
     }

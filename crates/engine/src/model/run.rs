@@ -237,4 +237,8 @@ impl TimerTarget for Model {
             Vec::new()
         });
     }
+
+    fn runs_foreign_code(&self) -> bool {
+        self.batches_by_plugin
+    }
 }

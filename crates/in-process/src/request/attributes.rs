@@ -123,6 +123,7 @@ impl RequestAttributes {
             timeout: (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us)),
             parameters: self.parameters.clone(),
             trace: None,
+            output_placement: self.recipient.map(|recipient| Arc::new(recipient.allocator) as Arc<_>),
         })
     }
 
