@@ -1000,8 +1000,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerNew(
 TRITONSERVER_Error *TRITONSERVER_ServerDelete(TRITONSERVER_Server *server);
 
 /**
- * Takes no new requests, finishes those it has and ends all models; null, and a server that has
- * stopped, are fine.
+ * Takes no new requests, finishes those it has, ends all models and waits for callbacks, except one
+ * that calls this; null, and a server that has stopped, are fine.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerStop(TRITONSERVER_Server *server);
 
@@ -1105,9 +1105,11 @@ TRITONSERVER_Error *TRITONSERVER_ServerMetrics(
 /**
  * Sends a request. If that succeeds the request belongs to the server until its release callback;
  * otherwise it stays with the caller and no callback is made. The trace is taken over in any case.
- * Callbacks may come before this returns. The release callback comes when nobody reads the memory
- * of the inputs any more, before or after responses; without inputs, after the last response. Times
- * are told to the trace at the end.
+ * Callbacks may come before this returns. They come on threads that the server has for callbacks
+ * only, so they may block, and wait for other requests. Responses of one request come one after the
+ * other. While 64 callbacks have not returned, the next ones wait until one of them has. The
+ * release callback comes when nobody reads the memory of the inputs any more, before or after
+ * responses; without inputs, after the last response. Times are told to the trace at the end.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
     TRITONSERVER_Server *server, TRITONSERVER_InferenceRequest *inference_request,
@@ -1221,7 +1223,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
 
 /**
  * Gives memory for an output, to be written before the response is sent; it belongs to the
- * response. It is host memory whatever was preferred. A second call is ALREADY_EXISTS.
+ * response. It is host memory whatever was preferred, and zero. A second call is ALREADY_EXISTS.
  */
 TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(
     TRITONBACKEND_Output *output, void **buffer, uint64_t buffer_byte_size,
@@ -1293,8 +1295,9 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(
     TRITONBACKEND_Request *request, uint32_t index, const char **output_name);
 
 /**
- * Where the buffer of an output will lie: in host memory. The size is not known before it is asked
- * for.
+ * Where the buffer of an output will lie, if it has that many bytes; name and size may be null.
+ * What stands in the places for the answer is what the library would like. A program that brings
+ * the memory of outputs is asked by its query function: UNAVAILABLE if it has none.
  */
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
     TRITONBACKEND_Request *request, const char *name, size_t *byte_size,

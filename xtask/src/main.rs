@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask test | memcheck | gates | header | setup | demo | bench`.
+//! Chores of the workspace: `cargo xtask test | deepcheck | memcheck | gates | header | setup | demo | bench`.
 //!
 //! Everything that needs more than cargo itself lives here: what to run before a change is good, the Python
 //! environment, the fetched ONNX Runtime, the demo, the benchmarks. All of it is written below `target`, is made
@@ -11,6 +11,7 @@ mod abi;
 mod arguments;
 mod bench;
 mod children;
+mod deepcheck;
 mod demo;
 mod gates;
 mod memcheck;
@@ -34,6 +35,11 @@ Chores of the workspace.
 cargo xtask test [--quick]
     Everything that must be good before a change is: formatting, lints, gates, tests, documentation, Python clients
     and the demo. Makes what is missing first (see setup). --quick leaves out documentation, Python and the demo.
+
+cargo xtask deepcheck [--only TEXT]
+    What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
+    meet C under the compiler's address and thread sanitizers, memcheck, and miri. What the machine lacks is skipped.
+    --only takes the steps whose name contains TEXT.
 
 cargo xtask memcheck [--requests N]
     Sends N requests [default: 200], and ten times as many, to each test plug-in of the C interfaces, watched by the
@@ -88,6 +94,11 @@ fn run() -> Result<bool> {
             let requests = arguments.value("--requests")?;
             arguments.finish()?;
             memcheck::run(requests)
+        }
+        "deepcheck" => {
+            let only: Option<String> = arguments.value("--only")?;
+            arguments.finish()?;
+            deepcheck::run(only.as_deref())
         }
         "gates" => {
             arguments.finish()?;

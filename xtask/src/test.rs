@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
-use crate::{demo, gates, memcheck, plugins, process, python, runtime_library, workspace};
+use crate::{deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, workspace};
 
 /// Runs all steps, prints how they went, and gives whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
@@ -36,6 +36,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         let mut doc = cargo(&["doc", "--workspace", "--locked", "--no-deps"]);
         process::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     });
+    steps.run("model checker", || deepcheck::model_checker(deepcheck::FEW_SWITCHES));
     match memcheck::cannot_be() {
         None => steps.run("memory", || memcheck::check(memcheck::FEW)),
         Some(reason) => steps.skip("memory", reason),

@@ -5,7 +5,10 @@ use std::{
     ptr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicPtr, Ordering::Relaxed},
+        atomic::{
+            AtomicPtr,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -19,6 +22,7 @@ use crate::{
     backend::model::check_version,
     handle::{self, Handle, borrow, c_path, guard, put, readable},
     plugin::Library,
+    stable_box::StableBox,
     types::{
         error::{CError, consume},
         message::{Message, give_json},
@@ -124,7 +128,7 @@ struct AttachableAgent(Arc<Agent>);
 
 impl RepositoryAgent for AttachableAgent {
     fn attach(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error> {
-        let model_handle = Box::new(AgentModelHandle::default());
+        let model_handle = StableBox::default();
         let mut attached_model = AttachedModel { agent: self.0.clone(), model_handle };
         if let Some(initialize) = self.0.model_initialize {
             let initialized = attached_model.during(model, |agent, model_handle| {
@@ -144,7 +148,7 @@ impl RepositoryAgent for AttachableAgent {
 /// One model that the library looks after.
 struct AttachedModel {
     agent: Arc<Agent>,
-    model_handle: Box<AgentModelHandle>,
+    model_handle: StableBox<AgentModelHandle>,
 }
 
 impl AttachedModel {
@@ -154,10 +158,9 @@ impl AttachedModel {
         model: &mut AgentModel,
         call: impl FnOnce(*mut Agent, *mut AgentModelHandle) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.model_handle.model.store(ptr::from_mut(model), Relaxed);
-        let model_handle = ptr::from_ref(&*self.model_handle).cast_mut();
-        let result = call(Arc::as_ptr(&self.agent).cast_mut(), model_handle);
-        self.model_handle.model.store(ptr::null_mut(), Relaxed);
+        self.model_handle.model.store(ptr::from_mut(model), Release);
+        let result = call(Arc::as_ptr(&self.agent).cast_mut(), self.model_handle.as_ptr());
+        self.model_handle.model.store(ptr::null_mut(), Release);
         result
     }
 }
@@ -210,7 +213,7 @@ impl AgentModelHandle {
         let _one_at_a_time = self.asking.lock();
         // SAFETY: null, or the model of the call that the library is in. The lock makes us the only ones, and no function
         // here calls out.
-        let model = unsafe { self.model.load(Relaxed).as_mut() };
+        let model = unsafe { self.model.load(Acquire).as_mut() };
         ask(model
             .ok_or_else(|| Error::unavailable("a model can be asked about while its agent is called"))?)
     }
@@ -355,7 +358,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelState(
     state: *mut *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
-    guard(|| unsafe { put(state, borrow(model)?.state.load(Relaxed)) })
+    guard(|| unsafe { put(state, borrow(model)?.state.load(Acquire)) })
 }
 
 /// Stores something with the model; the library goes on owning it.
@@ -365,19 +368,19 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelSetState(
     state: *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live model.
-    guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Relaxed)))
+    guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Release)))
 }
 
 /// What the library has stored with the agent; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_State(agent: *mut Agent, state: *mut *mut c_void) -> *mut CError {
     // SAFETY: null or a live agent; null or writable.
-    guard(|| unsafe { put(state, borrow(agent)?.state.load(Relaxed)) })
+    guard(|| unsafe { put(state, borrow(agent)?.state.load(Acquire)) })
 }
 
 /// Stores something with the agent; the library goes on owning it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_SetState(agent: *mut Agent, state: *mut c_void) -> *mut CError {
     // SAFETY: null or a live agent.
-    guard(|| unsafe { borrow(agent) }.map(|own| own.state.store(state, Relaxed)))
+    guard(|| unsafe { borrow(agent) }.map(|own| own.state.store(state, Release)))
 }

@@ -18,4 +18,6 @@ pub mod batching;
 pub mod cache;
 pub mod handle;
 pub mod plugin;
+mod pointers;
+mod stable_box;
 pub mod types;

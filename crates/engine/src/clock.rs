@@ -2,14 +2,18 @@
 //!
 //! Schedulers wait for microseconds, which tokio's timers (a millisecond apart) cannot do: a thread on a condition
 //! variable with the smallest timer slack overshoots by some twenty microseconds. It sleeps for ever when nothing waits.
+//!
+//! All models wait for this thread, so it never runs code of a plug-in or of a program that embeds the server: such code
+//! may block. A panic of one target is logged, and the thread goes on.
 use std::{
     collections::{BTreeMap, HashMap},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     thread,
     time::Duration,
 };
 
-use inference::Timestamp;
+use inference::{Timestamp, panic_message};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,8 +26,13 @@ pub fn now() -> Timestamp {
 
 /// Whoever can be woken.
 pub(crate) trait TimerTarget: Send + Sync {
-    /// The moment has come. Must not block.
+    /// The moment has come. Must not block, unless [`runs_foreign_code`](Self::runs_foreign_code) says that it may.
     fn wake(self: Arc<Self>);
+
+    /// Whether waking runs code of a plug-in. Then it happens on a thread that may block, not on the timer thread.
+    fn runs_foreign_code(&self) -> bool {
+        false
+    }
 }
 
 /// Hands out wake-up calls. Cheap to clone; the thread ends when the last handle is gone.
@@ -36,6 +45,8 @@ pub(crate) struct TimerThread {
 struct TimerState {
     queue: Mutex<TimerQueue>,
     changed: Condvar,
+    /// Has the threads that may block.
+    runtime: Option<tokio::runtime::Handle>,
 }
 
 /// Each sleeper is in here at most once. Its address tells who it is: as long as it is in here, the address is taken.
@@ -57,9 +68,11 @@ impl Drop for Alive {
 }
 
 impl TimerThread {
-    /// Starts the thread.
+    /// Starts the thread. In a tokio runtime, whose blocking threads run foreign code; elsewhere each such wake-up gets a
+    /// thread of its own.
     pub(crate) fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new() });
+        let runtime = tokio::runtime::Handle::try_current().ok();
+        let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new(), runtime });
         let clock = shared.clone();
         thread::Builder::new().name("clock".into()).spawn(move || clock.run())?;
         Ok(Self { _alive: Arc::new(Alive(shared.clone())), shared })
@@ -108,10 +121,31 @@ impl TimerState {
             queue.wake_times.remove(&address);
             parking_lot::MutexGuard::unlocked(&mut queue, || {
                 if let Some(timer_target) = due.and_then(|(_, timer_target)| timer_target.upgrade()) {
-                    timer_target.wake();
+                    self.wake(timer_target);
                 }
             });
         }
+    }
+
+    fn wake(&self, timer_target: Arc<dyn TimerTarget>) {
+        if !timer_target.runs_foreign_code() {
+            return wake_here(timer_target);
+        }
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn_blocking(|| wake_here(timer_target));
+            return;
+        }
+        let started = thread::Builder::new().name("wake-up".into()).spawn(|| wake_here(timer_target));
+        if let Err(error) = started {
+            log::error!("failed to start a thread for a wake-up: {error}");
+        }
+    }
+}
+
+/// Also drops the last handle on a target, if this is the last one.
+fn wake_here(timer_target: Arc<dyn TimerTarget>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| timer_target.wake())) {
+        log::error!("a wake-up call led to a panic: {}", panic_message(&*panic));
     }
 }
 
@@ -161,6 +195,55 @@ mod tests {
         assert_eq!(heard.recv().unwrap().0, 0, "one that was woken may ask again");
         let queue = clock.shared.queue.lock();
         assert!(queue.waiting.is_empty() && queue.wake_times.is_empty());
+    }
+
+    struct Unwell;
+    impl TimerTarget for Unwell {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+
+    #[test]
+    fn a_sleeper_that_panics_harms_no_other() {
+        let clock = TimerThread::start().unwrap();
+        let unwell: Arc<dyn TimerTarget> = Arc::new(Unwell);
+        let (sender, heard) = mpsc::channel();
+        let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 1));
+        let start = now();
+        clock.wake_at(start, Arc::downgrade(&unwell));
+        clock.wake_at(start + Duration::from_micros(1), Arc::downgrade(&test_target));
+        assert_eq!(heard.recv().unwrap().0, 1);
+    }
+
+    /// Runs code that blocks until the test ends.
+    struct Foreign(Mutex<mpsc::Receiver<()>>);
+    impl TimerTarget for Foreign {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.lock().recv();
+        }
+
+        fn runs_foreign_code(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn foreign_code_never_holds_the_timer_thread_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let clocks =
+            [TimerThread::start().unwrap(), runtime.block_on(async { TimerThread::start() }).unwrap()];
+        for clock in clocks {
+            let (gate, opened) = mpsc::channel();
+            let foreign: Arc<dyn TimerTarget> = Arc::new(Foreign(Mutex::new(opened)));
+            let (sender, heard) = mpsc::channel();
+            let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 1));
+            let start = now();
+            clock.wake_at(start, Arc::downgrade(&foreign));
+            clock.wake_at(start + Duration::from_micros(1), Arc::downgrade(&test_target));
+            assert_eq!(heard.recv().unwrap().0, 1);
+            drop(gate);
+        }
     }
 
     #[test]

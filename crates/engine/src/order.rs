@@ -9,8 +9,8 @@ use inference::{
     InFlightResponse, OrderPlace,
     backend::Execution,
     config::{Scheduling, SequenceScheduling},
+    sync::{Mutex, MutexGuard},
 };
-use parking_lot::{Mutex, MutexGuard};
 use scheduling::{ReorderBuffer, Row, ScheduledBatch, Strategy};
 
 /// Which requests of a model version keep order with each other.
@@ -92,11 +92,11 @@ struct OrderState {
 }
 
 impl Order {
-    fn next_place(&self, order: usize) -> OrderPlace {
+    pub(crate) fn next_place(&self, order: usize) -> OrderPlace {
         OrderPlace { order, ticket: self.state.lock().buffer.ticket() }
     }
 
-    fn release(&self, response: InFlightResponse) {
+    pub(crate) fn release(&self, response: InFlightResponse) {
         let Some(OrderPlace { ticket, .. }) = response.place() else { return response.release() };
         let mut state = self.state.lock();
         let last = response.is_last();

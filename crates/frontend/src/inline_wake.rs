@@ -9,15 +9,39 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{
-            AtomicU8,
-            Ordering::{AcqRel, Acquire, Release},
-        },
+        atomic::Ordering::{AcqRel, Acquire, Release},
     },
     task::{Context, Poll, Wake, Waker},
 };
 
-use futures_util::task::AtomicWaker;
+use atomics::{AtomicU8, AtomicWaker};
+
+/// As everywhere.
+#[cfg(not(feature = "loom"))]
+mod atomics {
+    pub(super) use std::sync::atomic::AtomicU8;
+
+    pub(super) use futures_util::task::AtomicWaker;
+}
+
+/// Those of the model checker.
+#[cfg(feature = "loom")]
+mod atomics {
+    pub(super) use loom::sync::atomic::AtomicU8;
+
+    #[derive(Debug, Default)]
+    pub(super) struct AtomicWaker(loom::future::AtomicWaker);
+
+    impl AtomicWaker {
+        pub(super) fn register(&self, waker: &std::task::Waker) {
+            self.0.register_by_ref(waker);
+        }
+
+        pub(super) fn wake(&self) {
+            self.0.wake();
+        }
+    }
+}
 
 /// Runs a task. Wake-ups that come while it is being polled poll it again, a few times, before the runtime hears of them.
 pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
@@ -145,5 +169,42 @@ mod tests {
         assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         kept.lock().unwrap().take().unwrap().wake();
         assert_eq!(calls.0.load(SeqCst), 1);
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+mod loom_tests {
+    use loom::{
+        future::block_on,
+        model::Builder,
+        sync::{Mutex, atomic::AtomicBool},
+        thread,
+    };
+
+    use super::*;
+
+    #[test]
+    fn loom_finds_no_way_to_miss_a_wake_up() {
+        let mut builder = Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(2));
+        builder.check(|| {
+            let (ready, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None::<Waker>)));
+            let task = {
+                let (ready, waker) = (ready.clone(), waker.clone());
+                poll_fn(move |context| {
+                    *waker.lock().unwrap() = Some(context.waker().clone());
+                    if ready.load(Acquire) { Poll::Ready(()) } else { Poll::Pending }
+                })
+            };
+            let rings = thread::spawn(move || {
+                ready.store(true, Release);
+                let waker = waker.lock().unwrap().clone();
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            });
+            block_on(with_inline_wake(task));
+            rings.join().unwrap();
+        });
     }
 }

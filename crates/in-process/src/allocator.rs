@@ -8,11 +8,11 @@ use c_api::{
     handle::{Handle, borrow, delete, give, guard, readable},
     types::{
         buffer_attributes::BufferAttributes,
-        enums::{MEMORY_CPU, MEMORY_GPU, MemoryType},
+        enums::{MEMORY_CPU, MEMORY_GPU, MemoryType, memory_kind, memory_number},
         error::{CError, consume},
     },
 };
-use inference::{Error, Name, TensorData};
+use inference::{Error, Name, OutputPlacement, TensorData, backend::MemoryKind};
 use parking_lot::Mutex;
 
 /// `TRITONSERVER_ResponseAllocatorAllocFn_t`.
@@ -142,7 +142,7 @@ impl Allocator {
     /// Copies an output into memory of the application.
     ///
     /// # Errors
-    /// The application's, or INTERNAL if it gives no memory, UNSUPPORTED if it gives a device's.
+    /// The application's, or UNSUPPORTED if it gives memory of a device. No memory at all is not an error.
     pub(crate) fn copy(&self, name: &Name, data: &TensorData) -> Result<Buffer, Error> {
         let byte_size = data.len();
         let (mut kind, mut number) = self.preferred(name, byte_size);
@@ -170,6 +170,26 @@ impl Allocator {
     }
 }
 
+impl OutputPlacement for Allocator {
+    fn placement(
+        &self,
+        name: Option<&Name>,
+        byte_size: Option<usize>,
+        (kind, mut number): (MemoryKind, i64),
+    ) -> Result<(MemoryKind, i64), Error> {
+        let query = *self.functions().query.lock();
+        let query = query.ok_or_else(|| Error::unavailable("Output properties are not available"))?;
+        let (mut size, mut kind) = (byte_size, memory_number(kind));
+        let size = size.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+        // SAFETY: the application's function as the header declares it, with places of this function; its error is ours.
+        unsafe {
+            let name = name.map_or(ptr::null(), readable);
+            consume(query(self.handle, self.userp, name, size, &mut kind, &mut number))?;
+        }
+        Ok((memory_kind(kind)?, number))
+    }
+}
+
 impl Buffer {
     /// Lets the application say more of the buffer. What it says of size and kind of memory is known already.
     fn report_attributes(&self, name: &Name) -> Result<(), Error> {
@@ -187,14 +207,9 @@ impl Buffer {
             let text = format!("output '{name}' cannot be written to memory of type GPU");
             return Err(Error::unsupported(text));
         }
-        if data.is_empty() {
+        // As Triton: an application that gives no memory, and no error, gets a response without the bytes.
+        if data.is_empty() || self.base.is_null() {
             return Ok(());
-        }
-        if self.base.is_null() {
-            let size = self.byte_size;
-            return Err(Error::internal(format!(
-                "no memory was given for the {size} bytes of output '{name}'"
-            )));
         }
         // SAFETY: the application has given so many bytes to be written, and nobody else sees them yet.
         data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.byte_size) });

@@ -1,13 +1,13 @@
-//! From the response channel of a request to the application's callback, on the thread that has the news.
+//! From the response channel of a request to the application's callback.
 //!
-//! A delivery is polled like a task, but by nobody's executor: whoever wakes it, which is whoever answers, drains the
-//! channel and calls the application. If two wake it at once, one of them drains for both, so that responses come in
-//! their order.
+//! A dispatcher is polled like a task, by the threads for callbacks. A wake-up puts it into their queue, where it is at most
+//! once: so the callbacks of a request come in order, and the thread that answers never runs code of the application.
 use std::{
+    collections::VecDeque,
     ffi::c_void,
     ptr,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::{
     allocator::Allocator,
-    calls::{call_application, call_on_own_thread},
+    calls::CallbackQueue,
     infer::RequestReturnGuard,
     response::{InferenceResponse, ResponseOutput},
 };
@@ -30,10 +30,6 @@ pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *
 
 /// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
 const FINAL: u32 = 1;
-
-/// Responses that the thread delivers which has sent the request. A model that answers faster than the application reads
-/// shall not keep it for ever.
-const FIRST: usize = 64;
 
 /// Where the application wants its responses.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +60,8 @@ pub(crate) struct CallbackDispatcher {
     model: Arc<Model>,
     request_id: Name,
     recipient: Recipient,
-    trace: Option<Arc<OwnedTrace>>,
+    traced: Option<(Arc<OwnedTrace>, Arc<TraceEvents>)>,
+    callbacks: CallbackQueue,
     /// Of a request that nothing else holds.
     _return_guard: Option<Arc<RequestReturnGuard>>,
 }
@@ -75,14 +72,16 @@ pub(crate) struct DispatcherParts {
     pub(crate) model: Arc<Model>,
     pub(crate) request_id: Name,
     pub(crate) recipient: Recipient,
-    pub(crate) trace: Option<Arc<OwnedTrace>>,
+    /// The trace, and what it is to be told.
+    pub(crate) traced: Option<(Arc<OwnedTrace>, Arc<TraceEvents>)>,
     pub(crate) return_guard: Option<Arc<RequestReturnGuard>>,
+    pub(crate) callbacks: CallbackQueue,
 }
 
 impl CallbackDispatcher {
-    /// Delivers what there is, and from now on what comes.
+    /// Delivers what there is, and from now on what comes. Does not block.
     pub(crate) fn begin(parts: DispatcherParts) {
-        let DispatcherParts { stream, model, request_id, recipient, trace, return_guard } = parts;
+        let DispatcherParts { stream, model, request_id, recipient, traced, return_guard, callbacks } = parts;
         let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
         let dispatcher = Arc::new(Self {
             wakes,
@@ -90,23 +89,33 @@ impl CallbackDispatcher {
             model,
             request_id,
             recipient,
-            trace,
+            traced,
+            callbacks,
             _return_guard: return_guard,
         });
-        call_application(move || dispatcher.drain(FIRST));
+        if let Some((_, events)) = &dispatcher.traced {
+            events.told_by(&dispatcher);
+        }
+        dispatcher.go_on();
     }
 
-    /// Delivers what there is, and so many at most on this thread.
-    fn drain(self: Arc<Self>, most: usize) {
+    /// Lets a thread for callbacks drain.
+    fn go_on(self: Arc<Self>) {
+        let callbacks = self.callbacks.clone();
+        callbacks.push(move || self.drain());
+    }
+
+    /// Delivers what there is.
+    fn drain(self: Arc<Self>) {
         let waker = Waker::from(self.clone());
-        let (mut seen, mut delivered) = (1, 0);
+        let mut seen = 1;
         loop {
-            while let Some(item) = self.next(&waker) {
+            loop {
+                let item = self.next(&waker);
+                // What has happened before a response is told before it.
+                self.tell_trace();
+                let Some(item) = item else { break };
                 self.deliver(item);
-                delivered += 1;
-                if delivered == most {
-                    return call_on_own_thread(move || self.drain(usize::MAX));
-                }
             }
             // Whoever has woken us meanwhile has gone away again.
             match self.wakes.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
@@ -138,8 +147,15 @@ impl CallbackDispatcher {
         self.recipient.call(response, last);
     }
 
+    fn tell_trace(&self) {
+        let Some((trace, events)) = &self.traced else { return };
+        while let Some((activity, nanos)) = events.pop() {
+            trace.report(activity, nanos);
+        }
+    }
+
     fn trace_outputs(&self, response: &InferenceResponse) {
-        let Some(trace) = &self.trace else { return };
+        let Some((trace, _)) = &self.traced else { return };
         for output in response.outputs() {
             let ResponseOutput { name, datatype, shape, buffer, .. } = output;
             let tensor = TracedTensor { name, datatype: *datatype, shape, bytes: buffer.bytes() };
@@ -151,7 +167,34 @@ impl CallbackDispatcher {
 impl Wake for CallbackDispatcher {
     fn wake(self: Arc<Self>) {
         if self.wakes.fetch_add(1, Ordering::AcqRel) == 0 {
-            call_application(move || self.drain(usize::MAX));
+            self.go_on();
         }
+    }
+}
+
+/// What the trace of a request is to be told. The threads that work on the request never run code of the application: they
+/// leave here what has happened, and the dispatcher tells it. Holds at most as many events as a request has activities.
+#[derive(Default)]
+pub(crate) struct TraceEvents {
+    pending: Mutex<VecDeque<(trace::Activity, u64)>>,
+    dispatcher: Mutex<Weak<CallbackDispatcher>>,
+}
+
+impl TraceEvents {
+    /// The trace has reached `activity` at that time of CLOCK_MONOTONIC.
+    pub(crate) fn push(&self, activity: trace::Activity, nanos: u64) {
+        self.pending.lock().push_back((activity, nanos));
+        let dispatcher = self.dispatcher.lock().upgrade();
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.wake();
+        }
+    }
+
+    fn told_by(&self, dispatcher: &Arc<CallbackDispatcher>) {
+        *self.dispatcher.lock() = Arc::downgrade(dispatcher);
+    }
+
+    fn pop(&self) -> Option<(trace::Activity, u64)> {
+        self.pending.lock().pop_front()
     }
 }

@@ -1,60 +1,188 @@
-//! Calling the application: at most so deep on one thread.
+//! The threads on which the server calls the program back.
 //!
-//! A callback may send the next request, whose execution may happen at once on the same thread and lead to the next
-//! callback. So that this cannot go on until the stack is full, a callback at some depth is made on a fresh thread
-//! instead. One that waits for another request, which some applications do, thereby always finds a thread that serves it.
-use std::{cell::Cell, sync::Arc, thread};
+//! A callback of the program may block for as long as it likes, also until another request has been answered, or for a
+//! lock that the program holds while it sends requests. So neither a thread of the engine nor the thread that sends the
+//! request makes callbacks, but threads of this pool only.
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
-use parking_lot::Mutex;
+use inference::panic_message;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Callbacks within callbacks on one thread.
-const DEEPEST: u32 = 8;
+/// Threads of one server that call the program back, at most. While so many callbacks have not returned, the next ones
+/// wait. Nothing else waits for them.
+const MOST_THREADS: usize = 64;
+
+/// Threads that stay although there is nothing to do.
+const MOST_IDLE: usize = 4;
+
+/// As much as the threads of instances have.
+const STACK_BYTES: usize = 8 << 20;
 
 thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The pool that this thread belongs to. Compared only.
+    static POOL: Cell<*const PoolShared> = const { Cell::new(ptr::null()) };
 }
 
-/// Makes calls to the application, here or, if that were too deep, on a thread of their own.
-pub(crate) fn call_application(calls: impl FnOnce() + Send + 'static) {
-    if DEPTH.get() >= DEEPEST {
-        return call_on_own_thread(calls);
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Calls the program back. The threads end when the pool is dropped and everything in the queue was done.
+///
+/// The queue has no bound of its own: each request that the program has sent is in it at most three times, with its
+/// responses, its release and the release of its trace.
+pub(crate) struct CallbackPool {
+    shared: Arc<PoolShared>,
+}
+
+/// Hands work to a pool, as long as it likes.
+#[derive(Clone)]
+pub(crate) struct CallbackQueue {
+    shared: Arc<PoolShared>,
+}
+
+#[derive(Default)]
+struct PoolShared {
+    state: Mutex<PoolState>,
+    /// Signalled when a thread is wanted that takes the next job, and when the pool has been closed.
+    work: Condvar,
+    /// Signalled when a call has returned and no other waits in the queue.
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct PoolState {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    /// Of these, those that wait for work.
+    idle: usize,
+    /// Of these, those that are in a callback.
+    running: usize,
+    /// A thread has been started or signalled, and has not yet looked for a job. One at a time: whoever takes a job calls
+    /// the next thread, so that a job never waits for a callback that blocks, and brief callbacks need few threads.
+    coming: bool,
+    /// It has been logged that all threads are busy.
+    complained: bool,
+    closed: bool,
+}
+
+impl CallbackPool {
+    pub(crate) fn new() -> Self {
+        Self { shared: Arc::default() }
     }
-    let _depth = CallDepth::enter();
-    calls();
-}
 
-/// Makes calls to the application on a thread of their own. If there is none they are made here: late and deep is better
-/// than never.
-pub(crate) fn call_on_own_thread(calls: impl FnOnce() + Send + 'static) {
-    let mine = Arc::new(Mutex::new(Some(calls)));
-    let theirs = mine.clone();
-    if let Err(error) = thread::Builder::new().name("callback".into()).spawn(move || make(&theirs)) {
-        log::error!("failed to start a thread for a callback: {error}");
-        make(&mine);
+    pub(crate) fn queue(&self) -> CallbackQueue {
+        CallbackQueue { shared: self.shared.clone() }
+    }
+
+    /// Waits until all calls that were pushed have returned, but so long at most. A thread of the pool does not wait for
+    /// the callback that it is in. Whether they have.
+    pub(crate) fn wait_until_quiet(&self, most: Duration) -> bool {
+        let own = usize::from(ptr::eq(POOL.get(), &raw const *self.shared));
+        let mut state = self.shared.state.lock();
+        let unfinished = |state: &mut PoolState| state.running > own || !state.jobs.is_empty();
+        match Instant::now().checked_add(most) {
+            Some(until) => !self.shared.returned.wait_while_until(&mut state, unfinished, until).timed_out(),
+            None => {
+                self.shared.returned.wait_while(&mut state, unfinished);
+                true
+            }
+        }
     }
 }
 
-fn make<F: FnOnce()>(calls: &Mutex<Option<F>>) {
-    let calls = calls.lock().take();
-    if let Some(calls) = calls {
-        let _depth = CallDepth::enter();
-        calls();
-    }
-}
-
-/// One callback; a panic in it leaves its level, too.
-struct CallDepth;
-
-impl CallDepth {
-    fn enter() -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        Self
-    }
-}
-
-impl Drop for CallDepth {
+impl Drop for CallbackPool {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
+        self.shared.state.lock().closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl CallbackQueue {
+    /// Makes calls to the program on a thread of the pool. Does not block.
+    pub(crate) fn push(&self, calls: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.state.lock();
+        state.jobs.push_back(Box::new(calls));
+        self.shared.call_thread(&mut state);
+    }
+}
+
+impl PoolShared {
+    /// Lets a thread come that takes the next job, if there is one.
+    fn call_thread(self: &Arc<Self>, state: &mut MutexGuard<'_, PoolState>) {
+        if state.jobs.is_empty() || state.coming {
+            return;
+        }
+        if state.idle > 0 {
+            state.coming = true;
+            self.work.notify_one();
+        } else if state.threads < MOST_THREADS {
+            self.start_thread(state);
+        } else if !std::mem::replace(&mut state.complained, true) {
+            log::warn!(
+                "{MOST_THREADS} callbacks of the program have not returned; the next ones wait until one of them has"
+            );
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut MutexGuard<'_, PoolState>) {
+        let shared = self.clone();
+        let builder = thread::Builder::new().name("callback".into()).stack_size(STACK_BYTES);
+        match builder.spawn(move || shared.run()) {
+            Ok(_) => {
+                state.coming = true;
+                state.threads += 1;
+            }
+            Err(error) => {
+                log::error!("failed to start a thread for callbacks: {error}");
+                // Without any thread nobody would ever make the calls.
+                while state.threads == 0
+                    && let Some(job) = state.jobs.pop_front()
+                {
+                    MutexGuard::unlocked(state, || make(job));
+                }
+            }
+        }
+    }
+
+    /// The life of a thread.
+    fn run(self: Arc<Self>) {
+        POOL.set(&raw const *self);
+        let mut state = self.state.lock();
+        state.coming = false;
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                self.call_thread(&mut state);
+                state.running += 1;
+                MutexGuard::unlocked(&mut state, || make(job));
+                state.running -= 1;
+                if state.jobs.is_empty() {
+                    self.returned.notify_all();
+                }
+                continue;
+            }
+            state.complained = false;
+            if state.closed || state.idle >= MOST_IDLE {
+                state.threads -= 1;
+                return;
+            }
+            state.idle += 1;
+            self.work.wait_while(&mut state, |state| !state.coming && !state.closed);
+            state.idle -= 1;
+            state.coming = false;
+        }
+    }
+}
+
+fn make(job: Job) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+        log::error!("a callback of the program panicked: {}", panic_message(&*panic));
     }
 }
 
@@ -64,18 +192,92 @@ mod tests {
 
     use super::*;
 
-    fn dive(left: u32, done: mpsc::Sender<u32>) {
-        call_application(move || match left {
-            0 => done.send(DEPTH.get()).unwrap(),
-            more => dive(more - 1, done),
-        });
+    #[test]
+    fn a_callback_that_blocks_holds_up_no_other_until_all_threads_block() {
+        let pool = CallbackPool::new();
+        let queue = pool.queue();
+        let (started, begun) = mpsc::channel();
+        let gates: Vec<_> = (0..MOST_THREADS)
+            .map(|_| {
+                let (gate, opened) = mpsc::channel::<()>();
+                let started = started.clone();
+                queue.push(move || {
+                    started.send(()).unwrap();
+                    let _ = opened.recv();
+                });
+                gate
+            })
+            .collect();
+        gates.iter().for_each(|_| begun.recv().unwrap());
+        // Now all threads are taken: one more waits, without another thread.
+        let (answer, answered) = mpsc::channel();
+        queue.push(move || answer.send(()).unwrap());
+        {
+            let state = pool.shared.state.lock();
+            assert_eq!((state.threads, state.jobs.len(), state.complained), (MOST_THREADS, 1, true));
+        }
+        assert!(answered.try_recv().is_err());
+        drop(gates);
+        answered.recv().unwrap();
     }
 
     #[test]
-    fn no_thread_goes_deeper_than_allowed() {
-        let (done, depth) = mpsc::channel();
-        dive(10_000, done);
-        assert!(depth.recv().unwrap() <= DEEPEST);
-        assert_eq!(DEPTH.get(), 0);
+    fn threads_end_when_there_is_little_to_do_and_all_of_them_with_the_pool() {
+        let pool = CallbackPool::new();
+        let queue = pool.queue();
+        let (gate, opened) = mpsc::channel::<()>();
+        let opened = Arc::new(Mutex::new(opened));
+        for _ in 0..2 * MOST_IDLE {
+            let opened = opened.clone();
+            queue.push(move || {
+                let _ = opened.lock().recv();
+            });
+        }
+        drop(gate);
+        let threads = |most: usize| {
+            while pool_threads(&queue) > most {
+                thread::yield_now();
+            }
+        };
+        threads(MOST_IDLE);
+        drop(pool);
+        threads(0);
+        // A request may come back after its server has gone.
+        let (answer, answered) = mpsc::channel();
+        queue.push(move || answer.send(()).unwrap());
+        answered.recv().unwrap();
+        threads(0);
+    }
+
+    #[test]
+    fn whoever_waits_for_quiet_waits_for_callbacks_but_not_for_its_own() {
+        let pool = Arc::new(CallbackPool::new());
+        let queue = pool.queue();
+        assert!(pool.wait_until_quiet(Duration::ZERO));
+        let (gate, opened) = mpsc::channel::<()>();
+        queue.push(move || {
+            let _ = opened.recv();
+        });
+        assert!(!pool.wait_until_quiet(Duration::ZERO));
+        drop(gate);
+        assert!(pool.wait_until_quiet(Duration::MAX));
+        let (answer, answered) = mpsc::channel();
+        let of_callback = pool.clone();
+        queue.push(move || answer.send(of_callback.wait_until_quiet(Duration::MAX)).unwrap());
+        assert!(answered.recv().unwrap());
+    }
+
+    fn pool_threads(queue: &CallbackQueue) -> usize {
+        queue.shared.state.lock().threads
+    }
+
+    #[test]
+    fn a_callback_that_panics_leaves_its_thread_to_others() {
+        let pool = CallbackPool::new();
+        let queue = pool.queue();
+        queue.push(|| panic!("on purpose"));
+        let (answer, answered) = mpsc::channel();
+        queue.push(move || answer.send(()).unwrap());
+        answered.recv().unwrap();
     }
 }

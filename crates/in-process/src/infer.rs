@@ -20,8 +20,8 @@ use inference::{Error, Request, TraceContext};
 
 use crate::{
     Server,
-    callback_dispatcher::{CallbackDispatcher, DispatcherParts},
-    calls::call_application,
+    callback_dispatcher::{CallbackDispatcher, DispatcherParts, TraceEvents},
+    calls::CallbackQueue,
     request::InferenceRequest,
 };
 
@@ -48,9 +48,12 @@ unsafe impl Sync for ReleaseCallback {}
 pub(crate) struct RequestReturnGuard {
     /// As it was handed over.
     request: *mut InferenceRequest,
-    back: ReleaseCallback,
+    /// `None` as long as it is not known.
+    back: Option<ReleaseCallback>,
     /// The request has become the server's. Otherwise it has stayed with the application.
     accepted: AtomicBool,
+    /// Where it is given back, whichever thread has read the memory last.
+    callbacks: CallbackQueue,
 }
 
 // SAFETY: the request is only handed back; that may happen on any thread, says the header.
@@ -60,9 +63,11 @@ unsafe impl Sync for RequestReturnGuard {}
 
 impl Drop for RequestReturnGuard {
     fn drop(&mut self) {
-        if self.accepted.load(Ordering::Acquire) {
-            let pending_return = PendingReturn { request: self.request, back: self.back };
-            call_application(move || pending_return.back());
+        if self.accepted.load(Ordering::Acquire)
+            && let Some(back) = self.back
+        {
+            let pending_return = PendingReturn { request: self.request, back };
+            self.callbacks.push(move || pending_return.back());
         }
     }
 }
@@ -129,8 +134,11 @@ impl AsRef<[u8]> for BorrowedBuffer {
 /// Sends a request. If that succeeds the request belongs to the server until its release callback; otherwise it stays with
 /// the caller and no callback is made. The trace is taken over in any case.
 ///
-/// Callbacks may come before this returns. The release callback comes when nobody reads the memory of the inputs any more,
-/// before or after responses; without inputs, after the last response. The trace is told each time when it happens.
+/// Callbacks may come before this returns. They come on threads that the server has for callbacks only, so they may block,
+/// and wait for other requests. Responses of one request come one after the other. While 64 callbacks have not returned, the
+/// next ones wait until one of them has. The release callback comes when nobody reads the memory of the inputs any more,
+/// before or after responses; without inputs, after the last response. The trace is told each time soon after it happens, in
+/// order, before the response that follows it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
     server: *mut Server,
@@ -138,47 +146,78 @@ pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
     trace: *mut Trace,
 ) -> *mut CError {
     // SAFETY: null or a live trace that the caller gives away.
-    let trace = unsafe { OwnedTrace::take(trace) }.map(Arc::new);
-    // SAFETY: null or a live server, null or a live request.
-    guard(|| unsafe { borrow(server)?.not_before_start().and_then(|_| send(request, trace)) })
+    let trace = unsafe { OwnedTrace::take(trace) };
+    guard(|| {
+        // SAFETY: null or a live server, null or a live request.
+        unsafe {
+            let server = borrow(server)?;
+            server.not_before_start()?;
+            send(request, trace, &server.callbacks())
+        }
+    })
 }
 
 /// # Safety
 /// The request is null or live, and the caller gives it away if this succeeds.
-unsafe fn send(handle: *mut InferenceRequest, trace: Option<Arc<OwnedTrace>>) -> Result<(), Error> {
+unsafe fn send(
+    handle: *mut InferenceRequest,
+    trace: Option<OwnedTrace>,
+    callbacks: &CallbackQueue,
+) -> Result<(), Error> {
+    let traced = trace.map(|trace| {
+        let (callbacks, events) = (callbacks.clone(), Arc::new(TraceEvents::default()));
+        let trace = trace.released_by(move |release| callbacks.push(release));
+        let later = events.clone();
+        (Arc::new(trace.told_by(move |activity, nanos| later.push(activity, nanos))), events)
+    });
+    // SAFETY: null or live as the caller promises.
+    let sent = unsafe { hand_over(handle, traced.as_ref(), callbacks) };
+    let outcome = sent.map(CallbackDispatcher::begin);
+    if outcome.is_err()
+        && let Some(trace) = traced.and_then(|(trace, _)| Arc::into_inner(trace))
+    {
+        trace.release_here();
+    }
+    outcome
+}
+
+/// # Safety
+/// As for `send`.
+unsafe fn hand_over(
+    handle: *mut InferenceRequest,
+    traced: Option<&(Arc<OwnedTrace>, Arc<TraceEvents>)>,
+    callbacks: &CallbackQueue,
+) -> Result<DispatcherParts, Error> {
     // SAFETY: null or live as the caller promises.
     let own = unsafe { borrow(handle) }?;
     let request_attributes = own.request_attributes();
-    let (recipient, back) = request_attributes.callbacks()?;
+    let called_back = request_attributes.callbacks();
+    let back = called_back.as_ref().ok().map(|(_, back)| *back);
+    let accepted = AtomicBool::new(false);
     let return_guard =
-        Arc::new(RequestReturnGuard { request: handle, back, accepted: AtomicBool::new(false) });
-    let sent = request_attributes.request(own.model(), &return_guard);
+        Arc::new(RequestReturnGuard { request: handle, back, accepted, callbacks: callbacks.clone() });
+    let mut request = request_attributes.request(own.model(), &return_guard)?;
     drop(request_attributes);
-    let request_id = sent.as_ref().map_or_else(|_| Default::default(), |request| request.id.clone());
+    let recipient = match called_back {
+        Ok((recipient, _)) => recipient,
+        // As Triton: what is wrong with the request itself is said first.
+        Err(missing) => return own.model().check(request).and(Err(missing)),
+    };
+    let request_id = request.id.clone();
     let lends_memory = Arc::strong_count(&return_guard) > 1;
-    let stream = sent.and_then(|mut request| {
-        if let Some(trace) = &trace {
-            request.trace = Some(TraceContext::new(trace.clone()));
-            trace.describe(own.model().name(), own.model().version(), &request.id);
-            trace_inputs(trace, &request);
-        }
-        own.model().infer(request)
-    });
-    let stream = stream?;
-    // The loan that is held here keeps the handle alive until the end of this function.
-    return_guard.accepted.store(true, Ordering::Release);
-    own.running(stream.canceller());
-    let kept = (!lends_memory).then(|| return_guard.clone());
+    if let Some((trace, _)) = traced {
+        request.trace = Some(TraceContext::new(trace.clone()));
+        trace.describe(own.model().name(), own.model().version(), &request.id);
+        trace_inputs(trace, &request);
+    }
     let model = own.model().clone();
-    CallbackDispatcher::begin(DispatcherParts {
-        stream,
-        model,
-        request_id,
-        recipient,
-        trace,
-        return_guard: kept,
-    });
-    Ok(())
+    let stream = model.infer(request)?;
+    return_guard.accepted.store(true, Ordering::Release);
+    // The loan that is held here keeps the handle alive until the end of this function.
+    own.running(stream.canceller());
+    let (traced, callbacks) = (traced.cloned(), callbacks.clone());
+    let kept = (!lends_memory).then(|| return_guard.clone());
+    Ok(DispatcherParts { stream, model, request_id, recipient, traced, return_guard: kept, callbacks })
 }
 
 fn trace_inputs(trace: &OwnedTrace, request: &Request) {

@@ -20,6 +20,7 @@ mod report;
 mod request;
 mod response;
 mod response_channel;
+pub mod sync;
 mod tensor;
 mod timeline;
 mod trace;
@@ -31,7 +32,9 @@ pub use metrics::MetricSource;
 pub use name::Name;
 pub use proto::nearest;
 pub use report::ResponseReport;
-pub use request::{OutputSelection, Parameter, Parameters, Request, RequestInputs, id_prefix};
+pub use request::{
+    OutputPlacement, OutputSelection, Parameter, Parameters, Request, RequestInputs, id_prefix,
+};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
     BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,

@@ -1,10 +1,10 @@
 //! What a client asks for.
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use scheduling::SequenceStep;
 
-use crate::{ByteReservation, ClientId, Name, Tensor, TensorData, TraceContext};
+use crate::{ByteReservation, ClientId, Error, Name, Tensor, TensorData, TraceContext, backend::MemoryKind};
 
 /// A decoded inference request, independent of the protocol it came by.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +32,24 @@ pub struct Request {
     pub reservation: Option<Arc<ByteReservation>>,
     /// Who follows the request, if anybody does.
     pub trace: Option<TraceContext>,
+    /// Where outputs will lie, for a backend that asks, if the sender of the request brings memory for them. `None` stands
+    /// for host memory of the server.
+    pub output_placement: Option<Arc<dyn OutputPlacement>>,
+}
+
+/// Tells where an output of a request will lie, before it is made.
+pub trait OutputPlacement: fmt::Debug + Send + Sync {
+    /// Kind and number of the memory for the output of that name, or for any, if it has that many bytes, as far as that is
+    /// known. `preferred` is what the backend would like. May be called on any thread while the request is executed.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if that cannot be told.
+    fn placement(
+        &self,
+        name: Option<&Name>,
+        byte_size: Option<usize>,
+        preferred: (MemoryKind, i64),
+    ) -> Result<(MemoryKind, i64), Error>;
 }
 
 /// Which outputs of a model a request wants.

@@ -231,7 +231,7 @@ fn create_environment(
         // SAFETY: the logging function lives for ever and needs no parameter; the runtime copies the id.
         let status = unsafe {
             ((*api).CreateEnvWithCustomLogger)(
-                log_message,
+                log_function(),
                 ptr::null_mut(),
                 severity_wanted(),
                 log_id,
@@ -252,7 +252,7 @@ fn create_environment(
             .and_then(|()| check(table, ((*api).SetGlobalSpinControl)(options, c_int::from(threads.spin))))
             .and_then(|()| {
                 let status = ((*api).CreateEnvWithCustomLoggerAndGlobalThreadPools)(
-                    log_message,
+                    log_function(),
                     ptr::null_mut(),
                     severity_wanted(),
                     log_id,
@@ -281,24 +281,35 @@ fn severity_wanted() -> sys::OrtLoggingLevel {
     }
 }
 
-/// Called by the runtime from any thread. The five levels have never changed, so their enum is safe to receive.
+/// [`log_message`] as the table wants it, whose last but one type is an enum of `ort-sys`.
+fn log_function() -> sys::OrtLoggingFunction {
+    // SAFETY: the same function type, but for an enum and an integer of the same size. A C function passes integers; one that
+    // the enum lacks must not become a value of it.
+    unsafe { std::mem::transmute::<LogFunction, sys::OrtLoggingFunction>(log_message) }
+}
+
+type LogFunction =
+    unsafe extern "system" fn(*mut c_void, c_int, *const c_char, *const c_char, *const c_char, *const c_char);
+
+/// The level in the log for a level of the runtime; one that a newer library may have is as severe as its number.
+fn level_of(severity: c_int) -> log::Level {
+    match severity {
+        ..=1 => log::Level::Trace,
+        2 => log::Level::Warn,
+        3.. => log::Level::Error,
+    }
+}
+
+/// Called by the runtime from any thread.
 unsafe extern "system" fn log_message(
     _: *mut c_void,
-    severity: sys::OrtLoggingLevel,
+    severity: c_int,
     _: *const c_char,
     _: *const c_char,
     location: *const c_char,
     message: *const c_char,
 ) {
-    let level = match severity {
-        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE | sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO => {
-            log::Level::Trace
-        }
-        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING => log::Level::Warn,
-        sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR | sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL => {
-            log::Level::Error
-        }
-    };
+    let level = level_of(severity);
     if message.is_null() || location.is_null() || !log::log_enabled!(target: LOG_TARGET, level) {
         return;
     }
@@ -308,4 +319,24 @@ unsafe extern "system" fn log_message(
     let _ = std::panic::catch_unwind(|| {
         log::log!(target: LOG_TARGET, level, "{} ({})", message.to_string_lossy(), location.to_string_lossy());
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_not_known_is_as_severe_as_its_number() {
+        let known = [
+            (sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE, log::Level::Trace),
+            (sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, log::Level::Trace),
+            (sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING, log::Level::Warn),
+            (sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR, log::Level::Error),
+            (sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL, log::Level::Error),
+        ];
+        for (severity, level) in known {
+            assert_eq!(level_of(severity as c_int), level);
+        }
+        assert_eq!((level_of(-3), level_of(77)), (log::Level::Trace, log::Level::Error));
+    }
 }

@@ -7,7 +7,10 @@ use std::{
     ptr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed},
+        atomic::{
+            AtomicPtr, AtomicU32,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -210,7 +213,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendExecutionPolicy(
     policy: *mut u32,
 ) -> *mut CError {
     // SAFETY: null or a live backend; null or writable.
-    guard(|| unsafe { put(policy, borrow(backend)?.policy.load(Relaxed)) })
+    guard(|| unsafe { put(policy, borrow(backend)?.policy.load(Acquire)) })
 }
 
 /// Sets the execution policy. Instances of GPUs, which alone share a thread by device, do not exist here.
@@ -220,7 +223,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendSetExecutionPolicy(
     policy: u32,
 ) -> *mut CError {
     // SAFETY: null or a live backend.
-    guard(|| unsafe { borrow(backend) }.map(|own| own.policy.store(policy, Relaxed)))
+    guard(|| unsafe { borrow(backend) }.map(|own| own.policy.store(policy, Release)))
 }
 
 /// The directory the backend was found in (artifact type 0, a file system); the path belongs to the backend.
@@ -254,7 +257,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendState(
     state: *mut *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live backend; null or writable.
-    guard(|| unsafe { put(state, borrow(backend)?.state.load(Relaxed)) })
+    guard(|| unsafe { put(state, borrow(backend)?.state.load(Acquire)) })
 }
 
 /// Stores something with the backend; the library goes on owning it.
@@ -264,5 +267,5 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendSetState(
     state: *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live backend.
-    guard(|| unsafe { borrow(backend) }.map(|own| own.state.store(state, Relaxed)))
+    guard(|| unsafe { borrow(backend) }.map(|own| own.state.store(state, Release)))
 }

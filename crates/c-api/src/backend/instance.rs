@@ -4,7 +4,10 @@ use std::{
     ptr,
     sync::{
         Arc,
-        atomic::{AtomicPtr, Ordering::Relaxed},
+        atomic::{
+            AtomicPtr,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -230,7 +233,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceState(
     state: *mut *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live instance; null or writable.
-    guard(|| unsafe { put(state, borrow(instance)?.state.load(Relaxed)) })
+    guard(|| unsafe { put(state, borrow(instance)?.state.load(Acquire)) })
 }
 
 /// Stores something with the instance; the library goes on owning it.
@@ -240,7 +243,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSetState(
     state: *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or a live instance.
-    guard(|| unsafe { borrow(instance) }.map(|own| own.state.store(state, Relaxed)))
+    guard(|| unsafe { borrow(instance) }.map(|own| own.state.store(state, Release)))
 }
 
 /// Tells how much memory of each kind the instance takes, in place of what was told before. The attributes stay the

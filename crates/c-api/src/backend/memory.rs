@@ -1,5 +1,9 @@
 //! `TRITONBACKEND_MemoryManager`: memory that backends ask the server for.
-use std::ffi::c_void;
+use std::{
+    alloc::{Layout, alloc_zeroed},
+    ffi::c_void,
+    ptr::NonNull,
+};
 
 use inference::{Error, ErrorCode};
 
@@ -40,7 +44,20 @@ pub unsafe extern "C" fn TRITONBACKEND_MemoryManagerAllocate(
     })
 }
 
-/// Memory to be given to `free`.
+/// Zeros of that length; `None` if there is not so much memory. Large ones come from the system as they are: they cost
+/// nothing until they are touched.
+pub(super) fn zeroed(len: usize) -> Option<Vec<u8>> {
+    let layout = Layout::array::<u8>(len).ok()?;
+    if len == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the size is not zero.
+    let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    // SAFETY: from the global allocator, with the layout of a vector of that capacity; all bytes are zero.
+    Some(unsafe { Vec::from_raw_parts(memory.as_ptr(), len, len) })
+}
+
+/// Memory to be given to `free`, all zero: a library that sends what it has not written must not send what was there before.
 fn allocate(memory_type: MemoryType, byte_size: u64) -> Result<*mut c_void, Error> {
     match memory_type {
         MEMORY_CPU => {}
@@ -49,7 +66,7 @@ fn allocate(memory_type: MemoryType, byte_size: u64) -> Result<*mut c_void, Erro
         other => return Err(Error::invalid(format!("there is no memory type {other}"))),
     }
     // SAFETY: any size may be asked for.
-    let memory = unsafe { libc::malloc(usize::try_from(byte_size).unwrap_or(usize::MAX)) };
+    let memory = unsafe { libc::calloc(1, usize::try_from(byte_size).unwrap_or(usize::MAX)) };
     if memory.is_null() && byte_size > 0 {
         return Err(Error::new(ErrorCode::Unavailable, "CPU memory allocation failed"));
     }
@@ -73,4 +90,34 @@ pub unsafe extern "C" fn TRITONBACKEND_MemoryManagerFree(
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_for_libraries_is_zero_even_where_other_memory_was_freed() {
+        for len in [0, 1, 100, 5_000, 1 << 20] {
+            drop(vec![0xAA_u8; len]);
+            let memory = zeroed(len).unwrap();
+            assert_eq!((memory.len(), memory.iter().find(|byte| **byte != 0)), (len, None));
+        }
+        assert_eq!(zeroed(usize::MAX), None);
+        assert_eq!(zeroed(isize::MAX as usize), None);
+    }
+
+    #[test]
+    fn the_memory_manager_gives_zeros() {
+        const LEN: usize = 200;
+        // SAFETY: freed below, once.
+        unsafe {
+            let dirty = allocate(MEMORY_CPU, LEN as u64).unwrap().cast::<u8>();
+            dirty.write_bytes(0xAA, LEN);
+            libc::free(dirty.cast());
+            let memory = allocate(MEMORY_CPU, LEN as u64).unwrap().cast::<u8>();
+            assert!(std::slice::from_raw_parts(memory, LEN).iter().all(|byte| *byte == 0));
+            libc::free(memory.cast());
+        }
+    }
 }

@@ -4,7 +4,10 @@ use std::{
     ptr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicPtr, Ordering::Relaxed},
+        atomic::{
+            AtomicPtr,
+            Ordering::{Acquire, Release},
+        },
     },
     time::Duration,
 };
@@ -356,14 +359,14 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelBackend(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelState(model: *mut Model, state: *mut *mut c_void) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
-    guard(|| unsafe { put(state, borrow(model)?.state.load(Relaxed)) })
+    guard(|| unsafe { put(state, borrow(model)?.state.load(Acquire)) })
 }
 
 /// Stores something with the model; the library goes on owning it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelSetState(model: *mut Model, state: *mut c_void) -> *mut CError {
     // SAFETY: null or a live model.
-    guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Relaxed)))
+    guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Release)))
 }
 
 /// Tells how much memory of each kind the model takes besides its instances, in place of what was told before. The

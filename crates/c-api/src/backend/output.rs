@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use inference::{DataType, Error, ErrorCode, Name, Shape, Tensor};
 use parking_lot::Mutex;
 
+use super::memory::zeroed;
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted},
     types::{
@@ -45,7 +46,7 @@ impl Output {
         &self.shape
     }
 
-    /// Memory of that size, once. Null for no bytes, as front ends of the reference give it.
+    /// Memory of that size, once, all zero: what the library does not write, a client may see. Null for no bytes, as front ends of the reference give it.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let mut place = self.memory.lock();
         if place.is_some() {
@@ -57,8 +58,7 @@ impl Output {
         let no_room =
             || Error::unavailable(format!("failed to allocate {byte_size} bytes for output '{}'", self.name));
         let len = usize::try_from(byte_size).map_err(|_| no_room())?;
-        let mut memory: Vec<u8> = Vec::new();
-        memory.try_reserve_exact(len).map_err(|_| no_room())?;
+        let mut memory = zeroed(len).ok_or_else(no_room)?;
         self.attributes.set_byte_size(len);
         let buffer = if len == 0 { std::ptr::null_mut() } else { memory.as_mut_ptr().cast() };
         *place = Some(memory);
@@ -68,15 +68,13 @@ impl Output {
     /// What the backend has made of it.
     pub(super) fn into_tensor(self) -> Tensor {
         let mut memory = self.memory.into_inner().unwrap_or_default();
-        // SAFETY: as many bytes have been reserved. They have been in the backend's hands, whose they were to write; any
-        // value of a byte is a byte.
-        unsafe { memory.set_len(self.attributes.byte_size().min(memory.capacity())) };
+        memory.truncate(self.attributes.byte_size());
         Tensor::new(self.name, self.datatype, self.shape, memory)
     }
 }
 
 /// Gives memory for an output, to be written before the response is sent; it belongs to the response. It is host memory
-/// whatever was preferred. A second call is ALREADY_EXISTS.
+/// whatever was preferred, and zero. A second call is ALREADY_EXISTS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_OutputBuffer(
     output: *mut Output,

@@ -14,9 +14,10 @@ use smallvec::SmallVec;
 
 use super::{Model, in_use::InUseGuard, input::Input, state::State};
 use crate::{
-    handle::{Handle, borrow, guard, put, put_if_wanted, readable, take, text},
+    handle::{Handle, borrow, delete, guard, put, put_if_wanted, readable, text},
+    stable_box::StableBox,
     types::{
-        enums::{MEMORY_CPU, MemoryType, ParameterType},
+        enums::{MEMORY_CPU, MemoryType, ParameterType, memory_kind, memory_number},
         error::CError,
         parameter::show,
         trace::{OwnedTrace, Trace},
@@ -30,15 +31,18 @@ pub struct Request {
     asked: inference::Request,
     inputs: SmallVec<[Input; 2]>,
     /// `None` for a request that is only looked at (custom batching).
-    execution: Option<Execution>,
+    responder: Option<Responder>,
+    /// What the sequence remembers, for models with states.
+    state: Option<SequenceState>,
+    /// Ends with the request, unless it is executed again. Only releasing takes it out.
+    execution: Mutex<Option<Execution>>,
     model: Arc<Model>,
     /// The correlation id for readers of C, once one has asked.
     correlation_text: OnceLock<Name>,
     /// Next number of a response, for the statistics of decoupled models; shared with the factories.
     response_index: OnceLock<Arc<AtomicU64>>,
-    /// Output states; they live as long as the request.
-    #[expect(clippy::vec_box, reason = "the library knows their addresses")]
-    states: Mutex<Vec<Box<State>>>,
+    /// Output states; they live as long as the request. The library knows their addresses.
+    states: Mutex<Vec<StableBox<State>>>,
     _in_use: Option<InUseGuard>,
 }
 
@@ -59,7 +63,9 @@ impl Request {
         let hold = Some(model.hold());
         let mut request = Self::of(asked, model, hold);
         request.inputs.extend(states.into_iter().flatten().map(Input::new));
-        request.execution = Some(execution);
+        request.responder = Some(execution.responder.clone());
+        request.state = execution.state.clone();
+        request.execution = Mutex::new(Some(execution));
         request
     }
 
@@ -80,7 +86,9 @@ impl Request {
         Self {
             asked,
             inputs,
-            execution: None,
+            responder: None,
+            state: None,
+            execution: Mutex::default(),
             model: model.clone(),
             correlation_text: OnceLock::new(),
             response_index: OnceLock::new(),
@@ -91,16 +99,15 @@ impl Request {
 
     /// Answers with an error and gives the request back.
     pub(super) fn fail(self: Box<Self>, error: Error) {
-        if let Some(execution) = self.execution {
-            execution.responder.fail(error);
+        if let Some(responder) = &self.responder {
+            responder.clone().fail(error);
         }
     }
 
     /// What answers it.
     pub(super) fn responder(&self) -> Result<&Responder, Error> {
-        let execution = self.execution.as_ref();
-        execution
-            .map(|execution| &execution.responder)
+        self.responder
+            .as_ref()
             .ok_or_else(|| Error::invalid("a request that is not executed cannot be answered"))
     }
 
@@ -150,7 +157,7 @@ impl Request {
 
     /// A request that is only looked at has been found to be waited for.
     fn is_cancelled(&self) -> bool {
-        self.execution.as_ref().is_some_and(|execution| execution.responder.is_cancelled())
+        self.responder.as_ref().is_some_and(Responder::is_cancelled)
     }
 
     /// Names of the outputs that are wanted, sorted.
@@ -161,14 +168,26 @@ impl Request {
         }
     }
 
+    /// Kind and number of the memory where an output will lie, of which the library may like some.
+    fn placement(
+        &self,
+        name: Option<&Name>,
+        byte_size: Option<usize>,
+        (kind, number): (Option<MemoryType>, Option<i64>),
+    ) -> Result<(MemoryType, i64), Error> {
+        let Some(placement) = &self.asked.output_placement else { return Ok((MEMORY_CPU, 0)) };
+        let liked = (memory_kind(kind.unwrap_or(MEMORY_CPU))?, number.unwrap_or(0));
+        let (kind, number) = placement.placement(name, byte_size, liked)?;
+        Ok((memory_number(kind), number))
+    }
+
     /// The state that an output of that name replaces, about to be written.
     pub(super) fn new_state(
         &self,
         name: &str,
         state: impl FnOnce(SequenceState) -> State,
     ) -> Result<*mut State, Error> {
-        let memory = self.execution.as_ref().and_then(|execution| execution.state.clone());
-        let memory = memory.ok_or_else(|| {
+        let memory = self.state.clone().ok_or_else(|| {
             Error::invalid(format!(
                 "unable to add state '{name}'. State configuration is missing for model '{}'.",
                 self.model.name()
@@ -177,23 +196,24 @@ impl Request {
         if !memory.has_state(name) {
             return Err(Error::invalid(format!("state '{name}' is not a valid state name.")));
         }
-        let state = Box::new(state(memory));
-        let address = ptr::from_ref(&*state).cast_mut();
+        let state = StableBox::new(state(memory));
+        let address = state.as_ptr();
         self.states.lock().push(state);
         Ok(address)
     }
 
-    /// Gives the request back, to be executed once more or not.
-    fn release(mut self: Box<Self>, flags: u32) -> Result<(), (Error, Box<Self>)> {
+    /// Lets the request be executed once more, if the flags say so. The caller drops it, unless this is an error.
+    fn release(&self, flags: u32) -> Result<(), Error> {
         if flags & RELEASE_RESCHEDULE == 0 {
             return if flags & RELEASE_ALL == 0 {
-                Err((Error::invalid(format!("unknown request release flags {flags}")), self))
+                Err(Error::invalid(format!("unknown request release flags {flags}")))
             } else {
                 Ok(())
             };
         }
-        let Some(mut execution) = self.execution.take() else {
-            return Err((Error::invalid("a request that is not executed cannot be rescheduled"), self));
+        let mut place = self.execution.lock();
+        let Some(mut execution) = place.take() else {
+            return Err(Error::invalid("a request that is not executed cannot be rescheduled"));
         };
         // State inputs come anew each time.
         let states = execution.state.as_ref().map_or(0, |state| state.inputs().len());
@@ -203,8 +223,8 @@ impl Request {
             inference::Request { inputs: RequestInputs::Tensors(tensors), ..self.asked.clone() };
         execution.reschedule().map_err(|(error, mut execution)| {
             execution.request = inference::Request::default();
-            self.execution = Some(execution);
-            (error, self)
+            *place = Some(execution);
+            error
         })
     }
 }
@@ -398,20 +418,24 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestOutputName(
     })
 }
 
-/// Where the buffer of an output will lie: in host memory. The size is not known before it is asked for.
+/// Where the buffer of an output will lie, if it has that many bytes; name and size may be null. What stands in the places
+/// for the answer is what the library would like. A program that brings the memory of outputs is asked by its query function:
+/// UNAVAILABLE if it has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestOutputBufferProperties(
     request: *mut Request,
-    _name: *const c_char,
-    _byte_size: *mut usize,
+    name: *const c_char,
+    byte_size: *mut usize,
     memory_type: *mut MemoryType,
     memory_type_id: *mut i64,
 ) -> *mut CError {
-    // SAFETY: null or a live request; null or writable.
+    // SAFETY: null or a live request; a text or null; null or readable and writable.
     guard(|| unsafe {
-        borrow(request)?;
-        put_if_wanted(memory_type, MEMORY_CPU);
-        put_if_wanted(memory_type_id, 0);
+        let name = if name.is_null() { None } else { Some(Name::new(text(name)?)) };
+        let liked = (memory_type.as_ref().copied(), memory_type_id.as_ref().copied());
+        let (kind, number) = borrow(request)?.placement(name.as_ref(), byte_size.as_ref().copied(), liked)?;
+        put_if_wanted(memory_type, kind);
+        put_if_wanted(memory_type_id, number);
         Ok(())
     })
 }
@@ -424,13 +448,12 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestRelease(
     release_flags: u32,
 ) -> *mut CError {
     guard(|| {
-        // SAFETY: null, or a request that the library does not use after this.
-        let owned = unsafe { take(request)? };
-        owned.release(release_flags).map_err(|(error, owned)| {
-            // At the same address: the box was only looked into.
-            let _ = Box::into_raw(owned);
-            error
-        })
+        // SAFETY: null or a live request. It is borrowed until it is certain that it is given back: the library goes on using
+        // it, and what it has been shown of it, if it is not.
+        unsafe { borrow(request)?.release(release_flags)? };
+        // SAFETY: the library does not use it after this.
+        unsafe { delete(request) };
+        Ok(())
     })
 }
 

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::{Model, Request, in_use::InUseGuard, output::Output};
 use crate::{
     handle::{Handle, array, borrow, delete, give, guard, put, readable, take, text},
+    stable_box::StableBox,
     types::{
         enums::{CDataType, datatype, datatype_number},
         error::CError,
@@ -19,8 +20,8 @@ use crate::{
 pub struct Response {
     responder: Responder,
     model: Arc<Model>,
-    /// Boxed, for the library knows their addresses.
-    outputs: Mutex<SmallVec<[Box<Output>; 2]>>,
+    /// The library knows their addresses.
+    outputs: Mutex<SmallVec<[StableBox<Output>; 2]>>,
     parameters: Mutex<Parameters>,
     _in_use: InUseGuard,
 }
@@ -55,8 +56,8 @@ impl Response {
             .ok_or_else(|| Error::invalid(format!("output '{name}' has an unknown datatype, {kind}")))?;
         let (batch, rest) = shape.split_at(usize::from(config.max_batch_size.is_some()).min(shape.len()));
         let shape: Shape = batch.iter().copied().chain(spec.outward(rest)).collect();
-        let output = Box::new(Output::new(spec.name.clone(), datatype, shape));
-        let address = ptr::from_ref(&*output).cast_mut();
+        let output = StableBox::new(Output::new(spec.name.clone(), datatype, shape));
+        let address = output.as_ptr();
         self.outputs.lock().push(output);
         Ok(address)
     }
@@ -73,7 +74,8 @@ impl Response {
             let error = error.because(FailureReason::Backend);
             return if is_last { responder.fail(error) } else { responder.send_error(error) };
         }
-        let outputs = outputs.into_inner().into_iter().map(|output| output.into_tensor()).collect();
+        let outputs =
+            outputs.into_inner().into_iter().map(|output| output.into_inner().into_tensor()).collect();
         let response = inference::Response { outputs, parameters: parameters.into_inner() };
         if is_last { responder.complete(response) } else { responder.send(response) }
     }

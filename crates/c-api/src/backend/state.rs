@@ -7,7 +7,7 @@ use std::{
 use inference::{DataType, Error, Name, Shape, Tensor, backend::SequenceState};
 use parking_lot::Mutex;
 
-use super::Request;
+use super::{Request, memory::zeroed};
 use crate::{
     handle::{Handle, array, borrow, guard, put, put_if_wanted, text},
     types::{
@@ -41,10 +41,7 @@ impl State {
         let len = usize::try_from(byte_size).map_err(|_| no_room())?;
         let mut buffer = self.buffer.lock();
         if buffer.len() != len {
-            let mut memory = Vec::new();
-            memory.try_reserve_exact(len).map_err(|_| no_room())?;
-            memory.resize(len, 0);
-            *buffer = memory;
+            *buffer = zeroed(len).ok_or_else(no_room)?;
             self.attributes.set_byte_size(len);
         }
         Ok(buffer.as_mut_ptr().cast())

@@ -16,10 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     handle::{array, borrow},
-    types::{
-        buffer_attributes::BufferAttributes,
-        enums::{MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU},
-    },
+    types::{buffer_attributes::BufferAttributes, enums::memory_kind},
 };
 
 /// Bytes by kind and number of the memory.
@@ -94,13 +91,7 @@ impl Amounts {
             // SAFETY: as the caller promises.
             let attributes = unsafe { borrow(handle.cast_const())? };
             let (memory_type, id) = attributes.memory();
-            let kind = match memory_type {
-                MEMORY_CPU => MemoryKind::Cpu,
-                MEMORY_CPU_PINNED => MemoryKind::CpuPinned,
-                MEMORY_GPU => MemoryKind::Gpu,
-                other => return Err(Error::invalid(format!("there is no memory type {other}"))),
-            };
-            amounts.insert((kind, id), attributes.byte_size() as u64);
+            amounts.insert((memory_kind(memory_type)?, id), attributes.byte_size() as u64);
         }
         Ok(Self(amounts))
     }

@@ -5,23 +5,21 @@
 //! before it, so that it finds it loaded. A library whose surroundings have no names by which the loader could know them
 //! again (`DT_SONAME`) is itself loaded from the disk.
 use std::{
-    ffi::{CStr, CString, c_int, c_void},
+    ffi::{CStr, c_int, c_void},
     fs::{self, File},
     io::{self, Read, Write},
-    os::{
-        fd::{AsRawFd, FromRawFd},
-        unix::fs::MetadataExt,
-    },
+    mem,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
-    ptr::NonNull,
     sync::Arc,
 };
 
 use inference::Error;
+use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use parking_lot::Mutex;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{elf, placeholder};
-use crate::handle::c_path;
 
 /// Library names that mean us: `libtritonserver.so`, `libtritonserver-717102f0.so`, ...
 const OURS: &str = "libtritonserver";
@@ -33,10 +31,14 @@ static STAYING: Mutex<Vec<(Identity, Arc<Library>)>> = Mutex::new(Vec::new());
 /// An opened shared library, closed when dropped.
 #[derive(Debug)]
 pub struct Library {
-    handle: NonNull<c_void>,
-    /// Held open, for the loader knows the library by this file's number.
-    copy: Option<File>,
+    /// Dropped, which closes it, before its copy.
+    handle: unix::Library,
+    _copy: Option<LoadedCopy>,
 }
+
+/// A file in memory that a library was loaded from. Held open, for the loader knows the library by this file's number.
+#[derive(Debug)]
+struct LoadedCopy(Option<File>);
 
 /// What changes when a file is replaced or written anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +66,6 @@ impl Content {
         Ok(Self { identity, bytes })
     }
 }
-
-// SAFETY: the handle is a number to the loader, which locks for itself.
-unsafe impl Send for Library {}
-// SAFETY: the same.
-unsafe impl Sync for Library {}
 
 impl Library {
     /// Opens a library that is closed when dropped (caches, agents, batching strategies).
@@ -110,13 +107,13 @@ impl Library {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let copy = copy_in_memory(&name, content).map_err(|error| error.to_string());
         let private = copy.and_then(|copy| {
-            let handle = dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
-            Ok(Self { handle, copy: Some(copy) })
+            let handle = dlopen(&path_of(&copy), RTLD_NOW | RTLD_LOCAL)?;
+            Ok(Self { handle, _copy: Some(LoadedCopy(Some(copy))) })
         });
         private.or_else(|why| {
-            let handle = dlopen(&c_path(path), libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
+            let handle = dlopen(path, RTLD_NOW | RTLD_LOCAL).map_err(failed)?;
             log::warn!("a copy of {} cannot be loaded ({why}); it is used from the disk", path.display());
-            Ok(Self { handle, copy: None })
+            Ok(Self { handle, _copy: None })
         })
     }
 
@@ -126,21 +123,19 @@ impl Library {
     /// `F` is a function pointer of the type that every library gives the function of that name.
     pub unsafe fn function<F: Copy>(&self, name: &CStr) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>(), "a function pointer") };
-        // SAFETY: the handle is open; the name is a text.
-        let symbol = unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) };
-        // SAFETY: as the caller promises.
-        (!symbol.is_null()).then(|| unsafe { std::mem::transmute_copy(&symbol) })
+        // SAFETY: only the address is taken.
+        let symbol = unsafe { self.handle.get::<F>(name.to_bytes_with_nul()) }.ok()?.as_raw_ptr();
+        // SAFETY: as the caller promises; a function pointer that is not null.
+        (!symbol.is_null()).then(|| unsafe { mem::transmute_copy(&symbol) })
     }
 }
 
-impl Drop for Library {
+impl Drop for LoadedCopy {
     fn drop(&mut self) {
-        // SAFETY: open, and closed once.
-        unsafe { libc::dlclose(self.handle.as_ptr()) };
         // Some libraries stay all the same, as those in C++ with unique symbols. Then the loader goes on knowing them by
         // the number of their file, which must not be given to another.
-        if let Some(copy) = self.copy.take_if(|copy| is_loaded(&path_of(copy))) {
-            std::mem::forget(copy);
+        if let Some(copy) = self.0.take_if(|copy| is_loaded(&path_of(copy))) {
+            mem::forget(copy);
         }
     }
 }
@@ -167,7 +162,8 @@ fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf
                 let origin = found.parent().unwrap_or(Path::new("."));
                 open_surroundings(&nested, origin, &places.passed_on, seen);
             }
-            let _ = dlopen(&c_path(&found), libc::RTLD_NOW | libc::RTLD_LOCAL);
+            // It stays, for the library that needs it.
+            let _ = dlopen(&found, RTLD_NOW | RTLD_LOCAL).map(mem::forget);
         }
     }
 }
@@ -175,30 +171,26 @@ fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf
 /// A plug-in that names no library finds our functions only if all can see them, which is not so if a program has opened
 /// our library for itself alone.
 fn show_own_functions() {
-    if let Some(own) = own_library().and_then(|own| CString::new(own).ok()) {
+    if let Some(own) = own_library() {
         // It is loaded, or this code would not run.
-        let _ = dlopen(&own, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_GLOBAL);
+        let _ = dlopen(own.as_ref(), RTLD_NOW | libc::RTLD_NOLOAD | RTLD_GLOBAL).map(mem::forget);
     }
 }
 
-fn is_loaded(path: &CStr) -> bool {
-    let Ok(handle) = dlopen(path, libc::RTLD_NOW | libc::RTLD_NOLOAD) else { return false };
-    // SAFETY: opened just now.
-    unsafe { libc::dlclose(handle.as_ptr()) };
-    true
+fn is_loaded(path: &Path) -> bool {
+    dlopen(path, RTLD_NOW | libc::RTLD_NOLOAD).is_ok()
 }
 
 /// Makes sure that a library of that name is loaded, and is us or nothing.
 fn open_placeholder(name: &str) -> Result<(), String> {
-    let c_name = CString::new(name).map_err(|error| error.to_string())?;
-    if is_loaded(&c_name) {
+    if is_loaded(name.as_ref()) {
         return Ok(());
     }
     let object = placeholder::shared_object(name, own_library().as_deref());
     let copy = copy_in_memory(name, &object).map_err(|error| format!("failed to make {name}: {error}"))?;
-    dlopen(&path_of(&copy), libc::RTLD_NOW | libc::RTLD_LOCAL)?;
     // Loaded for ever, under the number of this file.
-    std::mem::forget(copy);
+    mem::forget(dlopen(&path_of(&copy), RTLD_NOW | RTLD_LOCAL)?);
+    mem::forget(copy);
     Ok(())
 }
 
@@ -222,33 +214,23 @@ fn own_library() -> Option<String> {
 }
 
 fn copy_in_memory(name: &str, content: &[u8]) -> std::io::Result<File> {
-    let name = CString::new(name)?;
-    // SAFETY: a text and flags.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: opened just now, and nobody else's.
-    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
     file.write_all(content)?;
     Ok(file)
 }
 
-fn path_of(copy: &File) -> CString {
-    CString::new(format!("/proc/self/fd/{}", copy.as_raw_fd())).unwrap_or_default()
+fn path_of(copy: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", copy.as_raw_fd()).into()
 }
 
-fn dlopen(path: &CStr, flags: c_int) -> Result<NonNull<c_void>, String> {
+/// Opens a library; what the error says are the loader's words.
+fn dlopen(path: &Path, flags: c_int) -> Result<unix::Library, String> {
     // SAFETY: runs the library's constructors, which whoever installed it trusts.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
-    NonNull::new(handle).ok_or_else(|| {
-        // SAFETY: the text belongs to this thread until its next call of the loader.
-        let words = unsafe { libc::dlerror() };
-        if words.is_null() {
-            return "the loader does not say why".to_owned();
-        }
-        // SAFETY: a text, see above.
-        unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
+    let opened = unsafe { unix::Library::open(Some(path), flags) };
+    opened.map_err(|error| {
+        // Its own text says only which call failed.
+        let words = std::error::Error::source(&error).map(ToString::to_string);
+        words.unwrap_or_else(|| error.to_string())
     })
 }
 
@@ -275,7 +257,7 @@ mod tests {
         // SAFETY: never called.
         assert!(unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") }.is_none());
         open_placeholder("libtritonserver-of-a-test.so").unwrap();
-        assert!(is_loaded(c"libtritonserver-of-a-test.so"));
+        assert!(is_loaded("libtritonserver-of-a-test.so".as_ref()));
     }
 
     /// Compiles a source of its own, not of the test plug-ins.
@@ -336,7 +318,7 @@ mod tests {
         let flags = [&search, "-lnear", rpath, "-Wl,--allow-shlib-undefined"];
         let source = "int near(void); int here(void) { return near(); }";
         let library = Library::open(&compile(directory.path(), source, "libhere.so", &flags)).unwrap();
-        assert!(defines(&library, c"here") && library.copy.is_some());
+        assert!(defines(&library, c"here") && library._copy.is_some());
     }
 
     #[test]
@@ -346,6 +328,6 @@ mod tests {
         let source = "int nameless(void); int user(void) { return nameless(); }";
         let flags = ["-lnameless", "-Wl,-rpath,$ORIGIN"];
         let library = Library::open(&compile(directory.path(), source, "libuser.so", &flags)).unwrap();
-        assert!(defines(&library, c"user") && library.copy.is_none());
+        assert!(defines(&library, c"user") && library._copy.is_none());
     }
 }

@@ -2,7 +2,10 @@
 use std::{
     ffi::c_void,
     ptr,
-    sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicI64, AtomicPtr, AtomicU32, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use super::{
@@ -55,7 +58,7 @@ impl BufferAttributes {
         self.byte_size.store(other.byte_size.load(Relaxed), Relaxed);
         self.memory_type.store(other.memory_type.load(Relaxed), Relaxed);
         self.memory_type_id.store(other.memory_type_id.load(Relaxed), Relaxed);
-        self.cuda_ipc_handle.store(other.cuda_ipc_handle.load(Relaxed), Relaxed);
+        self.cuda_ipc_handle.store(other.cuda_ipc_handle.load(Acquire), Release);
     }
 }
 
@@ -105,7 +108,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetCudaIpcHandle(
     cuda_ipc_handle: *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or live attributes.
-    guard(|| unsafe { borrow(attributes) }.map(|own| own.cuda_ipc_handle.store(cuda_ipc_handle, Relaxed)))
+    guard(|| unsafe { borrow(attributes) }.map(|own| own.cuda_ipc_handle.store(cuda_ipc_handle, Release)))
 }
 
 /// Says how many bytes.
@@ -145,7 +148,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesCudaIpcHandle(
     cuda_ipc_handle: *mut *mut c_void,
 ) -> *mut CError {
     // SAFETY: null or live attributes; null or writable.
-    guard(|| unsafe { put(cuda_ipc_handle, borrow(attributes)?.cuda_ipc_handle.load(Relaxed)) })
+    guard(|| unsafe { put(cuda_ipc_handle, borrow(attributes)?.cuda_ipc_handle.load(Acquire)) })
 }
 
 /// How many bytes.

@@ -3,7 +3,7 @@
 //! C may pass any number, so they are numbers here and become Rust enumerations at the door.
 use std::ffi::{CStr, c_char};
 
-use inference::DataType;
+use inference::{DataType, Error, backend::MemoryKind};
 
 /// `TRITONSERVER_DataType`.
 pub type CDataType = u32;
@@ -58,6 +58,28 @@ const DATA_TYPES: [(DataType, &CStr); 14] = [
     (DataType::Bytes, c"BYTES"),
     (DataType::Bf16, c"BF16"),
 ];
+
+/// The kind of memory of a `TRITONSERVER_MemoryType`.
+///
+/// # Errors
+/// INVALID_ARG for a number that is none.
+pub fn memory_kind(number: MemoryType) -> Result<MemoryKind, Error> {
+    match number {
+        MEMORY_CPU => Ok(MemoryKind::Cpu),
+        MEMORY_CPU_PINNED => Ok(MemoryKind::CpuPinned),
+        MEMORY_GPU => Ok(MemoryKind::Gpu),
+        other => Err(Error::invalid(format!("there is no memory type {other}"))),
+    }
+}
+
+/// The `TRITONSERVER_MemoryType` of a kind of memory.
+pub fn memory_number(kind: MemoryKind) -> MemoryType {
+    match kind {
+        MemoryKind::Cpu => MEMORY_CPU,
+        MemoryKind::CpuPinned => MEMORY_CPU_PINNED,
+        MemoryKind::Gpu => MEMORY_GPU,
+    }
+}
 
 /// The number of a datatype in C.
 pub fn datatype_number(datatype: DataType) -> CDataType {

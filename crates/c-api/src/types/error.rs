@@ -3,7 +3,7 @@ use std::ffi::{CString, c_char};
 
 use inference::{Error, ErrorCode};
 
-use crate::handle;
+use crate::pointers;
 
 /// `TRITONSERVER_Error`: what went wrong, as C holds it.
 pub struct CError {
@@ -67,7 +67,7 @@ pub unsafe fn consume(error: *mut CError) -> Result<(), Error> {
 pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char) -> *mut CError {
     let code = usize::try_from(code).ok().and_then(|code| CODES.get(code)).copied();
     // SAFETY: a text or null.
-    let message = unsafe { handle::text_lossy(message) }.unwrap_or_default();
+    let message = unsafe { pointers::text_lossy(message) }.unwrap_or_default();
     Box::into_raw(Box::new(CError::new(code.unwrap_or(ErrorCode::Unknown), &message)))
 }
 
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorDelete(error: *mut CError) {
     // SAFETY: null or an error nobody uses after this.
-    unsafe { handle::delete(error) };
+    unsafe { pointers::delete(error) };
 }
 
 /// The code of an error; 0 (unknown) for null.

@@ -9,6 +9,8 @@
  *   thread          "true": the response is sent by another thread, after the execution has returned
  *   pieces          "true": each response has the parameters `pieces`, how many pieces its inputs came in, and
  *                   `thread`, the name of the thread that it was made on
+ *   half            "true": only the first half of each piece of an input is copied; the rest of the output's memory
+ *                   stays as the server gave it
  *   memory          "true": the model reports 64 bytes of memory, each instance 100 and 7 of pinned memory
  */
 #include <pthread.h>
@@ -24,6 +26,7 @@ typedef struct {
   bool releases_before;
   bool in_thread;
   bool tells_pieces;
+  bool copies_half;
   bool tells_memory;
 } Settings;
 
@@ -98,6 +101,7 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
   CHECK(model_says(model, "release", "before", &read.releases_before));
   CHECK(model_says(model, "thread", "true", &read.in_thread));
   CHECK(model_says(model, "pieces", "true", &read.tells_pieces));
+  CHECK(model_says(model, "half", "true", &read.copies_half));
   CHECK(model_says(model, "memory", "true", &read.tells_memory));
   if (read.tells_memory) {
     CHECK(report_memory_of_model(model));
@@ -170,7 +174,7 @@ is_wanted(TRITONBACKEND_Request* request, const char* output, bool* wanted)
 static Error*
 copy_input(
     TRITONBACKEND_Input* input, TRITONBACKEND_Request* request, TRITONBACKEND_Response* response,
-    uint32_t* all_pieces)
+    bool copies_half, uint32_t* all_pieces)
 {
   const char* name;
   TRITONSERVER_DataType datatype;
@@ -208,14 +212,14 @@ copy_input(
     if (at + piece_size > size) {
       return fail(TRITONSERVER_ERROR_INTERNAL, "input '%s' has more bytes than it says", name);
     }
-    memcpy((char*)buffer + at, piece, piece_size);
+    memcpy((char*)buffer + at, piece, copies_half ? piece_size / 2 : piece_size);
     at += piece_size;
   }
   return NULL;
 }
 
 static Error*
-fill(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, bool tells_pieces)
+fill(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, const Settings* settings)
 {
   uint32_t count;
   uint32_t pieces = 0;
@@ -223,9 +227,9 @@ fill(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, bool tell
   for (uint32_t index = 0; index < count; index++) {
     TRITONBACKEND_Input* input;
     CHECK(TRITONBACKEND_RequestInputByIndex(request, index, &input));
-    CHECK(copy_input(input, request, response, &pieces));
+    CHECK(copy_input(input, request, response, settings->copies_half, &pieces));
   }
-  if (!tells_pieces) {
+  if (!settings->tells_pieces) {
     return NULL;
   }
   char thread[16] = "";
@@ -285,7 +289,7 @@ answer_all(const Work* work)
     }
     all_rows += rows;
     report(TRITONBACKEND_ResponseNew(&response, request));
-    Error* error = response == NULL ? NULL : fill(request, response, settings->tells_pieces);
+    Error* error = response == NULL ? NULL : fill(request, response, settings);
     if (settings->reports) {
       const Times times = times_of(work, compute_end);
       report(TRITONBACKEND_ModelInstanceReportStatistics(

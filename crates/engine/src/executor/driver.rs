@@ -6,9 +6,12 @@
 use std::sync::Weak;
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
-use scheduling::{DueBatch, Entry, InstanceId, Note, Rejected, ScheduledBatch, Scheduler, Unbatched};
+use scheduling::{DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
 
-use super::{instance::MovableInstance, resource_claims::ResourceClaims};
+use super::{
+    instance::{Assignment, MovableInstance},
+    resource_claims::ResourceClaims,
+};
 use crate::{
     limiter::{GrantListener, PendingGrants},
     order::Orders,
@@ -44,13 +47,6 @@ impl Policy {
         scheduler.drain();
         Self { scheduler, unused_strategy: None }
     }
-}
-
-/// A batch and the instance it goes to.
-pub(super) struct Assignment {
-    pub(super) batch: ScheduledBatch<Execution>,
-    /// The instance itself, if it need not run on its own thread.
-    pub(super) movable: Option<MovableInstance>,
 }
 
 /// What a visit asks its visitor to do.

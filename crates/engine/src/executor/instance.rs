@@ -7,18 +7,25 @@ use std::{
 
 use inference::{
     Error,
-    backend::{BackendInstance, BackendModel, Instance, InstanceSpec},
+    backend::{BackendInstance, BackendModel, Execution, Instance, InstanceSpec},
     config::ModelConfig,
+    sync::{Condvar, Mutex},
 };
-use parking_lot::{Condvar, Mutex};
 use rustix::process::setpriority_process;
-use scheduling::InstanceId;
+use scheduling::{InstanceId, ScheduledBatch};
 
-use super::{Executor, driver::Assignment, warmup::WarmUp};
+use super::{Executor, warmup::WarmUp};
 use crate::host_policy::Placed;
 
 /// An instance that any one thread at a time may run.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
+
+/// A batch and the instance it goes to.
+pub(super) struct Assignment {
+    pub(super) batch: ScheduledBatch<Execution>,
+    /// The instance itself, if it need not run on its own thread.
+    pub(super) movable: Option<MovableInstance>,
+}
 
 /// Where one instance thread finds its work. At most one thing lies in it: an instance gets the next batch only when it
 /// is idle.
@@ -43,7 +50,7 @@ impl WorkSlot {
         self.arrived.notify_one();
     }
 
-    fn take(&self) -> WorkerMessage {
+    pub(super) fn take(&self) -> WorkerMessage {
         let mut message = self.message.lock();
         loop {
             match message.take() {

@@ -69,6 +69,8 @@ pub(crate) struct Executor {
     /// What requests of sequences get with them, for models that have sequences.
     sequences: Option<Sequences>,
     clock: TimerThread,
+    /// A plug-in decides which requests share a batch; it is asked whenever the driver is visited.
+    batches_by_plugin: bool,
 }
 
 /// What an executor is made of.
@@ -100,6 +102,7 @@ impl Executor {
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let resource_claims = ResourceClaims::register(limiter, &config)?;
         let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
+        let batches_by_plugin = strategy.is_some();
         // Before the instances, after which it would be dropped if one of them failed.
         let policy = policy(&config, active, strategy);
         let mut built = build_all(&builder, &instances)?;
@@ -121,6 +124,7 @@ impl Executor {
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
             clock,
+            batches_by_plugin,
             config,
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
@@ -243,3 +247,6 @@ fn policy(config: &ModelConfig, instances: usize, mut strategy: Option<Box<dyn B
     };
     Policy { scheduler, unused_strategy: strategy }
 }
+
+#[cfg(all(test, feature = "loom"))]
+mod loom_tests;

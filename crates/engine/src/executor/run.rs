@@ -17,8 +17,8 @@ use scheduling::{Entry, InstanceId, Note, Rejected, Row};
 use super::{
     Executor,
     assemble::assemble,
-    driver::{Actions, Assignment, Driver},
-    instance::WorkerMessage,
+    driver::{Actions, Driver},
+    instance::{Assignment, WorkerMessage},
 };
 use crate::{
     clock::{TimerTarget, now},
@@ -258,5 +258,9 @@ impl TimerTarget for Executor {
             driver.woken();
             Vec::new()
         });
+    }
+
+    fn runs_foreign_code(&self) -> bool {
+        self.batches_by_plugin
     }
 }

@@ -167,6 +167,14 @@ impl Model {
         Flow { budget: self.unread.clone(), client: request.client, most_unread }
     }
 
+    /// What [`Model::infer`] would refuse a request for before it enters the queue.
+    ///
+    /// # Errors
+    /// The request contradicts the configuration (INVALID_ARG).
+    pub fn check(&self, mut request: Request) -> Result<(), Error> {
+        self.validator.check(&self.config, &mut request).map(drop)
+    }
+
     /// Hands a validated request to the executor. It came to the scheduler at `queued`.
     fn execute(&self, meta: Meta, execution: Execution, queued: Timestamp) -> Result<(), Error> {
         self.executor.enqueue(meta, execution, queued)

@@ -122,6 +122,7 @@ impl RequestAttributes {
             priority: self.priority,
             timeout: (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us)),
             parameters: self.parameters.clone(),
+            output_placement: self.recipient.map(|recipient| Arc::new(recipient.allocator) as Arc<_>),
             ..Request::default()
         })
     }

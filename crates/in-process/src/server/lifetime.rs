@@ -3,6 +3,7 @@ use std::{
     ffi::c_char,
     ptr,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
 };
 
 use c_api::{
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerDelete(server: *mut Server) -> *mut 
     })
 }
 
-/// Takes no new requests, finishes those it has and ends all models; null, and a server that has stopped, are fine.
+/// Takes no new requests, finishes those it has, ends all models and waits for callbacks, except one that calls this; null, and a server that has stopped, are fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerStop(server: *mut Server) -> *mut CError {
     // SAFETY: null or a live server.
@@ -62,9 +63,17 @@ pub unsafe extern "C" fn TRITONSERVER_ServerSetExitTimeout(server: *mut Server, 
 impl Server {
     fn stop(&self) -> Result<(), Error> {
         self.own()?;
+        let (began, grace) = (Instant::now(), self.exit_timeout());
         // Neither one that never served nor one that stops already has anything to stop.
-        let Ok(engine) = self.serving() else { return Ok(()) };
-        self.wait(engine.stop(self.exit_timeout()))
+        if let Ok(engine) = self.serving() {
+            self.wait(engine.stop(grace))?;
+        }
+        // Who has stopped a server may delete what its callbacks use.
+        if self.callbacks.wait_until_quiet(grace.saturating_sub(began.elapsed())) {
+            Ok(())
+        } else {
+            Err(Error::internal("Exit timeout expired. Exiting immediately."))
+        }
     }
 
     /// A server without an engine is not live, and says so without an error, as the reference.

@@ -22,7 +22,10 @@ pub use about::*;
 pub use lifetime::*;
 pub use models::*;
 
-use crate::custom_metrics;
+use crate::{
+    calls::{CallbackPool, CallbackQueue},
+    custom_metrics,
+};
 
 /// The Triton release whose behaviour the server follows.
 pub const TRITON_VERSION: &str = "2.73.0";
@@ -46,6 +49,8 @@ pub struct Server {
     attached: OnceLock<Attached>,
     /// Of a server that was made from C. Whoever hosts a server stops it in his own way.
     own: Option<Own>,
+    /// Calls the program back, or the plug-in that sends requests.
+    callbacks: CallbackPool,
 }
 
 /// The engine, and where its futures run.
@@ -79,7 +84,7 @@ impl Handle for Server {
 impl Server {
     /// A handle for plug-ins on an engine that is still to come.
     pub fn hosting() -> Arc<Self> {
-        Arc::new(Self { attached: OnceLock::new(), own: None })
+        Arc::new(Self { attached: OnceLock::new(), own: None, callbacks: CallbackPool::new() })
     }
 
     /// The engine has come. Said once, in the tokio runtime that the engine uses.
@@ -136,6 +141,11 @@ impl Server {
             custom_metrics().append_to(&mut text);
             text
         })
+    }
+
+    /// Where the callbacks of requests are made.
+    pub(crate) fn callbacks(&self) -> CallbackQueue {
+        self.callbacks.queue()
     }
 
     fn exit_timeout(&self) -> Duration {

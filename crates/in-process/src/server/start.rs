@@ -14,7 +14,7 @@ use inference::{
 use tokio::runtime::{self, Runtime};
 
 use super::{Own, Server};
-use crate::{options::Settings, plugins};
+use crate::{calls::CallbackPool, options::Settings, plugins};
 
 impl Server {
     /// A server of these options, with a runtime of its own. Blocks until each model is ready or has failed.
@@ -57,7 +57,7 @@ impl Server {
             metrics: settings.metrics,
             runtime: Some(runtime),
         };
-        Ok(Arc::new(Self { attached: OnceLock::new(), own: Some(own) }))
+        Ok(Arc::new(Self { attached: OnceLock::new(), own: Some(own), callbacks: CallbackPool::new() }))
     }
 
     /// Makes the engine and loads its models. The server has its engine only if the repositories can be read.

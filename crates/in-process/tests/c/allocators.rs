@@ -2,16 +2,20 @@
 use std::{
     ffi::{c_char, c_void},
     ptr,
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    sync::{
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
 };
 
 use c_api::types::{
     buffer_attributes::BufferAttributes,
     error::{CError, TRITONSERVER_ErrorNew},
 };
+use inference::backend::MemoryKind;
 use nereid_in_process::allocator::*;
 
-use crate::support::{App, Ask, MOVABLE, Native, Stage, said};
+use crate::support::{App, Ask, MOVABLE, Native, Stage, echoed, said};
 
 /// One way in which an allocator may behave.
 #[derive(Default)]
@@ -110,7 +114,11 @@ unsafe extern "C-unwind" fn refuses_to_describe(
 
 /// The error of a request whose outputs go to an allocator of that manner.
 fn ask(manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
+    ask_of(Native::echo(), manner, prepare)
+}
+
+fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
+    let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
     let mut allocator = ptr::null_mut();
     // SAFETY: functions and places of this module.
     unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), Some(start))) }
@@ -132,15 +140,17 @@ fn each_response_is_announced_and_its_buffer_given_back() {
 }
 
 #[test]
-fn a_response_without_memory_is_an_error() {
+fn a_response_whose_memory_is_refused_is_an_error() {
     let fails = Manner { fails: true, ..Manner::default() };
     assert_eq!(ask(&fails, |_| ()).as_deref(), Some("Unavailable: no room"));
-    let gives_null = Manner { gives_null: true, ..Manner::default() };
-    assert_eq!(
-        ask(&gives_null, |_| ()).as_deref(),
-        Some("Internal: no memory was given for the 3 bytes of output 'OUT'")
-    );
-    assert_eq!((fails.released.load(SeqCst), gives_null.released.load(SeqCst)), (0, 0));
+    assert_eq!(fails.released.load(SeqCst), 0);
+}
+
+#[test]
+fn a_response_may_go_without_the_bytes_of_its_outputs() {
+    let manner = Manner { gives_null: true, ..Manner::default() };
+    assert_eq!(ask(&manner, |_| ()), None);
+    assert_eq!((manner.starts.load(SeqCst), manner.released.load(SeqCst)), (1, 0));
 }
 
 #[test]
@@ -162,6 +172,27 @@ fn an_allocator_gets_the_memory_it_likes() {
     };
     assert_eq!(ask(&manner, query), None);
     assert_eq!(manner.asked_for.load(SeqCst), 1);
+}
+
+#[test]
+fn a_backend_hears_where_outputs_will_lie_from_the_query_function() {
+    let (told, heard) = mpsc::channel();
+    let asks = Native::each(move |execution| {
+        let placement = execution.request.output_placement.clone().unwrap();
+        told.send(placement.placement(Some(&"OUT".into()), Some(3), (MemoryKind::Cpu, 0))).unwrap();
+        let response = echoed(&execution);
+        execution.responder.complete(response);
+    });
+    let manner = Manner { kind: 1, ..Manner::default() };
+    // SAFETY: a live allocator.
+    let query = |allocator| unsafe {
+        said(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
+    };
+    assert_eq!(ask_of(asks.clone(), &manner, query), None);
+    assert_eq!(heard.recv().unwrap(), Ok((MemoryKind::CpuPinned, 0)));
+    assert_eq!(ask_of(asks, &manner, |_| ()), None);
+    let error = heard.recv().unwrap().unwrap_err();
+    assert_eq!(error.with_code(), "Unavailable: Output properties are not available");
 }
 
 #[test]

@@ -4,12 +4,16 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicPtr, AtomicUsize, Ordering},
+        mpsc,
     },
 };
 
+use inference::DataType;
 use nereid_in_process::{infer::*, request::*, response::*};
 
-use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, pinned, read, said};
+use parking_lot::Mutex;
+
+use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, echoed, pinned, read, said};
 
 /// Sends a request again, whenever it comes back, until it has been sent so often.
 fn send_again(stage: &Stage, app: &App, times: usize) {
@@ -57,6 +61,86 @@ fn a_response_callback_may_ask_for_more_and_wait_for_it() {
         let ask = Ask::new(&stage, &app).input(b"abc");
         assert_eq!(ask.answer().error, None);
         *app.on_response.lock() = None;
+    }
+}
+
+fn batch_of_one(ask: &Ask<'_>, bytes: &'static [u8]) {
+    ask.add("IN", DataType::Uint8, &[1, i64::try_from(bytes.len()).unwrap()]).unwrap();
+    ask.append("IN", bytes).unwrap();
+}
+
+#[test]
+fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
+    const BUSY: &str = "parameters { key: 'instance' value { string_value: 'pinned' } }
+        dynamic_batching { default_queue_policy { default_timeout_microseconds: 1000 } }";
+    const DELAYED: &str = "dynamic_batching { preferred_batch_size: 8 max_queue_delay_microseconds: 1000 }";
+    let batched = |rest: &str| format!("max_batch_size: 8 {MOVABLE} {rest}");
+    let (started, begun) = mpsc::channel();
+    let (gate, opened) = mpsc::channel::<()>();
+    let opened = Mutex::new(opened);
+    let backend = Native::each(move |execution| {
+        let response = echoed(&execution);
+        if response.outputs[0].data().contiguous()[..] == *b"block" {
+            started.send(()).unwrap();
+            let _ = opened.lock().recv();
+        }
+        execution.responder.complete(response);
+    });
+    let stage = Arc::new(Stage::new(&[("m", &batched(BUSY)), ("delayed", &batched(DELAYED))], backend));
+    let (blocking, timed_out, inner) = (App::new(), App::new(), App::new());
+    // The only instance is busy.
+    let first = Ask::new(&stage, &blocking);
+    batch_of_one(&first, b"block");
+    first.send().unwrap();
+    begun.recv().unwrap();
+    // The timer ends this one, and its callback waits for one that the timer lets go.
+    let within = (stage.clone(), inner.clone());
+    *timed_out.on_response.lock() = Some(Arc::new(Box::new(move |_| {
+        let (stage, inner) = &within;
+        let more = Ask::to(stage, inner, c"delayed");
+        batch_of_one(&more, b"more");
+        assert_eq!(more.answer().outputs[0].1, b"more");
+    })));
+    let second = Ask::new(&stage, &timed_out);
+    batch_of_one(&second, b"second");
+    assert_eq!(second.answer().error.as_deref(), Some("Unavailable: Request timeout expired"));
+    drop(gate);
+    assert_eq!(blocking.answer().error, None);
+    *timed_out.on_response.lock() = None;
+}
+
+#[test]
+fn a_callback_that_blocks_holds_up_neither_the_instance_nor_other_callbacks() {
+    let (stage, app, others) = (Stage::of(&pinned(""), Native::echo()), App::new(), App::new());
+    let (gate, opened) = mpsc::channel::<()>();
+    let opened = Mutex::new(opened);
+    *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
+        let _ = opened.lock().recv();
+    })));
+    let blocked = Ask::new(&stage, &app).input(b"abc");
+    blocked.send().unwrap();
+    for _ in 0..10 {
+        assert_eq!(Ask::new(&stage, &others).input(b"def").answer().outputs[0].1, b"def");
+    }
+    assert!(!app.heard().iter().any(|event| is_answer(&event)));
+    drop(gate);
+    assert_eq!(app.answer().error, None);
+}
+
+#[test]
+fn a_callback_may_wait_for_a_lock_that_is_held_while_requests_are_sent() {
+    for config in [MOVABLE.to_owned(), pinned("")] {
+        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.clone();
+        *app.on_response.lock() = Some(Arc::new(Box::new(move |_| drop(held.lock()))));
+        let ask = Ask::new(&stage, &app).input(b"abc");
+        for _ in 0..50 {
+            let sending = lock.lock();
+            ask.send().unwrap();
+            drop(sending);
+            assert_eq!(app.answer().error, None);
+        }
     }
 }
 

@@ -186,6 +186,28 @@ fn a_request_needs_its_callbacks() {
 }
 
 #[test]
+fn what_is_wrong_with_inputs_is_said_before_what_is_missing_besides() {
+    let stage = Stage::of(&MOVABLE.replace("TYPE_UINT8", "TYPE_STRING"), Native::echo());
+    let mut handle = ptr::null_mut();
+    let data = *b"\x01\0\0\0a\x01\0\0\0b";
+    // SAFETY: live handles and places of this function; the data outlives the request.
+    let refused = unsafe {
+        let server = stage.server.as_ptr();
+        said(TRITONSERVER_InferenceRequestNew(&mut handle, server, c"m".as_ptr(), -1)).unwrap();
+        let (name, base) = (c"IN".as_ptr(), data.as_ptr().cast());
+        let kind = datatype_number(DataType::Bytes);
+        said(TRITONSERVER_InferenceRequestAddInput(handle, name, kind, [3].as_ptr(), 1)).unwrap();
+        said(TRITONSERVER_InferenceRequestAppendInputData(handle, name, base, data.len(), 0, 0)).unwrap();
+        let refused = said(TRITONSERVER_ServerInferAsync(server, handle, ptr::null_mut()));
+        said(TRITONSERVER_InferenceRequestDelete(handle)).unwrap();
+        refused
+    };
+    let text = "Invalid argument: [request id: <id_unknown>] expected 3 string elements for inference input 'IN' for model \
+                'm', got 2";
+    assert_eq!(refused, Err(text.to_owned()));
+}
+
+#[test]
 fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);

@@ -247,7 +247,7 @@ fn output(response: *mut InferenceResponse, index: u32) -> (String, Vec<u8>) {
             none.cast(),
         ))
         .unwrap();
-        let bytes = if size == 0 { &[][..] } else { slice::from_raw_parts(base.cast::<u8>(), size) };
+        let bytes = if base.is_null() { &[][..] } else { slice::from_raw_parts(base.cast::<u8>(), size) };
         (read(name), bytes.to_vec())
     }
 }
@@ -474,11 +474,16 @@ pub(crate) struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(stage: &'a Stage, app: &'a App) -> Self {
+        Self::to(stage, app, c"m")
+    }
+
+    /// A request to another model.
+    pub(crate) fn to(stage: &'a Stage, app: &'a App, model: &CStr) -> Self {
         let mut handle = ptr::null_mut();
         // SAFETY: live handles; the allocator and the app outlive the request.
         unsafe {
             let made =
-                TRITONSERVER_InferenceRequestNew(&mut handle, stage.server.as_ptr(), c"m".as_ptr(), -1);
+                TRITONSERVER_InferenceRequestNew(&mut handle, stage.server.as_ptr(), model.as_ptr(), -1);
             said(made).unwrap();
             let allocator = app.allocator.load(Ordering::SeqCst);
             said(TRITONSERVER_InferenceRequestSetResponseCallback(

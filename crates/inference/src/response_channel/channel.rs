@@ -2,14 +2,10 @@
 //! share.
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
-    },
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
 };
 
-use parking_lot::{Condvar, Mutex};
 use scheduling::EntryId;
 
 use super::{
@@ -17,7 +13,13 @@ use super::{
     path::{InFlightResponse, OrderPlace, Overflow, ResponsePath},
     unread::{Account, UnreadBudget},
 };
-use crate::{Error, FailureReason, Response, ResponseItem, Timeline};
+use crate::{
+    Error, FailureReason, Response, ResponseItem, Timeline,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+    },
+};
 
 /// See the module documentation.
 pub(super) struct Channel {

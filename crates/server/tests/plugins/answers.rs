@@ -31,6 +31,25 @@ fn a_request_may_be_released_before_or_after_its_answer_and_from_another_thread(
 }
 
 #[test]
+fn what_a_library_does_not_write_of_an_output_is_zero() {
+    let place = Place::with(&[(Kind::Backend, "identity")])
+        .model("whole", &copying("identity", &parameters(&[])))
+        .model("half", &copying("identity", &parameters(&[("half", "true")])));
+    let running = place.serve(&[]);
+    for len in [2, 64, 3_000] {
+        let (values, mut expected) = (vec![7; len], vec![7; len / 2]);
+        expected.resize(len, 0);
+        for _ in 0..8 {
+            // Leaves memory behind that the next answers get.
+            assert_eq!(running.infer("whole", &ints("INPUT0", &values)).0, 200);
+            let (status, answer) = running.infer("half", &ints("INPUT0", &values));
+            assert_eq!((status, &answer["outputs"][0]["data"]), (200, &json!(expected)));
+        }
+    }
+    running.stop();
+}
+
+#[test]
 fn an_input_is_handed_over_in_pieces_and_the_answer_may_say_more_than_its_outputs() {
     let place = Place::with(&[(Kind::Backend, "identity")]);
     let running = place.model("m", &copying("identity", &parameters(&[("pieces", "true")]))).serve(&[]);

@@ -141,8 +141,25 @@ impl Trace {
 }
 
 /// A trace that has been handed over. Dropping it gives it back, exactly once.
-#[derive(Debug)]
-pub struct OwnedTrace(NonNull<Trace>);
+pub struct OwnedTrace {
+    trace: NonNull<Trace>,
+    /// Runs the release function, if the thread that drops the trace may not.
+    releaser: Option<Releaser>,
+    /// Takes what the trace is to be told, if the threads that work on the request may not run its listener.
+    teller: Option<Teller>,
+}
+
+/// Takes an activity and its time, in nanoseconds of CLOCK_MONOTONIC.
+type Teller = Box<dyn Fn(Activity, u64) + Send + Sync>;
+
+/// Runs a release function on a thread where it may block.
+type Releaser = Box<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
+
+impl std::fmt::Debug for OwnedTrace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OwnedTrace").field(self.trace()).finish()
+    }
+}
 
 // SAFETY: what changes in a trace lies behind a lock; its listener must be callable from any thread, says the header.
 unsafe impl Send for OwnedTrace {}
@@ -155,17 +172,43 @@ impl OwnedTrace {
     /// # Safety
     /// The handle is null or a live trace that only its listener touches from now on.
     pub unsafe fn take(trace: *mut Trace) -> Option<Self> {
-        NonNull::new(trace).map(Self)
+        NonNull::new(trace).map(|trace| Self { trace, releaser: None, teller: None })
+    }
+
+    /// Lets `releaser` run the release function, wherever the trace is dropped.
+    #[must_use]
+    pub fn released_by(self, releaser: impl Fn(Box<dyn FnOnce() + Send>) + Send + Sync + 'static) -> Self {
+        let mut own = self;
+        own.releaser = Some(Box::new(releaser));
+        own
+    }
+
+    /// Lets `teller` take what the trace is to be told; it [reports](Self::report) that later, in the same order.
+    #[must_use]
+    pub fn told_by(self, teller: impl Fn(Activity, u64) + Send + Sync + 'static) -> Self {
+        let mut own = self;
+        own.teller = Some(Box::new(teller));
+        own
+    }
+
+    /// Tells the listener of an activity, if it wants times.
+    pub fn report(&self, activity: Activity, nanos: u64) {
+        self.trace().report(activity, nanos);
+    }
+
+    /// Gives the trace back on this thread.
+    pub fn release_here(mut self) {
+        self.releaser = None;
     }
 
     fn trace(&self) -> &Trace {
         // SAFETY: alive until it is given back, which needs `self`.
-        unsafe { self.0.as_ref() }
+        unsafe { self.trace.as_ref() }
     }
 
     /// The trace, for functions of the listener.
     pub fn as_ptr(&self) -> *mut Trace {
-        self.0.as_ptr()
+        self.trace.as_ptr()
     }
 
     /// Says whose request it is.
@@ -207,7 +250,7 @@ impl OwnedTrace {
 }
 
 impl TraceSink for OwnedTrace {
-    /// Tells the listener, if it wants times. The header lets it be called on any thread.
+    /// Tells the listener, or leaves it to the [teller](OwnedTrace::told_by). The header lets it be called on any thread.
     fn reached(&self, activity: TraceActivity, at: Timestamp) {
         let activity = match activity {
             TraceActivity::RequestStart => REQUEST_START,
@@ -218,7 +261,10 @@ impl TraceSink for OwnedTrace {
             TraceActivity::ComputeEnd => COMPUTE_END,
             TraceActivity::RequestEnd => REQUEST_END,
         };
-        self.trace().report(activity, at.as_nanos());
+        match &self.teller {
+            Some(teller) => teller(activity, at.as_nanos()),
+            None => self.report(activity, at.as_nanos()),
+        }
     }
 }
 
@@ -248,12 +294,31 @@ impl TracedTensor<'_> {
 
 impl Drop for OwnedTrace {
     fn drop(&mut self) {
-        let Listener { release, userp, .. } = self.trace().listener;
-        match release {
-            // SAFETY: the listener's own function, which takes the trace over.
-            Some(release) => unsafe { release(self.as_ptr(), userp) },
+        let going = TraceOnItsWay { trace: self.trace, listener: self.trace().listener };
+        match &self.releaser {
+            Some(releaser) => releaser(Box::new(move || going.back())),
+            None => going.back(),
+        }
+    }
+}
+
+/// A trace on its way back.
+struct TraceOnItsWay {
+    trace: NonNull<Trace>,
+    listener: Listener,
+}
+
+// SAFETY: as for `OwnedTrace`.
+unsafe impl Send for TraceOnItsWay {}
+
+impl TraceOnItsWay {
+    fn back(self) {
+        let trace = self.trace.as_ptr();
+        match self.listener.release {
+            // SAFETY: the listener's own function, which takes the trace over; nobody else uses it any more.
+            Some(release) => unsafe { release(trace, self.listener.userp) },
             // SAFETY: nobody else will.
-            None => unsafe { delete(self.as_ptr()) },
+            None => unsafe { delete(trace) },
         }
     }
 }

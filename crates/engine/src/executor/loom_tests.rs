@@ -1,0 +1,69 @@
+//! The hand-over of work and the order of responses under every order in which their threads may run.
+use std::sync::Arc;
+
+use inference::{Flow, InFlightResponse, Response, ResponsePath, ResponseStream, Timeline, response_channel};
+use loom::{future::block_on, model::Builder, thread};
+
+use super::instance::{WorkSlot, WorkerMessage};
+use crate::{clock::now, order::Order};
+
+/// Tries every order with at most so many switches of threads where none is forced. `LOOM_MAX_PREEMPTIONS` says more.
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.check(model);
+}
+
+#[test]
+fn loom_finds_no_way_for_work_to_be_lost_on_its_way_to_a_thread() {
+    check(|| {
+        let work_slot = Arc::new(WorkSlot::default());
+        let done = Arc::new(WorkSlot::default());
+        let worker = thread::spawn({
+            let (work_slot, done) = (work_slot.clone(), done.clone());
+            move || {
+                for _ in 0..2 {
+                    assert!(matches!(work_slot.take(), WorkerMessage::Shutdown(None)));
+                    done.put(WorkerMessage::Shutdown(None));
+                }
+            }
+        });
+        for _ in 0..2 {
+            work_slot.put(WorkerMessage::Shutdown(None));
+            assert!(matches!(done.take(), WorkerMessage::Shutdown(None)));
+        }
+        worker.join().unwrap();
+    });
+}
+
+struct InOrder(Order);
+
+impl ResponsePath for InOrder {
+    fn respond(&self, response: InFlightResponse) {
+        self.0.release(response);
+    }
+}
+
+/// A request that answers in its place.
+fn in_order(path: &Arc<InOrder>) -> (inference::Responder, ResponseStream) {
+    let (responder, stream) = response_channel(Timeline::new(now(), 1), path.clone(), Flow::unlimited());
+    responder.set_place(path.0.next_place(0));
+    (responder, stream)
+}
+
+#[test]
+fn loom_finds_no_way_for_a_response_to_overtake_or_to_stay_behind() {
+    check(|| {
+        let order = Arc::new(InOrder(Order::default()));
+        let (first, mut first_answer) = in_order(&order);
+        let (second, mut second_answer) = in_order(&order);
+        let one = thread::spawn(move || first.complete(Response::default()));
+        let two = thread::spawn(move || second.complete(Response::default()));
+        assert!(block_on(second_answer.next()).is_some());
+        // Nothing has to happen any more for the first one to be there.
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(first_answer.poll_item(&mut context).is_ready(), "the second answer has overtaken the first");
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+}

@@ -1,0 +1,140 @@
+//! The channel of a request's responses under every order in which its threads may run.
+//!
+//! Only with the feature `loom`: `cargo xtask deepcheck`.
+#![cfg(feature = "loom")]
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use loom::{future::block_on, model::Builder, thread};
+use nereid_inference::{
+    EntryId, Error, Flow, InFlightResponse, Responder, Response, ResponsePath, ResponseStream, Timeline,
+    response_channel,
+};
+use scheduling::Timestamp;
+
+/// Counts ends and cancellations, with counters of the standard library, which the model does not see.
+#[derive(Default)]
+struct Counter {
+    ended: AtomicUsize,
+    cancelled: AtomicUsize,
+}
+
+impl ResponsePath for Counter {
+    fn respond(&self, response: InFlightResponse) {
+        if response.outcome().is_some() {
+            self.ended.fetch_add(1, Relaxed);
+        }
+        response.release();
+    }
+
+    fn cancelled(&self, _: Option<EntryId>) {
+        self.cancelled.fetch_add(1, Relaxed);
+    }
+}
+
+fn open(capacity: usize) -> (Responder, ResponseStream, Arc<Counter>) {
+    let counter = Arc::new(Counter::default());
+    let flow = Flow { most_unread: NonZeroUsize::new(capacity), ..Flow::unlimited() };
+    let (responder, stream) =
+        response_channel(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), flow);
+    (responder, stream, counter)
+}
+
+/// Tries every order with at most two switches of threads where none is forced; `LOOM_MAX_PREEMPTIONS` allows more.
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.check(model);
+}
+
+#[test]
+fn one_of_two_ends_wins_and_is_counted_before_it_is_seen() {
+    check(|| {
+        let (responder, mut stream, counter) = open(1);
+        let other = responder.clone();
+        let completes = thread::spawn(move || responder.complete(Response::default()));
+        let fails = thread::spawn(move || other.fail(Error::internal("no")));
+        let answers = block_on(async {
+            let mut answers = 0;
+            while let Some(item) = stream.next().await {
+                assert!(item.last);
+                assert_eq!(counter.ended.load(Relaxed), 1);
+                answers += 1;
+            }
+            answers
+        });
+        assert_eq!(answers, 1);
+        completes.join().unwrap();
+        fails.join().unwrap();
+        assert_eq!(counter.ended.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_request_that_everybody_forgets_ends_once() {
+    check(|| {
+        let (responder, mut stream, counter) = open(1);
+        let other = responder.clone();
+        let threads = [thread::spawn(move || drop(responder)), thread::spawn(move || drop(other))];
+        let first = block_on(stream.next()).expect("an error");
+        assert!(first.last && first.result.is_err());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(counter.ended.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_room_goes_on_with_each_response_that_is_read() {
+    check(|| {
+        let (responder, mut stream, _) = open(1);
+        let sender = thread::spawn(move || {
+            responder.send(Response::default());
+            responder.send(Response::default());
+            responder.finish();
+        });
+        let mut count = 0;
+        block_on(async {
+            while stream.next().await.is_some() {
+                count += 1;
+            }
+        });
+        assert_eq!(count, 2);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_room_goes_on_when_its_client_goes() {
+    check(|| {
+        let (responder, stream, counter) = open(1);
+        let sender = thread::spawn(move || {
+            responder.send(Response::default());
+            responder.send(Response::default());
+            responder.finish();
+        });
+        drop(stream);
+        sender.join().unwrap();
+        assert_eq!(counter.ended.load(Relaxed), 1);
+        assert!(counter.cancelled.load(Relaxed) <= 1);
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_room_goes_on_when_another_thread_ends_the_request() {
+    check(|| {
+        let (responder, stream, counter) = open(1);
+        let other = responder.clone();
+        responder.send(Response::default());
+        let sender = thread::spawn(move || other.send(Response::default()));
+        responder.finish();
+        sender.join().unwrap();
+        drop(stream);
+        assert_eq!((counter.ended.load(Relaxed), counter.cancelled.load(Relaxed)), (1, 0));
+    });
+}
