@@ -69,6 +69,14 @@ pub(crate) struct ModelParts {
     pub(crate) since: Timestamp,
 }
 
+/// A request that has been validated, and what its response channel is made of.
+struct ValidRequest {
+    request: Request,
+    meta: Meta,
+    timeline: Timeline,
+    flow: Flow,
+}
+
 impl Model {
     /// Builds all instances. The version can be used when this returns. Blocks.
     ///
@@ -151,7 +159,7 @@ impl Model {
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
         let flow = self.flow(&request);
         if let Some(cached) = self.cached.as_ref().filter(|_| !self.in_flight.is_draining()) {
-            return cached.infer(self, request, meta, timeline, flow);
+            return cached.infer(self, ValidRequest { request, meta, timeline, flow });
         }
         self.in_flight.begin();
         let (responder, stream) = response_channel(timeline, self.clone(), flow);

@@ -12,15 +12,15 @@ use std::{
 };
 
 use inference::{
-    EntryId, Error, ErrorCode, ExecutionTimes, Flow, InFlightResponse, Name, Outcome, ReportedTimes, Request,
-    Response, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, backend::Execution,
+    EntryId, Error, ErrorCode, ExecutionTimes, InFlightResponse, Name, Outcome, ReportedTimes, Response,
+    ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, backend::Execution,
     cache::ResponseCache, response_channel,
 };
 use parking_lot::Mutex;
 use scheduling::Meta;
 use tokio::runtime::Handle;
 
-use super::Model;
+use super::{Model, ValidRequest};
 use crate::{
     clock::now,
     fingerprint::Fingerprint,
@@ -59,14 +59,8 @@ impl Cached {
     ///
     /// # Errors
     /// Why the executor refuses the request, if that is known before this function returns.
-    pub(super) fn infer(
-        &self,
-        model: &Arc<Model>,
-        request: Request,
-        meta: Meta,
-        timeline: Timeline,
-        flow: Flow,
-    ) -> Result<ResponseStream, Error> {
+    pub(super) fn infer(&self, model: &Arc<Model>, request: ValidRequest) -> Result<ResponseStream, Error> {
+        let ValidRequest { request, meta, timeline, flow } = request;
         let queued = now();
         let key = self.keys.of(&request);
         let began = now();
