@@ -1,9 +1,8 @@
-//! What makes a model version the one it is: its files, its configuration, what its backend is told, and the server's
-//! version.
+//! The fingerprint of a model version: of its files, its configuration, its backend settings, and the server's version.
 //!
-//! A cached answer must not outlive the model that gave it (S-W34), and a cache may outlive the server. Counting loads
-//! would tell models apart in one process only. Their contents do so in all of them, and a model that has not changed
-//! finds its answers again: after a reload, after a restart, and those of other servers.
+//! A cached answer must not outlive the model that gave it (S-W34), but a cache may outlive the server. A counter of
+//! loads would distinguish models in one process only. A hash of the contents distinguishes them in every process. A
+//! model that has not changed finds its answers again: after a reload, after a restart, and those of other servers.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -19,14 +18,14 @@ use inference::config::{VersionDirectory, version_directory};
 /// Different for versions whose answers may differ.
 pub(crate) type Fingerprint = [u8; blake3::OUT_LEN];
 
-/// The files of a model version, without those of its other versions.
+/// A hash of the files of a model version, without those of its other versions.
 pub(crate) struct Files(Hasher);
 
 impl Files {
-    /// Reads them all. Before the backend does: if one changes in between, then new answers are kept under a name that
-    /// means the old files, and not the other way round.
+    /// Reads all files, before the backend reads them. If a file changes in between, the cache keeps new answers under
+    /// the fingerprint of the old files. The reverse order could return old answers for the new files.
     ///
-    /// Where that fails, the version has answers of its own, which no other load of it finds.
+    /// If reading fails, the fingerprint is random: no other load finds the answers of this version.
     pub(crate) fn read(model_directory: &Path, version: i64) -> Self {
         Self(hashed(model_directory, version).unwrap_or_else(|error| {
             let directory = model_directory.display();
@@ -35,7 +34,7 @@ impl Files {
         }))
     }
 
-    /// The fingerprint of a version of these files.
+    /// The fingerprint of a version with these files.
     pub(crate) fn with(
         mut self,
         config: &proto::ModelConfig,
@@ -51,7 +50,7 @@ impl Files {
     }
 }
 
-/// Takes in bytes so that none of them can be taken for part of the next ones.
+/// Adds bytes and their length, so that no byte can count as part of the next value.
 fn absorb(hasher: &mut Hasher, bytes: impl AsRef<[u8]>) {
     let bytes = bytes.as_ref();
     hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -61,7 +60,7 @@ fn absorb(hasher: &mut Hasher, bytes: impl AsRef<[u8]>) {
 fn unique() -> Hasher {
     let mut hasher = Hasher::new();
     for _ in 0..2 {
-        // Made of the system's randomness.
+        // `RandomState` takes its keys from the system's random numbers.
         hasher.update(&RandomState::new().build_hasher().finish().to_le_bytes());
     }
     hasher
@@ -79,13 +78,13 @@ fn hashed(model_directory: &Path, version: i64) -> io::Result<Hasher> {
     Ok(hasher)
 }
 
-/// Looks for files below the root, links followed.
+/// Finds the files below the root. Follows links.
 struct Walk<'a> {
     root: &'a Path,
     version: i64,
-    /// The directories entered and not left, by device and number.
+    /// The directories from the root to the current one, by device and number.
     above: Vec<(u64, u64)>,
-    /// By their paths from the root.
+    /// The files by their paths from the root.
     files: BTreeSet<PathBuf>,
 }
 
@@ -100,7 +99,7 @@ impl Walk<'_> {
         self.above.push(identity);
         for entry in fs::read_dir(place)? {
             let path = directory.join(entry?.file_name());
-            // A link that leads nowhere is nothing that a model could read.
+            // A model cannot read a link without a target.
             let Ok(metadata) = fs::metadata(self.root.join(&path)) else { continue };
             if metadata.is_dir() && !self.is_foreign(&path) {
                 self.enter(&path)?;
@@ -112,7 +111,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Another version, or what Python makes of its programs.
+    /// Whether the directory is another version, or contains what Python compiles from its programs.
     fn is_foreign(&self, directory: &Path) -> bool {
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         if name == "__pycache__" {

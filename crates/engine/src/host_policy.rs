@@ -1,11 +1,12 @@
 //! Host policies: on which processors the threads of instances run.
 //!
-//! A policy is applied to an instance's thread before the instance is built, so that the threads and the memory that
-//! the backend then asks for follow it: threads inherit the mask, and the kernel takes memory from the node of the
-//! processor that touches it first. An instance with a policy runs on its own thread only, never on a caller's.
+//! The engine applies a policy to an instance's thread before it builds the instance. The threads and the memory that
+//! the backend then allocates follow the policy: threads inherit the mask, and the kernel allocates memory on the node
+//! of the processor that touches it first. An instance with a policy runs only on its own thread, never on a caller's
+//! thread.
 //!
-//! `numa-node` binds processors, not memory. Binding memory takes a system call (`set_mempolicy`) for which there is no
-//! safe binding, and where the node has memory left, first touch puts it there all the same.
+//! `numa-node` binds processors, not memory. Binding memory takes a system call (`set_mempolicy`) without a safe Rust
+//! binding. If the node has free memory, the first touch allocates the memory there anyway.
 use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path};
 
 use inference::{Error, Name, backend::InstanceSpec};
@@ -13,24 +14,24 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use crate::processors::ProcessorSet;
 
-/// The settings of one policy (`--host-policy`). Without any it changes nothing.
+/// The settings of one policy (`--host-policy`). A policy without settings changes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostPolicy {
-    /// Instances run on the processors of this node, unless `cpu_cores` names some; the node must exist even then.
+    /// Instances run on the processors of this node, unless `cpu_cores` is set. The node must exist even then.
     pub numa_node: Option<u32>,
-    /// Instances run on these.
+    /// Instances run on these processors.
     pub cpu_cores: Option<ProcessorSet>,
 }
 
 impl HostPolicy {
-    /// As on the command line.
+    /// The settings in the form of the command line.
     pub(crate) fn settings(&self) -> BTreeMap<String, String> {
         let node = self.numa_node.map(|node| ("numa-node".to_owned(), node.to_string()));
         let cores = self.cpu_cores.as_ref().map(|cores| ("cpu-cores".to_owned(), cores.to_string()));
         node.into_iter().chain(cores).collect()
     }
 
-    /// The processors the policy asks for; `None` if it has no settings.
+    /// The processors of the policy; `None` for a policy without settings.
     fn processors(&self, nodes: &Path) -> Result<Option<ProcessorSet>, String> {
         let of_node = self.numa_node.map(|node| processors_of(node, nodes)).transpose()?;
         Ok(self.cpu_cores.clone().or(of_node))
@@ -53,10 +54,10 @@ fn processors_of(node: u32, nodes: &Path) -> Result<ProcessorSet, String> {
         .ok_or_else(|| format!("{} is no list of usable processors: {}", list.display(), text.trim()))
 }
 
-/// Where the kernel describes NUMA nodes.
+/// The directory where the kernel describes NUMA nodes.
 const NODES: &str = "/sys/devices/system/node";
 
-/// A policy that has settings, and its name.
+/// A policy with settings, and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     name: Name,
@@ -64,21 +65,21 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// What instances of a group get whose policy is called so. Unknown names mean no settings.
+    /// The policy with that name. `None` for an unknown name or a policy without settings.
     pub(crate) fn of(name: &Name, policies: &BTreeMap<String, HostPolicy>) -> Option<Self> {
         let policy = policies.get(name.as_str()).filter(|policy| **policy != HostPolicy::default())?;
         Some(Self { name: name.clone(), policy: policy.clone() })
     }
 }
 
-/// An instance to be built, and what binds it.
+/// An instance to be built, and the policy that binds it.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     pub(crate) spec: InstanceSpec,
     pub(crate) policy: Option<Binding>,
 }
 
-/// Where nothing binds it.
+/// An instance without a policy.
 #[cfg(test)]
 impl From<InstanceSpec> for Placed {
     fn from(spec: InstanceSpec) -> Self {
@@ -92,11 +93,11 @@ impl Placed {
         self.policy.is_some()
     }
 
-    /// Binds the calling thread, which is the instance's own. Gives back what to build: no more threads than the thread
-    /// has got processors.
+    /// Binds the calling thread, which must be the instance's own. Returns the instance's specification, with at most
+    /// as many threads as the thread may use processors.
     ///
     /// # Errors
-    /// INVALID_ARG: a node that this host does not have, or processors none of which may be used.
+    /// INVALID_ARG: a node that this host does not have, or processors none of which the process may use.
     pub(crate) fn bind_this_thread(&self) -> Result<InstanceSpec, Error> {
         let mut spec = self.spec.clone();
         if let Some(Binding { name, policy }) = &self.policy {
@@ -116,11 +117,11 @@ impl Placed {
     }
 }
 
-/// Binds the calling thread. Gives back how many processors it may run on.
+/// Binds the calling thread. Returns the number of processors that it may run on.
 fn bind(wanted: &ProcessorSet, instance: &str, policy: &str) -> Result<NonZeroUsize, String> {
     let refused = |error: rustix::io::Errno| format!("the processors it names cannot be used: {error}");
     sched_setaffinity(None, &wanted.mask()).map_err(refused)?;
-    // The kernel leaves out, in silence, what does not exist or is not for this process.
+    // The kernel ignores processors that do not exist or that the process may not use. It reports no error for them.
     let got = sched_getaffinity(None).map_err(refused)?.count() as usize;
     if got < wanted.count().get() {
         let named = wanted.count();
@@ -135,7 +136,7 @@ fn bind(wanted: &ProcessorSet, instance: &str, policy: &str) -> Result<NonZeroUs
 mod tests {
     use super::*;
 
-    /// Node 0 has processors 0 to 2 and 5, node 1 only memory.
+    /// Node 0 has processors 0 to 2 and 5. Node 1 has only memory.
     fn nodes() -> tempfile::TempDir {
         let nodes = tempfile::tempdir().unwrap();
         for (node, processors) in [("node0", "0-2,5\n"), ("node1", "\n"), ("node2", "?\n")] {

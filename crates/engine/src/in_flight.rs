@@ -1,4 +1,4 @@
-//! How many requests of a model version are under way, and the wait for the last of them.
+//! Counts the requests of a model version that have not ended, and waits for the last of them.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::{Condvar, Mutex};
@@ -7,11 +7,11 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Default)]
 pub(crate) struct InFlight {
     count: AtomicUsize,
-    /// In one total order with `count`: the thread that ends the last request sees that the model drains, or the thread
-    /// that drains the model sees no request.
+    /// In one total order with `count`. So either the thread that ends the last request sees that the model drains, or
+    /// the thread that drains the model sees no request.
     draining: AtomicBool,
     lock: Mutex<()>,
-    /// Signalled when a request of a model that drains has ended.
+    /// Signalled when a request of a draining model has ended.
     ended: Condvar,
 }
 
@@ -20,12 +20,12 @@ impl InFlight {
         self.count.load(SeqCst)
     }
 
-    /// A request is accepted.
+    /// Counts a request that the model has accepted.
     pub(crate) fn begin(&self) {
         self.count.fetch_add(1, SeqCst);
     }
 
-    /// A request has ended.
+    /// Counts the end of a request.
     pub(crate) fn end(&self) {
         let before = self.count.fetch_sub(1, SeqCst);
         debug_assert!(before > 0, "a request ends once");
@@ -35,17 +35,17 @@ impl InFlight {
         }
     }
 
-    /// Whether no new requests are taken.
+    /// Whether the model accepts no new requests.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(SeqCst)
     }
 
-    /// Says that no new requests are taken.
+    /// Marks that the model accepts no new requests.
     pub(crate) fn drain(&self) {
         self.draining.store(true, SeqCst);
     }
 
-    /// Drains, and waits until no request is under way. Blocks.
+    /// Drains, and waits until every accepted request has ended. Blocks.
     pub(crate) fn wait_for_the_last(&self) {
         self.drain();
         let mut lock = self.lock.lock();

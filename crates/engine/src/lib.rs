@@ -1,7 +1,7 @@
-//! The runtime: owns models, threads, clocks and counters, and feeds the pure policies.
+//! The runtime: owns models, threads, clocks and counters, and drives the pure policies.
 //!
-//! [`Engine`] is the whole of it to the outside. It knows no protocol and no C type; backends come in through the door
-//! of [`inference::backend`].
+//! [`Engine`] is its whole public interface. It knows no protocol and no C type. Backends implement the traits of
+//! [`inference::backend`].
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 use std::{
@@ -50,55 +50,55 @@ pub use processors::{ProcessorSet, usable as usable_processors};
 pub use repository::{IndexEntry, ModelState};
 use repository::{Loader, Repository};
 
-/// What the engine is told once.
+/// The settings of an engine, fixed at its start.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Name and version of the server, and what it understands.
+    /// Name and version of the server, and the extensions it supports.
     pub server: ServerMetadata,
-    /// Model repositories.
+    /// Directories of the model repositories.
     pub repositories: Vec<PathBuf>,
-    /// Ready only if all models are (`--strict-readiness`).
+    /// The server is ready only if all models are ready (`--strict-readiness`).
     pub strict_readiness: bool,
-    /// Model versions that load at the same time, at least 1 (`--model-load-thread-count`).
+    /// How many model versions load at the same time, at least 1 (`--model-load-thread-count`).
     pub load_threads: usize,
     /// Further attempts after a load has failed (`--model-load-retry-count`).
     pub load_retries: usize,
     /// Backends complete what configurations leave open (not `--disable-auto-complete-config`).
     pub auto_complete: bool,
-    /// `configs/<name>.pbtxt` is preferred to `config.pbtxt` (`--model-config-name`).
+    /// `configs/<name>.pbtxt` takes precedence over `config.pbtxt` (`--model-config-name`).
     pub config_name: Option<String>,
-    /// Where repository agents are looked for (`--repoagent-directory`), as whoever misses one is told.
+    /// Directory of repository agents (`--repoagent-directory`). The error for a missing agent names it.
     pub agent_directory: PathBuf,
     /// `--backend-config`, in order: backend or all, setting, value.
     pub backend_settings: Vec<BackendSetting>,
-    /// How much memory clients may make the server hold.
+    /// How much memory the server may hold for clients.
     pub limits: MemoryLimits,
-    /// Which metrics are shown.
+    /// Which metrics the engine shows.
     pub metrics: MetricsOptions,
-    /// Dynamic batchers ignore their queue until it holds so many requests, once; 0 is off. A hook for tests
-    /// (`TRITONSERVER_DELAY_SCHEDULER`).
+    /// A dynamic batcher takes nothing from its queue until the queue has held so many requests once; 0 means off.
+    /// Tests use it (`TRITONSERVER_DELAY_SCHEDULER`).
     pub hold_until_queued: usize,
-    /// Sequence batchers also wait for so many requests in their backlog; 0 is off
+    /// Sequence batchers also wait until their backlog holds so many requests; 0 means off
     /// (`TRITONSERVER_BACKLOG_DELAY_SCHEDULER`).
     pub hold_until_backlogged: usize,
-    /// Instances share resources (`--rate-limit=execution_count`), of which there are these; without entries as many as
-    /// the neediest instance asks for. `None`: they do not.
+    /// The shared resources of instances (`--rate-limit=execution_count`). A resource without an entry has as many
+    /// units as the instance that needs most of it. `None`: no rate limiter.
     pub rate_limit: Option<Vec<RateLimitResource>>,
-    /// Where the instances of groups run that name one of these (`--host-policy`), by name. `cpu` and `model` are the
-    /// names of groups that give none.
+    /// Host policies by name (`--host-policy`). Instance groups refer to them by name. A group without a name uses
+    /// `cpu` or `model`.
     pub host_policies: BTreeMap<String, HostPolicy>,
-    /// What is loaded although something speaks against it.
+    /// Whether the engine loads models despite certain problems.
     pub load_policy: LoadPolicy,
 }
 
-/// What is loaded although something speaks against it. The default is Triton's behaviour.
+/// Whether the engine loads models despite certain problems. The default is Triton's behaviour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoadPolicy {
-    /// The versions of a model that loaded are served although other versions failed (`--serve-partial-models`).
-    /// Otherwise none of them is.
+    /// If some versions of a model fail to load, the engine serves the others (`--serve-partial-models`). Otherwise it
+    /// serves none of them.
     pub partial_models: bool,
-    /// Instances of groups that ask for GPUs run on the CPU (`--gpu-instances-on-cpu`). Otherwise a model with such
-    /// groups is refused.
+    /// Instances of groups that ask for GPUs run on the CPU (`--gpu-instances-on-cpu`). Otherwise the engine refuses a
+    /// model with such groups.
     pub gpu_groups_on_cpu: bool,
 }
 
@@ -107,48 +107,48 @@ pub struct LoadPolicy {
 pub struct RateLimitResource {
     /// Name of the resource.
     pub name: String,
-    /// Units there are.
+    /// Number of units.
     pub count: u32,
-    /// The device that has them; `None` for each.
+    /// The device that has the units; `None`: each device has them.
     pub device: Option<u32>,
 }
 
 /// One `--backend-config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendSetting {
-    /// `None` is for all backends.
+    /// The backend; `None` means all backends.
     pub backend: Option<String>,
-    /// What is set.
+    /// Name of the setting.
     pub key: String,
-    /// To what.
+    /// Value of the setting.
     pub value: String,
 }
 
-/// What the server tells of itself.
+/// What the server reports about itself.
 #[derive(Debug, Clone, Default)]
 pub struct ServerMetadata {
-    /// `--id`.
+    /// Name of the server (`--id`).
     pub name: String,
-    /// Version of the behaviour clients see.
+    /// Version of the behaviour that clients see.
     pub version: String,
-    /// Protocol extensions.
+    /// Names of the supported protocol extensions.
     pub extensions: Vec<String>,
 }
 
-/// What is plugged into the engine.
+/// The plug-ins of an engine.
 #[derive(Clone, Default)]
 pub struct Plugins {
-    /// Backends that are built in.
+    /// Built-in backends.
     pub backends: Vec<Arc<dyn Backend>>,
-    /// Finds those that are not.
+    /// Finds the other backends.
     pub finder: Option<Arc<dyn BackendFinder>>,
-    /// Keeps responses of the models that want it.
+    /// Stores responses of the models that enable the response cache.
     pub cache: Option<Arc<dyn ResponseCache>>,
     /// Finds repository agents.
     pub agents: Option<Arc<dyn AgentFinder>>,
     /// Opens libraries of custom batching strategies.
     pub strategies: Option<Arc<dyn StrategyOpener>>,
-    /// What plug-ins count themselves; shown behind the server's own metrics.
+    /// The metrics of plug-ins. The engine shows them after its own.
     pub more_metrics: Option<Arc<dyn MetricSource>>,
 }
 
@@ -158,7 +158,7 @@ impl From<Vec<Arc<dyn Backend>>> for Plugins {
     }
 }
 
-/// A running inference server without its protocols. Clones are handles on the same one.
+/// A running inference server without its protocols. Clones refer to the same engine.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<EngineInner>,
@@ -170,26 +170,26 @@ struct EngineInner {
     repository: Repository,
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
-    /// The repositories could not be read, so that there is nothing to serve.
+    /// The repositories could not be read, so the engine has no models.
     failed_to_start: AtomicBool,
     exiting: AtomicBool,
 }
 
 impl Engine {
-    /// [`Engine::new`] and [`Engine::load_models`] in one.
+    /// Calls [`Engine::new`] and then [`Engine::load_models`].
     ///
     /// # Errors
-    /// Of either.
+    /// The errors of both.
     pub async fn start(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let engine = Self::new(options, plugins)?;
         engine.load_models().await?;
         Ok(engine)
     }
 
-    /// An engine without a model. Must be called in a tokio runtime.
+    /// An engine without models. Must be called in a tokio runtime.
     ///
     /// # Errors
-    /// INTERNAL if the system gives no thread.
+    /// INTERNAL if the system refuses to start a thread.
     pub fn new(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let clock = TimerThread::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
@@ -212,7 +212,7 @@ impl Engine {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Loads every model of the repositories and returns when each is ready or has failed.
+    /// Loads every model of the repositories. Returns when each model is ready or has failed.
     ///
     /// # Errors
     /// A repository that cannot be read. The engine is then neither live nor ready and has no models.
@@ -222,12 +222,12 @@ impl Engine {
         loaded
     }
 
-    /// Where the bytes of requests count that the server holds. A protocol reserves there what it receives.
+    /// The budget for the bytes of requests. A protocol reserves the bytes that it receives there.
     pub fn inflight_bytes(&self) -> &Arc<ByteBudget> {
         &self.shared.inflight
     }
 
-    /// A model version that is ready: the one asked for, or the largest.
+    /// A model version that is ready: the requested version, or the largest.
     ///
     /// # Errors
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready, or if the repositories cannot be read.
@@ -238,19 +238,19 @@ impl Engine {
         self.shared.repository.table().model(name, version)
     }
 
-    /// Whether the server lives: its repositories could be read.
+    /// Whether the server is live: its repositories could be read.
     ///
     /// # Errors
-    /// UNAVAILABLE while it is stopping.
+    /// UNAVAILABLE while the server is stopping.
     pub fn live(&self) -> Result<bool, Error> {
         self.not_exiting().map(|()| !self.failed_to_start())
     }
 
-    /// Whether the server is ready for requests; if strict, whether all its models are, by the account of their backends,
-    /// too. Backends are asked where they may block.
+    /// Whether the server is ready for requests. With strict readiness, all its models must be ready, also as their
+    /// backends report it. Threads that may block ask the backends.
     ///
     /// # Errors
-    /// UNAVAILABLE while it is stopping.
+    /// UNAVAILABLE while the server is stopping.
     pub async fn ready(&self) -> Result<bool, Error> {
         let Some(models) = self.to_be_asked()? else { return Ok(false) };
         for model in models {
@@ -261,15 +261,16 @@ impl Engine {
         Ok(true)
     }
 
-    /// As [`Engine::ready`], asking on this thread. Blocks as long as a backend does.
+    /// As [`Engine::ready`], but asks on this thread. Blocks as long as a backend does.
     ///
     /// # Errors
-    /// The same.
+    /// As [`Engine::ready`].
     pub fn ready_here(&self) -> Result<bool, Error> {
         Ok(self.to_be_asked()?.is_some_and(|models| models.iter().all(|model| model.ready_here())))
     }
 
-    /// The models whose backends decide whether the server is ready; `None` if it is not, whatever they say.
+    /// The models whose backends take part in the decision that the server is ready. `None` if it is not ready in any
+    /// case.
     fn to_be_asked(&self) -> Result<Option<Vec<Arc<Model>>>, Error> {
         self.not_exiting()?;
         if self.failed_to_start() {
@@ -291,13 +292,13 @@ impl Engine {
         if exiting { Err(Error::unavailable("Server exiting")) } else { Ok(()) }
     }
 
-    /// Whether each directory of the repositories is a model that has versions, all of them ready.
+    /// Whether each directory of the repositories is a model with versions, all of them ready.
     pub fn all_loaded(&self) -> bool {
         !self.failed_to_start() && self.shared.repository.table().all_loaded()
     }
 
-    /// Whether that version, or any, can be used, by the account of its backend, too, which is asked where it may block.
-    /// An unknown model is not ready, and no error.
+    /// Whether that version, or any version, is ready, also as its backend reports it. A thread that may block asks the
+    /// backend. An unknown model is not ready; it is not an error.
     pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
         match self.model(name, version) {
             Ok(model) => model.ready().await,
@@ -305,7 +306,7 @@ impl Engine {
         }
     }
 
-    /// What the server tells of itself.
+    /// What the server reports about itself.
     pub fn server(&self) -> &ServerMetadata {
         &self.shared.server
     }
@@ -320,7 +321,7 @@ impl Engine {
         self.shared.repository.table().index(ready_only)
     }
 
-    /// Counters of the ready versions of one model, or of all, by name and version.
+    /// Counters of the ready versions of one model, or of all models, by name and version.
     ///
     /// # Errors
     /// INVALID_ARG for a model or version that is not ready.
@@ -368,20 +369,22 @@ impl Engine {
         Err(not_explicit())
     }
 
-    /// Requests that were accepted and have not had their last word.
+    /// The number of accepted requests whose last response has not been sent.
     pub fn in_flight(&self) -> usize {
         self.shared.repository.table().built().iter().map(|model| model.in_flight()).sum()
     }
 
-    /// Says from now on that the server is exiting. Requests are still accepted: endpoints may hold some that came before.
+    /// From now on the engine reports that the server is exiting. It still accepts requests: endpoints may hold some
+    /// that came before.
     pub fn announce_exit(&self) {
         self.shared.exiting.store(true, Ordering::Release);
     }
 
-    /// Takes no new requests, lets those that were accepted finish, ends all models.
+    /// Accepts no new requests, lets accepted requests finish, and ends all models.
     ///
     /// # Errors
-    /// INTERNAL if that takes longer than `grace`; what still runs is then lost with the process.
+    /// INTERNAL if that takes longer than `grace`. The requests and models that still run are then lost with the
+    /// process.
     pub async fn stop(&self, grace: Duration) -> Result<(), Error> {
         self.announce_exit();
         let models = self.shared.repository.table().built();
@@ -394,7 +397,7 @@ impl Engine {
         tokio::time::timeout(grace, all_closed).await.map_err(expired)
     }
 
-    /// Returns when nothing is in flight; says once a second what is.
+    /// Returns when no request is in flight. Logs once a second what is in flight.
     async fn report_in_flight(&self, models: &[Arc<Model>], grace: Duration) {
         if self.in_flight() > 0 {
             log::info!("Waiting for in-flight requests to complete.");
@@ -420,7 +423,7 @@ impl Engine {
     }
 }
 
-/// How often a stopping server looks whether it may end.
+/// How often a stopping server checks whether it may end.
 const EXIT_TICK: Duration = Duration::from_millis(5);
 
 fn not_explicit() -> Error {

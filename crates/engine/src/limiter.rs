@@ -1,5 +1,5 @@
-//! The rate limiter: the one thing that models share. Arithmetic behind one leaf lock, and the way to tell those whose
-//! claims were granted by what others did.
+//! The rate limiter, the only state that models share. It consists of arithmetic behind one leaf lock, and of the
+//! notification of models whose claims were granted because of another model's action.
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Weak},
@@ -14,21 +14,21 @@ use scheduling::{
     Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
 };
 
-/// Whoever claims resources for instances.
+/// Claims resources for instances.
 pub(crate) trait GrantListener: Send + Sync {
-    /// The claim of that instance, which had to wait, has been granted. Must not block, and must not tell others of grants
-    /// that follow from this one: it hands those out.
+    /// The limiter has granted a claim of that instance, which had to wait. Must not block. Must not notify listeners
+    /// of grants that follow from this one: returns those grants instead.
     fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants;
 }
 
-/// Grants that others have to be told of, once no lock is held.
+/// Grants whose listeners must be notified, after all locks are released.
 #[must_use = "whoever was granted something waits to be told"]
 #[derive(Default)]
 pub(crate) struct PendingGrants(Vec<(Arc<dyn GrantListener>, InstanceId)>);
 
 impl PendingGrants {
-    /// Tells them, and those who are granted something because of that, one after the other: however many models wait for
-    /// each other, the stack does not grow.
+    /// Notifies the listeners, and the listeners of the grants that follow, one after the other. The stack does not
+    /// grow, however many models wait for each other.
     pub(crate) fn notify(self) {
         let mut untold = VecDeque::from(self.0);
         while let Some((owner, instance)) = untold.pop_front() {
@@ -36,7 +36,7 @@ impl PendingGrants {
         }
     }
 
-    /// Adds what else has happened.
+    /// Adds the grants of another call.
     pub(crate) fn join(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -59,10 +59,10 @@ impl Limiter {
         }
     }
 
-    /// Admits an instance on that device.
+    /// Registers an instance on that device.
     ///
     /// # Errors
-    /// INVALID_ARG: it could never run, or calls a resource global that is not.
+    /// INVALID_ARG: the claim of the instance could never be granted, or it declares a resource global that is not.
     pub(crate) fn register(&self, limits: &RateLimits, device: Device) -> Result<Claimant, Error> {
         let need = |need: &ResourceNeed| Need {
             name: need.name.to_string(),
@@ -79,7 +79,7 @@ impl Limiter {
         Ok(claimant)
     }
 
-    /// From now on `owner` hears of grants to this claimant.
+    /// Sets `owner` as the listener for grants to this claimant.
     pub(crate) fn belongs_to(
         &self,
         claimant: Claimant,
@@ -89,7 +89,7 @@ impl Limiter {
         self.state.lock().owners.insert(claimant, (owner, instance));
     }
 
-    /// Forgets an instance.
+    /// Unregisters an instance.
     pub(crate) fn unregister(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| {
             state.owners.remove(&claimant);
@@ -97,7 +97,8 @@ impl Limiter {
         })
     }
 
-    /// Claims what the instance needs; true if it has it. With `renewed` it has just run a batch.
+    /// Claims what the instance needs. Returns true if the claim is granted at once. `renewed` means that the instance
+    /// has just run a batch.
     pub(crate) fn claim(&self, claimant: Claimant, renewed: bool) -> (bool, PendingGrants) {
         let mut state = self.state.lock();
         let (claim, grants) = match renewed {
@@ -107,12 +108,12 @@ impl Limiter {
         (claim == Claim::Granted, state.pending_grants(grants))
     }
 
-    /// A batch has run, and none follows.
+    /// Releases the resources of an instance that has run a batch and has no next one.
     pub(crate) fn release(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| state.policy.release(claimant))
     }
 
-    /// A claim is not needed any more.
+    /// Cancels a claim that is not needed any more.
     pub(crate) fn cancel(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| state.policy.cancel(claimant))
     }
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Each grant leads to the next one.
+    /// A listener whose every grant leads to the next one.
     struct Chain {
         told: AtomicUsize,
         last: InstanceId,

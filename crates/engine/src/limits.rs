@@ -1,4 +1,4 @@
-//! How much memory clients may make the server hold, and the defaults.
+//! How much memory the server may hold for clients, and the defaults.
 use std::fs;
 
 /// Limits of the whole process, in bytes.
@@ -11,17 +11,17 @@ pub struct MemoryLimits {
 }
 
 impl Default for MemoryLimits {
-    /// Half of the memory that the process may use for inputs, and a quarter of it for responses.
+    /// Inputs: half of the memory that the process may use. Responses: a quarter of it.
     fn default() -> Self {
         let memory = usable_memory().unwrap_or(FALLBACK);
         Self { inflight_bytes: memory / 2, unread_response_bytes: memory / 4 }
     }
 }
 
-/// Where the system does not tell how much memory there is.
+/// The assumed memory in bytes, where the system does not report it.
 const FALLBACK: usize = 4 << 30;
 
-/// Bytes of memory that the process may use: of the machine, or of its control group if that has fewer.
+/// Bytes of memory that the process may use: those of the machine, or those of its control group if they are fewer.
 fn usable_memory() -> Option<usize> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text));
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
@@ -30,7 +30,7 @@ fn usable_memory() -> Option<usize> {
     machine.into_iter().chain(group).min()
 }
 
-/// `MemTotal` of `/proc/meminfo`, which is told in KiB.
+/// `MemTotal` of `/proc/meminfo`, which is in KiB there.
 fn total_of(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)

@@ -15,16 +15,16 @@ use scheduling::{ReorderBuffer, Row, ScheduledBatch, Strategy};
 
 /// Which requests of a model version keep order with each other.
 pub(crate) enum Orders {
-    /// None.
+    /// No requests.
     None,
-    /// All requests with each other (dynamic batcher).
+    /// All requests (dynamic batcher).
     Together(Order),
     /// The requests of each instance (oldest sequence batcher).
     PerInstance(Box<[Order]>),
 }
 
 impl Orders {
-    /// As the configuration asks.
+    /// The orders for a configuration.
     pub(crate) fn of(scheduling: &Scheduling, instances: usize) -> Self {
         match scheduling {
             Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering => Self::Together(Order::default()),
@@ -38,17 +38,17 @@ impl Orders {
         }
     }
 
-    /// The next place, for a request of a model whose answers may be there before their requests are dequeued.
+    /// The next place, for a request that may be answered before it is dequeued.
     pub(crate) fn place_on_arrival(&self) -> Option<OrderPlace> {
         match self {
             Self::Together(order) => Some(order.next_place(0)),
-            // Instances have orders of their own for sequences only, which no cache answers.
+            // Only sequence models have one order for each instance, and they never use the cache.
             Self::None | Self::PerInstance(_) => None,
         }
     }
 
-    /// Gives the requests of a batch their places. Called in the order of dequeuing, under the driver's lock: this is the
-    /// one place where a lock is taken under another, and it is a leaf.
+    /// Gives the requests of a batch their places. The caller holds the driver's lock and calls in the order of
+    /// dequeuing. Only this function takes a lock while another one is held; its lock is a leaf.
     pub(crate) fn line_up(&self, batch: &ScheduledBatch<Execution>) {
         let (order, index) = match self {
             Self::None => return,
@@ -56,7 +56,7 @@ impl Orders {
             Self::PerInstance(orders) => (&orders[batch.instance], batch.instance),
         };
         for row in &batch.rows {
-            // A request that has got its place on arrival, or that runs once more, keeps it.
+            // A request keeps the place that it got on arrival or before it was rescheduled.
             if let Row::Request { entry, .. } = row
                 && entry.payload.responder.place().is_none()
             {
@@ -65,7 +65,8 @@ impl Orders {
         }
     }
 
-    /// Releases the response when its turn has come: at once, if its request keeps no order.
+    /// Releases the response when all earlier ones have been released. Releases it at once if its request keeps no
+    /// order.
     pub(crate) fn release(&self, response: InFlightResponse) {
         let order = match (self, response.place()) {
             (Self::None, _) | (_, None) => return response.release(),
@@ -85,9 +86,9 @@ pub(crate) struct Order {
 #[derive(Default)]
 struct OrderState {
     buffer: ReorderBuffer<InFlightResponse>,
-    /// May be released, in this order.
+    /// Responses that may be released, in this order.
     ready: VecDeque<InFlightResponse>,
-    /// A thread is releasing `ready`; others that add to it need not.
+    /// A thread releases `ready`. Other threads only add to it.
     releasing: bool,
 }
 
@@ -103,7 +104,7 @@ impl Order {
         let OrderState { buffer, ready, .. } = &mut *state;
         let void = if response.voids_earlier() { buffer.discard(ticket) } else { Vec::new() };
         buffer.push(ticket, response, last, |response| ready.push_back(response));
-        // One thread at a time releases, without the lock: responses become visible in order, and no lock is taken
+        // One thread at a time releases, without the lock. So responses become visible in order, and no lock is taken
         // under another.
         if std::mem::replace(&mut state.releasing, true) {
             drop(state);
@@ -118,7 +119,7 @@ impl Order {
     }
 }
 
-/// Releases all that is ready, even if a client's waker panics. Gives the first panic.
+/// Releases all ready responses, even if a client's waker panics. Returns the first panic.
 fn release_all(state: &mut MutexGuard<'_, OrderState>) -> Option<Box<dyn Any + Send>> {
     let mut first_panic = None;
     while let Some(response) = state.ready.pop_front() {
@@ -169,7 +170,7 @@ mod tests {
         (responder, stream)
     }
 
-    /// Panics when it is woken.
+    /// A waker that panics.
     struct Faulty;
     impl Wake for Faulty {
         fn wake(self: Arc<Self>) {

@@ -1,16 +1,16 @@
-//! Processors: how many the process may use (what its affinity mask and its cgroups leave it), and sets of them as
-//! operators and the kernel write them.
+//! The number of processors that the process may use, as its affinity mask and its cgroups permit, and sets of
+//! processors in the notation of operators and the kernel.
 use std::{collections::BTreeSet, fmt, fs, num::NonZeroUsize, path::Path};
 
 use rustix::thread::CpuSet;
 
-/// Processors by their numbers. At least one, and none beyond what an affinity mask holds (1024).
+/// Processors by number. Has at least one processor, and none beyond the size of an affinity mask (1024).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessorSet(BTreeSet<usize>);
 
 impl ProcessorSet {
-    /// Reads numbers and ranges as in `0-3,8`, the form of the kernel's lists. `None` for anything else, for a range
-    /// that ends before it begins, and for numbers beyond a mask.
+    /// Reads numbers and ranges such as `0-3,8`, the notation of the kernel's lists. `None` for any other text, for a
+    /// range that ends before it begins, and for numbers beyond a mask.
     pub fn parse(text: &str) -> Option<Self> {
         let mut processors = BTreeSet::new();
         for part in text.split(',') {
@@ -29,12 +29,12 @@ impl ProcessorSet {
         self.0.iter().copied()
     }
 
-    /// How many there are.
+    /// The number of processors.
     pub fn count(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.0.len()).expect("a set has at least one processor")
     }
 
-    /// As an affinity mask.
+    /// The set as an affinity mask.
     pub(crate) fn mask(&self) -> CpuSet {
         let mut mask = CpuSet::new();
         self.iter().for_each(|processor| mask.set(processor));
@@ -42,7 +42,7 @@ impl ProcessorSet {
     }
 }
 
-/// Numbers and ranges, as they are read.
+/// Writes numbers and ranges in the notation that [`ProcessorSet::parse`] reads.
 impl fmt::Display for ProcessorSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut numbers = self.iter().peekable();
@@ -63,13 +63,13 @@ impl fmt::Display for ProcessorSet {
     }
 }
 
-/// Processors this process may keep busy, at least one.
+/// The number of processors that this process may keep busy, at least one.
 ///
-/// The smaller of the affinity mask and the CPU quota of its cgroup (version 2 `cpu.max`, version 1
+/// The smaller of the affinity mask and the CPU quota of the cgroup (version 2 `cpu.max`, version 1
 /// `cpu.cfs_quota_us`), rounded up: a container limited to one and a half processors computes on two threads.
 pub fn usable() -> NonZeroUsize {
     let affine = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    // The standard library has looked at both on Linux; the quota of a parent cgroup is what it may have missed.
+    // The standard library respects both on Linux. It may miss only the quota of a parent cgroup.
     let quota = cgroup_quota(
         Path::new("/sys/fs/cgroup"),
         &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
@@ -77,7 +77,7 @@ pub fn usable() -> NonZeroUsize {
     quota.map_or(affine, |quota| affine.min(quota))
 }
 
-/// The tightest quota on the way from the root of the cgroup file system to this process.
+/// The smallest quota on the path from the root of the cgroup file system to this process.
 fn cgroup_quota(root: &Path, memberships: &str) -> Option<NonZeroUsize> {
     let own = memberships.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mut directory = root.to_path_buf();
@@ -91,7 +91,7 @@ fn cgroup_quota(root: &Path, memberships: &str) -> Option<NonZeroUsize> {
         .min()
 }
 
-/// `<quota> <period>`, both in microseconds, or `max <period>`.
+/// Parses `<quota> <period>`, both in microseconds, or `max <period>`.
 fn parse_cpu_max(text: &str) -> Option<NonZeroUsize> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);

@@ -1,16 +1,16 @@
-//! The words in which requests are refused, once for all ways to be refused.
+//! The errors for rejections, with one text for each reason.
 use inference::{Error, ErrorCode, FailureReason, Request, backend::not_iterative, id_prefix};
 use scheduling::Rejection;
 
-/// Words refusals of one model.
+/// Makes the errors for the rejections of one model.
 pub(crate) struct RejectionErrors {
     pub(crate) model: inference::Name,
-    /// Sequence models leave the request's id out.
+    /// Whether the model is a sequence model. The texts of sequence models leave the request's id out.
     pub(crate) sequences: bool,
 }
 
 impl RejectionErrors {
-    /// The error a refused request is answered with.
+    /// The error for a rejected request.
     pub(crate) fn error(&self, reason: Rejection, request: &Request) -> Error {
         let rejected = |message: String| Error::unavailable(message).because(FailureReason::Rejected);
         let prefix = || if self.sequences { String::new() } else { id_prefix(&request.id) };
@@ -48,7 +48,7 @@ impl RejectionErrors {
     }
 }
 
-/// The error of a request nobody waits for.
+/// The error for a cancelled request.
 pub(crate) fn cancelled() -> Error {
     Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
 }

@@ -1,4 +1,5 @@
-//! Cancellations that race with everything else: each request ends once, and none that was cancelled goes on waiting.
+//! Tests of cancellations that race with other events: each request ends once, and no cancelled request continues to
+//! wait.
 use std::{num::NonZeroUsize, sync::mpsc, thread};
 
 use inference::{
@@ -15,7 +16,7 @@ use super::{
     *,
 };
 
-/// As `SplitMix64`.
+/// The random number generator `SplitMix64`.
 struct Random(u64);
 
 impl Random {
@@ -27,7 +28,7 @@ impl Random {
     }
 }
 
-/// Runs requests of iterative models twice, if it is let, and answers.
+/// Answers requests. Reschedules each request of an iterative model once, if the scheduler accepts it.
 #[derive(Clone)]
 struct Twice {
     iterative: bool,
@@ -57,7 +58,7 @@ fn request() -> Request {
     super::tests::request(1)
 }
 
-/// A thread that asks and cancels at random. Says how many of its requests were answered well, and how many not.
+/// A thread that sends and cancels requests at random. Returns how many of its requests succeeded and how many failed.
 fn client(model: &Arc<Model>, seed: u64, is_sequence: bool) -> [u64; 2] {
     let mut random = Random(seed);
     let mut streams = Vec::new();
@@ -136,7 +137,7 @@ fn every_request_ends_once_however_it_is_cancelled() {
     }
 }
 
-/// Holds its first batch until it is told to go on.
+/// Holds its first batch until the test lets it continue.
 struct Held(Arc<Mutex<mpsc::Receiver<()>>>);
 
 impl BackendModel for Held {
@@ -175,7 +176,7 @@ async fn cancelling_makes_room_in_a_full_queue_at_once() {
     model.close();
 }
 
-/// Wants each first execution again, and tells just before.
+/// Reschedules each request after its first execution. Notifies the test just before.
 struct Returns(mpsc::Sender<()>);
 
 impl BackendModel for Returns {
@@ -199,7 +200,7 @@ impl BackendInstance for Returns {
     }
 }
 
-/// A request that comes back waits for company that does not come: only its cancellation ends it.
+/// A rescheduled request waits for requests that cannot arrive. Only its cancellation ends the wait.
 #[tokio::test]
 async fn a_cancellation_is_not_missed_by_a_request_that_comes_back() {
     let strategy = Strategy::Direct(DirectStrategy {

@@ -1,8 +1,8 @@
-//! A model version that clients can use: the front, which is the same whatever executes the model.
+//! A model version that clients can use: the public part, which does not depend on how the model is executed.
 //!
-//! A request that comes in is validated, looked up in the response cache if the model has one, and handed to the
-//! executor. Its responses come back through [`Model`]'s [`ResponsePath`], the one place where they are counted,
-//! cached and put in order.
+//! The model validates a request, looks it up in the response cache if the model uses one, and passes it to the
+//! executor. The responses come back through [`Model`]'s [`ResponsePath`], the only place that counts, caches and
+//! orders them.
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use inference::{
@@ -30,7 +30,7 @@ mod cache;
 
 pub(crate) use cache::Cached;
 
-/// One served version of a model. Whoever holds it may use it, even if the repository has moved on meanwhile.
+/// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {
     version: i64,
     config: Arc<ModelConfig>,
@@ -39,7 +39,7 @@ pub struct Model {
     record: Arc<Record>,
     in_flight: InFlight,
     orders: Arc<Orders>,
-    /// The server's response cache, if it has one and the model may use it.
+    /// The server's response cache, if there is one and the model uses it.
     cached: Option<Cached>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
@@ -47,7 +47,7 @@ pub struct Model {
     load_duration: Duration,
 }
 
-/// What a model version is made of.
+/// What a model version is built from.
 pub(crate) struct ModelParts {
     pub(crate) version: i64,
     pub(crate) config: ResolvedConfig,
@@ -55,22 +55,22 @@ pub(crate) struct ModelParts {
     pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
-    /// Decides which requests may share a batch, if the model has a strategy of its own.
+    /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
-    /// What models share resources by, if they do; each instance needs what its place in `limits` says.
+    /// The rate limiter, if the server has one. The needs of each instance are at the instance's position in `limits`.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Cached>,
-    /// Where inputs of requests are counted.
+    /// The budget for the inputs of requests.
     pub(crate) inflight: Arc<ByteBudget>,
-    /// Where responses are counted that clients have not read.
+    /// The budget for the responses that clients have not read.
     pub(crate) unread: Arc<UnreadBudget>,
-    /// When loading began.
+    /// When the load began.
     pub(crate) since: Timestamp,
 }
 
 impl Model {
-    /// Builds all instances; the version can be used when this returns. Blocks.
+    /// Builds all instances. The version can be used when this returns. Blocks.
     ///
     /// # Errors
     /// The first error of an instance.
@@ -122,18 +122,18 @@ impl Model {
         self.version
     }
 
-    /// The configuration the server works with.
+    /// The configuration that the server uses.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// The configuration clients are shown.
+    /// The configuration that clients see.
     pub fn shown(&self) -> &proto::ModelConfig {
         &self.shown
     }
 
-    /// Accepts a request; the answer, good or bad, comes on the stream. A brief execution may happen before this returns.
-    /// Does not block. Must be called in a tokio runtime if the model has a response cache.
+    /// Accepts a request. The responses, successful or not, come on the stream. A brief execution may happen before
+    /// this function returns. Does not block. Must be called in a tokio runtime if the model has a response cache.
     ///
     /// # Errors
     /// The request contradicts the configuration (INVALID_ARG), its queue is full, the server is stopping or the model
@@ -162,12 +162,12 @@ impl Model {
     /// What happens to responses that the client of a request does not read.
     fn flow(&self, request: &Request) -> Flow {
         let most_unread = request.most_unread.or(self.config.most_unread_responses);
-        // A model that is not decoupled may run on the very thread that reads its responses.
+        // A model that is not decoupled may run on the same thread that reads its responses.
         let most_unread = most_unread.filter(|_| self.config.decoupled);
         Flow { budget: self.unread.clone(), client: request.client, most_unread }
     }
 
-    /// What [`Model::infer`] would refuse a request for before it enters the queue.
+    /// Checks a request as [`Model::infer`] does before it queues the request.
     ///
     /// # Errors
     /// The request contradicts the configuration (INVALID_ARG).
@@ -175,12 +175,12 @@ impl Model {
         self.validator.check(&self.config, &mut request).map(drop)
     }
 
-    /// Hands a validated request to the executor. It came to the scheduler at `queued`.
+    /// Passes a validated request to the executor. It came to the scheduler at `queued`.
     fn execute(&self, meta: Meta, execution: Execution, queued: Timestamp) -> Result<(), Error> {
         self.executor.enqueue(meta, execution, queued)
     }
 
-    /// Why the version cannot be used any more, if so.
+    /// The reason why the version cannot be used any more, if there is one.
     pub(crate) fn fault(&self) -> Option<&Error> {
         self.executor.fault()
     }
@@ -197,12 +197,12 @@ impl Model {
         }
     }
 
-    /// Requests that wait for an instance.
+    /// The number of requests that wait for an instance.
     pub(crate) fn pending(&self) -> usize {
         self.executor.pending()
     }
 
-    /// Requests that were accepted and have not had their last response.
+    /// The number of accepted requests whose last response has not been sent.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.count()
     }
@@ -211,30 +211,31 @@ impl Model {
         self.load_duration
     }
 
-    /// Whether the backend has a say in whether the version is ready.
+    /// Whether the backend takes part in the decision that the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
         self.executor.reports_readiness()
     }
 
-    /// Whether the instances could take requests, by the account of the backend, which is asked on a thread that may block.
+    /// Whether the instances can take requests, as the backend reports it. A thread that may block asks the backend.
     /// Must be called in a tokio runtime.
     pub(crate) async fn ready(&self) -> bool {
         self.executor.ready().await
     }
 
-    /// As [`Engine::model_ready`](crate::Engine::model_ready), asking on this thread. Blocks as long as the backend does.
+    /// As [`Engine::model_ready`](crate::Engine::model_ready), but asks on this thread. Blocks as long as the backend
+    /// does.
     pub fn ready_here(&self) -> bool {
         self.executor.ready_here()
     }
 
-    /// Takes no new requests; those that were accepted go on.
+    /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(&self) {
         self.in_flight.drain();
         self.executor.drain();
     }
 
-    /// Drains, waits until the last request has ended, and ends the instances on their threads and then the backend's
-    /// model. Blocks.
+    /// Drains, waits until the last request has ended, ends the instances on their threads, and then drops the
+    /// backend's model. Blocks.
     pub(crate) fn close(&self) {
         self.drain();
         self.in_flight.wait_for_the_last();
@@ -242,22 +243,22 @@ impl Model {
     }
 }
 
-/// Each response of each request passes here once: counted, then put in order, then visible. Requests of a model with a
-/// response cache pass [`cache`] first.
+/// Each response of each request passes this path once: the model counts it, puts it in order, and makes it visible.
+/// Responses of a model with a response cache pass [`cache`] first.
 impl ResponsePath for Model {
     fn respond(&self, response: InFlightResponse) {
         if let Some(outcome) = response.outcome() {
             let at = now();
             self.record.request_ended(response.timeline(), outcome, at);
             response.timeline().ended(at);
-            // Before the last response is visible: a client that has it finds no request under way.
+            // Counted before the last response is visible: a client that has the response finds no request in flight.
             self.in_flight.end();
         }
         self.orders.release(response);
     }
 
     fn cancelled(&self, entry: Option<EntryId>) {
-        // A request without a number is looked at when it gets one.
+        // If the request has no queue id yet, the executor checks for the cancellation when it assigns the id.
         if let Some(entry) = entry {
             self.executor.cancel(entry);
         }

@@ -1,4 +1,4 @@
-//! Sequence models through the engine: controls, state, padding, rescheduling, in every order clients may come.
+//! Tests of sequence models through the engine: controls, state, padding, rescheduling, in every order of requests.
 use std::{
     num::{NonZeroU32, NonZeroU64, NonZeroUsize},
     sync::mpsc,
@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 
 use super::{tests::config, *};
 
-/// Adds `IN` to what the sequence has had so far and answers with the sum. Begins anew at START. Tells of each batch.
+/// Adds `IN` to the sum of the sequence and answers with the sum. Starts from zero at START. Reports each batch.
 #[derive(Clone)]
 struct Accumulator {
     batches: mpsc::Sender<Vec<Seen>>,
 }
 
-/// What the model saw of a row.
+/// What the model received in a row.
 #[derive(Debug, PartialEq, Clone, Copy)]
 struct Seen {
     id: u64,
@@ -163,7 +163,8 @@ async fn answer(stream: Result<ResponseStream, Error>) -> i32 {
 async fn interleaved_sequences_keep_their_own_sums() {
     for batching in [direct(), oldest()] {
         let (model, _batches) = accumulator(batching, 2);
-        // Forty sequences at once on eight or sixteen slots, each step of each sent when the one before was answered.
+        // Forty sequences use eight or sixteen slots at the same time. Each sequence sends its next request after the
+        // answer to the previous one.
         let runs = (1..=40).map(|id| {
             let model = model.clone();
             tokio::spawn(async move {
@@ -196,7 +197,7 @@ async fn a_row_keeps_its_slot_and_absent_ones_are_padded() {
     assert_eq!(answer(ask(&model, 5, step(9, false, true))).await, 15);
     let padding = Seen { id: 0, start: false, end: false, ready: false };
     assert_eq!(batches.recv().unwrap(), [padding, row(9, false, true)]);
-    // The padding row has not touched what the first sequence remembers.
+    // The padding row has not changed the state of the first sequence.
     assert_eq!(answer(ask(&model, 2, step(7, false, true))).await, 3);
     assert_eq!(model.statistics().inference_count, 4);
 }
@@ -239,13 +240,13 @@ async fn a_sequence_that_falls_silent_is_over() {
     let (model, _batches) =
         accumulator(SequenceBatching { max_sequence_idle: idle, max_batch_size: 1, ..direct() }, 1);
     assert_eq!(answer(ask(&model, 1, step(1, true, false))).await, 1);
-    // The only slot is taken: the second sequence runs as soon as the first has been silent for too long.
+    // The only slot is occupied. The second sequence runs as soon as the first has been idle for too long.
     assert_eq!(answer(ask(&model, 5, step(2, true, false))).await, 5);
     assert!(ask(&model, 1, step(1, false, false)).is_err());
 }
 
-/// Answers `IN`, `IN - 1`, ... 1, one in each execution; tells how many requests shared one. Starts when nobody holds
-/// the other end of `hold`.
+/// Answers `IN`, `IN - 1`, ... 1, one in each execution. Reports how many requests shared each execution. Starts when
+/// the other end of `hold` is dropped.
 struct Countdown {
     sizes: mpsc::Sender<usize>,
     hold: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -288,7 +289,7 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
     let model = start(config, Countdown { sizes: executions, hold: Arc::new(Mutex::new(held)) }, 1);
     let streams: Vec<_> =
         [5, 1, 3].map(|from| (from, ask(&model, from, SequenceStep::default()).unwrap())).into();
-    // All have come before the first execution ends.
+    // All requests have arrived before the first execution ends.
     drop(hold);
     for (from, mut stream) in streams {
         let mut answers = Vec::new();
@@ -327,11 +328,11 @@ async fn a_model_that_is_not_iterative_cannot_reschedule() {
     assert!(
         error.message.starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while")
     );
-    // The slot has come back all the same: the sequence goes on.
+    // The slot has been released, and the sequence goes on.
     assert!(ask(&model, 1, step(1, false, true)).unwrap().only().await.is_err());
 }
 
-/// Tells what `IN` of the first request is, and then waits: `true` lets it answer the batch, `false` lets it panic.
+/// Reports `IN` of the first request, and then waits: `true` lets it answer the batch, `false` lets it panic.
 struct Mortal(mpsc::Sender<(mpsc::Sender<bool>, i32)>);
 
 impl BackendModel for Mortal {
@@ -364,7 +365,7 @@ async fn an_instance_that_dies_answers_its_sequences_once_and_the_others_finish(
         let one_slot = SequenceBatching { max_batch_size: 1, ..batching };
         let (begun, reports) = mpsc::channel();
         let model = start(sequences(one_slot), Mortal(begun), 2);
-        // Each of two sequences has a request that runs and two that wait; a third one waits for a slot.
+        // Each of two sequences has one running request and two waiting ones. A third sequence waits for a slot.
         let [doomed, lucky] = [1, 2].map(|id| {
             let value = i32::try_from(id).unwrap();
             let streams =

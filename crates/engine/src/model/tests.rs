@@ -1,4 +1,4 @@
-//! A model from start to close, with a backend whose executions end when the test says so.
+//! Tests of a model from start to close, with a backend whose executions end when the test allows it.
 use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
@@ -16,7 +16,7 @@ use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
 use super::*;
 
-/// What an instance tells the test when it begins a batch, and the leave it then waits for.
+/// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 struct Begun {
     instance: String,
     requests: usize,
@@ -28,7 +28,7 @@ enum Verdict {
     Panic,
 }
 
-/// Echoes `IN` as `OUT`. Tells `begun` of each batch, if there is somebody to tell, and waits for a verdict.
+/// Echoes `IN` as `OUT`. Reports each batch on `begun`, if there is a receiver, and waits for the test's permission.
 struct Gated {
     begun: Option<mpsc::Sender<Begun>>,
     movable: bool,
@@ -160,7 +160,7 @@ fn start(
     })
 }
 
-/// A model of pinned instances that report what they begin.
+/// A model of thread-bound instances that report each batch.
 fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Receiver<Begun>) {
     let (begun, reports) = mpsc::channel();
     (start(scheduling, Gated { begun: Some(begun), movable: false }, instances).unwrap(), reports)
@@ -234,7 +234,8 @@ async fn brief_executions_run_where_their_request_arrives() {
         }
     }
     let model = start(Scheduling::Unbatched, Tells(sender), &["m_0"]).unwrap();
-    // A thousand microsecond-long executions: all but the first few are brief, whatever the machine does meanwhile.
+    // A thousand executions take about a microsecond each. All but the first few are brief, whatever the load of the
+    // machine is.
     for value in 0..1000 {
         ask(&model, (value % 256) as u8).only().await.unwrap();
     }
@@ -344,7 +345,7 @@ async fn order_is_kept_across_instances_where_asked_for() {
     let (first, mut second) = (ask(&model, 1), ask(&model, 2));
     let mut running: Vec<_> = [begun.recv().unwrap(), begun.recv().unwrap()].into();
     running.sort_by(|one, other| one.instance.cmp(&other.instance));
-    // Instance 0 got the first request; the second one is answered first and has to wait.
+    // Instance 0 got the first request. The second request is answered first and must wait.
     let [slow, fast] = &running[..] else { unreachable!() };
     fast.go_on.send(Verdict::Echo).unwrap();
     while model.statistics().success.count < 1 {
@@ -368,7 +369,7 @@ async fn closing_finishes_what_was_accepted_and_refuses_the_rest() {
     });
     let refused = loop {
         match model.infer(request(3)) {
-            // Not yet draining: this one is accepted, and must be finished too.
+            // The model did not drain yet: it accepted this request, and must finish it too.
             Ok(accepted) => drop(accepted),
             Err(error) => break error,
         }

@@ -1,9 +1,9 @@
-//! What the metrics tell of the machine: its processors and its memory.
+//! Metrics of the machine: its processors and its memory.
 use std::fs;
 
 use parking_lot::Mutex;
 
-/// Reads the kernel's tables when asked; nothing runs in between.
+/// Reads the kernel's tables on demand. Nothing runs in between.
 pub(crate) struct Host {
     last: Mutex<CpuSample>,
 }
@@ -20,13 +20,13 @@ struct Ticks {
 }
 
 impl Host {
-    /// Takes the baseline that the first reading is compared with.
+    /// Takes the baseline for the first reading.
     pub(crate) fn new() -> Self {
         Self { last: Mutex::new(CpuSample { ticks: read_ticks().unwrap_or_default(), utilization: 0.0 }) }
     }
 
-    /// Share of processor time spent since the last reading, 0 to 1. Holds the last value if the kernel's clock has not
-    /// ticked in between (P-W58).
+    /// Share of processor time used since the last reading, 0 to 1. Returns the last value if the kernel's clock has
+    /// not ticked since then (P-W58).
     pub(crate) fn cpu_utilization(&self) -> f64 {
         let mut last = self.last.lock();
         if let Some(ticks) = read_ticks().filter(|ticks| ticks.all > last.ticks.all) {
@@ -47,7 +47,7 @@ fn read_ticks() -> Option<Ticks> {
     parse_ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// First line: `cpu user nice system idle iowait irq softirq steal ...`.
+/// The first line: `cpu user nice system idle iowait irq softirq steal ...`.
 fn parse_ticks(stat: &str) -> Option<Ticks> {
     let mut fields =
         stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(|field| field.parse::<u64>().ok());

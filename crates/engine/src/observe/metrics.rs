@@ -1,6 +1,7 @@
-//! Prometheus text of all that is counted, with the families, labels, order and units of the reference.
+//! The Prometheus text of all counters, with the families, labels, order and units of Triton.
 //!
-//! Dashboards fix the names: counters carry no `_total`, and durations are whole microseconds. They are kept in nanoseconds and divided here, so that fast models do not lose their fractions (P-W31).
+//! Dashboards depend on the names: counters have no suffix `_total`, and durations are whole microseconds. The counters
+//! are in nanoseconds, and this module divides them, so that the fractions of fast models add up (P-W31).
 use std::sync::Arc;
 
 use inference::{
@@ -14,33 +15,33 @@ use crate::model::Model;
 /// Which families are shown.
 #[derive(Debug, Clone, Copy)]
 pub struct MetricsOptions {
-    /// `counter_latencies`: the cumulative duration counters, the cache's among them.
+    /// `counter_latencies`: the cumulative duration counters, including those of the cache.
     pub counter_latencies: bool,
     /// `--allow-cpu-metrics`: processors and memory of the host.
     pub host: bool,
 }
 
-/// Writes the text when asked.
+/// Writes the text on demand.
 pub(crate) struct Exposition {
     options: MetricsOptions,
     host: Option<Host>,
     more: Option<Arc<dyn MetricSource>>,
 }
 
-/// What one scrape reads of one model version.
+/// What one scrape reads from one model version.
 struct Series {
-    /// As they are written.
+    /// The labels in the form of the text.
     labels: String,
-    /// The failures by reason, each with its labels.
+    /// The number of failures for each reason, with their labels.
     failures: [(String, u64); 4],
     statistics: ModelStatistics,
-    /// Whether the model wants the response cache; others have no series about it.
+    /// Whether the model uses the response cache. Other models have no series about it.
     cached: bool,
     pending: usize,
     load_secs: f64,
 }
 
-/// Which counter a family shows.
+/// Selects the counter that a family shows.
 type Pick = fn(&ModelStatistics) -> u64;
 
 const MICROSECONDS: u64 = 1_000;
@@ -206,7 +207,7 @@ fn cache_counters(text: &mut String, series: &[Series], durations: bool) {
     }
 }
 
-/// As Triton shows them where there is no GPU: there is no pool, so that dashboards find 0 and no gap.
+/// As Triton without a GPU: there is no pool, and the gauges are 0, so that dashboards have no gap.
 fn pinned_memory_gauges(text: &mut String) {
     for (what, help) in [
         ("total", "Pinned memory pool total memory size, in bytes"),
@@ -227,7 +228,7 @@ fn host_gauges(text: &mut String, host: &Host) {
     }
 }
 
-/// A family without samples is left out.
+/// Writes a family, unless it has no samples.
 fn family<'a>(
     text: &mut String,
     name: &str,

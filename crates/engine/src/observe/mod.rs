@@ -1,4 +1,4 @@
-//! What is counted of requests: statistics as clients ask for them, metrics as dashboards scrape them.
+//! Counters of requests: statistics for clients, and metrics for dashboards.
 mod host;
 pub(crate) mod metrics;
 mod record;
@@ -8,7 +8,8 @@ pub use record::{BatchStatistic, DurationStatistic, ModelStatistics};
 pub(crate) use record::{Lookup, Record};
 pub use responses::ResponseStatistic;
 
-/// Watches requests that are no traffic, such as padding rows and warm-up, or that have been counted otherwise.
+/// The response path of requests that the engine does not count, such as padding rows and warm-up, or that it has
+/// already counted.
 pub(crate) struct Uncounted;
 
 impl inference::ResponsePath for Uncounted {}

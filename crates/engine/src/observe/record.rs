@@ -1,4 +1,4 @@
-//! The counters of one model version: written once per request end, read by statistics and metrics.
+//! The counters of one model version. Written once when a request ends, read by statistics and metrics.
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 
 use super::responses::{ResponseStatistic, Responses};
 
-/// How often something happened, and how long it took in all.
+/// How often an event happened, and its total duration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DurationStatistic {
-    /// How often.
+    /// Number of events.
     pub count: u64,
-    /// Nanoseconds in all.
+    /// Total nanoseconds.
     pub ns: u64,
 }
 
@@ -28,28 +28,29 @@ impl DurationStatistic {
         self.ns += nanos(duration);
     }
 
-    /// Puts one duration in the place of another that was added.
+    /// Replaces a duration that was added by another one.
     fn revise(&mut self, before: Duration, after: Duration) {
         self.ns = self.ns.wrapping_add(nanos(after)).wrapping_sub(nanos(before));
     }
 }
 
-/// Counters of one model version since it was loaded (protocol extension "statistics").
+/// Counters of one model version since its load (protocol extension "statistics").
 #[derive(Debug, Clone, Default)]
 pub struct ModelStatistics {
     /// Model name.
     pub name: Name,
     /// Version number.
     pub version: i64,
-    /// Wall clock, milliseconds since 1970, when a batch last ended; 0 if none has.
+    /// Wall clock time when a batch last ended, in milliseconds since 1970; 0 if none has ended.
     pub last_inference_ms: u64,
     /// Rows of successful requests.
     pub inference_count: u64,
     /// Executed batches.
     pub execution_count: u64,
-    /// Successful requests, from arrival to last word; of those the cache did not know, also what the cache took.
+    /// Successful requests, from arrival to last response. For cache misses, the times of the look-up and the insertion
+    /// are added.
     pub success: DurationStatistic,
-    /// Failed requests, from arrival to last word.
+    /// Failed requests, from arrival to last response.
     pub fail: DurationStatistic,
     /// Successful requests, from queue to execution.
     pub queue: DurationStatistic,
@@ -57,30 +58,31 @@ pub struct ModelStatistics {
     pub compute_input: DurationStatistic,
     /// Successful requests, computing.
     pub compute_infer: DurationStatistic,
-    /// Successful requests, from compute to last word.
+    /// Successful requests, from compute to last response.
     pub compute_output: DurationStatistic,
-    /// Requests answered from the cache; looking up.
+    /// Requests answered from the cache: duration of the look-up.
     pub cache_hit: DurationStatistic,
-    /// Successful requests looked up in vain, unless a twin was stored meanwhile; looking up and storing.
+    /// Successful requests that missed the cache: duration of look-up and insertion. Excludes requests whose answer an
+    /// equal request stored first.
     pub cache_miss: DurationStatistic,
-    /// Per executed batch size, ascending.
+    /// Counters for each executed batch size, ascending.
     pub batches: Vec<BatchStatistic>,
-    /// Per position of a response in its request, ascending; of backends that report their responses.
+    /// Counters for each position of a response in its request, ascending, of backends that report their responses.
     pub responses: Vec<ResponseStatistic>,
-    /// What the model takes now, by its backend's account.
+    /// The memory that the model uses now, as its backend reports it.
     pub memory_usage: Vec<MemoryUsage>,
 }
 
-/// Executions of one batch size; counts batches, not requests.
+/// Executions of one batch size. Counts batches, not requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BatchStatistic {
-    /// Rows.
+    /// Number of rows.
     pub batch_size: u64,
     /// From execution to compute.
     pub compute_input: DurationStatistic,
     /// Computing.
     pub compute_infer: DurationStatistic,
-    /// From compute to the first last word of the batch.
+    /// From compute to the first end of a request of the batch.
     pub compute_output: DurationStatistic,
 }
 
@@ -96,17 +98,17 @@ impl Counter {
         self.ns.fetch_add(nanos(duration), Relaxed);
     }
 
-    /// Puts one duration in the place of another that was added.
+    /// Replaces a duration that was added by another one.
     fn revise(&self, before: Duration, after: Duration) {
         self.ns.fetch_add(nanos(after).wrapping_sub(nanos(before)), Relaxed);
     }
 
-    /// Time that belongs to what was counted before.
+    /// Adds time to an event that is already counted.
     fn prolong(&self, duration: Duration) {
         self.ns.fetch_add(nanos(duration), Relaxed);
     }
 
-    /// Time that was added and does not belong there.
+    /// Subtracts time that was added by mistake.
     fn take_back(&self, duration: Duration) {
         self.ns.fetch_sub(nanos(duration), Relaxed);
     }
@@ -116,14 +118,14 @@ impl Counter {
     }
 }
 
-/// When a request passed the doors of the response cache.
+/// When the cache looked up a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup {
-    /// Came to the scheduler.
+    /// When the request came to the scheduler.
     pub(crate) queued: Timestamp,
-    /// The cache was asked.
+    /// When the look-up began.
     pub(crate) began: Timestamp,
-    /// The cache had said what it knows.
+    /// When the look-up ended.
     pub(crate) ended: Timestamp,
 }
 
@@ -153,7 +155,7 @@ impl Record {
             Outcome::Success => self.success.add(now - timeline.request_start),
             Outcome::Failure(error) => {
                 self.failures[error.reason as usize].fetch_add(1, Relaxed);
-                // What no queue took is no request of the statistics. As Triton: only metrics may tell (P-W30).
+                // The statistics leave out a request that was never queued. As Triton: only metrics count it (P-W30).
                 if timeline.was_queued() {
                     self.fail.add(now - timeline.request_start);
                 }
@@ -170,7 +172,7 @@ impl Record {
             self.compute_infer.add(seen.infer());
             self.compute_output.add(seen.output());
             self.inferences.fetch_add(timeline.rows.into(), Relaxed);
-            // Only now: a report that comes from here on revises what is there.
+            // Done last: a report that comes later revises these counters.
             if let Some(times) = timeline.counted(now) {
                 self.revise_request(timeline, now, times);
             }
@@ -178,7 +180,7 @@ impl Record {
         self.executed(execution_times, now);
     }
 
-    /// Puts the times that a backend reports in the place of those a request was counted with.
+    /// Replaces the times that a request was counted with by the times that the backend reports.
     pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         let Some(execution_times) = timeline.execution() else { return };
         let (seen, queued) = (observed(execution_times, counted), timeline.queue_start());
@@ -188,7 +190,7 @@ impl Record {
         self.compute_output.revise(seen.output(), times.output());
     }
 
-    /// The same for an execution.
+    /// Replaces the times that an execution was counted with by the times that the backend reports.
     pub(crate) fn revise_batch(
         &self,
         execution_times: &ExecutionTimes,
@@ -203,7 +205,7 @@ impl Record {
         batch.compute_output.revise(seen.output(), times.output());
     }
 
-    /// Counts an execution, unless it has been: by the first of its requests that ended, or when it was over.
+    /// Counts an execution once: at the end of its first request, or at its own end.
     pub(crate) fn executed(&self, execution_times: &ExecutionTimes, now: Timestamp) {
         if !execution_times.count_once() {
             return;
@@ -235,38 +237,37 @@ impl Record {
         self.cache_hit.add(lookup.ended - lookup.began);
     }
 
-    /// Counts a request that the cache did not know, and that has ended well. The cache `took` so long to look it up, which
-    /// comes on top of the request's own time. As Triton: infer_stats.cc,
-    /// UpdateSuccessCacheMiss.
+    /// Counts a cache miss whose request has succeeded. The look-up `took` so long. That time is added to the request's
+    /// own time. As Triton: infer_stats.cc, UpdateSuccessCacheMiss.
     pub(crate) fn cache_miss(&self, took: Duration) {
         self.success.prolong(took);
         self.cache_miss.add(took);
     }
 
-    /// Counts that the cache took so long to store the answer of a request that was counted as a miss.
+    /// Adds the time of the insertion to a request that was counted as a miss.
     pub(crate) fn cache_insertion(&self, took: Duration) {
         self.success.prolong(took);
         self.cache_miss.prolong(took);
     }
 
-    /// Counts a miss no longer: another request like it has been stored first. As Triton: neither hit nor miss.
+    /// Reverts the count of a miss, because an equal request has been stored first. As Triton: neither hit nor miss.
     pub(crate) fn no_cache_miss(&self, took: Duration) {
         self.success.take_back(took);
         self.cache_miss.take_back(took);
         self.cache_miss.count.fetch_sub(1, Relaxed);
     }
 
-    /// Failures for one reason so far.
+    /// The number of failures for one reason.
     pub(crate) fn failures(&self, reason: FailureReason) -> u64 {
         self.failures[reason as usize].load(Relaxed)
     }
 
-    /// What has been counted by position of the response.
+    /// The counters by position of the response.
     pub(crate) fn responses(&self) -> Vec<ResponseStatistic> {
         self.responses.read()
     }
 
-    /// What else has been counted, under the name and version it was counted for.
+    /// All other counters, under the given name and version.
     pub(crate) fn read(&self, name: &Name, version: i64) -> ModelStatistics {
         let batches = self.batches.lock();
         ModelStatistics {
@@ -293,7 +294,7 @@ impl Record {
     }
 }
 
-/// The times of an execution as the runtime has seen them, up to `now`.
+/// The times of an execution as the runtime has measured them, up to `now`.
 fn observed(execution_times: &ExecutionTimes, now: Timestamp) -> ReportedTimes {
     ReportedTimes {
         exec_start: execution_times.exec_start,

@@ -1,8 +1,8 @@
-//! Counters of the responses of decoupled requests, by the position a response has in its request.
+//! Counters of the responses of decoupled requests, by the position of a response in its request.
 //!
-//! Only what backends report of their responses is counted. A stream may have any number of them: the reference keeps
-//! counters for each position there ever was, here it is the first [`POSITIONS`] of them. What is reported of later
-//! responses is not counted, for there is no position it could be shown at.
+//! The module counts only responses that backends report. A stream may have any number of responses. Triton keeps
+//! counters for every position. Nereid counts the first [`POSITIONS`] positions, and ignores reports of later
+//! responses, because the statistics have no position for them.
 use std::{collections::BTreeMap, time::Duration};
 
 use inference::ResponseReport;
@@ -10,25 +10,26 @@ use parking_lot::Mutex;
 
 use super::DurationStatistic;
 
-/// How many positions are counted: less than a quarter of a megabyte for a model, and as much again when it is shown.
+/// The number of counted positions. They take less than a quarter of a megabyte for each model, and as much again while
+/// they are shown.
 const POSITIONS: u64 = 1024;
 
-/// The responses of one position, 0 being the first of a request.
+/// The responses at one position; 0 is the first response of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseStatistic {
-    /// The position.
+    /// Position in the request.
     pub index: u64,
-    /// Responses that were not given up, until their outputs were begun, or until they were sent if they had none.
+    /// Responses that were not cancelled: time until their outputs began, or until they were sent if they had none.
     pub compute_infer: DurationStatistic,
-    /// Responses with outputs, from there until they were sent.
+    /// Responses with outputs: time from the begin of the outputs until they were sent.
     pub compute_output: DurationStatistic,
-    /// Those that were sent with outputs, as a whole.
+    /// Successful responses with outputs: whole time.
     pub success: DurationStatistic,
-    /// Those that failed, as a whole.
+    /// Failed responses: whole time.
     pub fail: DurationStatistic,
-    /// Those without outputs, as a whole.
+    /// Responses without outputs: whole time.
     pub empty_response: DurationStatistic,
-    /// Those that were given up because their request was cancelled, as a whole.
+    /// Responses that the backend gave up because their request was cancelled: whole time.
     pub cancel: DurationStatistic,
 }
 
@@ -47,7 +48,7 @@ impl Responses {
         }
     }
 
-    /// What has been counted, by position.
+    /// The counters by position.
     pub(crate) fn read(&self) -> Vec<ResponseStatistic> {
         self.positions.lock().values().copied().collect()
     }

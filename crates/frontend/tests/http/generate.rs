@@ -27,6 +27,9 @@ use super::Server;
 
 const EXACTLY_ONE: &str = r#"{"error":"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"}"#;
 
+/// The model waits while a client has not read so many responses.
+const SLOWED_DOWN: &str = "\nparameters { key: 'MAX_UNREAD_RESPONSES' value: { string_value: '256' } }";
+
 /// The models of the recordings that generate, and `endless`, which counts from 0 until its client goes.
 fn server() -> (Server, Arc<AtomicUsize>) {
     let repository = Repository::empty().unwrap();
@@ -47,7 +50,8 @@ fn server() -> (Server, Arc<AtomicUsize>) {
         ("repeat", config(true, number, &out("TYPE_INT32"), "python")),
         ("errs", config(false, number, &out("TYPE_INT32"), "python")),
         ("params", config(false, number, &out("TYPE_STRING"), "python")),
-        ("endless", config(true, number, &out("TYPE_INT32"), "endless")),
+        // Slowed down by its clients: it would fill memory for a client that does not read.
+        ("endless", format!("{}{SLOWED_DOWN}", config(true, number, &out("TYPE_INT32"), "endless"))),
     ];
     for (name, text) in &table {
         repository.add(name, [("config.pbtxt", text.as_str())]).unwrap();
@@ -290,7 +294,7 @@ fn generate_does_not_wait_for_a_third_response() {
 }
 
 #[test]
-fn a_model_waits_for_a_slow_client() {
+fn a_model_that_wants_it_waits_for_a_slow_client() {
     let (server, sent) = server();
     let ask = ::http::Request::post("/v2/models/endless/generate_stream")
         .body(Full::new(Bytes::from_static(br#"{"IN": 1}"#)))
@@ -299,7 +303,7 @@ fn a_model_waits_for_a_slow_client() {
     let mut context = Context::from_waker(Waker::noop());
     for taken in 0..2000 {
         let ahead = sent.load(Ordering::SeqCst).saturating_sub(taken);
-        // The corridor is full, one response was taken before the answer began, and one may be on its way.
+        // Beside the unread ones, one response was taken before the answer began, and one may be on its way.
         assert!(ahead <= 256 + 2, "{ahead} responses wait for the client");
         let event = loop {
             match Pin::new(&mut body).poll_frame(&mut context) {

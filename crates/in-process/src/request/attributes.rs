@@ -1,21 +1,26 @@
 //! What a request asks, as the functions of C put it together.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    num::NonZeroU64,
+    num::{NonZeroU64, NonZeroUsize},
     sync::Arc,
     time::Duration,
 };
 
 use engine::Model;
 use inference::{
-    DataType, Error, Name, Parameters, Request, RequestInputs, SequenceId, SequenceStep, Shape, Tensor,
-    TensorData, config::Scheduling,
+    DataType, Error, Name, Parameter, Parameters, Request, RequestInputs, SequenceId, SequenceStep, Shape,
+    Tensor, TensorData, config::Scheduling,
 };
 
 use crate::{
     callback_dispatcher::Recipient,
     infer::{Piece, ReleaseCallback, RequestReturnGuard},
 };
+
+/// The parameter by which a program lets a decoupled model be slowed down: the model waits while so many responses of the
+/// request have not been delivered. The model does not see the parameter. A parameter of the same name in the configuration
+/// of a model does the same for all requests.
+const MOST_UNREAD_RESPONSES: &str = "MAX_UNREAD_RESPONSES";
 
 /// `TRITONSERVER_REQUEST_FLAG_SEQUENCE_START`.
 const SEQUENCE_START: u32 = 1;
@@ -104,14 +109,17 @@ impl RequestAttributes {
     /// The same for the engine. The memory of the inputs is lent.
     ///
     /// # Errors
-    /// INVALID_ARG for a raw input among others, and for one that is larger than memory.
+    /// INVALID_ARG for a raw input among others, for one that is larger than memory, and for a number of unread responses
+    /// that is none.
     pub(crate) fn request(
         &self,
         model: &Model,
         return_guard: &Arc<RequestReturnGuard>,
     ) -> Result<Request, Error> {
+        let (parameters, most_unread) = self.flow()?;
         Ok(Request {
             id: self.id.clone(),
+            most_unread,
             inputs: self.lend(model, return_guard)?,
             outputs: self.outputs.iter().cloned().collect::<Vec<_>>().into(),
             sequence: SequenceStep {
@@ -121,10 +129,26 @@ impl RequestAttributes {
             },
             priority: self.priority,
             timeout: (self.timeout_us > 0).then(|| Duration::from_micros(self.timeout_us)),
-            parameters: self.parameters.clone(),
+            parameters,
             output_placement: self.recipient.map(|recipient| Arc::new(recipient.allocator) as Arc<_>),
             ..Request::default()
         })
+    }
+
+    /// The parameters for the model, and how many responses may be unread before the model waits for the program, if the
+    /// program wants that.
+    fn flow(&self) -> Result<(Parameters, Option<NonZeroUsize>), Error> {
+        let mut parameters = self.parameters.clone();
+        let Some(index) = parameters.iter().position(|(name, _)| name == MOST_UNREAD_RESPONSES) else {
+            return Ok((parameters, None));
+        };
+        let (_, given) = parameters.remove(index);
+        let number = match given {
+            Parameter::Int(number) => usize::try_from(number).ok().and_then(NonZeroUsize::new),
+            Parameter::String(_) | Parameter::Bool(_) | Parameter::Double(_) | Parameter::Bytes(_) => None,
+        };
+        let text = format!("parameter '{MOST_UNREAD_RESPONSES}' must be an integer from 1");
+        number.map(|number| (parameters, Some(number))).ok_or_else(|| self.invalid(&text))
     }
 
     fn lend(&self, model: &Model, return_guard: &Arc<RequestReturnGuard>) -> Result<RequestInputs, Error> {

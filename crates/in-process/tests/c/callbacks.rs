@@ -197,6 +197,56 @@ fn a_model_that_never_stops_answering_lets_the_sender_go() {
 }
 
 #[test]
+fn a_program_may_have_a_model_wait_for_its_callbacks() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = sent.clone();
+    let backend = Native::each(move |execution| {
+        for _ in 0..500 {
+            assert_eq!(execution.request.parameters, [], "the model does not see the parameter");
+            execution.responder.send(Default::default());
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        execution.responder.finish();
+    });
+    let decoupled = pinned("model_transaction_policy { decoupled: true }");
+    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
+    let ask = Ask::new(&stage, &app).input(b"abc");
+    let set = |value| {
+        // SAFETY: a live request and a text.
+        said(unsafe {
+            TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"MAX_UNREAD_RESPONSES".as_ptr(), value)
+        })
+    };
+    let (delivered, most_ahead) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let noted = most_ahead.clone();
+    *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
+        let ahead = sent.load(Ordering::SeqCst).saturating_sub(delivered.fetch_add(1, Ordering::SeqCst));
+        noted.fetch_max(ahead, Ordering::SeqCst);
+    })));
+    set(2).unwrap();
+    ask.send().unwrap();
+    assert_eq!(app.finished().0.len(), 500);
+    // Two that are unread, and one that is being delivered.
+    assert!(most_ahead.load(Ordering::SeqCst) <= 3, "{most_ahead:?} responses ahead");
+}
+
+#[test]
+fn a_number_of_unread_responses_that_is_none_is_refused() {
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
+    let ask = Ask::new(&stage, &app).input(b"abc");
+    // SAFETY: a live request and a text.
+    said(unsafe {
+        TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"MAX_UNREAD_RESPONSES".as_ptr(), 0)
+    })
+    .unwrap();
+    assert_eq!(
+        ask.send(),
+        Err("Invalid argument: [request id: <id_unknown>] parameter 'MAX_UNREAD_RESPONSES' must be an integer from 1"
+            .into())
+    );
+}
+
+#[test]
 fn a_response_outlives_its_request_and_tells_all_of_itself() {
     let labelled = MOVABLE.replace("name: 'OUT'", "name: 'OUT' label_filename: 'labels.txt'");
     let backend = Native::each(|execution| {

@@ -1,8 +1,8 @@
-//! Which requests are the same to a cache: those whose answers cannot differ.
+//! The cache keys of requests. Requests whose answers cannot differ have the same key.
 //!
-//! A key is a cryptographic hash of everything the answer depends on, so that no two requests can be made up that share
-//! a key, and what lies under it needs no comparison (S-W32). It is the same in every server that serves the same
-//! model, and after a restart, so that a shared cache serves them all.
+//! A key is a cryptographic hash of everything that the answer depends on. Nobody can construct two requests with the
+//! same key, so a found entry needs no comparison with the request (S-W32). The key is the same in every server that
+//! serves the same model, and after a restart. So servers can share a cache.
 use std::fmt::Write as _;
 
 use blake3::Hasher;
@@ -13,9 +13,9 @@ use crate::fingerprint::Fingerprint;
 
 /// Makes the keys of one model version.
 pub(super) struct Keys {
-    /// For whoever looks into the cache; what distinguishes models is in the hash.
+    /// Helps a person who reads the cache's keys. The hash distinguishes the models.
     prefix: String,
-    /// Has seen what is the same for all requests.
+    /// The hasher after the values that are the same for all requests.
     model: Hasher,
 }
 
@@ -30,14 +30,14 @@ impl Keys {
         Self { prefix: format!("{model}/{version}/"), model: hasher }
     }
 
-    /// The key of a request that has been checked against the configuration. Its id, priority and timeout change no
-    /// answer.
+    /// The key of a request that has been checked against the configuration. The request's id, priority and timeout do
+    /// not change the answer, so the key leaves them out.
     pub(super) fn of(&self, request: &Request) -> String {
         let mut inputs: SmallVec<[&Tensor; 8]> = request.tensors().iter().collect();
         inputs.sort_unstable_by_key(|tensor| tensor.name());
         let mut hasher = self.model.clone();
         hasher.update(&description(request, &inputs).0);
-        // How long each is, the description has said.
+        // The description contains the length of each input.
         for piece in inputs.iter().flat_map(|tensor| tensor.data().pieces()) {
             hasher.update(piece);
         }
@@ -62,7 +62,7 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
     outputs.sort_unstable();
     encoding.count(outputs.len());
     outputs.iter().for_each(|name| encoding.text(name));
-    // Of two of the same name, the order may matter.
+    // If two parameters have the same name, their order may matter.
     let mut parameters: SmallVec<[&(Name, Parameter); 8]> = request.parameters.iter().collect();
     parameters.sort_by_key(|(name, _)| name);
     encoding.count(parameters.len());
@@ -70,7 +70,7 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
         encoding.text(name);
         encoding.parameter(value);
     }
-    // Without a sequence batcher it means nothing, but the model may read it all the same.
+    // Without a sequence batcher the sequence id has no effect on the server, but the model may read it.
     let sequence = &request.sequence;
     match &sequence.id {
         None => encoding.number(0),
@@ -92,7 +92,7 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
     encoding
 }
 
-/// Bytes that mean one thing only: numbers have one size, and what has none of its own is preceded by it.
+/// An unambiguous encoding: numbers have a fixed size, and a length precedes values of variable size.
 #[derive(Default)]
 struct Encoding(Vec<u8>);
 
@@ -189,7 +189,7 @@ mod tests {
             with_inputs(vec![tensor("A", &[2], vec![1, 2]), tensor("B", &[1], vec![4])]),
             with_inputs(vec![tensor("A", &[1, 2], vec![1, 2]), tensor("B", &[1], vec![3])]),
             with_inputs(vec![tensor("A", &[2, 1], vec![1, 2]), tensor("B", &[1], vec![3])]),
-            // The same bytes, cut elsewhere.
+            // The same bytes, split at another position.
             with_inputs(vec![tensor("A", &[1], vec![1]), tensor("B", &[2], vec![2, 3])]),
             with_inputs(vec![tensor("A", &[2], vec![1, 2]), other_type]),
             Request { outputs: vec!["X".into()].into(), ..usual() },

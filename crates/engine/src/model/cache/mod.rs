@@ -1,9 +1,9 @@
-//! What a model version does with the server's response cache: it asks the cache before a request is queued, and gives it
-//! the answer of a request that the cache did not know.
+//! How a model version uses the server's response cache. It looks a request up before the request is queued. It inserts
+//! the answer of a request that the cache did not have.
 //!
-//! Only models whose configuration enables `response_cache` on a server with a cache have one. They are neither
-//! decoupled nor of sequences, which the rules of configurations see to. A cache that fails costs time and nothing else:
-//! the request goes on as if nothing had been found.
+//! Only a model whose configuration enables `response_cache`, on a server with a cache, uses the cache. The rules of
+//! configurations exclude decoupled models and sequence models. A cache that fails only costs time: the request
+//! continues as after a miss.
 use std::{
     collections::HashMap,
     sync::{Arc, OnceLock},
@@ -35,9 +35,9 @@ use key::Keys;
 pub(crate) struct Cached {
     cache: Arc<dyn ResponseCache>,
     keys: Keys,
-    /// Waits for a cache that takes long.
+    /// Runs the tasks that wait for a slow cache.
     runtime: Handle,
-    /// Answers that are on their way into the cache: they can be found already.
+    /// Answers whose insertion has not ended. Look-ups find them already.
     arriving: Arc<Mutex<HashMap<String, Response>>>,
 }
 
@@ -55,10 +55,10 @@ impl Cached {
         Self { cache, keys: Keys::new(model, version, fingerprint), runtime, arriving: Arc::default() }
     }
 
-    /// Answers a validated request from the cache, or has it executed.
+    /// Answers a validated request from the cache, or executes it.
     ///
     /// # Errors
-    /// Why the executor does not take the request, if that is known before this returns.
+    /// Why the executor refuses the request, if that is known before this function returns.
     pub(super) fn infer(
         &self,
         model: &Arc<Model>,
@@ -78,7 +78,7 @@ impl Cached {
         });
         model.in_flight.begin();
         let (responder, stream) = response_channel(timeline, path.clone(), flow);
-        // An order counts from the arrival: a hit that comes later must not be there earlier.
+        // The order counts from the arrival: the hit of a later request must not pass the answer of an earlier one.
         if let Some(place) = model.orders.place_on_arrival() {
             responder.set_place(place);
         }
@@ -94,7 +94,7 @@ impl Cached {
                 self.runtime.spawn(async move {
                     let found = tokio::time::timeout(LONGEST_LOOK_UP, look_up).await;
                     let found = found.unwrap_or_else(|_| Err(Error::unavailable("the cache takes too long")));
-                    // An error has been told to the client.
+                    // The client has already received the error.
                     let _ = asking.answered(found);
                 });
             }
@@ -102,8 +102,8 @@ impl Cached {
         Ok(stream)
     }
 
-    /// Gives the cache an answer before the client has it. A cache that is not done at once goes on in the background, and
-    /// requests find the answer meanwhile.
+    /// Inserts an answer into the cache before the client receives it. If the insertion is not done at once, it
+    /// continues in the background. Look-ups find the answer meanwhile.
     fn keep(&self, key: &str, response: Response, record: &Arc<Record>, looked_up: Duration) {
         let began = now();
         let mut insertion = self.cache.insert(key, response.clone());
@@ -121,7 +121,7 @@ impl Cached {
     }
 }
 
-/// An answer on its way into the cache.
+/// An answer whose insertion has not ended.
 struct Arrival {
     key: String,
     record: Arc<Record>,
@@ -130,10 +130,10 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// The cache has stored the answer, or has not.
+    /// The insertion has ended, with success or without.
     fn ended(self, kept: Result<(), Error>) {
         match kept {
-            // Another request like this one was faster. As Triton: neither hit nor miss.
+            // The answer of an equal request has been stored first. As Triton: neither hit nor miss.
             Err(error) if error.code == ErrorCode::AlreadyExists => {
                 return self.record.no_cache_miss(self.looked_up);
             }
@@ -144,7 +144,7 @@ impl Arrival {
     }
 }
 
-/// A request while the cache is asked for its answer.
+/// A request that waits for the result of its look-up.
 struct Asking {
     execution: Execution,
     meta: Meta,
@@ -154,7 +154,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// The cache has answered: so is the request, or it is executed.
+    /// The look-up has ended: answers the request, or executes it.
     fn answered(self, found: Result<Option<Response>, Error>) -> Result<(), Error> {
         let Self { execution, meta, queued, began, path } = self;
         let times = Lookup { queued, began, ended: now() };
@@ -165,7 +165,7 @@ impl Asking {
                 return Ok(());
             }
             Ok(None) => {}
-            // As Triton: no more than a miss. A cache that is out of order is reported when something is to be stored.
+            // As Triton: a failed look-up counts as a miss. A failed insertion is logged as an error.
             Err(error) => {
                 log::debug!("failed to look up key [{}] in response cache: {error}", path.key);
             }
@@ -175,14 +175,14 @@ impl Asking {
     }
 }
 
-/// What a look-up has found, and when.
+/// The result of a look-up, with its times.
 #[derive(Debug, Clone, Copy)]
 enum CacheLookup {
     Hit(Lookup),
     Miss(Lookup),
 }
 
-/// The way of the responses of one request of a model with a cache: counts the hit or the miss, and keeps the answer.
+/// The response path of one request of a model with a cache. It counts the hit or the miss, and inserts the answer.
 struct CachePath {
     model: Arc<Model>,
     key: String,
@@ -190,11 +190,11 @@ struct CachePath {
     answer: Mutex<CollectedAnswer>,
 }
 
-/// What has been answered so far.
+/// The responses so far.
 enum CollectedAnswer {
     Nothing,
     One(Response),
-    /// Errors, or more than one response: what a cache could not give back.
+    /// Errors, or more than one response. A cache cannot store them.
     Other,
 }
 
@@ -203,12 +203,12 @@ impl CachePath {
         let _ = self.lookup.set(lookup);
     }
 
-    /// Notes a response of a request that the cache does not know. Gives the answer at the end, if it is worth keeping.
+    /// Collects a response of a request that missed the cache. At the end, returns the answer if it is worth storing.
     fn note(&self, response: &InFlightResponse) -> Option<Response> {
         let mut answer = self.answer.lock();
         *answer = match (std::mem::replace(&mut *answer, CollectedAnswer::Other), response.result()) {
             (answer, None) => answer,
-            // Shares the tensors.
+            // The clone shares the tensors.
             (CollectedAnswer::Nothing, Some(Ok(response))) => CollectedAnswer::One(response.clone()),
             _ => CollectedAnswer::Other,
         };
@@ -216,7 +216,7 @@ impl CachePath {
             return None;
         }
         match std::mem::replace(&mut *answer, CollectedAnswer::Other) {
-            // Without an output it is no answer that anybody would want again (S-W33).
+            // An answer without outputs is not worth storing (S-W33).
             CollectedAnswer::One(response) if !response.outputs.is_empty() => Some(response),
             CollectedAnswer::Nothing | CollectedAnswer::One(_) | CollectedAnswer::Other => None,
         }
@@ -244,7 +244,7 @@ impl ResponsePath for CachePath {
         if let Some(looked_up) = missed {
             self.model.record.cache_miss(looked_up);
         }
-        // Before the client has its answer: the next request like this one finds it.
+        // Done before the client has its answer, so that the next equal request finds it.
         if let Some(((cached, answer), looked_up)) = self.model.cached.as_ref().zip(answer).zip(missed) {
             cached.keep(&self.key, answer, &self.model.record, looked_up);
         }
