@@ -121,7 +121,8 @@ impl Graph {
         Self(self.0.message(12, value(name, Message::default().message(4, element))))
     }
 
-    /// An output that is a sequence of maps of labels and probabilities, made by a ZipMap of a tensor with these labels.
+    /// An output that is a sequence of maps of labels and probabilities, made by a ZipMap of a tensor with these
+    /// labels.
     pub(crate) fn zip_map(self, input: &str, output: &str, labels: &[&str]) -> Self {
         let of_labels = Message::default().number(1, 8).message(2, tensor_type(1, &[]));
         let kind = Message::default()
