@@ -177,7 +177,7 @@ impl Driver {
         std::mem::take(&mut self.idle_instances)
     }
 
-    /// Sets who is notified of grants to the instances.
+    /// Sets the listener for grants to the instances.
     pub(super) fn set_owner(&self, owner: &Weak<dyn GrantListener>) {
         self.resource_claims.belongs_to(owner);
     }
@@ -265,7 +265,7 @@ impl Cost {
     const SUSPICIOUS: u32 = 3 * Self::LONG_WEIGHT - 8;
 
     fn note(&mut self, nanos: u64) {
-        // A single long execution usually means that the thread was preempted. It says nothing about the model.
+        // A single long execution usually means that the thread was preempted. It is no property of the model.
         let believed = nanos.min(self.last_nanos);
         self.last_nanos = nanos;
         self.guess_nanos = believed.max(self.guess_nanos - self.guess_nanos / 16);

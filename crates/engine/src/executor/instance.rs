@@ -179,8 +179,8 @@ fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Resu
                 Some(thread_bound)
             }
             Err(error) => {
-                // Dropped first, so that the thread that receives the error and gives the model up holds its last
-                // reference.
+                // Dropped first: the thread that receives the error then holds the last reference to the backend's
+                // model, and drops it.
                 drop(builder);
                 let _ = report.send(Err(error));
                 return;

@@ -52,7 +52,7 @@ impl ResourceClaims {
         Ok(resource_claims)
     }
 
-    /// Sets who is notified of grants.
+    /// Sets the listener for grants.
     pub(super) fn belongs_to(&self, owner: &Weak<dyn GrantListener>) {
         let Some(limiter) = &self.limiter else { return };
         for (instance, &claimant) in self.claimants.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Tests of host policies: instances run only where their policy says.
+//! Tests of host policies: instances run only on the processors of their policy.
 use std::{
     num::NonZeroUsize,
     sync::{Arc, mpsc},
