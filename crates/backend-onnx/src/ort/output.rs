@@ -84,7 +84,7 @@ impl OutputValue {
         runtime.check(unsafe { ((*runtime.api()).GetTensorMutableData)(pointer.as_ptr(), &raw mut data) })?;
         let data = not_null(data.cast::<u8>(), "data")?;
         output.data = if inputs.iter().any(|input| input.value.lends(data.addr().get())) {
-            // SAFETY: the input's bytes are borrowed during the run and hold as many as the output's shape says.
+            // SAFETY: the input's bytes are borrowed during the run and are as many as the output's shape needs.
             OutputElements::Copied(unsafe { std::slice::from_raw_parts(data.as_ptr(), len) }.into())
         } else {
             OutputElements::Foreign(data, len)
@@ -168,13 +168,13 @@ impl OutputValue {
 
     fn read_shape(&mut self) -> Result<super::Element, OrtError> {
         let (runtime, mut tensor) = (self.session.runtime(), ptr::null_mut());
-        // SAFETY: the value lives; the call fails for what is no tensor.
+        // SAFETY: the value lives; the call fails for a value that is not a tensor.
         runtime.check(unsafe {
             ((*runtime.api()).GetTensorTypeAndShape)(self.pointer.as_ptr(), &raw mut tensor)
         })?;
         let tensor = not_null(tensor, "tensor type")?;
         let read = element_and_shape(runtime, tensor);
-        // SAFETY: the caller owns it and frees it once.
+        // SAFETY: this function owns it and frees it once.
         unsafe { ((*runtime.api()).ReleaseTensorTypeAndShapeInfo)(tensor.as_ptr()) };
         let (element, shape) = read?;
         self.shape = shape;

@@ -259,7 +259,7 @@ impl RunOptions {
 
 impl Drop for RunOptions {
     fn drop(&mut self) {
-        // SAFETY: the caller owns it and frees it once.
+        // SAFETY: this value owns the options and frees them once.
         unsafe { ((*self.runtime.api()).ReleaseRunOptions)(self.pointer.as_ptr()) };
     }
 }
