@@ -1,7 +1,7 @@
-//! How fast a model runs with nothing around the runtime: the yardstick of the benchmarks.
+//! Measures how fast a model runs with only the runtime: the baseline of the benchmarks.
 //!
 //! `bare_loop --model X.onnx --batch N --seconds S [--threads T] [--instances K] [--library PATH]` prints
-//! `inferences_per_second=...`, where every row of a batch is an inference.
+//! `inferences_per_second=...`. Every row of a batch counts as an inference.
 use std::{
     num::NonZeroUsize,
     path::PathBuf,
@@ -13,7 +13,7 @@ use std::{
 use inference::Error;
 use nereid_backend_onnx::{BareLoop, LibrarySearch};
 
-/// Runs between two looks at the clock.
+/// Runs between two readings of the clock.
 const CHUNK: u32 = 64;
 
 struct Options {
@@ -78,7 +78,7 @@ fn measure(options: &Options) -> Result<f64, Error> {
     let one = || {
         let bare = BareLoop::open(&options.search, &options.model, options.batch, options.threads);
         let warm = bare.and_then(|mut bare| bare.run(CHUNK).map(|_| bare));
-        // Everybody waits here, also who failed, or the others would wait for ever.
+        // Every thread waits at this line, also after an error. Otherwise the others would wait for ever.
         start.wait();
         let mut bare = warm?;
         let (began, mut runs) = (Instant::now(), 0_u64);

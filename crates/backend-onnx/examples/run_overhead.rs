@@ -1,6 +1,7 @@
-//! What the backend adds to the runtime: nanoseconds per run of an addition of 16 numbers, bare and through an instance.
+//! Measures the overhead of the backend: nanoseconds for each run of an addition of 16 numbers, bare and through an
+//! instance.
 //!
-//! `run_overhead [--batch N] [--requests K]`: K requests of N rows each per run. The library is found as in the tests.
+//! `run_overhead [--batch N] [--requests K]`: K requests of N rows each in a run. The library is found as in the tests.
 use std::{
     num::NonZeroUsize,
     sync::{Arc, OnceLock},
@@ -62,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         best[0] = best[0].min(per_round(|| bare.run(ROUNDS).map(|_| ())));
         let asked: Vec<Asked> = (0..ROUNDS).map(|_| Asked::new(rows, requests)).collect();
         best[1] = best[1].min(per_round(move || {
-            // What a run costs without the instance: making and answering requests is not the backend's.
+            // The cost of a run without the instance: making and answering requests is not work of the backend.
             for Asked { batch, streams } in asked {
                 batch
                     .executions
@@ -130,7 +131,7 @@ fn instance(
     }
 }
 
-/// A batch and those who wait for its answers.
+/// A batch and the streams of its responses.
 struct Asked {
     batch: Batch,
     streams: Vec<ResponseStream>,
@@ -158,7 +159,7 @@ impl Asked {
     }
 }
 
-/// Nanoseconds of one of the rounds that `work` makes.
+/// Nanoseconds for each of the rounds that `work` runs.
 fn per_round(work: impl FnOnce() -> Result<(), Error>) -> f64 {
     let began = Instant::now();
     work().expect("the runtime adds numbers");

@@ -1,15 +1,15 @@
-//! What a model that generates gives when batches run as a whole: the yardstick of in-flight batching.
+//! Measures a generating model that runs whole batches: the baseline of in-flight batching.
 //!
-//! Requests wait in the order of their arrival. As many as fit make a batch, which runs until the longest of them is
-//! done; only then the next batch begins. Each of so many callers sends its next request when its last one is answered.
-//! There is no server and no network, and tokens are counted as soon as their run has ended, so whoever is compared with
-//! this has all of that against it.
+//! Requests wait in the order of their arrival. As many as fit form a batch. The batch runs until its longest request
+//! is done, and only then the next batch begins. Each caller sends its next request after the answer to its last one.
+//! There is no server and no network, and a token counts as soon as its run has ended. So this baseline has an
+//! advantage over the server that is compared with it.
 //!
 //! `whole_batch --model FOLDER --requests FILE [--callers N] [--seconds S] [--threads T] [--shrink 1] [--texts N]`
-//! prints `tokens_per_second=... first_p50_us=... first_p99_us=... runs=... rows=...`. FOLDER has the configuration, FILE
-//! is that of `nereid perf --streaming --input-data`. Finished requests stay in their batch as rows that nobody reads, as
-//! in a graph that loops by itself; with `--shrink 1` they leave it. `--texts N` prints the texts of the first N requests
-//! as JSON instead.
+//! prints `tokens_per_second=... first_p50_us=... first_p99_us=... runs=... rows=...`. FOLDER contains the
+//! configuration, FILE is the file of `nereid perf --streaming --input-data`. Finished requests stay in their batch as
+//! unused rows, as in a graph that loops by itself. With `--shrink 1` they leave the batch. `--texts N` prints the
+//! texts of the first N requests as JSON instead.
 use std::{
     collections::VecDeque,
     error::Error,
@@ -121,7 +121,7 @@ fn measure(loaded: &mut Loaded, requests: &[Request], options: &Options) -> Resu
     Ok(counted.line(options.seconds))
 }
 
-/// What each of the requests is answered with, joined.
+/// The answers of each of the requests, joined.
 fn texts(loaded: &mut Loaded, requests: &[Request]) -> Result<Vec<String>, Failure> {
     let mut texts = Vec::new();
     for some in requests.chunks(loaded.max_rows) {
@@ -131,15 +131,15 @@ fn texts(loaded: &mut Loaded, requests: &[Request]) -> Result<Vec<String>, Failu
     Ok(texts)
 }
 
-/// A request and when it arrived.
+/// A request and the time of its arrival.
 type Asked = (Instant, Request);
 
 enum Event {
-    /// A token; with the first of a request, when that arrived.
+    /// A token. The first token of a request carries the arrival time of the request.
     Token(Option<Instant>),
     /// A request has all its tokens.
     Done,
-    /// A run of so many rows.
+    /// A run of so many rows has ended.
     Run(u64),
 }
 
@@ -169,7 +169,7 @@ impl Counted {
 struct Unobserved;
 impl ResponsePath for Unobserved {}
 
-/// Keeps what wants to run again for the next run of the same batch.
+/// Keeps rescheduled requests for the next run of the same batch.
 #[derive(Default)]
 struct Rows(Mutex<Vec<(u32, Execution)>>);
 impl SlotOwner for Rows {
@@ -184,7 +184,7 @@ impl SlotOwner for Rows {
     }
 }
 
-/// A row of a batch: who asked, what it remembers, what it has said.
+/// A row of a batch: its request, its state, and its text so far.
 struct Row {
     asked: Instant,
     request: Request,
@@ -193,12 +193,12 @@ struct Row {
     text: String,
 }
 
-/// One instance of the model, without anything around it.
+/// One instance of the model, without a server.
 struct Loaded {
     instance: Box<dyn BackendInstance + Send>,
     config: Arc<ModelConfig>,
     max_rows: usize,
-    /// Whether who is done leaves.
+    /// Whether finished requests leave the batch.
     shrink: bool,
     _model: Box<dyn BackendModel>,
 }
@@ -247,7 +247,7 @@ impl Loaded {
         Ok(Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() })
     }
 
-    /// Runs a batch until the longest of its requests is done; gives their texts.
+    /// Runs a batch until its longest request is done. Returns the texts of its requests.
     fn run_whole(&mut self, asked: Vec<Asked>, mut on: impl FnMut(Event)) -> Result<Vec<String>, Failure> {
         let slot_owner = Arc::new(Rows::default());
         let mut rows = Vec::new();
@@ -275,7 +275,7 @@ impl Loaded {
         }
     }
 
-    /// The next run: who goes on, and, unless they have left, who is done.
+    /// The next run: the requests that continue, and the finished ones unless they have left.
     fn batch(
         &self,
         rows: &[Row],
@@ -293,7 +293,7 @@ impl Loaded {
         }
         let done = |row: &Row| {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-            // Nobody reads what the row says, and it asks for nothing.
+            // The row's answers are not read, and it requests no output.
             let (responder, _) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
             let request = Request { outputs: OutputSelection::Nothing, ..row.request.clone() };
             Execution::new(request, responder).with_state(Some(row.state.copied()))
@@ -323,7 +323,7 @@ impl Loaded {
         }
     }
 
-    /// The memory of a request that begins.
+    /// The state of a request that begins.
     fn fresh(&self) -> Result<SequenceState, Failure> {
         let Scheduling::Sequence(sequence) = &self.config.scheduling else {
             return Err("the model has no sequences".into());
@@ -339,7 +339,7 @@ impl Loaded {
 }
 
 impl Row {
-    /// Takes what has been answered since the last time.
+    /// Reads the answers that have come since the last call.
     fn listen(&mut self, on: &mut impl FnMut(Event)) -> Result<(), Failure> {
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(item)) = self.stream.poll_item(&mut context) {

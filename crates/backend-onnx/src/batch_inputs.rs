@@ -1,18 +1,18 @@
-//! Inputs that tell a model how its batch is composed.
+//! Inputs that describe the composition of the batch to a model.
 use inference::{DataType, Shape, config::BatchInputKind};
 use smallvec::SmallVec;
 
 /// Shape and bytes of a batch input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Composition {
-    /// As the kind defines it.
+    /// The shape that the kind defines.
     pub(crate) shape: Shape,
     /// INT32 or FP32 elements.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What the batch input of that kind holds, given the shapes of its source input request by request, the batch
-/// dimension included if the model has one.
+/// Computes the batch input of that kind. `shapes` are the shapes of its source input, one for each request, with the
+/// batch dimension if the model has one.
 pub(crate) fn compose(
     kind: BatchInputKind,
     datatype: DataType,
@@ -31,7 +31,7 @@ pub(crate) fn compose(
         BatchInputKind::AccumulatedElementCountWithZero => {
             std::iter::once(0).chain(counts().map(&mut running)).collect()
         }
-        // Only the shape matters; the values are zero.
+        // Only the shape matters. The values are zero.
         BatchInputKind::MaxElementCountAsShape => {
             let largest = counts().max().and_then(|largest| usize::try_from(largest).ok()).unwrap_or(0);
             SmallVec::from_elem(0, largest)
@@ -60,7 +60,7 @@ fn items<'a>(batched: bool, sources: &'a [&'a [i64]]) -> impl Iterator<Item = &'
     })
 }
 
-/// Counts beyond what the datatype holds are as wide as it gets; such a batch fits no memory.
+/// Numbers beyond the range of the datatype become its maximum. Such a batch fits in no memory.
 fn encode(datatype: DataType, values: &[i64]) -> Vec<u8> {
     if datatype == DataType::Fp32 {
         #[expect(clippy::cast_precision_loss, reason = "the configuration asks for counts as floats")]

@@ -1,4 +1,4 @@
-//! The batch size of a configuration that gives none.
+//! Completes the batch size of a configuration that sets none.
 use inference::{Error, config::KEEP_BATCH_PARAMETER as KEEP_BATCH};
 use proto::model_config::SchedulingChoice;
 
@@ -7,7 +7,7 @@ use crate::{
     probe::Rows,
 };
 
-/// Fills in `max_batch_size` and dynamic batching where the graph allows batches and the configuration leaves them open.
+/// Sets `max_batch_size` and dynamic batching where the graph allows batches and the configuration leaves them open.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the graph cannot batch as configured.
@@ -54,8 +54,8 @@ pub(crate) fn complete_batching(
     Ok(())
 }
 
-/// Whether requests may share a run, as far as a probe can tell. A configuration that names a scheduler, or inputs that the
-/// server makes of a batch, asks for batches itself.
+/// Whether requests may share a run, as far as a probe can determine. A configuration with a scheduler, or with batch
+/// inputs, already asks for batches, and needs no probe.
 fn may_join(config: &proto::ModelConfig, probe: impl FnOnce() -> Rows) -> bool {
     let is_plain = config.scheduling_choice.is_none()
         && config.batch_input.is_empty()
@@ -84,7 +84,7 @@ fn may_join(config: &proto::ModelConfig, probe: impl FnOnce() -> Rows) -> bool {
     }
 }
 
-/// Whether the configuration has dims of an input or an output without its first dimension.
+/// Whether the dims of an input or an output in the configuration leave out the graph's first dimension.
 fn has_dims_of_rows(config: &proto::ModelConfig, signature: &Signature) -> bool {
     let inputs = config.input.iter().map(|input| (&input.name, &input.dims));
     let outputs = config.output.iter().map(|output| (&output.name, &output.dims));

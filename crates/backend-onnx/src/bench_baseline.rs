@@ -1,6 +1,6 @@
-//! The least that a run can cost: the runtime alone, with inputs and outputs in place.
+//! The minimal cost of a run: the runtime alone, with inputs and outputs already in memory.
 //!
-//! Benchmarks compare the server with this. It goes through the same wrapper as the backend.
+//! Benchmarks compare the server with this baseline. It uses the same wrapper as the backend.
 use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
 use inference::{DataType, Error};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A session with zeros for inputs and outputs that are written over again and again.
+/// A session with zeros as inputs. Every run overwrites the same outputs.
 pub struct BareLoop {
     session: Arc<Session>,
     inputs: Vec<BaselineInput>,
@@ -27,10 +27,10 @@ struct BaselineInput {
 }
 
 impl BareLoop {
-    /// Loads a graph. Its symbolic dimensions become `rows` where they come first and 1 elsewhere.
+    /// Loads a graph. A symbolic dimension becomes `rows` in the first position and 1 in other positions.
     ///
     /// # Errors
-    /// No library, no graph, or inputs of strings, which cannot lie ready.
+    /// A missing library, a missing graph, or an input of strings, which a run cannot reuse.
     pub fn open(
         search: &LibrarySearch,
         model: &Path,
@@ -74,10 +74,10 @@ impl BareLoop {
         Ok(Self { session, inputs, outputs: Vec::new() })
     }
 
-    /// Runs `count` times and returns the number of runs done.
+    /// Runs `count` times. Returns the number of runs.
     ///
     /// # Errors
-    /// The runtime's.
+    /// The errors of the runtime.
     pub fn run(&mut self, count: u32) -> Result<u32, Error> {
         let Self { session, inputs, outputs } = self;
         let wanted: Vec<usize> = (0..session.signature().outputs.len()).collect();

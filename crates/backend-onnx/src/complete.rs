@@ -1,7 +1,7 @@
-//! What a graph tells about a configuration that leaves it open.
+//! Completes a configuration from its graph.
 //!
-//! A list of inputs or outputs that is missing is written from the graph, in the graph's order; a list that is given
-//! stays, and only a datatype or dims that an entry lacks are filled in. So labels, reshapes and flags survive.
+//! A missing list of inputs or outputs is written from the graph, in the graph's order. A given list stays, and the
+//! backend only sets datatypes and dims that an entry lacks. So labels, reshapes and flags survive.
 use std::collections::BTreeSet;
 
 use inference::{Error, ErrorCode};
@@ -14,7 +14,7 @@ use crate::{
     probe::Rows,
 };
 
-/// Whether there is anything left to tell.
+/// Whether there is nothing left to complete.
 pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
     let inputs = !config.input.is_empty() || !config.batch_input.is_empty();
     let whole = |data_type: i32, dims: &[i64]| data_type != 0 && !dims.is_empty();
@@ -24,12 +24,12 @@ pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
         && config.output.iter().all(|output| whole(output.data_type, &output.dims))
 }
 
-/// Fills in what the configuration leaves open. `default_max_batch_size` is for models that can batch and do not say
-/// how much; `probe` is asked before such a model is given batches of several requests.
+/// Completes what the configuration leaves open. `default_max_batch_size` is for models that can batch and set no size.
+/// `probe` runs before such a model may get batches of several requests.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if the graph cannot batch as configured; UNSUPPORTED for what is no tensor; INTERNAL for a datatype
-/// that the protocols lack.
+/// INVALID_ARGUMENT if the graph cannot batch as configured; UNSUPPORTED for an input or output that is not a tensor;
+/// INTERNAL for a datatype that the protocols lack.
 pub(crate) fn complete(
     config: &mut proto::ModelConfig,
     signature: &Signature,
@@ -68,10 +68,10 @@ pub(crate) fn complete(
     Ok(())
 }
 
-/// Only tensors can be served.
+/// Requires that all inputs and outputs are tensors. The server can serve no other values.
 ///
 /// # Errors
-/// UNSUPPORTED, naming the first input or output that is something else.
+/// UNSUPPORTED for the first input or output that is not a tensor.
 pub(crate) fn check_kinds(signature: &Signature) -> Result<(), Error> {
     for slot in signature.inputs.iter().chain(&signature.outputs) {
         if let ValueKind::Other(kind) = &slot.kind {
@@ -84,7 +84,7 @@ pub(crate) fn check_kinds(signature: &Signature) -> Result<(), Error> {
     Ok(())
 }
 
-/// Graph inputs that no client sends.
+/// Graph inputs that the server makes and no client sends.
 fn made_by_server(config: &proto::ModelConfig) -> BTreeSet<String> {
     let mut names: BTreeSet<String> =
         config.batch_input.iter().flat_map(|input| input.target_name.iter().cloned()).collect();
@@ -95,8 +95,8 @@ fn made_by_server(config: &proto::ModelConfig) -> BTreeSet<String> {
     names
 }
 
-/// Graph outputs that only the server reads: what is kept for the next request of a sequence, and which requests are
-/// done. Whoever wants to see them lists them.
+/// Graph outputs that only the server reads: states for the next request of a sequence, and the output of finished
+/// requests. A configuration that lists them shows them to clients.
 fn inward(config: &proto::ModelConfig) -> BTreeSet<String> {
     let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice else {
         return BTreeSet::new();
@@ -106,7 +106,7 @@ fn inward(config: &proto::ModelConfig) -> BTreeSet<String> {
     states.chain(done).collect()
 }
 
-/// One entry as the graph tells it.
+/// One entry, as the graph describes it.
 struct Completed {
     name: String,
     data_type: i32,
@@ -130,7 +130,7 @@ impl Completed {
         if !dims.is_empty() {
             return Ok(Self { name, data_type, dims: dims.to_vec(), reshape: None });
         }
-        // A configuration cannot say "no dimensions"; one element per row is the same bytes.
+        // A configuration cannot express "no dimensions". One element for each row has the same bytes.
         let reshape = batched.then(proto::ModelTensorReshape::default);
         Ok(Self { name, data_type, dims: vec![1], reshape })
     }

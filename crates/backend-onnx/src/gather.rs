@@ -1,9 +1,10 @@
-//! From the requests of a batch to the tensors of a run, with at most one copy.
+//! Makes the input tensors of a run from the requests of a batch, with at most one copy.
 //!
-//! The input of a request that runs alone is handed to the runtime where it lies, unless it came in several pieces or
-//! its address does not suit its datatype. Inputs of several requests are copied piece by piece into one buffer that the
-//! instance keeps, unless they are what an earlier run gave to the same sequences in the same order: then its output lies
-//! there as a whole. Strings are always copied, because the runtime has its own form for them.
+//! If a request runs alone, the runtime uses its input in place, unless the input has several pieces or its address is
+//! not aligned for its datatype. Inputs of several requests are copied piece by piece into a buffer that the instance
+//! keeps. There is one exception: the inputs are states that an earlier run gave to the same sequences in the same
+//! order. The output of that run then contains them as a whole, and the runtime uses it in place. Strings are always
+//! copied, because the runtime has its own form for them.
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -19,7 +20,7 @@ use crate::{
     strings,
 };
 
-/// Bytes copied between requests and runtime since the start, for tests and figures.
+/// Bytes copied between requests and runtime since the start, for tests and benchmarks.
 #[derive(Debug, Default)]
 pub(crate) struct Copies(AtomicU64);
 
@@ -35,29 +36,29 @@ impl Copies {
     }
 }
 
-/// Why a single request of a batch will be answered with an error although the batch runs.
+/// For each request of a batch, the error that answers it although the batch runs.
 pub(crate) type Faults = SmallVec<[Option<Error>; 4]>;
 
-/// What all feeds of a batch are gathered from.
+/// The source of all feeds of a batch.
 pub(crate) struct Gathering<'a> {
-    /// The runtime the tensors are for.
+    /// The runtime that the tensors are made for.
     pub(crate) runtime: &'a Runtime,
-    /// What the instance feeds.
+    /// The feeds of the instance.
     pub(crate) plan: &'a ExecutionPlan,
     /// The requests, in the order of their rows.
     pub(crate) executions: &'a [Execution],
-    /// For each state, the output of an earlier run that sequences still remember parts of.
+    /// For each state, the output of an earlier run whose parts are still states of sequences.
     pub(crate) carried: &'a [Option<Arc<OutputValue>>],
-    /// Where copies are counted.
+    /// Counts the copied bytes.
     pub(crate) copies: &'a Copies,
 }
 
 impl<'a> Gathering<'a> {
-    /// The tensor for one input; `None` if no request brings it. Notes in `faults` which requests bring strings that
-    /// cannot be read; their places are empty strings.
+    /// The tensor for one input; `None` if no request has the input. Sets `faults` for requests with strings that
+    /// cannot be read. Their elements are empty strings.
     ///
     /// # Errors
-    /// What makes the whole batch impossible.
+    /// An error that affects the whole batch.
     pub(crate) fn feed(
         &self,
         feed: &FeedPlan,
@@ -147,14 +148,14 @@ impl<'a> Gathering<'a> {
         InputValue::over(self.runtime, feed.datatype, shape, place)
     }
 
-    /// The carried output, if the parts are all of it in its own order.
+    /// The bytes of the carried output, if the parts are all of it in its order.
     fn whole(&self, feed: &FeedPlan, parts: &[&Tensor]) -> Option<&'a [u8]> {
         let output: &'a OutputValue = self.carried.get(feed.state?)?.as_ref()?;
         let whole: &'a [u8] = output.as_ref();
         let mut rest = whole;
         for part in parts {
             let [piece] = part.data().pieces() else { return None };
-            // Both are alive, so what has the same address is the same.
+            // Both pieces are alive, so equal addresses mean the same memory.
             if piece.as_ptr() != rest.as_ptr() {
                 return None;
             }
@@ -184,7 +185,7 @@ impl<'a> Gathering<'a> {
     }
 }
 
-/// Elements of a tensor whose shape has been checked.
+/// The number of elements of a tensor whose shape has been checked.
 pub(crate) fn elements(tensor: &Tensor) -> i64 {
     tensor.shape().iter().product()
 }

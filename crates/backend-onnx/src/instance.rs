@@ -16,24 +16,25 @@ use crate::{
     state::{groups, load_states, store_states},
 };
 
-/// One executable copy of a model. Any one thread at a time may run it.
+/// One executable copy of a model. Any thread may run it, one at a time.
 pub(crate) struct OnnxInstance {
     session: Arc<Session>,
     plan: ExecutionPlan,
-    /// How requests go on after a run, for iterative models.
+    /// How requests continue after a run, for iterative models.
     iteration: Option<Iteration>,
     run_options: Option<RunOptions>,
-    /// Where inputs are gathered that cannot stay where they are, one per feed.
+    /// Buffers for the inputs that cannot be used in place, one for each feed.
     buffers: Vec<AlignedBuffer>,
-    /// For each state, the output that was last shared by sequences of one batch. They keep it alive.
+    /// For each state, the last output whose parts are states of several sequences of a batch. The sequences keep it
+    /// alive.
     carried: Vec<Weak<OutputValue>>,
     copies: Arc<Copies>,
 }
 
-/// What a run has given to one request.
+/// The results of a run for one request.
 struct Step {
     response: Response,
-    /// What its sequence shall remember, by the names of the outputs.
+    /// The new states of its sequence, under the names of the outputs.
     states: Vec<Tensor>,
     is_done: bool,
 }
@@ -41,7 +42,7 @@ struct Step {
 type BatchSteps = SmallVec<[Result<Step, Error>; 4]>;
 
 impl OnnxInstance {
-    /// An instance that runs `session` as `plan` says.
+    /// An instance that runs `session` as `plan` describes.
     pub(crate) fn new(
         session: Arc<Session>,
         plan: ExecutionPlan,
@@ -54,7 +55,8 @@ impl OnnxInstance {
         Self { session, plan, iteration, run_options, buffers, carried, copies }
     }
 
-    /// Runs requests together. Each is answered before it is given back, and its sequence remembers before it is answered.
+    /// Runs requests together. Stores the state of a request's sequence before it answers the request, and answers the
+    /// request before it releases it.
     fn run(&mut self, executions: Vec<Execution>, execution_times: &ExecutionTimes) {
         if executions.iter().all(is_padding) {
             for execution in executions {
@@ -92,7 +94,7 @@ impl OnnxInstance {
         }
     }
 
-    /// What requests that run together are given, in their order.
+    /// The results for requests that run together, in their order.
     fn compute(
         &mut self,
         executions: &[Execution],
@@ -141,14 +143,14 @@ impl OnnxInstance {
         Ok(shares.into_iter().zip(faults).map(step).collect())
     }
 
-    /// Whether nobody would miss the request. One that its sequence remembers is not left out, because the next one
-    /// builds on it; but an iterative model has no next one.
+    /// Whether the backend may skip the request. It may not skip a cancelled request of a sequence, because the next
+    /// request builds on its state. A request of an iterative model has no next one, so it may skip that.
     fn is_abandoned(&self, execution: &Execution) -> bool {
         let is_built_upon = execution.state.is_some() && self.iteration.is_none();
         execution.responder.is_cancelled() && !is_built_upon && !is_padding(execution)
     }
 
-    /// What belongs to whom: each request with its number of rows.
+    /// The shares of the requests: each request with its number of rows.
     fn shares<'a>(&self, executions: &'a [Execution]) -> Result<SmallVec<[ScatterTarget<'a>; 4]>, Error> {
         let rows = |execution: &Execution| {
             if self.plan.max_rows.is_none() {
@@ -202,12 +204,12 @@ impl BackendInstance for OnnxInstance {
     }
 }
 
-/// Whether the row only keeps others in their places.
+/// Whether the row only keeps later slots in their place.
 fn is_padding(execution: &Execution) -> bool {
     execution.request.outputs == OutputSelection::Nothing
 }
 
-/// Outputs that at least one request wants or that sequences remember.
+/// Outputs that at least one request or a sequence needs.
 fn wanted<'a>(plan: &'a ExecutionPlan, executions: &[Execution]) -> SmallVec<[&'a FetchPlan; 8]> {
     let by_any = |fetch: &FetchPlan| {
         fetch.answer.is_some() && executions.iter().any(|execution| execution.request.wants(&fetch.name))

@@ -1,8 +1,9 @@
-//! Requests that take many runs: the graph says after each run which of them are done.
+//! Requests that take many runs. After each run, the graph reports which of them are done.
 //!
-//! Models with `iterative_sequence` name an output of the graph in the parameter `ITERATION_DONE_OUTPUT`. Whoever is not
-//! done goes back to the scheduler and runs again, with whatever has come meanwhile; what it needs to go on is in its
-//! state. A decoupled model answers with every run, another one with the last.
+//! The configuration of a model with `iterative_sequence` names an output of the graph in the parameter
+//! `ITERATION_DONE_OUTPUT`. The backend reschedules a request that is not done. The request runs again, with requests
+//! that have arrived meanwhile. The data that it needs is in its state. A decoupled model answers after every run,
+//! another model only after the last.
 use inference::{
     DataType, Error, ErrorCode, FailureReason, RequestInputs, Response,
     backend::Execution,
@@ -15,23 +16,24 @@ use crate::{
     scatter::ScatterTarget,
 };
 
-/// The parameter that names the output.
+/// The parameter with the name of the output.
 pub(crate) const DONE_OUTPUT: &str = "ITERATION_DONE_OUTPUT";
 
-/// How the requests of an iterative model go on after a run.
+/// How the requests of an iterative model continue after a run.
 pub(crate) struct Iteration {
-    /// Position of the output that tells who is done among the signature's outputs; `None`: everybody is after one run.
+    /// Position of the output that reports finished requests, among the signature's outputs. `None`: every request is
+    /// done after one run.
     pub(crate) slot: Option<usize>,
-    /// Whether each run is answered, and not only the last.
+    /// Whether every run is answered, and not only the last.
     decoupled: bool,
 }
 
 impl Iteration {
-    /// What the configuration of an iterative model asks for; `None` for other models.
+    /// The iteration of a configuration; `None` for a model that is not iterative.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the parameter is there without `iterative_sequence`, or names what the graph does not give or
-    /// what is not one BOOL per row.
+    /// INVALID_ARGUMENT if the parameter is set without `iterative_sequence`, or names an output that the graph lacks,
+    /// or an output that is not one BOOL for each row.
     pub(crate) fn of(config: &ModelConfig, signature: &Signature) -> Result<Option<Self>, Error> {
         let is_iterative =
             matches!(&config.scheduling, Scheduling::Sequence(sequence) if sequence.batching.iterative);
@@ -47,8 +49,8 @@ impl Iteration {
         Ok(is_iterative.then_some(Self { slot, decoupled: config.decoupled }))
     }
 
-    /// Answers the last run of a request. The final flag of a decoupled model comes behind its last response, as backends
-    /// of the reference send it: there are clients that do not read a response with the flag.
+    /// Answers the last run of a request. The final flag of a decoupled model follows its last response, as Triton's
+    /// backends send it: some clients do not read a response that carries the flag.
     pub(crate) fn end(&self, execution: Execution, response: Response) {
         if self.decoupled {
             execution.responder.send(response);
@@ -58,8 +60,8 @@ impl Iteration {
         }
     }
 
-    /// Answers a run that was not the last of its request and hands the request back. Nobody waits for one that was
-    /// cancelled, so it ends here.
+    /// Answers a run that is not the last of its request, and reschedules the request. A cancelled request ends
+    /// instead.
     pub(crate) fn go_on(&self, plan: &ExecutionPlan, mut execution: Execution, response: Response) {
         if self.decoupled {
             execution.responder.send(response);
@@ -68,21 +70,21 @@ impl Iteration {
             answer_cancelled(execution);
             return;
         }
-        // The next run recalls what this one has left.
+        // The next run reads the states that this run has stored.
         if let RequestInputs::Tensors(inputs) = &mut execution.request.inputs {
             inputs.retain(|input| plan.state_feeds().all(|feed| feed.name != *input.name()));
         }
         if let Err((error, execution)) = execution.reschedule() {
-            // Answered before its slot is given back.
+            // Answered before its slot is released.
             execution.responder.fail(error);
         }
     }
 }
 
-/// Notes which requests are done.
+/// Records which requests are done.
 ///
 /// # Errors
-/// INTERNAL if there is not one element per row.
+/// INTERNAL if there is not one element for each row.
 pub(crate) fn mark_done(
     plan: &ExecutionPlan,
     output: &OutputValue,
@@ -105,7 +107,7 @@ pub(crate) fn mark_done(
     Ok(())
 }
 
-/// The last word to a request that nobody waits for.
+/// Answers a cancelled request.
 pub(crate) fn answer_cancelled(execution: Execution) {
     let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
     execution.responder.fail(error.because(FailureReason::Cancelled));

@@ -1,13 +1,14 @@
-//! ONNX Runtime as a backend.
+//! The backend for ONNX Runtime.
 //!
-//! The way of a tensor: `gather` hands the bytes of a request to the runtime, a run computes, `scatter` hands the
-//! runtime's memory to the responses. A request that runs alone is not copied on this way, one of several is copied
-//! once, on its way in. What a sequence remembers (`state`) goes out and in again in the same way. What is fed and
-//! fetched is decided once per instance (`plan`), from a configuration that was completed (`complete`, `batch_size`,
-//! `probe`) and checked (`validate`) against the graph.
+//! `gather` passes the bytes of the requests to the runtime, a run computes, and `scatter` passes the runtime's memory
+//! to the responses. The tensors of a request that runs alone are not copied. The tensors of several requests are
+//! copied once, before the run. States of sequences (`state`) pass the same steps. `plan` decides once for each
+//! instance which inputs and outputs a run uses. It uses a configuration that `complete`, `batch_size` and `probe` have
+//! completed, and `validate` has checked against the graph.
 //!
-//! Not here: how many processors there are for an instance (the engine says), which requests form a batch, and anything
-//! of the network. The library itself is no dependency of the build: it is looked for at run time ([`LibrarySearch`]).
+//! The crate does not decide how many processors an instance uses (the engine does) or which requests form a batch, and
+//! has no part of the network. The build does not depend on the library: the backend looks for it at run time
+//! ([`LibrarySearch`]).
 #![deny(unsafe_code, missing_docs)]
 
 mod batch_inputs;

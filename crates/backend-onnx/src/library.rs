@@ -1,7 +1,7 @@
-//! Where the runtime's library may lie.
+//! Finds the runtime's library.
 //!
-//! A library that somebody has named is used or the load fails; only when nobody has named one are the usual places
-//! searched: the backend directory, beside the program, the loader's own path, the Python packages.
+//! If the operator names a library, the backend uses it, or the load fails. Otherwise the backend searches the usual
+//! places: the backend directory, the program's directory, the loader's path, the Python packages.
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -22,13 +22,13 @@ const FILE_NAMES: [&str; 2] = ["libonnxruntime.so", "libonnxruntime.so.1"];
 const HOW_TO_GET_IT: &str = "get it with 'pip install onnxruntime', or name it with --onnxruntime-library=PATH or \
                              --backend-config=onnxruntime,library=PATH";
 
-/// Where to look for `libonnxruntime.so`. The default looks on the loader's path only.
+/// The places to search for `libonnxruntime.so`. The default searches only the loader's path.
 #[derive(Debug, Clone, Default)]
 pub struct LibrarySearch {
-    /// The library file, or the directory it is in, if the operator has named one. Nothing else is tried then, except
-    /// that the setting `library` of `--backend-config` comes before it.
+    /// The library file, or its directory, if the operator has named one. The search then tries no other place. The
+    /// setting `library` of `--backend-config` takes precedence over this field.
     pub named: Option<PathBuf>,
-    /// Directory of the running program; `../lib` is searched too.
+    /// Directory of the running program. The search also tries `../lib`.
     pub program_directory: Option<PathBuf>,
     /// Prefixes of Python installations, such as `$VIRTUAL_ENV` and `/usr`, in the order of preference.
     pub python_prefixes: Vec<PathBuf>,
@@ -38,7 +38,8 @@ impl LibrarySearch {
     /// Opens the library for a server with those backend settings.
     ///
     /// # Errors
-    /// UNAVAILABLE, with where it was looked for and how to get it. INVALID_ARGUMENT for settings that cannot be read.
+    /// UNAVAILABLE, with the searched places and how to get the library. INVALID_ARGUMENT for settings that cannot be
+    /// read.
     pub(crate) fn open(
         &self,
         settings: &BTreeMap<String, String>,
@@ -79,7 +80,7 @@ impl LibrarySearch {
             };
             let failure = match attempt.map(|file| Runtime::open(&file, threads)) {
                 Some(Ok(runtime)) => return Ok(runtime),
-                // That the loader does not know the name is the usual case and says nothing.
+                // The loader usually does not know the name. Its error adds no information.
                 Some(Err(error)) if matches!(place, LibraryLocation::Directory(_)) => format!(" ({error})"),
                 Some(Err(_)) | None => String::new(),
             };
@@ -92,7 +93,7 @@ impl LibrarySearch {
         )))
     }
 
-    /// The file that would be opened, as far as can be told without opening one.
+    /// The file that would be opened, as far as the search can determine it without opening a file.
     pub(crate) fn expected(&self, settings: &BTreeMap<String, String>) -> Option<PathBuf> {
         let named = settings.get("library").map(Path::new).or(self.named.as_deref());
         if let Some(path) = named {
@@ -120,11 +121,11 @@ impl LibrarySearch {
     }
 }
 
-/// Prefixes under which Python packages may be installed, the most particular first: the environment in use, and those of
+/// Prefixes under which Python packages may be installed, the most specific first: the active environment, and those of
 /// each `python3` on a search path (`PATH`).
 pub fn python_prefixes(virtual_env: Option<&Path>, search_path: Option<&OsStr>) -> Vec<PathBuf> {
     let on_path = search_path.into_iter().flat_map(std::env::split_paths);
-    // `<prefix>/bin/python3` belongs to `<prefix>`, wherever a link leads.
+    // `<prefix>/bin/python3` belongs to `<prefix>`, whatever the target of a link is.
     let with_python = on_path.map(|directory| directory.join("python3")).filter_map(|python| {
         let real = python.canonicalize().ok()?;
         Some([&python, &real].map(|file| file.ancestors().nth(2).map(PathBuf::from)))
@@ -153,7 +154,7 @@ impl LibraryLocation {
     }
 }
 
-/// The library in a directory: under its plain name, or else the newest release.
+/// The library in a directory: the file with the plain name, or else the newest release.
 fn file_in(directory: &Path) -> Option<PathBuf> {
     let plain = FILE_NAMES.map(|name| directory.join(name)).into_iter().find(|file| file.is_file());
     plain.or_else(|| {
@@ -229,7 +230,7 @@ mod tests {
         let search =
             LibrarySearch { program_directory: Some("/nowhere/bin".into()), ..LibrarySearch::default() };
         let settings = BTreeMap::from([("backend-directory".to_owned(), "/nowhere/backends".to_owned())]);
-        // Where the loader itself finds a library there is nothing to be told.
+        // If the loader itself finds a library, there is no error to test.
         if let Err(error) = search.open(&settings, None) {
             assert_eq!(error.code, inference::ErrorCode::Unavailable);
             for part in

@@ -1,4 +1,4 @@
-//! The backend and the model versions it has opened.
+//! The backend and the model versions that it has opened.
 use std::{
     fs,
     path::{Component, Path, PathBuf},
@@ -25,27 +25,28 @@ use crate::{
 
 const DEFAULT_FILE: &str = "model.onnx";
 
-/// ONNX Runtime on the processor.
+/// ONNX Runtime on the CPU.
 ///
-/// The library is opened with the first model, so that a server without such models neither needs it nor waits for it.
+/// The backend opens the library with the first model. A server without such models neither needs the library nor waits
+/// for it.
 pub struct OnnxBackend {
     search: LibrarySearch,
-    /// `None` until the first model. A search that fails is repeated for the next model.
+    /// `None` until the first model. If the search fails, the next model repeats it.
     runtime: Mutex<Option<Arc<Runtime>>>,
     copies: Arc<Copies>,
 }
 
 impl OnnxBackend {
-    /// The name that configurations give it.
+    /// The backend's name in configurations.
     pub const NAME: &str = "onnxruntime";
 
-    /// A backend that will look for the library as said. Opens nothing.
+    /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {
         Self { search, runtime: Mutex::new(None), copies: Arc::default() }
     }
 
-    /// Bytes of tensors copied on their way between requests and the runtime since the start. A numeric tensor of a
-    /// request that ran alone adds nothing unless it came in pieces or at an odd address.
+    /// Bytes of tensors that were copied between requests and the runtime since the start. A numeric tensor of a
+    /// request that ran alone adds nothing, unless it had several pieces or its address was not aligned.
     pub fn copied_bytes(&self) -> u64 {
         self.copies.bytes()
     }
@@ -106,7 +107,7 @@ struct OnnxModel {
     default_max_batch_size: i32,
     copies: Arc<Copies>,
     trim: Arc<TrimWhenDropped>,
-    /// What has been logged of its ZipMaps.
+    /// Ensures that the replacement of its ZipMaps is logged once.
     replacement_logged: Once,
 }
 
@@ -158,7 +159,7 @@ impl BackendModel for OnnxModel {
             );
             return Ok(());
         }
-        // A session that only tells its signature: the graph is read and checked, but not optimised.
+        // The session is only for the signature: it reads and checks the graph, but does not optimise it.
         let operations = config.model_operations.as_ref();
         let names = operations.map_or(&[][..], |operations| &operations.op_library_filename);
         let options = SessionOptions {
@@ -196,10 +197,11 @@ impl BackendModel for OnnxModel {
     }
 }
 
-/// The graph's file: the configured one below the version's directory, or `model.onnx` in a directory of that name.
+/// The graph's file: the configured path below the version's directory, or `model.onnx`. If that is a directory, the
+/// file `model.onnx` in it.
 ///
 /// # Errors
-/// UNAVAILABLE if there is none, UNSUPPORTED for a path that leads out of the version's directory.
+/// UNAVAILABLE if there is no file, UNSUPPORTED for a path outside the version's directory.
 fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
     let configured = match source.declared.default_model_filename.as_str() {
         "" => DEFAULT_FILE,

@@ -1,4 +1,4 @@
-//! What each run is fed and asked for, decided once when an instance is built.
+//! The inputs and outputs of every run, decided once when an instance is built.
 use std::num::NonZeroU32;
 
 use inference::{
@@ -10,16 +10,16 @@ use inference::{
 
 use crate::ort::{Signature, ValueInfo, ValueKind};
 
-/// Feeds and fetches of an instance. Invariant: every slot is a position in the signature it was made from, and
-/// fetches are in the order of their slots.
+/// Feeds and fetches of an instance. Invariant: every slot is a position in the signature that the plan was made from,
+/// and the fetches are in the order of their slots.
 pub(crate) struct ExecutionPlan {
     /// Model name, for errors.
     pub(crate) model: Name,
     /// Largest number of rows; `None`: tensors have no batch dimension.
     pub(crate) max_rows: Option<NonZeroU32>,
-    /// What goes in.
+    /// The inputs of a run.
     pub(crate) feeds: Vec<FeedPlan>,
-    /// What comes out.
+    /// The outputs of a run.
     pub(crate) fetches: Vec<FetchPlan>,
 }
 
@@ -31,13 +31,13 @@ pub(crate) struct FeedPlan {
     pub(crate) name: Name,
     /// Its element type.
     pub(crate) datatype: DataType,
-    /// Where its elements come from.
+    /// The source of its elements.
     pub(crate) source: FeedSource,
-    /// Which state of the configuration it receives.
+    /// Index of the state in the configuration, if the input receives a state.
     pub(crate) state: Option<usize>,
 }
 
-/// Where the elements of an input come from.
+/// The source of the elements of an input.
 pub(crate) enum FeedSource {
     /// The requests' inputs, one after the other along the batch dimension.
     Rows,
@@ -55,35 +55,35 @@ pub(crate) struct FetchPlan {
     pub(crate) slot: usize,
     /// Its name.
     pub(crate) name: Name,
-    /// What clients receive of it; `None` if it is only remembered.
+    /// The part for clients; `None` if clients do not receive the output.
     pub(crate) answer: Option<AnswerPlan>,
-    /// What sequences remember of it.
+    /// The part for sequences; `None` if the output is not a state.
     pub(crate) state: Option<StatePlan>,
-    /// After which requests of an iterative model are done.
+    /// Whether the output reports which requests of an iterative model are done.
     pub(crate) tells_who_is_done: bool,
-    /// The graph gives it no dimensions.
+    /// The output has no dimensions in the graph.
     pub(crate) scalar: bool,
 }
 
 /// What clients receive of an output.
 pub(crate) struct AnswerPlan {
-    /// As the configuration has it.
+    /// The output in the configuration.
     pub(crate) spec: OutputSpec,
-    /// The input by whose shape it is scattered to the requests.
+    /// The input whose shape decides how the output is scattered to the requests.
     pub(crate) scatter: Option<Name>,
 }
 
-/// What sequences remember of an output.
+/// What sequences keep of an output.
 pub(crate) struct StatePlan {
     /// Position among the states of the configuration.
     pub(crate) index: usize,
-    /// As the configuration has them, without the batch dimension.
+    /// The dims in the configuration, without the batch dimension.
     pub(crate) dims: Shape,
 }
 
 impl ExecutionPlan {
-    /// The plan of a configuration that agrees with the signature. `done` is the position of the output that tells which
-    /// requests of an iterative model are done.
+    /// The plan of a configuration that agrees with the signature. `done` is the position of the output that reports
+    /// which requests of an iterative model are done.
     pub(crate) fn new(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Self {
         Self {
             model: config.name.clone(),
@@ -93,20 +93,20 @@ impl ExecutionPlan {
         }
     }
 
-    /// Inputs that come from what sequences remember.
+    /// Inputs that receive states of sequences.
     pub(crate) fn state_feeds(&self) -> impl Iterator<Item = &FeedPlan> {
         self.feeds.iter().filter(|feed| feed.state.is_some())
     }
 }
 
 impl AnswerPlan {
-    /// The configured shape with a leading -1 for the batch dimension if there is one.
+    /// The configured shape, after a leading -1 if there is a batch dimension.
     pub(crate) fn full_dims(&self, batched: bool) -> Shape {
         batched.then_some(-1).into_iter().chain(self.spec.dims.iter().copied()).collect()
     }
 }
 
-/// Controls and states of a sequence model; none for others.
+/// Controls and states of a sequence model; empty for other models.
 pub(crate) fn sequence_inputs(config: &ModelConfig) -> (&[ControlInput], &[StateSpec]) {
     match &config.scheduling {
         Scheduling::Sequence(sequence) => (&sequence.controls, &sequence.states),

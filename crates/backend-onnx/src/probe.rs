@@ -1,8 +1,8 @@
-//! Whether the rows of a graph's tensors are independent of each other, found out by running the graph.
+//! Finds out whether the rows of a graph's tensors are independent of each other, by running the graph.
 //!
-//! An open first dimension need not be a batch: a graph may compute a sum, a maximum or a recurrence along it. Requests
-//! that are joined along such a dimension get wrong answers. A probe computes two inputs alone and together; it costs as
-//! much as a few requests of few rows.
+//! An open first dimension need not be a batch dimension: a graph may compute a sum, a maximum or a recurrence along
+//! it. If requests were joined along such a dimension, they would get wrong answers. A probe computes two inputs alone
+//! and together. It costs as much as a few requests of few rows.
 use std::sync::Arc;
 
 use inference::{DataType, Shape};
@@ -11,28 +11,28 @@ use crate::ort::{
     AlignedBuffer, Feed, InputValue, OrtError, OutputValue, RunOptions, Session, Strings, ValueKind,
 };
 
-/// What probes have found out about a graph.
+/// The result of the probes of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// Two inputs together give what each gives alone.
+    /// Two inputs together have the same results as each input alone.
     Independent,
-    /// They do not; this says what differs.
+    /// The results differ. Contains a description of the difference.
     Mixed(String),
-    /// The graph runs with none of the inputs that were tried, or gives other results each time; this says why.
+    /// The graph runs with none of the tried inputs, or its results differ from run to run. Contains the reason.
     Unknown(String),
 }
 
-/// Rows of an input, and what stands for its other open dimensions. Graphs that refuse one size may accept another.
+/// Rows of an input, and the size of its other open dimensions. Graphs that refuse one size may accept another.
 const SIZES: [(i64, i64); 5] = [(1, 4), (1, 1), (2, 8), (1, 64), (1, 224)];
 
-/// Inputs with more elements are not tried.
+/// The probe tries no inputs with more elements.
 const MAX_ELEMENTS: usize = 1 << 20;
 
-/// How much numbers may differ that are computed in another order, or quantised by another range: relative to the number,
-/// and to the largest number of the output.
+/// The permitted difference between numbers that are computed in another order, or quantised by another range: relative
+/// to the number, and to the largest number of the output.
 const TOLERANCE: (f64, f64) = (0.05, 0.02);
 
-/// Runs the graph with made-up inputs. Its inputs and outputs are tensors with an open first dimension.
+/// Runs the graph with generated inputs. Its inputs and outputs must be tensors with an open first dimension.
 pub(crate) fn probe(session: &Arc<Session>) -> Rows {
     let mut reason = "its inputs are too large".to_owned();
     for size in SIZES {
@@ -53,9 +53,9 @@ struct Probe<'a> {
 
 struct Input {
     datatype: DataType,
-    /// Without the rows.
+    /// The shape without the rows.
     item: Shape,
-    /// Elements of an input alone.
+    /// Elements of one input alone.
     elements: usize,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Probe<'a> {
             Err(failure) => Some(format!("it fails for two requests together: {}", failure.message)),
         };
         let Some(mixed) = mixed else { return Ok(Rows::Independent) };
-        // A graph with random numbers differs from itself.
+        // A graph with random numbers gives other results in the second run.
         let again = alone(0)?;
         let is_random = first.iter().zip(&again).any(|(one, other)| !one.agrees(&other.bytes));
         Ok(if is_random {
@@ -139,7 +139,7 @@ impl<'a> Probe<'a> {
         outputs.iter().map(Answer::of).collect()
     }
 
-    /// What of the outputs together is not what the inputs give alone.
+    /// The first difference between the joint outputs and the outputs of each input alone.
     fn difference(&self, first: &[Answer], second: &[Answer], both: &[Answer]) -> Option<String> {
         let names = self.session.signature().outputs.iter().map(|slot| &slot.name);
         for (name, ((first, second), both)) in names.zip(first.iter().zip(second).zip(both)) {
@@ -172,7 +172,7 @@ impl Answer {
         Ok(Self { datatype, shape, bytes })
     }
 
-    /// Whether those elements are its own, as far as numbers that are computed in another way can be.
+    /// Whether those elements equal its own, within the tolerance for numbers.
     fn agrees(&self, bytes: &[u8]) -> bool {
         if self.bytes.len() != bytes.len() {
             return false;
@@ -191,15 +191,15 @@ impl Answer {
     }
 }
 
-/// A small number for an element, another one for most elements of the other input.
+/// A small number for an element. Most elements of the other input have another number.
 fn number(which: u32, slot: usize, at: usize) -> u8 {
     let seed = u64::from(which) << 40 | (slot as u64) << 32 | at as u64;
     let mixed = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 56) as u8
 }
 
-/// An element of a number. Integers are 0 or 1: more may lie beyond a table that the graph has. Other numbers lie between
-/// -1 and 1.
+/// The bytes of an element. Integers are 0 or 1: larger ones may be beyond a table in the graph. Other numbers are
+/// between -1 and 1.
 fn encode(datatype: DataType, number: u8) -> Vec<u8> {
     let bit = number % 2;
     let float = (f32::from(number) - 127.5) / 128.;
@@ -222,7 +222,7 @@ fn encode(datatype: DataType, number: u8) -> Vec<u8> {
     }
 }
 
-/// The elements as numbers, if the datatype is one of fractions.
+/// The elements as numbers, if the datatype has fractions.
 fn floats(datatype: DataType, bytes: &[u8]) -> Option<Vec<f64>> {
     let halves = || bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
     match datatype {

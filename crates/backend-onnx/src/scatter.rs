@@ -1,8 +1,8 @@
-//! From the tensors of a run to the responses of its requests and to what their sequences remember, without a copy.
+//! Distributes the tensors of a run to the responses of its requests and to the states of their sequences, without a
+//! copy.
 //!
-//! A response's output is a range of the memory that the runtime allocated; the memory is freed when the last response
-//! and the last sequence that has a part of it is gone. Only strings are copied, into the form the protocols have for
-//! them.
+//! A response's output is a range of the memory that the runtime allocated. The memory is freed when the last response
+//! and the last sequence that share it are dropped. Only strings are copied, into the form of the protocols.
 use std::{
     ops::Range,
     sync::{Arc, Weak},
@@ -18,15 +18,15 @@ use crate::{
     plan::{AnswerPlan, ExecutionPlan, FetchPlan, StatePlan},
 };
 
-/// One request of a batch and what it has been given so far.
+/// One request of a batch and its results so far.
 pub(crate) struct ScatterTarget<'a> {
     /// The request.
     pub(crate) execution: &'a Execution,
-    /// Rows it brought.
+    /// The number of its rows.
     pub(crate) rows: i64,
     /// Its outputs.
     pub(crate) outputs: Vec<Tensor>,
-    /// What its sequence shall remember, by the names of the outputs.
+    /// The new states of its sequence, under the names of the outputs.
     pub(crate) states: Vec<Tensor>,
     /// Whether this was its last run.
     pub(crate) is_done: bool,
@@ -42,11 +42,11 @@ struct Part {
 
 type OutputParts = SmallVec<[Part; 4]>;
 
-/// Gives every request its part of an output: what it asked for, and what its sequence remembers. Returns the output if
-/// the sequences of several requests share it; they keep it alive, not the result.
+/// Gives every request its part of an output: the requested output, and the state of its sequence. Returns the output
+/// if the sequences of several requests share it. The sequences keep it alive, not the return value.
 ///
 /// # Errors
-/// INTERNAL if the output is not as large as the batch needs; the shares are of no use then.
+/// INTERNAL if the output is smaller or larger than the batch needs. The shares are unusable then.
 pub(crate) fn scatter(
     plan: &ExecutionPlan,
     fetch: &FetchPlan,
@@ -77,15 +77,15 @@ pub(crate) fn scatter(
     Ok(shared)
 }
 
-/// The elements of an output, from which parts are cut.
+/// The elements of an output, before they are divided into parts.
 enum OutputContent {
-    /// All of them, and the size of each.
+    /// All elements, and the size of each.
     Numbers(Bytes, usize),
-    /// Strings, and the size of all of them in the form of the protocols.
+    /// Strings, and their total size in the form of the protocols.
     Strings(OutputValue, usize),
 }
 
-/// Bytes of an output that has another reader.
+/// Bytes of an output that also has another reader.
 struct SharedOutput(Arc<OutputValue>);
 
 impl AsRef<[u8]> for SharedOutput {
@@ -114,7 +114,7 @@ impl OutputContent {
             Self::Numbers(whole, size) => Ok(whole.slice(elements.start * size..elements.end * size)),
             Self::Strings(output, total) => {
                 let all = count(output.shape()).max(1);
-                // Exact for a request that runs alone, a good guess otherwise.
+                // Exact for a request that runs alone, an estimate otherwise.
                 let mut bytes = Vec::with_capacity(total / all * elements.len() + total % all);
                 output.append_strings(elements, &mut bytes)?;
                 copies.add(bytes.len());
@@ -124,7 +124,7 @@ impl OutputContent {
     }
 }
 
-/// Which part of the output belongs to whom, and in which shape its client sees it.
+/// The part of the output for each request, in the shape that its client receives.
 fn parts(
     plan: &ExecutionPlan,
     fetch: &FetchPlan,
@@ -137,7 +137,7 @@ fn parts(
         return parts_like(plan, answer, shape, source, shares);
     }
     if fetch.scalar || shape.is_empty() {
-        // One element for the whole batch: everybody's.
+        // The output is one element for the whole batch, and every request receives it.
         if spec.dims.is_empty() {
             let name = &spec.name;
             let text =
@@ -152,7 +152,7 @@ fn parts(
     rows(plan, &spec.name, shape, &spec.outward(&shape[1..]), shares)
 }
 
-/// Which part of the output which sequence remembers, in the shape that the graph has given it.
+/// The part of the output for each sequence, in the shape that the graph has given it.
 fn state_parts(
     plan: &ExecutionPlan,
     fetch: &FetchPlan,
@@ -169,13 +169,13 @@ fn state_parts(
     }
 }
 
-/// All of it, for requests that run alone.
+/// The whole output for each request. Such requests run alone.
 fn wholes(shape: &[i64], seen: &[i64], shares: &[ScatterTarget<'_>]) -> OutputParts {
     let whole = |_| Part { elements: 0..count(shape), shape: seen.into() };
     shares.iter().map(whole).collect()
 }
 
-/// Consecutive rows, each of which has the shape `seen`.
+/// Consecutive rows. Each has the shape `seen`.
 fn rows(
     plan: &ExecutionPlan,
     name: &Name,
@@ -197,7 +197,7 @@ fn rows(
     Ok(shares.iter().map(part).collect())
 }
 
-/// Parts whose open dimensions are those of an input, and which follow each other without gaps.
+/// Consecutive parts whose open dimensions are those of an input.
 fn parts_like(
     plan: &ExecutionPlan,
     answer: &AnswerPlan,

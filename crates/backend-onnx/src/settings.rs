@@ -1,4 +1,4 @@
-//! Settings of the model configuration and of `--backend-config`, read and checked.
+//! Reads and checks settings of the model configuration and of `--backend-config`.
 use std::{
     collections::BTreeMap,
     ffi::CString,
@@ -11,8 +11,8 @@ use inference::{Error, backend::KnownNames, config::ModelConfig};
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
 
-/// What `--backend-config` and the parameters of a model may say. The list has the names that Triton's backend knows for
-/// GPUs too, which have no effect here, and those of the server.
+/// The settings that `--backend-config` and the parameters of a model may contain. The list also has the names that
+/// Triton's backend uses for GPUs, which have no effect, and the names that the server uses.
 pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
     settings: &[
         "auto-complete-config",
@@ -45,23 +45,23 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
 };
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
-/// Parameter that asks for the arena's memory to be given back after every run.
+/// Parameter that returns the arena's memory to the system after every run.
 const SHRINKAGE: &str = "memory.enable_memory_arena_shrinkage";
 
-/// `max_batch_size` for models that can batch and do not say how much.
+/// `max_batch_size` for models that can batch and set no size.
 ///
 /// # Errors
-/// A value that is no number.
+/// A value that is not a number.
 pub(crate) fn default_max_batch_size(settings: &BTreeMap<String, String>) -> Result<i32, Error> {
     let size = settings.get("default-max-batch-size").map_or(Ok(4), |text| integer(text))?;
     Ok(i32::try_from(size.max(0)).unwrap_or(i32::MAX))
 }
 
-/// The pool that all sessions shall share, if the settings ask for one. Without counts it has a thread for every
-/// processor that the process may use.
+/// The pool that all sessions share, if the settings enable it. Without counts it has one thread for every processor
+/// that the process may use.
 ///
 /// # Errors
-/// A value that is no number.
+/// A value that is not a number.
 pub(crate) fn global_threads(settings: &BTreeMap<String, String>) -> Result<Option<GlobalThreads>, Error> {
     match settings.get("enable-global-threadpool").map(|text| integer(text)).transpose()? {
         None | Some(0) => return Ok(None),
@@ -76,10 +76,10 @@ pub(crate) fn global_threads(settings: &BTreeMap<String, String>) -> Result<Opti
     }))
 }
 
-/// Options of a session that computes with `budget` threads unless the configuration gives counts of its own.
+/// Options of a session that computes with `budget` threads unless the configuration sets counts of its own.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for values that cannot be meant, naming them.
+/// INVALID_ARGUMENT for invalid values, with their names.
 pub(crate) fn session_options(
     config: &ModelConfig,
     budget: NonZeroUsize,
@@ -110,18 +110,18 @@ pub(crate) fn session_options(
     })
 }
 
-/// What runs are told about giving memory back, as the runtime's own key and value.
+/// The entry of runs about returning memory, as the runtime's own key and value.
 ///
 /// # Errors
-/// A value with a NUL inside.
+/// A value that contains NUL.
 pub(crate) fn run_entry(config: &ModelConfig) -> Result<Option<(CString, CString)>, Error> {
     config.parameters.get(SHRINKAGE).map(|value| entry(SHRINKAGE, value)).transpose()
 }
 
-/// Libraries of custom operators, which must lie in the model's directory.
+/// Libraries of custom operators, which must be in the model's directory.
 ///
 /// # Errors
-/// UNSUPPORTED for files elsewhere, NOT_FOUND for files that are not there.
+/// UNSUPPORTED for files outside the directory, NOT_FOUND for files that do not exist.
 pub(crate) fn op_libraries(names: &[String], model_directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let find = |name: &String| {
         let wanted = model_directory.join(name);
@@ -140,8 +140,8 @@ pub(crate) fn op_libraries(names: &[String], model_directory: &Path) -> Result<V
     names.iter().map(find).collect()
 }
 
-/// Every `session.` parameter is an entry of the session configuration. Threads sleep when they have nothing to do
-/// unless one says otherwise: with several models a thread that spins takes a processor from those that compute.
+/// Every `session.` parameter is an entry of the session configuration. Threads do not spin by default, unless a
+/// parameter enables it: with several models, a spinning thread takes a processor from threads that compute.
 fn session_entries(parameters: &BTreeMap<String, String>) -> Result<Vec<(CString, CString)>, Error> {
     let spinning = SPINNING.into_iter().filter(|key| !parameters.contains_key(*key)).map(|key| (key, "0"));
     let asked = parameters.iter().filter(|(key, _)| key.starts_with("session."));
@@ -161,14 +161,14 @@ fn execution_mode(text: Option<&str>) -> Result<bool, Error> {
     match text.map(integer).transpose()? {
         None | Some(0) => Ok(false),
         Some(1) => Ok(true),
-        // The two blanks and the blank before the full stop are the reference's.
+        // The two blanks and the blank before the full stop are Triton's.
         Some(mode) => Err(Error::invalid(format!(
             "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got {mode} ."
         ))),
     }
 }
 
-/// A number of threads; zero and less leave the choice open.
+/// A number of threads. With zero or less the choice stays open.
 fn threads(text: Option<&str>) -> Result<Option<usize>, Error> {
     let count = text.map(integer).transpose()?;
     Ok(count.and_then(|count| usize::try_from(count).ok()).filter(|&count| count > 0))
@@ -178,7 +178,7 @@ fn integer(text: &str) -> Result<i64, Error> {
     text.trim().parse().map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number")))
 }
 
-/// A value that says yes or no.
+/// A boolean value.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for any other text.

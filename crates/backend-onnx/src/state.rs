@@ -1,30 +1,30 @@
-//! What sequences remember, on its way into a run and out of it.
+//! States of sequences before and after a run.
 //!
-//! A state is an input like any other once it has joined its request's, and the part of an output is the next state as it
-//! is: for a request that runs alone, no number is copied from step to step.
+//! After a state has joined the inputs of its request, it is an input like any other. A part of an output becomes the
+//! next state without a change: for a request that runs alone, no number is copied from step to step.
 use inference::{Error, RequestInputs, Tensor, backend::Execution};
 use smallvec::{SmallVec, smallvec};
 
 use crate::plan::ExecutionPlan;
 
-/// Adds what its sequence remembers to the inputs of a request.
+/// Adds the states of its sequence to the inputs of a request.
 pub(crate) fn load_states(execution: &mut Execution) {
     if let (Some(state), RequestInputs::Tensors(inputs)) = (&execution.state, &mut execution.request.inputs) {
         inputs.extend(state.inputs());
     }
 }
 
-/// Makes what a run has given the next state of the request's sequence.
+/// Stores the outputs of a run as the next states of the request's sequence.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if the sequence remembers nothing of that name: its memory was made for another configuration.
+/// INVALID_ARGUMENT if the sequence has no state of that name: its states were made for another configuration.
 pub(crate) fn store_states(execution: &Execution, states: &[Tensor]) -> Result<(), Error> {
     let Some(memory) = &execution.state else { return Ok(()) };
     states.iter().try_for_each(|state| memory.update(state.name(), state))
 }
 
-/// Splits a batch into requests whose states can be joined, because their shapes are equal but for the rows. Each part
-/// runs by itself; most batches have one.
+/// Splits a batch into groups of requests whose states can be joined, because their shapes are equal except for the
+/// rows. Each group runs by itself. Most batches have one group.
 pub(crate) fn groups(plan: &ExecutionPlan, executions: Vec<Execution>) -> SmallVec<[Vec<Execution>; 1]> {
     let is_uniform = executions.windows(2).all(|pair| are_alike(plan, &pair[0], &pair[1]));
     if is_uniform {

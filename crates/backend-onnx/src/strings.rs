@@ -1,16 +1,16 @@
-//! BYTES tensors: from the protocols' length-prefixed form into the runtime's strings.
+//! Converts BYTES tensors from the protocols' length-prefixed form into the runtime's strings.
 //!
-//! Lengths are kept as they are, so a string may hold any byte, NUL included.
+//! The conversion keeps all lengths, so a string may contain any byte, also NUL.
 use bytes::Bytes;
 use inference::{Error, TensorData};
 
 use crate::ort::{OrtError, Strings};
 
-/// Writes the strings of one request's input into `target` from position `first` on; `expected` is their number.
-/// Returns the bytes copied.
+/// Writes the strings of one request's input into `target`, from position `first` on. `expected` is their number.
+/// Returns the number of copied bytes.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if the bytes do not hold exactly that many strings; the rest of `target` stays empty then.
+/// INVALID_ARGUMENT if the bytes do not contain exactly that many strings. The rest of `target` stays empty then.
 pub(crate) fn fill(
     target: &mut Strings<'_>,
     first: usize,
@@ -59,11 +59,11 @@ pub(crate) fn fill(
     Ok(copied)
 }
 
-/// Reads on over the ends of pieces.
+/// Reads across the boundaries of pieces.
 struct PieceReader<'a> {
     rest: std::slice::Iter<'a, Bytes>,
     current: &'a [u8],
-    /// Bytes left in all.
+    /// Bytes left in total.
     len: usize,
 }
 
@@ -72,7 +72,7 @@ impl<'a> PieceReader<'a> {
         Self { rest: pieces.iter(), current: &[], len: pieces.iter().map(Bytes::len).sum() }
     }
 
-    /// Fills `target`, for which enough bytes must be left.
+    /// Fills `target`. There must be enough bytes left.
     fn copy_to(&mut self, target: &mut [u8]) {
         debug_assert!(target.len() <= self.len, "the caller has compared the lengths");
         self.len -= target.len();

@@ -1,9 +1,9 @@
 //! ONNX Runtime's telemetry, which is off unless the operator asks for it.
 //!
-//! Official builds of ONNX Runtime from release 1.29 on start an uploader. It keeps a device id and a queue of events below
-//! the home directory, and sends the events. Only a variable of the environment keeps the uploader from starting, and a
-//! process may change its environment only while it has one thread. Therefore a program calls [`prevent_telemetry`]
-//! before it starts threads. The backend checks the result when it opens the library.
+//! Official builds of ONNX Runtime from release 1.29 on start an uploader. It keeps a device id and a queue of events
+//! below the home directory, and sends the events. Only a variable of the environment keeps the uploader from starting,
+//! and a process may change its environment only while it has one thread. Therefore a program calls
+//! [`prevent_telemetry`] before it starts threads. The backend checks the result when it opens the library.
 use std::collections::BTreeMap;
 
 use inference::Error;
@@ -17,8 +17,8 @@ use crate::{
 /// The setting of the backend that asks for telemetry.
 const SETTING: &str = "telemetry";
 
-/// Keeps ONNX Runtime from sending telemetry, unless the settings ask for it: each with the backend it is for, its name
-/// and its value, in the order given.
+/// Keeps ONNX Runtime from sending telemetry, unless the settings ask for it. Each setting has its backend, its name
+/// and its value, in the given order.
 ///
 /// A program calls this before it starts threads. In a process of several threads the call changes nothing, and the
 /// backend logs a warning when it opens a library that may send telemetry.
@@ -31,9 +31,9 @@ pub fn prevent_telemetry<'a>(settings: impl IntoIterator<Item = (Option<&'a str>
             Some(_) => None,
         };
     }
-    // Settings for one backend come before settings for all of them.
+    // Settings for one backend take precedence over settings for all of them.
     general.append(&mut own);
-    // The first model reports a value that is no boolean.
+    // The load of the first model reports a value that is not a boolean.
     if !is_wanted(&general).unwrap_or(false) {
         ort::disable_telemetry_by_environment();
     }
@@ -42,7 +42,7 @@ pub fn prevent_telemetry<'a>(settings: impl IntoIterator<Item = (Option<&'a str>
 /// Whether the settings of the backend ask for telemetry.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for a value that is no boolean.
+/// INVALID_ARGUMENT for a value that is not a boolean.
 pub(crate) fn is_wanted(settings: &BTreeMap<String, String>) -> Result<bool, Error> {
     settings.get(SETTING).map_or(Ok(false), |value| settings::boolean(value))
 }

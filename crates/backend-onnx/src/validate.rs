@@ -1,6 +1,6 @@
-//! Whether a complete configuration agrees with the graph it is for.
+//! Checks whether a complete configuration agrees with its graph.
 //!
-//! Every text here is known to clients and compared by their tests.
+//! Clients know every text of this module, and their tests compare them.
 use std::fmt::Write;
 
 use inference::{
@@ -14,11 +14,11 @@ use crate::{
     plan::{control_datatype, sequence_inputs},
 };
 
-/// Checks all inputs and outputs, those that only the server sees included.
+/// Checks all inputs and outputs, also those that only the server sees.
 ///
 /// # Errors
-/// INVALID_ARGUMENT with the first disagreement, UNSUPPORTED for what is no tensor, INTERNAL for a control that the graph
-/// lacks.
+/// INVALID_ARGUMENT for the first disagreement, UNSUPPORTED for a value that is not a tensor, INTERNAL for a control
+/// that the graph lacks.
 pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
     check_kinds(signature)?;
     let (controls, states) = sequence_inputs(config);
@@ -80,8 +80,8 @@ fn validate_control(
     check_dims(config, name, shape, dims, Agreement::Covered)
 }
 
-/// A state is an input and an output of the same datatype and dims. Unlike for outputs of clients, the configuration may
-/// tell dims that the graph leaves open, because exporters often lose those of a state that comes out.
+/// Checks that a state is an input and an output of the same datatype and dims. Unlike outputs for clients, the
+/// configuration may set dims that the graph leaves open, because exporters often lose the dims of an output state.
 fn validate_state(config: &ModelConfig, signature: &Signature, state: &StateSpec) -> Result<(), Error> {
     let input = find(signature.inputs.iter(), &state.input_name, "input")?;
     let output = find(signature.outputs.iter(), &state.output_name, "output")?;
@@ -89,7 +89,8 @@ fn validate_state(config: &ModelConfig, signature: &Signature, state: &StateSpec
         let (name, (element, shape)) = (&slot.name, tensor(slot));
         check_datatype(config, element, Element::of(state.datatype), &format!("{side} '{name}'"))?;
         if shape.is_empty() {
-            // One value for a whole batch belongs to no sequence, and a tensor without dims to no configuration.
+            // A single value for a whole batch belongs to no sequence, and a configuration cannot describe a tensor
+            // without dims.
             if config.max_batch_size.is_some() {
                 return Err(no_batching(config, name, shape));
             }
@@ -147,7 +148,7 @@ fn validate_output(config: &ModelConfig, signature: &Signature, output: &OutputS
     let name = &output.name;
     let (element, model_shape) = tensor(find(signature.outputs.iter(), name, "output")?);
     check_datatype(config, element, Element::of(output.datatype), &format!("output '{name}'"))?;
-    // What is scattered by the shape of an input need not look like the graph's output.
+    // An output that is scattered by the shape of an input may have another shape than the graph's output.
     if config.batch_outputs.iter().any(|scattered| scattered.target_names.contains(name)) {
         return Ok(());
     }
@@ -155,7 +156,7 @@ fn validate_output(config: &ModelConfig, signature: &Signature, output: &OutputS
     check_dims(config, name, model_shape, dims, Agreement::Exact)
 }
 
-/// How configured dims and the graph's must agree.
+/// How configured dims and the dims of the graph must agree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Agreement {
     /// -1 in the graph stands for any dim.
@@ -164,7 +165,7 @@ enum Agreement {
     Exact,
 }
 
-// As the reference: onnxruntime_utils.cc, CompareDimsSupported.
+// As Triton: onnxruntime_utils.cc, CompareDimsSupported.
 fn check_dims(
     config: &ModelConfig,
     tensor: &str,
@@ -264,7 +265,7 @@ fn unable(config: &ModelConfig, why: impl std::fmt::Display) -> Error {
     Error::invalid(format!("unable to load model '{}', {why}", config.name))
 }
 
-/// `[-1,16]`.
+/// Text such as `[-1,16]`.
 fn shape_text(shape: &[i64]) -> String {
     let mut text = String::from("[");
     for (index, dim) in shape.iter().enumerate() {

@@ -1,8 +1,10 @@
-//! Classifiers as scikit-learn's converter exports them by default: the probabilities of a row go through a ZipMap, which
-//! makes a map of label and probability of them. Only tensors can be served, so the ZipMap is taken out of the graph, and its
-//! output is the tensor that it was given: a row for each request row, a column for each label in the order of the labels.
+//! Removes ZipMaps from classifiers, which scikit-learn's converter exports by default. A ZipMap makes a map of label
+//! and probability from the probabilities of a row. The server can only serve tensors. So this module removes the
+//! ZipMap, and the graph's output becomes the tensor that the ZipMap received: a row for each request row, and a column
+//! for each label in the order of the labels.
 //!
-//! This reads and writes the few messages of the ONNX format that it takes; the rest of a file is copied as it is.
+//! The module reads and writes only the few messages of the ONNX format that it needs. It copies the rest of a file
+//! unchanged.
 
 /// A graph without ZipMaps.
 pub(crate) struct Replaced {
@@ -17,7 +19,7 @@ pub(crate) struct Replaced {
 pub(crate) struct ZipMapOutput {
     /// Its name.
     pub(crate) name: String,
-    /// How many labels there are, and so columns.
+    /// The number of labels, and of columns.
     pub(crate) labels: u64,
 }
 
@@ -41,14 +43,15 @@ mod field {
         pub(in super::super) const INTEGERS: u64 = 8;
         pub(in super::super) const STRINGS: u64 = 9;
     }
-    /// Of every message that has one.
+    /// The same number in every message that has a name.
     pub(super) const NAME: u64 = 1;
 }
 
-/// An operator set of the standard operators, for a graph that has none; the copying operator has been in all of them.
+/// The operator set of the standard operators, for a graph that has none. Every set has the copying operator.
 const STANDARD_OPERATORS: u64 = 13;
 
-/// Takes the ZipMaps whose results are outputs out of a model. `None` if there are none, or if this is no model.
+/// Removes the ZipMaps whose results are outputs from a model. `None` if there are none, or if the bytes are not a
+/// model.
 pub(crate) fn replace(model: &[u8]) -> Option<Replaced> {
     let fields = fields(model)?;
     let (graph, outputs) =
@@ -115,7 +118,7 @@ fn zip_map(node: &[u8], outputs: &[&str]) -> Option<(Message, ZipMapOutput)> {
         for list in fields(attribute.message()?)? {
             labels += match (list.number, list.message()) {
                 (field::attribute::STRINGS, _) | (field::attribute::INTEGERS, None) => 1,
-                // Numbers in a row: each ends with the byte whose highest bit is not set.
+                // Consecutive numbers: each ends with a byte whose highest bit is not set.
                 (field::attribute::INTEGERS, Some(packed)) => {
                     packed.iter().map(|byte| u64::from(byte & 0x80 == 0)).sum()
                 }
@@ -130,7 +133,7 @@ fn zip_map(node: &[u8], outputs: &[&str]) -> Option<(Message, ZipMapOutput)> {
     Some((copy, ZipMapOutput { name: name.to_owned(), labels }))
 }
 
-/// The declaration of an output as a tensor of FP32 with rows and a column for each label.
+/// The declaration of an output as an FP32 tensor with rows and a column for each label.
 fn tensor(output: &ZipMapOutput) -> Message {
     const FLOAT: u64 = 1;
     let [mut rows, mut columns, mut shape, mut kind, mut of_tensor, mut declared] =
@@ -150,12 +153,12 @@ fn tensor(output: &ZipMapOutput) -> Message {
     declared
 }
 
-/// A field of a message as it is written.
+/// A field of an encoded message.
 struct Field<'a> {
     number: u64,
-    /// With its key.
+    /// The whole field with its key.
     whole: &'a [u8],
-    /// What it holds, if that is bytes, a text or a message.
+    /// The content, if it is bytes, a text or a message.
     content: Option<&'a [u8]>,
 }
 
@@ -205,7 +208,7 @@ fn text(message: &[u8], number: u64) -> Option<&str> {
     std::str::from_utf8(content).ok()
 }
 
-/// A message that is written.
+/// A message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -247,7 +250,7 @@ mod tests {
         let mut model = Message::default();
         model.message(field::model::GRAPH, &graph);
         assert!(replace(&model.0).is_none());
-        // However it is cut off.
+        // Cuts the file at every length.
         for length in 0..model.0.len() {
             assert!(replace(&model.0[..length]).is_none());
         }

@@ -1,4 +1,5 @@
-//! What there is once per process: the pool that all sessions may share, and the way of the runtime's words to the log.
+//! Test of what exists once for each process: the pool that all sessions may share, and the runtime's messages in the
+//! log.
 #![expect(clippy::unwrap_used, reason = "what supports tests is part of them")]
 
 use std::sync::Mutex;
@@ -34,7 +35,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// One test, because the environment that a process makes first is the one it keeps.
+/// There is only one test, because a process keeps the first environment that it makes.
 #[test]
 fn sessions_share_a_pool_and_failures_are_logged() {
     log::set_logger(&HEARD).unwrap();
@@ -63,7 +64,7 @@ fn sessions_share_a_pool_and_failures_are_logged() {
         let answer = session.run(vec![index(1)]).pop().unwrap().unwrap();
         assert_eq!(read_floats(&answer, "Y"), [2.]);
     }
-    // What is tried at load may fail, and is no news for an operator.
+    // A probe at load may fail. Its failure is no message for an operator.
     Model::new(Graph::of_seven_columns(), "").load(&backend).unwrap();
     let heard = || HEARD.0.lock().unwrap().join("\n");
     assert!(heard().contains("no probe could tell: "), "{}", heard());

@@ -1,7 +1,8 @@
-//! What the way through a model costs: the request, its check, queue and instance, and the way back; the model computes
-//! nothing.
+//! Measures the overhead of a model: the request, its check, the queue and the instance, and the response. The model
+//! computes nothing.
 //!
-//! `inline` is an instance that any thread may run, `thread` one that stays on its own; a caller alone, and 64 at once.
+//! `inline` is an instance that any thread may run, `thread` one that stays on its own thread. One caller, and 64 at
+//! the same time.
 use std::{
     fs,
     hint::black_box,
@@ -22,7 +23,7 @@ const CONFIG: &str = "backend: 'empty' max_batch_size: 8 instance_group { count:
     input { name: 'IN' data_type: TYPE_FP32 dims: 16 } output { name: 'OUT' data_type: TYPE_FP32 dims: 16 }";
 const CALLERS: u64 = 64;
 
-/// Answers with nothing, on the thread that the model's name tells.
+/// Answers without outputs, on the thread that the model's name selects.
 struct Empty;
 
 impl Backend for Empty {
@@ -89,7 +90,7 @@ async fn ask(model: &Arc<Model>, times: u64) {
     }
 }
 
-/// The time that so many requests take, from 64 tasks at once.
+/// The time for so many requests from 64 concurrent tasks.
 async fn ask_together(model: &Arc<Model>, times: u64) -> Duration {
     let each = times.div_ceil(CALLERS);
     let begin = Instant::now();

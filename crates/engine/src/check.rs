@@ -1,7 +1,7 @@
-//! A request against the configuration of its model: what the reference calls normalisation.
+//! Checks a request against the configuration of its model. Triton calls this normalisation.
 //!
-//! Order of the rules and texts: as Triton's `infer_request.cc`, Normalize. What passes is exactly what a backend may
-//! rely on, see [`inference::backend::Execution`].
+//! The order of the rules and their texts follow Triton: infer_request.cc, Normalize. A backend may rely on exactly
+//! what this check guarantees, see [`inference::backend::Execution`].
 use std::{
     collections::HashSet,
     hash::{BuildHasher, Hash, Hasher, RandomState},
@@ -16,14 +16,14 @@ use inference::{
 };
 use scheduling::{Meta, SequenceStep};
 
-/// What the rules need of a configuration, found out once.
+/// The parts of a configuration that the rules need, computed once.
 pub(crate) struct RequestValidator {
     required: usize,
     has_optional: bool,
-    /// Some input must have the same shape, or the same contents, in all requests of a batch.
+    /// At least one input must have the same shape, or the same contents, in all requests of a batch.
     compares: bool,
     has_sequences: bool,
-    /// The control input that takes correlation ids, and of which type.
+    /// The control input that receives correlation ids, and its datatype.
     correlation_id: Option<(Name, DataType)>,
 }
 
@@ -39,10 +39,11 @@ impl RequestValidator {
         }
     }
 
-    /// Checks `request`, gives raw bytes their shape, applies configured reshapes, and tells the scheduler what it needs.
+    /// Checks `request`, gives raw bytes their shape, applies configured reshapes, and returns what the scheduler
+    /// needs.
     ///
     /// # Errors
-    /// INVALID_ARG, naming the first rule that is broken.
+    /// INVALID_ARG for the first rule that the request breaks.
     pub(crate) fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
         let id = request.id.clone();
         let at = ErrorContext { model: &config.name, id: &id };
@@ -59,7 +60,7 @@ impl RequestValidator {
             let Some(spec) = config.input(tensor.name()) else { continue };
             check_tensor(spec, config, tensor, &at)?;
         }
-        // As Triton: infer_request.cc, Normalize. Byte strings are looked at last, and the latest input first.
+        // As Triton: infer_request.cc, Normalize. The check reads byte strings last, and starts with the last input.
         for tensor in tensors.iter().rev() {
             if let Some(spec) = config.input(tensor.name())
                 && spec.datatype == DataType::Bytes
@@ -79,7 +80,7 @@ impl RequestValidator {
         })
     }
 
-    /// The request's place in its sequence; its id must be of the kind that the model's control input takes.
+    /// The request's position in its sequence. The id must have the kind that the model's control input takes.
     fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<SequenceStep, Error> {
         if let (Some(id), Some((name, datatype))) = (&request.sequence.id, &self.correlation_id) {
             let (fits, got) = match id {
@@ -98,7 +99,7 @@ impl RequestValidator {
         Ok(request.sequence.clone())
     }
 
-    /// Each required input once, and none that the model does not have.
+    /// Requires each required input exactly once, and no input that the model lacks.
     fn check_names(
         &self,
         config: &ModelConfig,
@@ -145,26 +146,26 @@ fn correlation_id(config: &ModelConfig) -> Option<(Name, DataType)> {
     })
 }
 
-/// Where a request stands, for the texts.
+/// Identifies the request and its model in error texts.
 struct ErrorContext<'a> {
     model: &'a Name,
     id: &'a str,
 }
 
 impl ErrorContext<'_> {
-    /// Most texts begin with the request's id.
+    /// Builds an error. Most texts begin with the request's id.
     fn invalid(&self, text: impl AsRef<str>) -> Error {
         Error::invalid(id_prefix(self.id) + text.as_ref())
     }
 
-    /// This one does not.
+    /// Builds an error whose text does not begin with the request's id.
     fn unexpected(&self, what: &str, name: &str) -> Error {
         Error::invalid(format!("unexpected inference {what} '{name}' for model '{}'", self.model))
     }
 }
 
-/// The first name that was there before. A client may send any number of names: looking back at all of them is only for
-/// a few.
+/// The first name that occurs twice. A client may send any number of names, so the function compares all pairs only
+/// when there are few.
 fn repeated<'a>(names: impl ExactSizeIterator<Item = &'a Name> + Clone) -> Option<&'a Name> {
     const FEW: usize = 16;
     if names.len() <= FEW {
@@ -195,7 +196,7 @@ fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &ErrorContext<'_>) 
     }
 }
 
-/// The only input of a model, made of bytes whose shape follows from the configuration.
+/// The tensor of a model with one input, from raw bytes. The shape follows from the configuration.
 fn deduce(config: &ModelConfig, data: TensorData, at: &ErrorContext<'_>) -> Result<Tensor, Error> {
     let [spec] = &config.inputs[..] else {
         return Err(at.invalid(format!(
@@ -231,7 +232,7 @@ fn deduce(config: &ModelConfig, data: TensorData, at: &ErrorContext<'_>) -> Resu
     let shape = whole(dims);
     let expected = byte_size(&shape, element);
     if expected != Some(data.len()) {
-        // The reference names the input so while its shape is being deduced.
+        // As Triton: while the shape is being deduced, the text calls the input so.
         return Err(at.size_mismatch("raw_input", expected.unwrap_or(usize::MAX), data.len()));
     }
     Ok(Tensor::new(spec.name.clone(), spec.datatype, shape, data))
@@ -246,11 +247,11 @@ impl ErrorContext<'_> {
     }
 }
 
-/// The number of rows all inputs agree on; 1 for models without a batch dimension.
+/// The number of rows that all inputs agree on; 1 for models without a batch dimension.
 fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &ErrorContext<'_>) -> Result<u32, Error> {
     let Some(max) = config.max_batch_size else { return Ok(1) };
     let mut agreed = None;
-    // From the last to the first, so that of two inputs the first is named, as in the reference.
+    // As Triton: the check runs from the last input to the first, so that an error names the first of two inputs.
     for tensor in tensors.iter().rev() {
         if config.input(tensor.name()).is_some_and(|spec| spec.is_shape_tensor) {
             continue;
@@ -272,13 +273,13 @@ fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &ErrorContext<'_>) -
         Some(rows) if rows > i64::from(max.get()) => {
             Err(at.invalid(format!("inference request batch-size must be <= {max} for '{}'", at.model)))
         }
-        // Zero and negative ones fail below, where the input can be named.
+        // Zero and negative numbers fail below, where the error can name the input.
         Some(rows) => Ok(u32::try_from(rows).unwrap_or(0)),
         None => Ok(1),
     }
 }
 
-/// Datatype, shape, reshape and bytes of one input.
+/// Checks datatype, shape, reshape and bytes of one input.
 fn check_tensor(
     spec: &InputSpec,
     config: &ModelConfig,
@@ -306,7 +307,7 @@ fn check_tensor(
     if !fits {
         return Err(shape_mismatch(spec, tensor, batched, at));
     }
-    // A batch without rows has no meaning to a model (S-W3).
+    // A model cannot process a batch without rows (S-W3).
     let empty_batch = batch.first() == Some(&0);
     let shape: Shape = batch.iter().copied().chain(spec.inward(dims)).collect();
     match spec.datatype.byte_size() {
@@ -320,7 +321,7 @@ fn check_tensor(
                 return Err(at.size_mismatch(&spec.name, expected, tensor.data().len()));
             }
         }
-        // Byte strings have their own lengths, see `check_bytes`.
+        // The length of byte strings does not follow from the shape, see `check_bytes`.
         None => {}
     }
     tensor.reshape(shape);
@@ -345,7 +346,7 @@ fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &ErrorCo
     ))
 }
 
-/// As many length-prefixed elements as the shape calls for, the last one whole (S-W2).
+/// Requires as many length-prefixed elements as the shape has. The last element must be complete (S-W2).
 fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &ErrorContext<'_>) -> Result<(), Error> {
     let expected =
         element_count(tensor.shape()).map_err(|error| count_error(&spec.name, tensor.shape(), error))?;
@@ -415,16 +416,16 @@ fn bracketed(dims: &[i64]) -> String {
     format!("[{}]", dims.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// Whether requests of a batch must agree in this input. As Triton: inputs of fixed shape are never compared.
+/// Whether the requests of a batch must agree in this input. As Triton: inputs of fixed shape are never compared.
 fn must_agree(input: &InputSpec) -> bool {
     input.is_shape_tensor || (!input.allow_ragged_batch && input.dims.contains(&-1))
 }
 
-/// Random, so that nobody can make up shapes that differ and look alike.
+/// Random keys, so that a client cannot construct different shapes with equal hashes.
 static SHAPE_KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Equal for requests that may share a batch: shapes without the batch dimension, contents of shape tensors in full
-/// (S-W11), and, where inputs are optional, which ones there are.
+/// A key that is equal for requests that may share a batch. It covers the shapes without the batch dimension, the whole
+/// contents of shape tensors (S-W11), and, where inputs are optional, the names of the inputs that are present.
 fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> u64 {
     let mut hasher = SHAPE_KEYS.build_hasher();
     for (index, input) in config.inputs.iter().enumerate() {

@@ -1,10 +1,11 @@
-//! The one clock of the process, and the one thread that wakes whoever asked for a moment.
+//! The only clock of the process, and the timer thread, which wakes timer targets at the times they ask for.
 //!
-//! Schedulers wait for microseconds, which tokio's timers (a millisecond apart) cannot do: a thread on a condition
-//! variable with the smallest timer slack overshoots by some twenty microseconds. It sleeps for ever when nothing waits.
+//! Schedulers wait for microseconds. Tokio's timers have a resolution of one millisecond, which is too coarse. A thread
+//! that waits on a condition variable with the smallest timer slack is late by about twenty microseconds. The thread
+//! sleeps without a time limit when no target waits.
 //!
-//! All models wait for this thread, so it never runs code of a plug-in or of a program that embeds the server: such code
-//! may block. A panic of one target is logged, and the thread goes on.
+//! All models share this thread, so it never runs code of a plug-in or of a program that embeds the server: such code
+//! may block. If a target panics, the thread logs the panic and continues.
 use std::{
     collections::{BTreeMap, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,25 +18,26 @@ use inference::{Timestamp, panic_message};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, by CLOCK_MONOTONIC: the clock of every [`Timestamp`] in the process.
+/// The current time of CLOCK_MONOTONIC, the clock of every [`Timestamp`] in the process.
 pub fn now() -> Timestamp {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
     Timestamp::from_nanos(nanos)
 }
 
-/// Whoever can be woken.
+/// What the timer thread can wake.
 pub(crate) trait TimerTarget: Send + Sync {
-    /// The moment has come. Must not block, unless [`runs_foreign_code`](Self::runs_foreign_code) says that it may.
+    /// Called at the requested time. Must not block, unless [`runs_foreign_code`](Self::runs_foreign_code) returns
+    /// true.
     fn wake(self: Arc<Self>);
 
-    /// Whether waking runs code of a plug-in. Then it happens on a thread that may block, not on the timer thread.
+    /// Whether `wake` runs code of a plug-in. If so, it runs on a thread that may block, not on the timer thread.
     fn runs_foreign_code(&self) -> bool {
         false
     }
 }
 
-/// Hands out wake-up calls. Cheap to clone; the thread ends when the last handle is gone.
+/// Schedules wake-up calls. Cheap to clone; the thread ends when the last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct TimerThread {
     shared: Arc<TimerState>,
@@ -45,11 +47,12 @@ pub(crate) struct TimerThread {
 struct TimerState {
     queue: Mutex<TimerQueue>,
     changed: Condvar,
-    /// Has the threads that may block.
+    /// The runtime whose blocking threads run foreign code.
     runtime: Option<tokio::runtime::Handle>,
 }
 
-/// Each sleeper is in here at most once. Its address tells who it is: as long as it is in here, the address is taken.
+/// Holds each timer target at most once. The target's address identifies it: the queue holds a weak reference, so the
+/// address cannot be reused meanwhile.
 #[derive(Default)]
 struct TimerQueue {
     waiting: BTreeMap<(Timestamp, usize), Weak<dyn TimerTarget>>,
@@ -68,8 +71,8 @@ impl Drop for Alive {
 }
 
 impl TimerThread {
-    /// Starts the thread. In a tokio runtime, whose blocking threads run foreign code; elsewhere each such wake-up gets a
-    /// thread of its own.
+    /// Starts the thread. In a tokio runtime, the runtime's blocking threads run foreign code. Outside of one, each
+    /// such wake-up call gets its own thread.
     pub(crate) fn start() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok();
         let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new(), runtime });
@@ -78,10 +81,10 @@ impl TimerThread {
         Ok(Self { _alive: Arc::new(Alive(shared.clone())), shared })
     }
 
-    /// Asks for `timer_target` to be woken at `at`, or soon after.
+    /// Schedules a wake-up call of `timer_target` at `at`, or soon after.
     ///
-    /// Only its earliest call counts: whoever is woken looks around and asks again. Otherwise calls that have become
-    /// pointless would pile up, and each would lead to another one.
+    /// Only the earliest call of a target counts: the woken target checks its state and schedules the next call itself.
+    /// Otherwise outdated calls would accumulate, and each would cause another one.
     pub(crate) fn wake_at(&self, at: Timestamp, timer_target: Weak<dyn TimerTarget>) {
         let mut queue = self.shared.queue.lock();
         let address = timer_target.as_ptr().cast::<()>().addr();
@@ -104,7 +107,7 @@ impl TimerThread {
 
 impl TimerState {
     fn run(&self) {
-        // Refused only by kernels that do not know the call; timers are then as coarse as anybody's.
+        // Only a kernel that does not know the call refuses it. Its timers then have the usual resolution.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut queue = self.queue.lock();
         while !queue.over {
@@ -142,7 +145,7 @@ impl TimerState {
     }
 }
 
-/// Also drops the last handle on a target, if this is the last one.
+/// Wakes the target on this thread. Also drops the last reference to the target, if this is the last one.
 fn wake_here(timer_target: Arc<dyn TimerTarget>) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| timer_target.wake())) {
         log::error!("a wake-up call led to a panic: {}", panic_message(&*panic));
@@ -254,7 +257,7 @@ mod tests {
         let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 0));
         clock.wake_at(now() + Duration::from_secs(3600), Arc::downgrade(&test_target));
         drop(clock);
-        // The thread holds the last of it; that it never ends is what would hang here.
+        // The thread holds the last reference. The test hangs at this line if the thread never ends.
         while shared.strong_count() > 0 {
             thread::yield_now();
         }

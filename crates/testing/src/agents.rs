@@ -1,4 +1,4 @@
-//! Repository agents made of closures, with a record of what they were told.
+//! Repository agents built from closures, with a record of their notifications.
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use inference::{
@@ -17,7 +17,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// One more agent, and what it does when it is told something.
+    /// Adds an agent, with the closure that handles its notifications.
     #[must_use]
     pub fn with(
         mut self,
@@ -28,13 +28,13 @@ impl Agents {
         self
     }
 
-    /// One more agent, that does nothing.
+    /// Adds an agent that does nothing.
     #[must_use]
     pub fn with_idle(self, name: &str) -> Self {
         self.with(name, |_, _| Ok(()))
     }
 
-    /// What they were told so far, as `<agent> LOAD`, and `<agent> leaves` for the last call.
+    /// The notifications so far, as `<agent> LOAD`, and `<agent> leaves` for the last call.
     pub fn told(&self) -> Vec<String> {
         self.told.lock().clone()
     }

@@ -1,10 +1,10 @@
-//! Comparing texts as a client would read them: numbers by value, everything else by character.
+//! Compares texts as a client reads them: numbers by value, everything else by character.
 use std::iter;
 
-/// How `ours` differs from `expected`; `None` if a client cannot tell them apart.
+/// How `ours` differs from `expected`; `None` if a client cannot distinguish them.
 ///
-/// Outside of quotes, numbers that are not integers count as equal if they are the same single-precision number: 0.1 and
-/// 0.10000000149011612 both are what a FP32 tensor held. The order of members and the spelling of strings count.
+/// Outside of quotes, numbers that are not integers are equal if they are the same single-precision number: 0.1 and
+/// 0.10000000149011612 are both the text of one FP32 element. The order of members and the spelling of strings matter.
 pub fn difference(expected: &str, ours: &str) -> Option<String> {
     let mut expected_rest = Tokens::of(expected);
     let mut our_rest = Tokens::of(ours);
@@ -23,7 +23,7 @@ pub fn difference(expected: &str, ours: &str) -> Option<String> {
     }
 }
 
-/// How many bytes two texts have in common at their beginning.
+/// The number of bytes that two texts have in common at their beginning.
 fn common(left: &str, right: &str) -> usize {
     left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
 }
@@ -48,7 +48,7 @@ fn same(left: &str, right: &str) -> bool {
     }
 }
 
-/// A piece of text around a place, for a message.
+/// The text around a position, for a message.
 fn around(text: &str, at: usize) -> &str {
     let start = (0..=at.saturating_sub(30)).rev().find(|&start| text.is_char_boundary(start)).unwrap_or(0);
     let end =
@@ -87,7 +87,7 @@ impl<'t> Iterator for Tokens<'t> {
     }
 }
 
-/// Length of the quoted string that `text` begins with, or of all of it if the quote never ends.
+/// Length of the quoted string at the beginning of `text`; the length of `text` if the quote never ends.
 fn quoted(text: &str) -> usize {
     let mut escaped = false;
     for (index, c) in text.char_indices().skip(1) {

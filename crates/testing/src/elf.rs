@@ -1,4 +1,4 @@
-//! Reading what a shared object or a program defines and needs: the names of Triton's interfaces in its dynamic symbols.
+//! Reads which names of Triton's interfaces a shared object or a program defines and needs, from its dynamic symbols.
 use std::{fs, io, path::Path};
 
 const PREFIX: &str = "TRITON";
@@ -9,11 +9,11 @@ const DT_SONAME: u64 = 14;
 /// Names of Triton's interfaces among the dynamic symbols, sorted, and the name of the library itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Symbols {
-    /// What others may use.
+    /// Names that other files may use.
     pub defined: Vec<String>,
-    /// What others must define.
+    /// Names that other files must define.
     pub undefined: Vec<String>,
-    /// What programs that link with it will ask for (`DT_SONAME`).
+    /// The name under which programs that link with the library will load it (`DT_SONAME`).
     pub soname: Option<String>,
 }
 
@@ -21,7 +21,7 @@ impl Symbols {
     /// Reads a 64-bit little-endian file.
     ///
     /// # Errors
-    /// It cannot be read or is no such file.
+    /// The file cannot be read or has another format.
     pub fn read(path: &Path) -> io::Result<Self> {
         let file = fs::read(path)?;
         parse(&file).ok_or_else(|| io::Error::other(format!("{} is not an ELF file", path.display())))
@@ -32,7 +32,7 @@ struct Section {
     kind: u32,
     offset: u64,
     size: u64,
-    /// Index of the section with its strings.
+    /// Index of the section with the strings of this section.
     link: usize,
 }
 

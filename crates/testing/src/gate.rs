@@ -1,4 +1,4 @@
-//! A gate that holds executions back, so that a test decides when they go on instead of guessing with sleeps.
+//! A gate that blocks executions until the test opens it. So a test needs no sleeps.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -6,7 +6,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// Holds whoever [passes](Gate::pass) while it is shut, and counts everybody who came.
+/// While the gate is shut, blocks callers that [pass](Gate::pass) it. Counts all callers.
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<State>,
@@ -34,7 +34,7 @@ impl Gate {
         Arc::new(Self { state: Mutex::new(State { open, arrived: 0 }), changed: Condvar::new() })
     }
 
-    /// Lets everybody go, for good.
+    /// Lets all callers continue, now and later.
     pub fn open(&self) {
         self.state.lock().open = true;
         self.changed.notify_all();
@@ -50,12 +50,12 @@ impl Gate {
         }
     }
 
-    /// How many have come so far, held or not.
+    /// The number of callers so far, blocked or not.
     pub fn arrived(&self) -> usize {
         self.state.lock().arrived
     }
 
-    /// Blocks until `count` have come; false if that takes longer than `patience`.
+    /// Blocks until `count` callers have come. Returns false if that takes longer than the timeout `patience`.
     pub fn wait_for(&self, count: usize, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.state.lock();

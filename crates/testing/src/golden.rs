@@ -1,8 +1,8 @@
-//! The recorded exchanges: what a real server of release 2.51 answered to requests of every kind.
+//! The recorded exchanges: the answers of a real server of release 2.51 to requests of every kind.
 //!
-//! `golden/protocol.jsonl` holds one JSON object per line. The first one carries the models that were served; each other
-//! one an exchange: a name, the request, the response, and the arguments of the server. Bodies are there as text, or as
-//! base64 where they are not text.
+//! `golden/protocol.jsonl` has one JSON object on each line. The first one contains the served models. Each other one
+//! contains an exchange: a name, the request, the response, and the arguments of the server. Bodies are text, or base64
+//! where they are not text.
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -14,18 +14,18 @@ const LINES: &str = include_str!("../golden/protocol.jsonl");
 /// One recorded exchange.
 #[derive(Debug)]
 pub struct Record {
-    /// Unique.
+    /// Unique name.
     pub name: String,
-    /// The server's arguments as written down, with remarks in brackets; `None` where nobody wrote them down.
+    /// The server's arguments as recorded, with remarks in brackets; `None` where the recording lacks them.
     pub arguments: Option<String>,
-    /// What was said.
+    /// The request and the response.
     pub exchange: Exchange,
 }
 
-/// What was said in an exchange.
+/// The request and the response of an exchange.
 #[derive(Debug)]
 pub enum Exchange {
-    /// A HTTP request with its response.
+    /// An HTTP request with its response.
     Http {
         /// As sent.
         request: HttpRequest,
@@ -34,9 +34,9 @@ pub enum Exchange {
     },
     /// Bytes on a socket.
     Raw {
-        /// All that was sent, or words that describe it.
+        /// All sent bytes, or a description of them.
         request: String,
-        /// All that came back, where it was written down.
+        /// All received bytes, where the recording has them.
         response: Option<String>,
         /// Whether the server closed the connection.
         closed: bool,
@@ -58,7 +58,7 @@ pub enum Exchange {
     },
     /// A call of `ModelStreamInfer`.
     Stream {
-        /// The requests in order; a number with the name `sleep` is a pause in seconds.
+        /// The requests in order. A number with the name `sleep` is a pause in seconds.
         requests: Vec<Value>,
         /// The metadata of the call.
         metadata: Vec<(String, String)>,
@@ -67,7 +67,7 @@ pub enum Exchange {
         /// The name of the status code at the end.
         code: String,
     },
-    /// Whatever else, told in words: command lines, signals, crashes, files.
+    /// Any other exchange, as a description: command lines, signals, crashes, files.
     Told {
         /// The request's fields.
         request: Value,
@@ -76,7 +76,7 @@ pub enum Exchange {
     },
 }
 
-/// A protobuf message as it was written down.
+/// A protobuf message as recorded.
 #[derive(Debug)]
 pub enum Message {
     /// In protobuf's JSON form with the names of the schema.
@@ -85,7 +85,7 @@ pub enum Message {
     Bytes(Vec<u8>),
 }
 
-/// A HTTP request.
+/// An HTTP request.
 #[derive(Debug)]
 pub struct HttpRequest {
     /// Method.
@@ -98,7 +98,7 @@ pub struct HttpRequest {
     pub body: Vec<u8>,
 }
 
-/// A HTTP response.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct HttpResponse {
     /// Status code.
@@ -125,13 +125,13 @@ fn lines() -> impl Iterator<Item = Line> {
         .map(|line| serde_json::from_str(line).expect("the recordings are well formed, as a test shows"))
 }
 
-/// The files of each model that was served, by the names of model and file.
+/// The files of each served model, by the names of model and file.
 pub fn models() -> BTreeMap<String, BTreeMap<String, String>> {
     let first = lines().next().expect("the recordings begin with the models");
     serde_json::from_value(first.response).expect("models are maps from file name to text")
 }
 
-/// All exchanges in the order they were recorded.
+/// All exchanges in the order of the recording.
 pub fn records() -> Vec<Record> {
     lines().skip(1).map(Record::from).collect()
 }
@@ -191,7 +191,7 @@ fn exchange(request: &Value, response: &Value) -> Option<Exchange> {
     })
 }
 
-/// Calls are written down with or without a slash in front, and sometimes without their service.
+/// The recording has calls with or without a leading slash, and sometimes without their service.
 fn path(call: &str) -> String {
     let call = call.trim_start_matches('/');
     if call.contains('/') { format!("/{call}") } else { format!("/inference.GRPCInferenceService/{call}") }
@@ -213,7 +213,7 @@ fn pairs(list: &Value) -> Vec<(String, String)> {
     serde_json::from_value(list.clone()).unwrap_or_default()
 }
 
-/// `None` for words that describe a body.
+/// The body; `None` for a description of a body.
 fn body(written: &Value) -> Option<Vec<u8>> {
     match written {
         Value::Null => Some(Vec::new()),

@@ -1,4 +1,4 @@
-//! A gRPC client on a bare HTTP/2 connection: messages are bytes, the status is told as it came.
+//! A gRPC client on a bare HTTP/2 connection: messages are bytes, and the status is returned as received.
 use std::{
     io::Write,
     net::SocketAddr,
@@ -22,7 +22,7 @@ use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle};
 /// Why a call has no status: the connection or the stream broke.
 pub type Broken = String;
 
-/// A HTTP/2 connection.
+/// An HTTP/2 connection.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Outgoing>,
@@ -34,7 +34,7 @@ pub struct Connection {
 pub struct Status {
     /// The number of the code.
     pub code: u32,
-    /// The message, decoded.
+    /// The decoded message.
     pub message: String,
 }
 
@@ -69,7 +69,7 @@ pub fn framed(message: &[u8]) -> Bytes {
     frame(0, message)
 }
 
-/// The same, compressed with gzip. The call must say `grpc-encoding: gzip`.
+/// As [`framed`], but compressed with gzip. The call must have the metadata `grpc-encoding: gzip`.
 pub fn framed_gzip(message: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(message).expect("a vector takes all bytes");
@@ -88,7 +88,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// Nobody listens there, or not for HTTP/2.
+    /// No server listens at the address, or it does not use HTTP/2.
     pub async fn open(address: SocketAddr) -> Result<Self, Broken> {
         let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -97,16 +97,16 @@ impl Connection {
             .await
             .map_err(|error| describe(&error))?;
         let connection = tokio::spawn(async move {
-            // What broke the connection is told by the calls that it carried.
+            // The calls on the connection return its error.
             let _ = connection.await;
         });
         Ok(Self { sender, connection })
     }
 
-    /// Begins a call of `path`. Nothing is sent until the returned future is awaited.
+    /// Begins a call of `path`. Sends nothing until the returned future is awaited.
     ///
     /// # Errors
-    /// The connection is gone, or refuses the stream.
+    /// The connection is closed, or refuses the stream.
     pub async fn call(&self, path: &str, metadata: &[(String, String)]) -> Result<Call, Broken> {
         let mut request = Request::post(format!("http://localhost{path}"))
             .header("content-type", "application/grpc")
@@ -128,7 +128,7 @@ impl Connection {
         })
     }
 
-    /// Calls `path` with one message and gives all that came back.
+    /// Calls `path` with one message and returns all messages and the status.
     ///
     /// # Errors
     /// The connection or the stream broke.
@@ -175,12 +175,12 @@ impl Call {
     /// Sends bytes, usually a [`framed`] message. Ignored after [`Call::finish`].
     pub fn send(&self, bytes: Bytes) {
         if let Some(frames) = &self.frames {
-            // The server may have ended the call; its status will tell.
+            // Fails if the server has ended the call. The status contains the reason.
             let _ = frames.send(bytes);
         }
     }
 
-    /// Sends no more.
+    /// Ends the requests of the call.
     pub fn finish(&mut self) {
         self.frames = None;
     }
@@ -188,7 +188,7 @@ impl Call {
     /// The next message; `None` when the server has ended the call.
     ///
     /// # Errors
-    /// The connection or the stream broke, or what came is not gRPC.
+    /// The connection or the stream broke, or the received bytes are not gRPC.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         self.arrive().await?;
         let Answer::Here(_, body) = &mut self.answer else { unreachable!("the answer has arrived") };
@@ -231,7 +231,7 @@ impl Call {
         Ok(())
     }
 
-    /// An answer without messages may carry its status in the head.
+    /// An answer without messages may have its status in the head.
     fn status(&self) -> Result<Status, Broken> {
         let head = match &self.answer {
             Answer::Here(head, _) => Some(head),
@@ -269,7 +269,7 @@ fn cut(received: &mut BytesMut) -> Result<Option<Bytes>, Broken> {
     Ok(Some(received.split_to(length).freeze()))
 }
 
-/// The body of a call: what is sent while it lasts.
+/// The body of a call: the frames that the test sends while the call lasts.
 #[derive(Debug)]
 struct Outgoing {
     receiver: mpsc::UnboundedReceiver<Bytes>,

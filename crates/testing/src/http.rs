@@ -1,6 +1,6 @@
-//! A HTTP/1.1 client that sends exactly the bytes it is given and hides nothing of what comes back.
+//! An HTTP/1.1 client that sends exactly the given bytes and returns every received byte.
 //!
-//! It blocks, so that a test reads like the exchange it is about. Waiting for an answer ends after [`TIMEOUT`].
+//! The client blocks, so that a test reads like its exchange. It waits for an answer no longer than [`TIMEOUT`].
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -14,7 +14,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// Received and not yet consumed.
+    /// Bytes that were received and not yet consumed.
     pending: Vec<u8>,
 }
 
@@ -32,12 +32,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// The value of the first header of that name, which is compared without case.
+    /// The value of the first header of that name. The comparison ignores case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The body with replacement characters where it is not text.
+    /// The body as text, with replacement characters for bytes that are not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -61,7 +61,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// No server listens at the address.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -73,15 +73,15 @@ impl Connection {
     /// Sends bytes as they are.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Sends no more: the server reads the end of the stream.
+    /// Closes the sending side: the server reads the end of the stream.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub fn finish(&self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)
     }
@@ -89,7 +89,8 @@ impl Connection {
     /// Reads the response to a request that was sent with `method`.
     ///
     /// # Errors
-    /// `UnexpectedEof` with an empty message if the connection was closed before the first byte; else what is wrong.
+    /// `UnexpectedEof` with an empty message if the connection was closed before the first byte. Otherwise the defect
+    /// of the response.
     pub fn receive(&mut self, method: &str) -> io::Result<Response> {
         let head = self.head()?;
         let mut lines = head.split("\r\n");
@@ -130,10 +131,10 @@ impl Connection {
         self.receive(method)
     }
 
-    /// Reads until the server closes the connection, and gives what came.
+    /// Reads until the server closes the connection. Returns the received bytes.
     ///
     /// # Errors
-    /// The server keeps it open for [`TIMEOUT`]. A reset counts as a close.
+    /// The server keeps the connection open for [`TIMEOUT`]. A reset counts as a close.
     pub fn rest(&mut self) -> io::Result<Vec<u8>> {
         loop {
             match self.fill() {
@@ -147,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server closes the connection within `patience` without another byte.
+    /// Whether the server closes the connection within the time `patience` without sending another byte.
     pub fn is_closed_within(&mut self, patience: Duration) -> bool {
         if !self.pending.is_empty() || self.stream.set_read_timeout(Some(patience)).is_err() {
             return false;
@@ -159,7 +160,7 @@ impl Connection {
         closed && self.stream.set_read_timeout(Some(TIMEOUT)).is_ok()
     }
 
-    /// Reads up to the end of a head and gives it without its empty line.
+    /// Reads up to the end of a head. Returns it without its empty line.
     fn head(&mut self) -> io::Result<String> {
         loop {
             if let Some(end) = self.pending.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -214,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// Reads once; false at the end of the stream.
+    /// Reads once. Returns false at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 16 * 1024];
         let count = self.stream.read(&mut buffer)?;
@@ -233,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection to somebody who says this and closes.
+    /// A connection to a server that sends these bytes and closes.
     fn said(bytes: &'static [u8]) -> Connection {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

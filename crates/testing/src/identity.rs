@@ -1,4 +1,4 @@
-//! A backend that gives back what it gets, as slowly or as badly as the model's configuration says.
+//! A backend that returns its inputs, with the delay or the failure that the model's configuration sets.
 use std::{sync::Arc, thread, time::Duration};
 
 use inference::{
@@ -11,16 +11,16 @@ use crate::Gate;
 
 /// The backend `identity`: output n has the bytes and the shape of input n.
 ///
-/// Parameters of a model's configuration change how:
-/// - `delay_us`: an execution takes that long, whatever its batch,
+/// Parameters of a model's configuration change the behaviour:
+/// - `delay_us`: the duration of an execution in microseconds, whatever its batch,
 /// - `failure`: every request fails with that text,
-/// - `instance`: `pinned` (the default) or `mobile`.
+/// - `instance`: `pinned` (thread-bound, the default) or `mobile` (movable).
 pub struct Identity {
     gate: Arc<Gate>,
 }
 
 impl Identity {
-    /// Executions wait at `gate`, one arrival each.
+    /// A backend whose executions wait at `gate`. Each execution counts as one caller.
     pub fn behind(gate: Arc<Gate>) -> Self {
         Self { gate }
     }
@@ -104,7 +104,7 @@ impl BackendInstance for Runner {
     }
 }
 
-/// The inputs under the names of the outputs that are wanted, first to first.
+/// The inputs, first to first, under the names of the requested outputs.
 pub(crate) fn echo(config: &ModelConfig, request: &Request) -> Response {
     let pairs = config.inputs.iter().zip(&config.outputs);
     let echoed = pairs.filter(|(_, output)| request.wants(&output.name)).filter_map(|(input, output)| {

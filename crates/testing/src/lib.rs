@@ -1,7 +1,7 @@
 //! Test doubles and clients: native backends and a cache with known behaviour, model repositories on disk, the recorded
 //! exchanges, HTTP and gRPC clients that see every byte, C plug-ins, and the server as a program.
 //!
-//! Nothing here is part of a server. Tests of any crate above `inference` may use it.
+//! No server uses this crate. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
 
 mod agents;

@@ -1,4 +1,4 @@
-//! A response cache in this process's memory that counts, and fails when it is told to.
+//! A response cache in the memory of this process. It counts its calls, and a test can make it fail.
 use std::{
     collections::BTreeMap,
     future::ready,
@@ -16,16 +16,16 @@ use inference::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Keeps everything for good, and speaks as Triton's `local` cache does.
+/// Keeps every entry until the end, with the error texts of Triton's `local` cache.
 #[derive(Debug, Default)]
 pub struct MemoryCache {
     entries: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// Bytes that one entry may have.
+    /// Maximum size of an entry in bytes.
     limit: Option<usize>,
     broken: AtomicBool,
     lookups: AtomicUsize,
     inserts: AtomicUsize,
-    /// Look-ups that begin while there is one are answered when it is notified.
+    /// Look-ups that begin while it is set wait until it is notified.
     held: Mutex<Option<Arc<Notify>>>,
 }
 
@@ -35,17 +35,17 @@ impl MemoryCache {
         Self { limit: Some(bytes), ..Self::default() }
     }
 
-    /// From now on everything fails, or nothing any more.
+    /// From now on every call fails, or none.
     pub fn set_broken(&self, broken: bool) {
         self.broken.store(broken, SeqCst);
     }
 
-    /// From now on look-ups take until the result is notified: it holds up everybody who waits for them.
+    /// From now on look-ups wait until the test notifies the result.
     pub fn hold_look_ups(&self) -> Arc<Notify> {
         self.held.lock().get_or_insert_default().clone()
     }
 
-    /// Replaces what is stored under each key.
+    /// Replaces the stored bytes of each entry.
     pub fn damage(&self, damage: impl Fn(&mut Vec<u8>)) {
         self.entries.lock().values_mut().for_each(damage);
     }
@@ -55,12 +55,12 @@ impl MemoryCache {
         self.entries.lock().keys().cloned().collect()
     }
 
-    /// How often something was looked for.
+    /// The number of look-ups.
     pub fn lookups(&self) -> usize {
         self.lookups.load(SeqCst)
     }
 
-    /// How often something was to be stored, with success or without.
+    /// The number of insertions, with success or without.
     pub fn inserts(&self) -> usize {
         self.inserts.load(SeqCst)
     }
@@ -126,7 +126,7 @@ pub struct MemoryCaches {
 }
 
 impl MemoryCaches {
-    /// The cache that is found.
+    /// The cache that this finder returns.
     pub fn cache(&self) -> &Arc<MemoryCache> {
         &self.cache
     }

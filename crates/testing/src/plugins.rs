@@ -1,4 +1,5 @@
-//! The C interfaces as tests need them: C plug-ins and programs compiled against our header, and what functions there are.
+//! Tools for tests of the C interfaces: compile C plug-ins and programs against Nereid's header, and list the
+//! functions.
 use std::{
     env,
     ffi::OsString,
@@ -7,19 +8,19 @@ use std::{
     process::{Command, Output},
 };
 
-/// Everything that a compiler may complain of is an error.
+/// Compiler flags that turn all warnings into errors.
 const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 
-/// What a plug-in is to the server, which decides the name of its library.
+/// The kind of a plug-in, which determines the name of its library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Runs models: `libtriton_<name>.so`.
     Backend,
     /// Keeps responses: `libtritoncache_<name>.so`.
     Cache,
-    /// Looks after the files of models: `libtritonrepoagent_<name>.so`.
+    /// Manages the files of models: `libtritonrepoagent_<name>.so`.
     RepoAgent,
-    /// Decides what joins a batch: `batchstrategy.so`, whatever its name.
+    /// Decides which requests share a batch: `batchstrategy.so`, whatever its name.
     BatchStrategy,
 }
 
@@ -45,30 +46,30 @@ pub struct Plugin<'a> {
 }
 
 impl<'a> Plugin<'a> {
-    /// The file `<source>.c`, to be known by the name of its source.
+    /// The file `<source>.c`, with the name of its source.
     pub fn new(kind: Kind, source: &'a str) -> Self {
         Self { source, kind, name: source, flags: Vec::new() }
     }
 
-    /// To be known by another name.
+    /// Sets another name.
     pub fn named(self, name: &'a str) -> Self {
         Self { name, ..self }
     }
 
-    /// With more flags for the compiler, such as `-fsanitize=address`.
+    /// Adds flags for the compiler, such as `-fsanitize=address`.
     pub fn with_flags(mut self, flags: &[&'a str]) -> Self {
         self.flags.extend(flags);
         self
     }
 
-    /// Compiles it into a directory and says where the library lies.
+    /// Compiles the plug-in into a directory. Returns the path of the library.
     ///
     /// # Errors
-    /// There is no compiler, or it is not content; then its words are in the error.
+    /// The compiler is missing or reports errors. The error then contains the compiler's messages.
     pub fn build(&self, directory: &Path) -> io::Result<PathBuf> {
         let library = directory.join(self.kind.library(self.name));
         let mut command = compiler();
-        // As plug-ins are built: only what the header marks is seen from outside.
+        // The usual flags of plug-ins: the library exports only the functions that the header marks.
         command.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]);
         command.args(&self.flags).arg(sources().join(format!("{}.c", self.source)));
         command.arg("-o").arg(&library).arg("-pthread");
@@ -76,8 +77,8 @@ impl<'a> Plugin<'a> {
     }
 }
 
-/// `libtritonserver.so` as it was built with a program of the workspace. `None`, with a word to whoever reads the test's
-/// output, if it was not: tests of one package do not build the library, `cargo xtask test` does.
+/// The path of `libtritonserver.so` that was built with a program of the workspace. `None` if it was not built, with a
+/// message in the test's output: tests of one package do not build the library, `cargo xtask test` does.
 pub fn library_beside(program: &Path) -> Option<PathBuf> {
     let library = program.with_file_name("libtritonserver.so");
     if library.is_file() {
@@ -87,8 +88,8 @@ pub fn library_beside(program: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Compiles a C program against our header and links it with `libtritonserver.so` of a directory, where it also finds it
-/// when it runs. With more flags, such as `-shared` for a program that is a library.
+/// Compiles a C program against Nereid's header and links it with `libtritonserver.so` of a directory, where the
+/// program also finds it when it runs. With more flags, such as `-shared` for a program that is a library.
 ///
 /// # Errors
 /// As for [`Plugin::build`].
@@ -106,7 +107,7 @@ pub fn build_program(
     run(command)
 }
 
-/// Looks whether a source is correct in a language such as `c` or `c++` and a standard such as `c99`.
+/// Checks that a source is correct in a language such as `c` or `c++` and a standard such as `c99`.
 ///
 /// # Errors
 /// As for [`Plugin::build`].
@@ -116,10 +117,10 @@ pub fn check_syntax(source: &Path, language: &str, standard: &str) -> io::Result
     run(command)
 }
 
-/// The functions of one side, `server` or `plugin`, as `crates/c-api/abi/functions.txt` lists them; sorted.
+/// The functions of one side, `server` or `plugin`, that `crates/c-api/abi/functions.txt` lists; sorted.
 ///
 /// # Panics
-/// The list is gone.
+/// The list is missing.
 pub fn functions(side: &str) -> Vec<String> {
     let list = root().join("crates/c-api/abi/functions.txt");
     let list = fs::read_to_string(list).expect("the list of functions lies in the repository");
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
     use crate::elf;
 
-    /// Kind, source, and how many entries it defines.
+    /// Kind, source, and the number of entries that it defines.
     const ALL: [(Kind, &str); 10] = [
         (Kind::Backend, "identity"),
         (Kind::Backend, "repeat"),

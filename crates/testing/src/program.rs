@@ -1,4 +1,4 @@
-//! The server as a program of its own: where it listens, what it logs, how it ends.
+//! Runs the server as a program: where it listens, what it logs, how it ends.
 use std::{
     fs,
     io::{self, BufRead, BufReader},
@@ -15,17 +15,17 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use crate::http::TIMEOUT;
 
-/// A running program, killed when dropped.
+/// A running program. Drop kills it.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
     log: Arc<Log>,
-    /// What it has said on stderr: warnings and errors.
+    /// Its lines on stderr: warnings and errors.
     complaints: Arc<Log>,
     readers: Vec<JoinHandle<()>>,
 }
 
-/// What has been logged so far.
+/// The logged lines so far.
 #[derive(Debug, Default)]
 struct Log {
     lines: Mutex<(Vec<String>, End)>,
@@ -40,16 +40,16 @@ enum End {
 }
 
 impl Program {
-    /// Starts the server `program` on a repository, with `arguments` besides those that name it and its ports, which the
-    /// system chooses.
+    /// Starts the server `program` on a repository. `arguments` are added to those for the repository and the ports.
+    /// The system chooses the ports.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub fn start(program: &Path, repository: &Path, arguments: &[&str]) -> io::Result<Self> {
         Self::start_with(Command::new(program), repository, arguments)
     }
 
-    /// The same with a command whose environment is prepared.
+    /// As [`Program::start`], but with a command whose environment is prepared.
     ///
     /// # Errors
     /// As for [`Program::start`].
@@ -77,7 +77,7 @@ impl Program {
         Ok(Self { child, log, complaints, readers: vec![reading, reading_errors] })
     }
 
-    /// Where a service listens, such as `HTTPService`. Waits until the log says it.
+    /// The address of a service, such as `HTTPService`. Waits until the log contains it.
     ///
     /// # Panics
     /// The log ends without it, or it takes too long.
@@ -90,12 +90,12 @@ impl Program {
         address.unwrap_or_else(|| panic!("{service} is not started:\n{}\n{}", self.log(), self.complaints()))
     }
 
-    /// What has been logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.log.lines.lock().0.join("\n")
     }
 
-    /// What it has said on stderr so far: warnings and errors.
+    /// The lines on stderr so far: warnings and errors.
     pub fn complaints(&self) -> String {
         self.complaints.lines.lock().0.join("\n")
     }
@@ -118,10 +118,10 @@ impl Program {
         assert!(found.is_some(), "'{words}' is not said:\n{}\n{}", self.log(), self.complaints());
     }
 
-    /// The memory that it takes, in bytes.
+    /// The resident memory of the program, in bytes.
     ///
     /// # Errors
-    /// The program has ended, or the kernel does not tell.
+    /// The program has ended, or the kernel does not report it.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let kilobytes = status
@@ -130,7 +130,7 @@ impl Program {
         kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("no VmRSS"))
     }
 
-    /// How many files and sockets it has open.
+    /// The number of files and sockets that the program has open.
     ///
     /// # Errors
     /// The program has ended.
@@ -138,12 +138,12 @@ impl Program {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count() as u64)
     }
 
-    /// Lets it have at most so many files and sockets open, as if the system had no more.
+    /// Limits the number of open files and sockets of the program, as if the system had no more.
     ///
     /// # Errors
     /// The program has ended, or the system does not permit it.
     pub fn limit_open_files(&self, limit: u64) -> io::Result<()> {
-        // The hard limit is the one that the program has inherited.
+        // The hard limit stays the one that the program has inherited.
         let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
         Ok(prlimit(self.id(), Resource::Nofile, limit).map(drop)?)
     }
@@ -160,20 +160,20 @@ impl Program {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the program.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// The program cannot be waited for.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait()?;
         for reader in self.readers.drain(..) {
-            // Everything has been said when this ends.
+            // The reader has read all lines when it ends.
             let _ = reader.join();
         }
         Ok(status)
     }
 
-    /// Ends it as operators do, and waits.
+    /// Ends the program as operators do, and waits.
     ///
     /// # Errors
     /// As for [`Program::signal`] and [`Program::wait`].
@@ -185,7 +185,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // An error means that the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -201,7 +201,7 @@ impl Log {
         self.grown.notify_all();
     }
 
-    /// What `wanted` finds in the first line in which it finds something.
+    /// The result of `wanted` for the first line in which it finds something.
     fn wait_for<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + TIMEOUT;
         let mut lines = self.lines.lock();

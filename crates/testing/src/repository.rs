@@ -1,4 +1,4 @@
-//! Model repositories on disk, gone when dropped.
+//! Model repositories on disk, deleted when dropped.
 use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ impl Repository {
         Ok(Self { directory: tempfile::tempdir()? })
     }
 
-    /// The models that the recorded exchanges were taken with, version 1 of each.
+    /// The models of the recorded exchanges, version 1 of each.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -47,7 +47,7 @@ impl Repository {
         files.into_iter().try_for_each(|(path, text)| fs::write(model.join(path), text))
     }
 
-    /// Where it lies.
+    /// The path of the repository.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }

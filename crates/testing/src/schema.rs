@@ -1,4 +1,4 @@
-//! Protobuf messages from and to their JSON form, by the descriptors of the protocol.
+//! Converts protobuf messages from and to their JSON form, with the descriptors of the protocol.
 //!
 //! The form is that of the recordings: names as in the schema, 64-bit integers as strings, bytes as base64, defaults
 //! left out.
@@ -29,7 +29,7 @@ fn descriptor(message: &str) -> Result<MessageDescriptor, String> {
 /// Encodes a message of that name.
 ///
 /// # Errors
-/// No such message, or JSON that does not fit it.
+/// The protocol has no such message, or the JSON does not fit it.
 pub fn encode(message: &str, json: &Value) -> Result<Vec<u8>, String> {
     let read = DynamicMessage::deserialize(descriptor(message)?, json);
     read.map(|message| message.encode_to_vec()).map_err(|error| format!("{message}: {error}"))
@@ -38,7 +38,7 @@ pub fn encode(message: &str, json: &Value) -> Result<Vec<u8>, String> {
 /// Decodes a message of that name.
 ///
 /// # Errors
-/// No such message, or bytes that are none.
+/// The protocol has no such message, or the bytes are not one.
 pub fn decode(message: &str, bytes: &[u8]) -> Result<Value, String> {
     let read =
         DynamicMessage::decode(descriptor(message)?, bytes).map_err(|error| format!("{message}: {error}"))?;

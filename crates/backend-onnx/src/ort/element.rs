@@ -1,18 +1,18 @@
-//! Element types of the runtime, by the numbers of its C interface, and what they are in the vocabulary.
+//! Element types by the numbers of the runtime's C interface, and their datatypes.
 use inference::DataType;
 use ort_sys::ONNXTensorElementDataType as Sys;
 
-/// An element type as the runtime numbers it. May be one that neither we nor `ort-sys` know.
+/// An element type by the runtime's number. The number may be unknown to this crate and to `ort-sys`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Element(pub(super) i32);
 
 impl Element {
-    /// The runtime's type for a datatype; every datatype has one.
+    /// The runtime's type for a datatype. Every datatype has one.
     pub(crate) fn of(datatype: DataType) -> Self {
         Self(Self::sys(datatype) as i32)
     }
 
-    /// As [`Element::of`], for calls into the runtime.
+    /// As [`Element::of`], for calls of the runtime.
     pub(super) fn sys(datatype: DataType) -> Sys {
         match datatype {
             DataType::Bool => Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,
@@ -32,12 +32,12 @@ impl Element {
         }
     }
 
-    /// The datatype, unless the vocabulary has none for it.
+    /// The datatype; `None` if the element type has none.
     pub(crate) fn datatype(self) -> Option<DataType> {
         DataType::ALL.into_iter().find(|&datatype| Self::of(datatype) == self)
     }
 
-    /// The protocol's name, or the runtime's for a type the protocols do not know.
+    /// The protocol's name, or the runtime's name for a type that the protocols lack.
     pub(crate) fn name(self) -> String {
         const OTHERS: [(Sys, &str); 13] = [
             (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED, "UNDEFINED"),

@@ -1,18 +1,18 @@
-//! What the runtime says when a call fails.
+//! The error of a failed call of the runtime.
 use inference::{Error, FailureReason};
 
-/// A failed call: the runtime's code and its sentence.
+/// A failed call: the runtime's code and message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("onnx runtime error {code}: {message}")]
 pub(crate) struct OrtError {
-    /// `OrtErrorCode`, as a number because a newer runtime may have more of them.
+    /// `OrtErrorCode`. It is a number, because a newer runtime may have more codes.
     pub(crate) code: i32,
-    /// The runtime's words.
+    /// The runtime's message.
     pub(crate) message: String,
 }
 
 impl OrtError {
-    /// A contradiction that this wrapper found before the runtime could.
+    /// A contradiction that this wrapper finds before the runtime does.
     pub(crate) fn invalid_argument(message: impl Into<String>) -> Self {
         Self { code: ort_sys::OrtErrorCode::ORT_INVALID_ARGUMENT as i32, message: message.into() }
     }

@@ -1,20 +1,20 @@
-//! Memory: buffers that any tensor may be gathered in, and giving freed memory back to the system.
+//! Buffers for gathering tensors of any datatype, and the return of freed memory to the system.
 
-/// What the widest vector instruction wants, and a cache line.
+/// The alignment for the widest vector instructions, and the size of a cache line.
 const ALIGNMENT: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; ALIGNMENT]);
 
-/// Bytes that begin at a multiple of 64, kept from run to run. Grows, never shrinks.
+/// Bytes that begin at a multiple of 64. The buffer stays allocated from run to run. It grows and never shrinks.
 #[derive(Default)]
 pub(crate) struct AlignedBuffer {
     lines: Vec<Line>,
 }
 
 impl AlignedBuffer {
-    /// The first `len` bytes, whatever they hold; initialised, but from an earlier run.
+    /// The first `len` bytes. They are initialised, but contain data of an earlier run.
     pub(crate) fn first(&mut self, len: usize) -> &mut [u8] {
         let lines = len.div_ceil(ALIGNMENT);
         if self.lines.len() < lines {
@@ -26,10 +26,10 @@ impl AlignedBuffer {
     }
 }
 
-/// Gives the memory that a model has freed back to the system once its last session is gone.
+/// Returns the memory that a model has freed to the system after its last session is dropped.
 ///
 /// The runtime allocates with the C library, whatever allocator this program uses, and glibc keeps freed memory.
-/// Invariant: shared by all sessions of a model, each of which drops it after its session.
+/// Invariant: all sessions of a model share the value, and each drops it after its session.
 pub(crate) struct TrimWhenDropped;
 
 impl Drop for TrimWhenDropped {

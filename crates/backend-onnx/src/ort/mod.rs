@@ -1,14 +1,14 @@
-//! ONNX Runtime's C interface behind safe types; the only place of this crate with `unsafe`.
+//! Safe types over ONNX Runtime's C interface; the only module of this crate with `unsafe`.
 //!
-//! `ort-sys` gives the layout of the function table and nothing else; the library is opened at run time. What the safe
-//! types promise:
-//! - a [`InputValue`] borrows the bytes it was made over, so a run never reads freed memory;
-//! - an [`OutputValue`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from the
-//!   session's arena;
-//! - a [`Session`] keeps its [`Runtime`] alive, and a library once opened is never closed (it has threads and
+//! `ort-sys` provides only the layout of the function table. The library is opened at run time. The safe types
+//! guarantee:
+//! - an [`InputValue`] borrows the bytes it was made over, so a run never reads freed memory;
+//! - an [`OutputValue`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from
+//!   the session's arena;
+//! - a [`Session`] keeps its [`Runtime`] alive, and an opened library is never closed (it has threads and
 //!   thread-local destructors of its own).
 //!
-//! Enums that come *from* the library are read as integers: a newer library may know values that `ort-sys` does not.
+//! Enums that come *from* the library are read as integers: a newer library may use values that `ort-sys` lacks.
 mod element;
 mod failure;
 mod memory;

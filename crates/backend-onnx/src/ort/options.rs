@@ -1,4 +1,4 @@
-//! How a session shall compute.
+//! The settings of a session.
 use std::{
     ffi::{CString, c_int},
     os::unix::ffi::OsStrExt,
@@ -15,19 +15,19 @@ use super::{OrtError, Runtime, runtime::not_null};
 pub(crate) enum GraphLevel {
     /// Run the graph as it is written.
     Disabled,
-    /// Rewrites that keep the results as they are.
+    /// Rewrites that do not change the results.
     Basic,
-    /// Fusions too.
+    /// Also fusions.
     Extended,
-    /// Everything, memory layout included.
+    /// All rewrites, memory layout included.
     #[default]
     All,
 }
 
-/// Settings of a session; `None` leaves a choice to the runtime.
+/// Settings of a session. With `None` the runtime chooses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionOptions {
-    /// How far the graph may be rewritten.
+    /// How far the runtime may rewrite the graph.
     pub(crate) graph_level: GraphLevel,
     /// Run independent branches of the graph at the same time.
     pub(crate) parallel: bool,
@@ -37,7 +37,7 @@ pub(crate) struct SessionOptions {
     pub(crate) inter_threads: usize,
     /// Keep freed memory for the next run.
     pub(crate) memory_arena: Option<bool>,
-    /// Plan the memory of a run as one block once the shapes have been seen.
+    /// Plan the memory of a run as one block, once the shapes are known.
     pub(crate) memory_pattern: Option<bool>,
     /// Session configuration entries by the runtime's own keys.
     pub(crate) entries: Vec<(CString, CString)>,
@@ -54,21 +54,21 @@ pub(super) struct NativeOptions<'a> {
 impl<'a> NativeOptions<'a> {
     pub(super) fn new(runtime: &'a Runtime, options: &SessionOptions) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
-        // SAFETY: `pointer` is a place for the result.
+        // SAFETY: `pointer` is writable.
         runtime.check(unsafe { ((*runtime.api()).CreateSessionOptions)(&raw mut pointer) })?;
         let native = Self { pointer: not_null(pointer, "session options")?, runtime };
         native.compute(options)?;
         native.memory(options)?;
         for (key, value) in &options.entries {
-            // SAFETY: the options are ours; both texts end with NUL and are copied.
+            // SAFETY: this value owns the options; both texts end with NUL and are copied.
             native.set(unsafe {
                 ((*runtime.api()).AddSessionConfigEntry)(native.as_ptr(), key.as_ptr(), value.as_ptr())
             })?;
         }
         for library in &options.op_libraries {
             let library = path_text(library)?;
-            // SAFETY: the options are ours; the text ends with NUL. The runtime keeps the library open as long as the
-            // options or a session made with them live.
+            // SAFETY: this value owns the options; the text ends with NUL. The runtime keeps the library open as long
+            // as the options or a session made with them live.
             native.set(unsafe {
                 ((*runtime.api()).RegisterCustomOpsLibrary_V2)(native.as_ptr(), library.as_ptr())
             })?;
@@ -96,24 +96,24 @@ impl<'a> NativeOptions<'a> {
             true => sys::ExecutionMode::ORT_PARALLEL,
         };
         let api = self.runtime.api();
-        // SAFETY: the options are ours.
+        // SAFETY: this value owns the options.
         self.set(unsafe { ((*api).SetSessionGraphOptimizationLevel)(self.as_ptr(), level) })?;
-        // SAFETY: the options are ours.
+        // SAFETY: this value owns the options.
         self.set(unsafe { ((*api).SetSessionExecutionMode)(self.as_ptr(), mode) })?;
         if self.runtime.global_threads().is_some() {
-            // SAFETY: the options are ours.
+            // SAFETY: this value owns the options.
             return self.set(unsafe { ((*api).DisablePerSessionThreads)(self.as_ptr()) });
         }
         let count = |threads: usize| c_int::try_from(threads).unwrap_or(c_int::MAX);
-        // SAFETY: the options are ours.
+        // SAFETY: this value owns the options.
         self.set(unsafe { ((*api).SetIntraOpNumThreads)(self.as_ptr(), count(options.intra_threads)) })?;
-        // SAFETY: the options are ours.
+        // SAFETY: this value owns the options.
         self.set(unsafe { ((*api).SetInterOpNumThreads)(self.as_ptr(), count(options.inter_threads)) })
     }
 
     fn memory(&self, options: &SessionOptions) -> Result<(), OrtError> {
         let api = self.runtime.api();
-        // SAFETY: reading function pointers of a live table; each takes the options, which are ours.
+        // SAFETY: reading function pointers of a live table; each takes the options, which this value owns.
         let (arena, pattern) = unsafe {
             (
                 options
@@ -125,7 +125,7 @@ impl<'a> NativeOptions<'a> {
             )
         };
         for function in arena.into_iter().chain(pattern) {
-            // SAFETY: the options are ours.
+            // SAFETY: this value owns the options.
             self.set(unsafe { function(self.as_ptr()) })?;
         }
         Ok(())
@@ -134,12 +134,12 @@ impl<'a> NativeOptions<'a> {
 
 impl Drop for NativeOptions<'_> {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once; sessions made with them have their own copy.
+        // SAFETY: this value owns the options and frees them once; sessions made with them have their own copy.
         unsafe { ((*self.runtime.api()).ReleaseSessionOptions)(self.as_ptr()) };
     }
 }
 
-/// A path as the runtime wants it.
+/// A path in the form that the runtime expects.
 pub(super) fn path_text(path: &Path) -> Result<CString, OrtError> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| OrtError::invalid_argument(format!("the path {} has a NUL inside", path.display())))

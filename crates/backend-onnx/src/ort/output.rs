@@ -12,22 +12,22 @@ use super::{Feed, OrtError, Session, runtime::not_null, signature::element_and_s
 
 /// An output of a run, in memory of its session's arena.
 ///
-/// Invariant: nobody writes to it any more, so any thread may read it; the memory is freed with this value.
+/// Invariant: no code writes to it any more, so any thread may read it. The memory is freed with this value.
 pub(crate) struct OutputValue {
     pointer: NonNull<sys::OrtValue>,
     datatype: DataType,
     shape: Shape,
     data: OutputElements,
-    /// Declared after what lives in its arena, which is all the same: the value is freed in `drop`, before any field.
+    /// The order of the fields does not matter: `drop` frees the value before any field is dropped.
     session: Arc<Session>,
 }
 
 enum OutputElements {
-    /// In the runtime's memory.
+    /// The address and length of memory that the runtime owns.
     Foreign(NonNull<u8>, usize),
-    /// Taken over from an input that the graph hands through.
+    /// A copy of an input that the graph returns as an output.
     Copied(Box<[u8]>),
-    /// Strings live one by one.
+    /// The number of strings. The runtime stores each string separately.
     Strings(usize),
 }
 
@@ -38,13 +38,13 @@ unsafe impl Send for OutputValue {}
 unsafe impl Sync for OutputValue {}
 
 impl OutputValue {
-    /// Takes over what a run has left at `pointer`.
+    /// Takes ownership of the value that a run has left at `pointer`.
     ///
-    /// A graph may hand an input through; its output is then the input's memory, which the caller will take back. Such
-    /// bytes are copied.
+    /// A graph may return an input as an output. The output is then the memory of the input, which the caller will
+    /// reuse, so its bytes are copied.
     ///
     /// # Safety
-    /// `pointer` is a live value of the session's runtime that belongs to nobody else; `inputs` are those of its run.
+    /// `pointer` is a live value of the session's runtime without another owner; `inputs` are those of its run.
     pub(super) unsafe fn take(
         pointer: NonNull<sys::OrtValue>,
         session: &Arc<Session>,
@@ -57,7 +57,7 @@ impl OutputValue {
             data: OutputElements::Strings(0),
             session: session.clone(),
         };
-        // From here on dropping `output` frees the value.
+        // From this line on, dropping `output` frees the value.
         let element = output.read_shape()?;
         let Some(datatype) = element.datatype() else {
             return Err(OrtError::invalid_argument(format!(
@@ -84,7 +84,7 @@ impl OutputValue {
         runtime.check(unsafe { ((*runtime.api()).GetTensorMutableData)(pointer.as_ptr(), &raw mut data) })?;
         let data = not_null(data.cast::<u8>(), "data")?;
         output.data = if inputs.iter().any(|input| input.value.lends(data.addr().get())) {
-            // SAFETY: the input's bytes are borrowed during the run and hold as many as the output's shape says.
+            // SAFETY: the input's bytes are borrowed during the run and are as many as the output's shape needs.
             OutputElements::Copied(unsafe { std::slice::from_raw_parts(data.as_ptr(), len) }.into())
         } else {
             OutputElements::Foreign(data, len)
@@ -102,7 +102,7 @@ impl OutputValue {
         &self.shape
     }
 
-    /// Appends the strings at those positions, each after its length as the protocols write it.
+    /// Appends the strings at those positions, each after its length, in the form of the protocols.
     ///
     /// # Errors
     /// Positions beyond the shape, a tensor of another type, and a string of 4 GiB or more.
@@ -157,7 +157,7 @@ impl OutputValue {
         Ok(len + 4 * count)
     }
 
-    /// Whether a run of that session made it, and it holds the bytes itself.
+    /// Whether a run of that session made the value, and the value itself holds the bytes.
     pub(super) fn comes_from(&self, session: &Arc<Session>) -> bool {
         Arc::ptr_eq(&self.session, session) && !matches!(self.data, OutputElements::Copied(_))
     }
@@ -168,13 +168,13 @@ impl OutputValue {
 
     fn read_shape(&mut self) -> Result<super::Element, OrtError> {
         let (runtime, mut tensor) = (self.session.runtime(), ptr::null_mut());
-        // SAFETY: the value lives; the call fails for what is no tensor.
+        // SAFETY: the value lives; the call fails for a value that is not a tensor.
         runtime.check(unsafe {
             ((*runtime.api()).GetTensorTypeAndShape)(self.pointer.as_ptr(), &raw mut tensor)
         })?;
         let tensor = not_null(tensor, "tensor type")?;
         let read = element_and_shape(runtime, tensor);
-        // SAFETY: ours, freed once.
+        // SAFETY: this function owns it and frees it once.
         unsafe { ((*runtime.api()).ReleaseTensorTypeAndShapeInfo)(tensor.as_ptr()) };
         let (element, shape) = read?;
         self.shape = shape;
@@ -186,7 +186,7 @@ impl OutputValue {
 impl AsRef<[u8]> for OutputValue {
     fn as_ref(&self) -> &[u8] {
         match &self.data {
-            // SAFETY: the runtime's tensor has that many initialised bytes, which nobody writes while `self` lives.
+            // SAFETY: the runtime's tensor has that many initialised bytes, and no code writes them while `self` lives.
             OutputElements::Foreign(data, len) => unsafe { std::slice::from_raw_parts(data.as_ptr(), *len) },
             OutputElements::Copied(bytes) => bytes,
             OutputElements::Strings(_) => &[],
@@ -196,7 +196,7 @@ impl AsRef<[u8]> for OutputValue {
 
 impl Drop for OutputValue {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once; the session whose arena it goes back to is still alive.
+        // SAFETY: this value owns it and frees it once; the session whose arena receives the memory is still alive.
         unsafe { ((*self.session.runtime().api()).ReleaseValue)(self.pointer.as_ptr()) };
     }
 }

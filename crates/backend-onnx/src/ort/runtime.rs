@@ -12,25 +12,25 @@ use parking_lot::Mutex;
 
 use super::OrtError;
 
-/// Oldest interface version whose table has all we call, as the minor number of the release.
+/// The oldest interface version with all functions that this crate calls, as the minor number of the release.
 const OLDEST: u32 = 17;
 /// Target of the runtime's messages in the log.
 const LOG_TARGET: &str = "onnxruntime";
 
-/// Held while an environment is made or released. The library shares one among all, but takes it down without its own
-/// lock, so a new one may meet the remains of the last and be refused.
+/// Held while an environment is made or released. All users in a process share one environment. The library releases it
+/// without its own lock, so the creation of the next one could fail.
 static ENVIRONMENT: Mutex<()> = Mutex::new(());
 
 /// Why a file could not become a [`Runtime`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// The loader refuses it, or it has no entry point; in the loader's words.
+    /// The loader refuses the file, or it has no entry point. Contains the loader's message.
     #[error("{0}")]
     Loader(String),
-    /// Its release is too old.
+    /// The release is too old.
     #[error("ONNX Runtime {0} is too old, 1.{OLDEST} or newer is needed")]
     TooOld(String),
-    /// It says no to an interface version it should have.
+    /// The library lacks an interface version that its release should have.
     #[error("ONNX Runtime {0} does not offer its interface version {1}")]
     NoTable(String, u32),
     /// The environment could not be made.
@@ -40,7 +40,7 @@ pub(crate) enum OpenError {
 
 impl From<libloading::Error> for OpenError {
     fn from(error: libloading::Error) -> Self {
-        // Its own text says only which call failed; the source has the loader's words.
+        // The error's text only names the failed call. Its source has the loader's message.
         let source = std::error::Error::source(&error).map(ToString::to_string);
         Self::Loader(source.unwrap_or_else(|| error.to_string()))
     }
@@ -53,14 +53,14 @@ pub(crate) struct GlobalThreads {
     pub(crate) intra: usize,
     /// Threads that work on different operators.
     pub(crate) inter: usize,
-    /// Whether threads burn a processor while they wait.
+    /// Whether threads spin while they wait.
     pub(crate) spin: bool,
 }
 
 /// One opened library with its environment.
 ///
-/// Invariant: `table` is valid for the rest of the process, because the library is never closed; the other pointers
-/// belong to it and live as long as this value.
+/// Invariant: `table` is valid for the rest of the process, because the library is never closed. This value owns the
+/// other pointers.
 pub(crate) struct Runtime {
     table: NonNull<sys::OrtApi>,
     environment: NonNull<sys::OrtEnv>,
@@ -78,9 +78,9 @@ unsafe impl Send for Runtime {}
 unsafe impl Sync for Runtime {}
 
 impl Runtime {
-    /// Opens the library at `path`, or one of that file name on the loader's own path, and makes its environment.
+    /// Opens the library at `path`, or the library of that file name on the loader's path, and makes its environment.
     ///
-    /// The runtime keeps one environment per process: if one exists, its threads stay as they are.
+    /// The runtime keeps one environment for each process: if there is one, its threads stay as they are.
     pub(crate) fn open(path: &Path, global_threads: Option<GlobalThreads>) -> Result<Arc<Self>, OpenError> {
         // SAFETY: running the initialisers of a shared library is what the operator asks for by installing it; those of
         // ONNX Runtime have no requirements.
@@ -92,7 +92,7 @@ impl Runtime {
         let one_at_a_time = ENVIRONMENT.lock();
         let environment = create_environment(table, global_threads)?;
         let memory = processor_memory(table).inspect_err(|_| {
-            // SAFETY: made above, and nobody has it yet.
+            // SAFETY: made above, and no other code uses it yet.
             unsafe { ((*table.as_ptr()).ReleaseEnv)(environment.as_ptr()) };
         })?;
         drop(one_at_a_time);
@@ -100,7 +100,7 @@ impl Runtime {
         Ok(Arc::new(Self { table, environment, memory, allocator, path, version, global_threads }))
     }
 
-    /// File it was opened from.
+    /// The file that the library was opened from.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -110,14 +110,14 @@ impl Runtime {
         &self.version
     }
 
-    /// The pool all sessions share, if there is one.
+    /// The pool that all sessions share, if there is one.
     pub(crate) fn global_threads(&self) -> Option<GlobalThreads> {
         self.global_threads
     }
 
-    /// Makes sessions created from now on as talkative as the log is.
+    /// Sets the verbosity of sessions that are created from now on to that of the log.
     pub(crate) fn follow_log_level(&self) {
-        // SAFETY: the environment is ours and lives.
+        // SAFETY: this value owns the environment, which lives.
         let status = unsafe {
             ((*self.api()).UpdateEnvWithCustomLogLevel)(self.environment.as_ptr(), severity_wanted())
         };
@@ -126,7 +126,7 @@ impl Runtime {
         }
     }
 
-    /// The function table. A raw pointer, because a reference would claim the fields a smaller table lacks.
+    /// The function table. It is a raw pointer, because a reference would claim fields that a smaller table lacks.
     pub(super) fn api(&self) -> *const sys::OrtApi {
         self.table.as_ptr()
     }
@@ -152,7 +152,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         let _one_at_a_time = ENVIRONMENT.lock();
-        // SAFETY: both are ours, and no session is left: each holds a share of this value.
+        // SAFETY: this value owns both, and no session is left: each session holds a reference to this value.
         unsafe {
             ((*self.api()).ReleaseMemoryInfo)(self.memory.as_ptr());
             ((*self.api()).ReleaseEnv)(self.environment.as_ptr());
@@ -160,7 +160,7 @@ impl Drop for Runtime {
     }
 }
 
-/// A result that a successful call may not leave empty.
+/// Checks a result that a successful call must set.
 pub(super) fn not_null<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, OrtError> {
     NonNull::new(pointer).ok_or_else(|| OrtError { code: 1, message: format!("the runtime gave no {what}") })
 }
@@ -183,8 +183,8 @@ fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), O
     }
 }
 
-/// Agrees on the newest interface version that both sides know. Asking a library for more than it has makes it print
-/// to the standard error, so its release number is read first.
+/// Chooses the newest interface version that both sides support. If a caller asks for a newer version than the library
+/// has, the library prints to the standard error. So this function reads the release number first.
 fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String), OpenError> {
     type EntryPoint = unsafe extern "system" fn() -> *const sys::OrtApiBase;
     // SAFETY: the symbol has this type in every release of the library.
@@ -206,7 +206,7 @@ fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String), O
 /// The allocator of names and strings, which belongs to the library.
 fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllocator>, OrtError> {
     let mut allocator = ptr::null_mut();
-    // SAFETY: `allocator` is a place for the result.
+    // SAFETY: `allocator` is writable.
     check(table, unsafe { ((*table.as_ptr()).GetAllocatorWithDefaultOptions)(&raw mut allocator) })?;
     not_null(allocator, "default allocator")
 }
@@ -215,7 +215,7 @@ fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllo
 fn processor_memory(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtMemoryInfo>, OrtError> {
     let mut memory = ptr::null_mut();
     let (arena, default) = (sys::OrtAllocatorType::OrtArenaAllocator, sys::OrtMemType::OrtMemTypeDefault);
-    // SAFETY: `memory` is a place for the result.
+    // SAFETY: `memory` is writable.
     check(table, unsafe { ((*table.as_ptr()).CreateCpuMemoryInfo)(arena, default, &raw mut memory) })?;
     not_null(memory, "memory description")
 }
@@ -242,7 +242,7 @@ fn create_environment(
         return not_null(environment, "environment");
     };
     let mut options = ptr::null_mut();
-    // SAFETY: `options` is a place for the result.
+    // SAFETY: `options` is writable.
     check(table, unsafe { ((*api).CreateThreadingOptions)(&raw mut options) })?;
     let count = |threads: usize| c_int::try_from(threads).unwrap_or(c_int::MAX);
     // SAFETY: the options were just made, are used by one thread, and are freed once; the rest as above.
@@ -268,11 +268,11 @@ fn create_environment(
     not_null(environment, "environment")
 }
 
-/// The runtime's notes about every node are more than an operator wants to read at `info`.
+/// The log severity for the runtime. Its messages about every node are too many for the level `info`.
 fn severity_wanted() -> sys::OrtLoggingLevel {
     match log::max_level() {
         log::LevelFilter::Trace => sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE,
-        // What the runtime says of its own work belongs to verbose level 2: it is nine tenths of all lines.
+        // The runtime's messages about its own work belong to verbose level 2: they are nine tenths of all lines.
         log::LevelFilter::Debug | log::LevelFilter::Info | log::LevelFilter::Warn => {
             sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING
         }
@@ -281,17 +281,17 @@ fn severity_wanted() -> sys::OrtLoggingLevel {
     }
 }
 
-/// [`log_message`] as the table wants it, whose last but one type is an enum of `ort-sys`.
+/// [`log_message`] with the type that the table expects. One parameter of that type is an enum of `ort-sys`.
 fn log_function() -> sys::OrtLoggingFunction {
-    // SAFETY: the same function type, but for an enum and an integer of the same size. A C function passes integers; one that
-    // the enum lacks must not become a value of it.
+    // SAFETY: the same function type, but for an enum and an integer of the same size. A C function passes integers;
+    // one that the enum lacks must not become a value of it.
     unsafe { std::mem::transmute::<LogFunction, sys::OrtLoggingFunction>(log_message) }
 }
 
 type LogFunction =
     unsafe extern "system" fn(*mut c_void, c_int, *const c_char, *const c_char, *const c_char, *const c_char);
 
-/// The level in the log for a level of the runtime; one that a newer library may have is as severe as its number.
+/// The log level for a severity of the runtime. An unknown severity of a newer library is ordered by its number.
 fn level_of(severity: c_int) -> log::Level {
     match severity {
         ..=1 => log::Level::Trace,
@@ -300,7 +300,7 @@ fn level_of(severity: c_int) -> log::Level {
     }
 }
 
-/// Called by the runtime from any thread.
+/// The runtime calls this from any thread.
 unsafe extern "system" fn log_message(
     _: *mut c_void,
     severity: c_int,

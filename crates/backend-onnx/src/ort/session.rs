@@ -17,7 +17,7 @@ use super::{
 
 /// A loaded graph.
 ///
-/// Invariant: freed before the runtime it belongs to, and before the memory it had is given back to the system.
+/// Invariant: freed before its runtime, and before its memory is returned to the system.
 pub(crate) struct Session {
     pointer: NonNull<sys::OrtSession>,
     signature: Signature,
@@ -35,12 +35,12 @@ unsafe impl Sync for Session {}
 pub(crate) struct Feed<'a> {
     /// Position among [`Signature::feeds`].
     pub(crate) slot: usize,
-    /// What it is given.
+    /// The tensor.
     pub(crate) value: InputValue<'a>,
 }
 
 impl Session {
-    /// Loads the graph in the file at `path`. Blocks for as long as that takes.
+    /// Loads the graph in the file at `path`. Blocks until the load ends.
     pub(crate) fn load(
         runtime: &Arc<Runtime>,
         path: &Path,
@@ -50,7 +50,7 @@ impl Session {
         let native = NativeOptions::new(runtime, options)?;
         let path = path_text(path)?;
         let mut pointer = ptr::null_mut();
-        // SAFETY: environment and options live, the path ends with NUL, `pointer` is a place for the result.
+        // SAFETY: environment and options live, the path ends with NUL, `pointer` is writable.
         runtime.check(unsafe {
             ((*runtime.api()).CreateSession)(
                 runtime.environment(),
@@ -62,7 +62,7 @@ impl Session {
         Self::loaded(pointer, runtime, trim)
     }
 
-    /// As [`Session::load`], of a file's content. The content is copied.
+    /// As [`Session::load`], but from a file's content. The content is copied.
     pub(crate) fn load_content(
         runtime: &Arc<Runtime>,
         content: &[u8],
@@ -71,7 +71,7 @@ impl Session {
     ) -> Result<Arc<Self>, OrtError> {
         let native = NativeOptions::new(runtime, options)?;
         let mut pointer = ptr::null_mut();
-        // SAFETY: environment and options live, the content is as long as is said, `pointer` is a place for the result. The
+        // SAFETY: environment and options live, the content is as long as the argument says, `pointer` is writable. The
         // runtime parses the content during the call and keeps nothing of it.
         runtime.check(unsafe {
             ((*runtime.api()).CreateSessionFromArray)(
@@ -85,7 +85,7 @@ impl Session {
         Self::loaded(pointer, runtime, trim)
     }
 
-    /// Takes over a session that has just been made.
+    /// Takes ownership of a session that has just been made.
     fn loaded(
         pointer: *mut sys::OrtSession,
         runtime: &Arc<Runtime>,
@@ -101,12 +101,12 @@ impl Session {
         Ok(Arc::new(session))
     }
 
-    /// What the graph takes and gives.
+    /// The inputs and outputs of the graph.
     pub(crate) fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// The runtime it belongs to.
+    /// The runtime of the session.
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
     }
@@ -114,7 +114,7 @@ impl Session {
     /// Computes the outputs at those ascending positions of [`Signature::outputs`]. Blocks.
     ///
     /// # Errors
-    /// The runtime's, or positions beyond the signature. The session stays usable.
+    /// The errors of the runtime, or positions beyond the signature. The session stays usable.
     pub(crate) fn run(
         self: &Arc<Self>,
         options: Option<&RunOptions>,
@@ -124,12 +124,12 @@ impl Session {
         let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
             SmallVec::from_elem(ptr::null_mut(), wanted.len());
         let result = self.run_into(options, feeds, wanted, &mut pointers);
-        // Whatever the run has left is taken over before anything may return early.
+        // Takes ownership of all outputs of the run before any early return.
         let outputs: SmallVec<[Result<OutputValue, OrtError>; 4]> = pointers
             .into_iter()
             .map(|pointer| {
                 let pointer = not_null(pointer, "output")?;
-                // SAFETY: the run has left a value that belongs to the caller, and these were its inputs.
+                // SAFETY: the run has left a value that this function now owns, and these were its inputs.
                 unsafe { OutputValue::take(pointer, self, feeds) }
             })
             .collect();
@@ -137,7 +137,7 @@ impl Session {
         outputs.into_iter().collect()
     }
 
-    /// As [`Session::run`], but writes into the outputs of an earlier run; their shapes must be the same.
+    /// As [`Session::run`], but writes into the outputs of an earlier run. Their shapes must be the same.
     ///
     /// # Errors
     /// As [`Session::run`]; also outputs of another session.
@@ -163,7 +163,7 @@ impl Session {
         outputs: &mut [*mut sys::OrtValue],
     ) -> Result<(), OrtError> {
         debug_assert_eq!(wanted.len(), outputs.len());
-        // An output asked for twice would be shared by two owners.
+        // A repeated output would have two owners.
         if !wanted.is_sorted_by(|one, next| one < next) {
             return Err(OrtError::invalid_argument("outputs are asked for in ascending order"));
         }
@@ -187,7 +187,7 @@ impl Session {
             .collect::<Result<SmallVec<[_; 8]>, _>>()?;
         let options = options.map_or(ptr::null(), RunOptions::as_ptr);
         // SAFETY: session and options live; names end with NUL and live in the signature; all values live and belong to
-        // this runtime; the four arrays are as long as is said. Places that are null receive new values.
+        // this runtime; the four arrays are as long as the argument says. Places that are null receive new values.
         let status = unsafe {
             ((*self.runtime.api()).Run)(
                 self.pointer.as_ptr(),
@@ -206,7 +206,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once; no output is left, each holds a share of this value.
+        // SAFETY: this value owns the session and frees it once; no output is left, because each output holds a
+        // reference to this value.
         unsafe { ((*self.runtime.api()).ReleaseSession)(self.pointer.as_ptr()) };
     }
 }
@@ -220,21 +221,21 @@ pub(crate) struct RunOptions {
 // SAFETY: the settings are only read once made.
 unsafe impl Send for RunOptions {}
 
-/// The level of messages about what ends the process.
+/// The level of messages about errors that end the process.
 const FATAL: c_int = sys::OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
 
 impl RunOptions {
     fn new(runtime: &Arc<Runtime>) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
-        // SAFETY: `pointer` is a place for the result.
+        // SAFETY: `pointer` is writable.
         runtime.check(unsafe { ((*runtime.api()).CreateRunOptions)(&raw mut pointer) })?;
         Ok(Self { pointer: not_null(pointer, "run options")?, runtime: runtime.clone() })
     }
 
-    /// Settings of runs that may fail without a word in the log.
+    /// Settings of runs whose failures are not logged.
     pub(crate) fn silent(runtime: &Arc<Runtime>) -> Result<Self, OrtError> {
         let options = Self::new(runtime)?;
-        // SAFETY: the options are ours.
+        // SAFETY: this value owns the options.
         runtime.check(unsafe {
             ((*runtime.api()).RunOptionsSetRunLogSeverityLevel)(options.pointer.as_ptr(), FATAL)
         })?;
@@ -244,7 +245,7 @@ impl RunOptions {
     /// Settings with one configuration entry.
     pub(crate) fn with_entry(runtime: &Arc<Runtime>, key: &CStr, value: &CStr) -> Result<Self, OrtError> {
         let options = Self::new(runtime)?;
-        // SAFETY: the options are ours; both texts end with NUL and are copied.
+        // SAFETY: this value owns the options; both texts end with NUL and are copied.
         runtime.check(unsafe {
             ((*runtime.api()).AddRunConfigEntry)(options.pointer.as_ptr(), key.as_ptr(), value.as_ptr())
         })?;
@@ -258,7 +259,7 @@ impl RunOptions {
 
 impl Drop for RunOptions {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once.
+        // SAFETY: this value owns the options and frees them once.
         unsafe { ((*self.runtime.api()).ReleaseRunOptions)(self.pointer.as_ptr()) };
     }
 }

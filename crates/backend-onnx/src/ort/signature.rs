@@ -1,4 +1,4 @@
-//! What a graph takes and gives.
+//! The inputs and outputs of a graph.
 use std::{
     ffi::{CStr, CString, c_char, c_int},
     ptr::{self, NonNull},
@@ -12,41 +12,41 @@ use super::{Element, OrtError, Runtime, runtime::not_null};
 /// Inputs and outputs of a graph, in its own order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// What every run must be given.
+    /// Inputs that every run needs.
     pub(crate) inputs: Vec<ValueInfo>,
-    /// Initialisers that are inputs as well: a run may be given them.
+    /// Initialisers that are also inputs: a run may set them.
     pub(crate) overridable: Vec<ValueInfo>,
-    /// What a run may be asked for.
+    /// Outputs that a run can compute.
     pub(crate) outputs: Vec<ValueInfo>,
 }
 
 /// One input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ValueInfo {
-    /// As the graph calls it.
+    /// Its name in the graph.
     pub(crate) name: Name,
-    /// The name once more, as runs pass it on.
+    /// The same name, in the form for runs.
     pub(super) symbol: CString,
-    /// What it holds.
+    /// Its type.
     pub(crate) kind: ValueKind,
 }
 
-/// What an input or output holds.
+/// The type of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     /// A tensor; -1 stands for a symbolic dimension.
     Tensor(Element, Shape),
-    /// Something else, by the runtime's name.
+    /// Another type, by the runtime's name.
     Other(String),
 }
 
 impl Signature {
-    /// The inputs a run may be given, those it must be given first.
+    /// The inputs that a run can have, the required ones first.
     pub(crate) fn feeds(&self) -> impl Iterator<Item = &ValueInfo> + Clone {
         self.inputs.iter().chain(&self.overridable)
     }
 
-    /// Reads a live session.
+    /// Reads the signature of a live session.
     pub(super) fn read(runtime: &Runtime, session: NonNull<sys::OrtSession>) -> Result<Self, OrtError> {
         // SAFETY: reading function pointers of a live table.
         let groups = unsafe {
@@ -77,7 +77,7 @@ type NameFunction = unsafe extern "system" fn(
 type KindFunction =
     unsafe extern "system" fn(*const sys::OrtSession, usize, *mut *mut sys::OrtTypeInfo) -> sys::OrtStatusPtr;
 
-/// The three questions about inputs, initialisers or outputs.
+/// The three functions that describe inputs, initialisers or outputs.
 struct Group<'a> {
     runtime: &'a Runtime,
     session: NonNull<sys::OrtSession>,
@@ -89,7 +89,7 @@ struct Group<'a> {
 impl Group<'_> {
     fn slots(&self) -> Result<Vec<ValueInfo>, OrtError> {
         let mut count = 0;
-        // SAFETY: the session lives; `count` is a place for the result.
+        // SAFETY: the session lives; `count` is writable.
         self.runtime.check(unsafe { (self.count)(self.session.as_ptr(), &raw mut count) })?;
         (0..count)
             .map(|index| {
@@ -102,12 +102,13 @@ impl Group<'_> {
 
     fn symbol(&self, index: usize) -> Result<CString, OrtError> {
         let (runtime, mut text) = (self.runtime, ptr::null_mut());
-        // SAFETY: the session lives, `index` is below the count, `text` is a place for the result.
+        // SAFETY: the session lives, `index` is below the count, `text` is writable.
         runtime.check(unsafe {
             (self.name)(self.session.as_ptr(), index, runtime.allocator(), &raw mut text)
         })?;
         let text = not_null(text, "name")?.as_ptr();
-        // SAFETY: a text that ends with NUL and was allocated for us with the default allocator; copied, then freed.
+        // SAFETY: a text that ends with NUL and the runtime allocated it for this function with the default allocator;
+        // copied, then freed.
         unsafe {
             let symbol = CStr::from_ptr(text).to_owned();
             runtime.check(((*runtime.api()).AllocatorFree)(runtime.allocator(), text.cast()))?;
@@ -117,11 +118,11 @@ impl Group<'_> {
 
     fn kind(&self, index: usize) -> Result<ValueKind, OrtError> {
         let (runtime, mut pointer) = (self.runtime, ptr::null_mut());
-        // SAFETY: the session lives, `index` is below the count, `pointer` is a place for the result.
+        // SAFETY: the session lives, `index` is below the count, `pointer` is writable.
         runtime.check(unsafe { (self.kind)(self.session.as_ptr(), index, &raw mut pointer) })?;
         let pointer = not_null(pointer, "type")?.as_ptr();
         let kind = read_kind(runtime, pointer);
-        // SAFETY: ours, freed once; the kind has copied what it needs.
+        // SAFETY: this function owns the value and frees it once; the kind has copied what it needs.
         unsafe { ((*runtime.api()).ReleaseTypeInfo)(pointer) };
         kind
     }
@@ -156,7 +157,7 @@ pub(super) fn element_and_shape(
     let mut rank = 0;
     // SAFETY: `tensor` lives; the result is an enum of the size of `element`, read as a number.
     runtime.check(unsafe { ((*api).GetTensorElementType)(tensor, (&raw mut element).cast()) })?;
-    // SAFETY: `tensor` lives; `rank` is a place for the result.
+    // SAFETY: `tensor` lives; `rank` is writable.
     runtime.check(unsafe { ((*api).GetDimensionsCount)(tensor, &raw mut rank) })?;
     let mut shape = Shape::from_elem(0, rank);
     // SAFETY: `tensor` lives; `shape` has room for `rank` dimensions.
@@ -166,7 +167,7 @@ pub(super) fn element_and_shape(
 
 #[cfg(test)]
 impl ValueInfo {
-    /// A tensor, for tests of what is decided from a signature.
+    /// A tensor, for tests of code that reads a signature.
     pub(crate) fn tensor(name: &str, datatype: inference::DataType, dims: &[i64]) -> Self {
         let symbol = CString::new(name).unwrap();
         Self { name: Name::new(name), symbol, kind: ValueKind::Tensor(Element::of(datatype), dims.into()) }

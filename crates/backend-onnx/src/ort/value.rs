@@ -11,9 +11,10 @@ use ort_sys as sys;
 
 use super::{Element, OrtError, Runtime, runtime::not_null};
 
-/// An input of a run. Borrows the bytes it was made over; strings, which come by [`Strings`], it owns.
+/// An input of a run. It borrows the bytes it was made over. It owns strings, which [`Strings`] builds.
 ///
-/// Invariant: the borrowed bytes are exactly as many as datatype and shape need, and aligned to the element size.
+/// Invariant: the number of borrowed bytes is exactly what datatype and shape need, and they are aligned to the element
+/// size.
 pub(crate) struct InputValue<'a> {
     pointer: NonNull<sys::OrtValue>,
     runtime: &'a Runtime,
@@ -23,16 +24,16 @@ pub(crate) struct InputValue<'a> {
 }
 
 impl<'a> InputValue<'a> {
-    /// Whether a tensor of that datatype can be made over these bytes where they lie.
+    /// Whether a tensor of that datatype can use these bytes in place.
     pub(crate) fn fits(datatype: DataType, bytes: &[u8]) -> bool {
         bytes.is_empty()
             || datatype.byte_size().is_some_and(|size| bytes.as_ptr().addr().is_multiple_of(size))
     }
 
-    /// A tensor over bytes that stay where they are. A shape without dimensions is a scalar.
+    /// A tensor that uses these bytes in place. A shape without dimensions is a scalar.
     ///
     /// # Errors
-    /// Bytes that are not aligned or not as many as the shape needs; strings.
+    /// Bytes that are not aligned or whose number does not fit the shape; strings.
     pub(crate) fn over(
         runtime: &'a Runtime,
         datatype: DataType,
@@ -47,7 +48,7 @@ impl<'a> InputValue<'a> {
                 datatype.protocol_name()
             )));
         }
-        // An empty slice may point anywhere, the runtime wants an address it could read from.
+        // An empty slice may have any address. The runtime needs a readable one.
         static NOTHING: [u64; 1] = [0];
         let data = if bytes.is_empty() { NOTHING.as_ptr().cast() } else { bytes.as_ptr() };
         let mut pointer = ptr::null_mut();
@@ -83,15 +84,16 @@ impl<'a> InputValue<'a> {
     }
 }
 
-/// A tensor of strings that is still being written. As a [`InputValue`] it never changes again, because an output may share
-/// its strings.
+/// A tensor of strings under construction. After it becomes an [`InputValue`] it never changes again, because an output
+/// may share its strings.
 pub(crate) struct Strings<'a>(InputValue<'a>);
 
 impl<'a> Strings<'a> {
-    /// Empty strings, as many as the shape says.
+    /// As many empty strings as the shape has elements.
     pub(crate) fn new(runtime: &'a Runtime, shape: &[i64]) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
-        // SAFETY: the shape has as many dimensions as is said; the strings live in the default allocator's memory.
+        // SAFETY: the shape has as many dimensions as the argument says; the strings live in the default allocator's
+        // memory.
         runtime.check(unsafe {
             ((*runtime.api()).CreateTensorAsOrtValue)(
                 runtime.allocator(),
@@ -109,13 +111,13 @@ impl<'a> Strings<'a> {
         }))
     }
 
-    /// Makes the string at `index` `len` bytes long and hands them out to be written.
+    /// Sets the length of the string at `index` to `len` bytes, and returns the bytes for writing.
     ///
     /// # Errors
     /// An index beyond the shape.
     pub(crate) fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], OrtError> {
         let (value, mut bytes) = (&self.0, ptr::null_mut());
-        // SAFETY: the value is ours, borrowed mutably and holds strings; the runtime checks the index.
+        // SAFETY: this value owns the tensor, is borrowed mutably and holds strings; the runtime checks the index.
         value.runtime.check(unsafe {
             ((*value.runtime.api()).GetResizedStringTensorElementBuffer)(
                 value.pointer.as_ptr(),
@@ -137,15 +139,15 @@ impl<'a> Strings<'a> {
 
 impl Drop for InputValue<'_> {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once; borrowed bytes are left alone.
+        // SAFETY: this value owns it and frees it once; the call does not free borrowed bytes.
         unsafe { ((*self.runtime.api()).ReleaseValue)(self.pointer.as_ptr()) };
     }
 }
 
-/// Bytes of a tensor of fixed-size elements; `None` for strings, negative dimensions and what no memory could hold.
+/// Bytes of a tensor of fixed-size elements; `None` for strings, negative dimensions and sizes beyond any memory.
 pub(super) fn byte_count(datatype: DataType, shape: &[i64]) -> Option<usize> {
     let size = datatype.byte_size()?;
-    // A zero wipes out whatever the others would overflow to.
+    // With a zero dimension the product is zero, even if the other dimensions would overflow.
     if shape.contains(&0) && shape.iter().all(|&dim| dim >= 0) {
         return Some(0);
     }

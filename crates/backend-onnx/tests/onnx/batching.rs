@@ -1,4 +1,4 @@
-//! Requests become one run and its outputs become their responses.
+//! Tests of how requests become one run, and how its outputs become their responses.
 use inference::{DataType, ErrorCode, FailureReason, Request};
 
 use crate::{
@@ -132,7 +132,7 @@ fn a_scalar_belongs_to_every_request_of_its_batch() {
     }
 }
 
-/// The request has been reshaped to `[rows]` before it reaches the backend.
+/// The server has reshaped the request to `[rows]` before the backend receives it.
 #[test]
 fn one_value_per_row_is_shown_as_a_dimension_of_one() {
     let mut model = Model::new(Graph::unary("Neg", DataType::Fp32, &[-1]), "").load(&backend()).unwrap();
@@ -177,7 +177,7 @@ fn an_optional_input_left_out_has_the_value_of_its_initialiser() {
     assert_eq!(read_floats(&both, "Y"), [1., 2.]);
 }
 
-/// A graph that sees all elements in a row and their counts, and negates the elements.
+/// A graph that receives all elements in one row and their counts, and negates the elements.
 fn ragged(kind: &str, target_dims: &[i64]) -> (Graph, String) {
     let graph = Graph::default()
         .input("X", DataType::Fp32, &[-1])
@@ -213,7 +213,7 @@ fn ragged_requests_are_joined_and_scattered_by_their_shapes() {
 #[test]
 fn a_model_sees_the_counts_of_its_batch() {
     let (graph, config) = ragged("BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO", &[-1]);
-    // `C` has one element more than the batch has requests, so every request is given all of it in the shape of `X`.
+    // `C` has one element more than the batch has requests, so every request receives all of it in the shape of `X`.
     let config = format!(
         "{config} output {{ name: 'C' data_type: TYPE_INT32 dims: -1 }}
         batch_output {{ target_name: 'C' kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: 'X' }}"
@@ -223,7 +223,7 @@ fn a_model_sees_the_counts_of_its_batch() {
     assert_eq!(bytes_of(&response, "C"), [0_i32, 2].map(i32::to_le_bytes).concat());
 }
 
-/// The graph keeps the first row only, whatever the batch.
+/// The graph keeps only the first row of every batch.
 #[test]
 fn an_output_without_the_rows_of_its_batch_is_an_error() {
     let graph = Graph::default()

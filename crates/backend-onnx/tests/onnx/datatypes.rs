@@ -1,4 +1,4 @@
-//! Every datatype goes in and comes out as it is, and numbers of a lone request are not copied.
+//! Tests that values of every datatype pass unchanged, and that numbers of a request that runs alone are not copied.
 use bytes::Bytes;
 use inference::{DataType, TensorData};
 
@@ -7,7 +7,7 @@ use crate::{
     support::{Model, backend, bytes_of, request, shape_of, strings, tensor},
 };
 
-/// A copy that begins `shift` bytes after a multiple of 8, as a tensor may in the body of a request.
+/// A copy that begins `shift` bytes after a multiple of 8. A tensor in the body of a request may have such an address.
 fn placed(bytes: &[u8], shift: usize) -> Bytes {
     let mut room = vec![0; bytes.len() + 16];
     let start = room.as_ptr().align_offset(8) + shift;
@@ -155,7 +155,7 @@ fn tensors_without_elements_go_through() {
     }
 }
 
-/// The runtime gives such an output the memory of the input, which belongs to the request.
+/// The runtime gives such an output the memory of the input, which the request owns.
 #[test]
 fn an_input_that_the_graph_hands_through_outlives_its_request() {
     let graph = Graph::default()

@@ -1,4 +1,4 @@
-//! ONNX files made from nothing: the few messages of the format that small graphs need, encoded by hand.
+//! Builds ONNX files: encodes the few messages of the format that small graphs need.
 use inference::DataType;
 
 /// The number of a datatype in ONNX files.
@@ -62,12 +62,12 @@ pub(crate) enum Attribute<'a> {
 }
 
 impl Graph {
-    /// A graph of one operator that maps `X` to `Y`, both of that type and those dimensions.
+    /// A graph of one operator that maps `X` to `Y`. Both have that datatype and those dimensions.
     pub(crate) fn unary(operator: &str, datatype: DataType, dims: &[i64]) -> Self {
         Self::default().input("X", datatype, dims).output("Y", datatype, dims).node(operator, &["X"], &["Y"])
     }
 
-    /// A graph that takes rows of seven elements only, and does not say so.
+    /// A graph that only accepts rows of seven elements, although its signature leaves the size open.
     pub(crate) fn of_seven_columns() -> Self {
         let weights = [1_f32; 14].map(f32::to_le_bytes).concat();
         Self::default()
@@ -121,7 +121,7 @@ impl Graph {
         Self(self.0.message(12, value(name, Message::default().message(4, element))))
     }
 
-    /// An output that is a sequence of maps of labels and probabilities, made by a ZipMap of a tensor with these labels.
+    /// An output of a ZipMap of a tensor with these labels: a sequence of maps of label and probability.
     pub(crate) fn zip_map(self, input: &str, output: &str, labels: &[&str]) -> Self {
         let of_labels = Message::default().number(1, 8).message(2, tensor_type(1, &[]));
         let kind = Message::default()
@@ -139,18 +139,18 @@ impl Graph {
         Self(self.0.message(5, tensor(name, datatype, dims).bytes(9, raw)))
     }
 
-    /// An initialiser whose bytes lie in another file of the same directory.
+    /// An initialiser whose bytes are in another file of the same directory.
     pub(crate) fn external(self, name: &str, datatype: DataType, dims: &[i64], file: &str) -> Self {
         let location = Message::default().bytes(1, "location").bytes(2, file);
         Self(self.0.message(5, tensor(name, datatype, dims).message(13, location).number(14, 1)))
     }
 
-    /// The file.
+    /// The content of the file.
     pub(crate) fn encode(self) -> Vec<u8> {
         self.encode_for(&[("", 17), ("ai.onnx.ml", 3)])
     }
 
-    /// The file, with the operators of these sets.
+    /// The content of the file, with these operator sets.
     pub(crate) fn encode_for(self, sets: &[(&str, i64)]) -> Vec<u8> {
         let model = Message::default().number(1, 8).message(7, self.0.bytes(2, "graph"));
         let set = |name, version| Message::default().bytes(1, name).number(2, version);

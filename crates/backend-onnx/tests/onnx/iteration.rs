@@ -1,4 +1,5 @@
-//! Iterative models: a countdown says after each run who is done, and a small scheduler runs the others again.
+//! Tests of iterative models: a countdown reports after each run which requests are done, and a small scheduler runs
+//! the others again.
 use std::{mem::take, sync::Arc};
 
 use inference::{
@@ -12,7 +13,7 @@ use crate::{
     support::{Loaded, Model, backend, execution, float_bytes, floats, read_floats, request, tensor},
 };
 
-/// `OUT` is `X` in the first run and one less in each that follows; `DONE` when it has come to 1.
+/// `OUT` is `X` in the first run and one less in each later run; `DONE` when it has reached 1.
 fn countdown() -> Graph {
     Graph::default()
         .input("X", DataType::Fp32, &[-1, 1])
@@ -49,7 +50,7 @@ fn load(more: &[&str]) -> Loaded {
 struct Unobserved;
 impl ResponsePath for Unobserved {}
 
-/// Keeps who wants to run again, or refuses everybody.
+/// Keeps rescheduled requests, or refuses all of them.
 #[derive(Default)]
 struct Slots {
     waiting: Mutex<Vec<Execution>>,
@@ -84,7 +85,7 @@ fn set_start(request: &mut Request, start: bool) {
 }
 
 impl Slots {
-    /// A request that counts down from there, in a slot.
+    /// A request that counts down from that number, in a slot.
     fn ask(self: &Arc<Self>, from: f32, slot: u32) -> ResponseStream {
         let mut request = request(vec![floats("X", &[1, 1], &[from])]);
         set_start(&mut request, true);
@@ -95,7 +96,7 @@ impl Slots {
         stream
     }
 
-    /// Runs everybody who waits, once. Gives the size of the batch.
+    /// Runs all waiting requests once. Returns the size of the batch.
     fn run(&self, model: &mut Loaded) -> usize {
         let executions = take(&mut *self.waiting.lock());
         let count = executions.len();
@@ -104,7 +105,7 @@ impl Slots {
     }
 }
 
-/// What has come until now, and whether it was the last.
+/// The responses so far, and whether the last one has come.
 fn heard(stream: &mut ResponseStream) -> (Vec<Result<f32, String>>, bool) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let (mut heard, mut ended) = (Vec::new(), false);

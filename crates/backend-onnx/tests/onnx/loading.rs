@@ -1,4 +1,4 @@
-//! What a model's file tells, where it may lie, and which settings it takes.
+//! Tests of what a model's file determines, where it may be, and which settings it accepts.
 use std::{fs, num::NonZeroUsize};
 
 use inference::{DataType, backend::Backend};

@@ -1,4 +1,4 @@
-//! The backend with the real library and graphs made for each test.
+//! Tests of the backend with the real library and with graphs made for each test.
 #![expect(clippy::unwrap_used, reason = "what supports tests is part of them")]
 
 mod batching;

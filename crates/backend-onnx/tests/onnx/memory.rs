@@ -1,4 +1,4 @@
-//! What a model took it gives back.
+//! Test that a model returns its memory.
 use std::fs;
 
 use inference::DataType;
@@ -19,7 +19,7 @@ fn resident() -> usize {
 #[test]
 fn an_unloaded_model_leaves_nothing_behind() {
     let backend = backend();
-    // The library itself and what it allocates once are there before the model is.
+    // The library, and what it allocates only once, are in memory before the measured model.
     Model::new(Graph::unary("Neg", DataType::Fp32, &[-1, 2]), "").load(&backend).unwrap();
     let weights = 25 * MIB;
     let model = {

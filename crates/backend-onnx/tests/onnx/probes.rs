@@ -1,4 +1,4 @@
-//! Graphs with an open first dimension that may be a batch or not: two requests are run alone and together at load.
+//! Tests of graphs whose open first dimension may be a batch or not: at load, two requests run alone and together.
 use inference::DataType;
 
 use crate::{
@@ -10,7 +10,7 @@ fn load(graph: Graph, config: &str) -> Loaded {
     Model::new(graph, config).load(&backend()).unwrap()
 }
 
-/// `max_batch_size` as it is completed.
+/// `max_batch_size` in the completed configuration.
 fn completed(graph: Graph) -> u32 {
     load(graph, "").opened.config.max_batch_size.map_or(0, std::num::NonZeroU32::get)
 }

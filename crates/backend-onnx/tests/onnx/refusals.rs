@@ -1,4 +1,4 @@
-//! Contradictions between graph, configuration and settings, in the words that clients know.
+//! Tests of contradictions between graph, configuration and settings, with the texts that clients know.
 use std::fs;
 
 use inference::DataType;

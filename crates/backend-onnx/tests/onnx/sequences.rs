@@ -1,4 +1,5 @@
-//! Requests of sequences: their control inputs, their place in a batch, and the order of remembering and answering.
+//! Tests of requests of sequences: their control inputs, their place in a batch, and the order of storing and
+//! answering.
 use std::sync::Arc;
 
 use inference::{
@@ -15,7 +16,7 @@ use crate::{
     },
 };
 
-/// `NEXT = SUM * (1 - START) + X`, which the client sees as `Y`; a START of any datatype.
+/// `NEXT = SUM * (1 - START) + X`, which the client receives as `Y`; a START of any datatype.
 fn accumulator(start: DataType) -> Graph {
     Graph::default()
         .input("START", start, &[-1, 1])
@@ -50,7 +51,7 @@ fn fresh() -> SequenceState {
     SequenceState::new([("NEXT".into(), floats("SUM", &[1, 2], &[0., 0.]))])
 }
 
-/// What the sequence would give to its next request.
+/// The state that the next request of the sequence would receive.
 fn sum(state: &SequenceState) -> Vec<f32> {
     let bytes = state.inputs()[0].data().contiguous();
     bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect()
@@ -178,7 +179,7 @@ fn padding_rows_run_along_and_change_nothing() {
         (padding(), Some(first.copied())),
         (ask(2., true), Some(last.clone())),
     ];
-    // Nobody holds the other end of a padding row.
+    // No client reads the stream of a padding row.
     let answers = model.step_after(rows, |streams| streams[1].cancel());
     assert_eq!(read_floats(answers[0].as_ref().unwrap(), "Y"), [1., -1.]);
     assert!(answers[1].as_ref().unwrap().outputs.is_empty());
@@ -212,7 +213,7 @@ fn a_step_is_remembered_even_if_nobody_waits_for_its_answer() {
     assert_eq!(sum(&state), [1., -1.]);
 }
 
-/// What happens to a request, in order.
+/// The events of a request, in order.
 struct Story {
     state: SequenceState,
     events: Mutex<Vec<String>>,
@@ -290,7 +291,7 @@ fn a_memory_of_another_model_is_refused() {
     assert_eq!(sum(&other), [7., 7.]);
 }
 
-/// The state joins the inputs of the request; a batch whose rows have none is the runtime's to refuse.
+/// The states join the inputs of the request. If the rows of a batch have none, the runtime refuses the batch.
 #[test]
 fn a_request_without_memory_is_refused_by_name() {
     let error = load().step(vec![(ask(1., false), None)]).pop().unwrap().unwrap_err();

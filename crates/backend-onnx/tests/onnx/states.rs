@@ -1,4 +1,4 @@
-//! What sequences remember: pairs, shapes and datatypes, and how little of it is copied.
+//! Tests of the states of sequences: pairs, shapes and datatypes, and how few bytes are copied.
 use inference::{DataType, Request, Response, backend::SequenceState};
 
 use crate::{
@@ -13,7 +13,7 @@ fn bytes_in(state: &SequenceState, index: usize) -> bytes::Bytes {
     state.inputs()[index].data().contiguous()
 }
 
-/// `NEXT = S + X`, for clients too.
+/// `NEXT = S + X`, also for clients.
 fn adding() -> Graph {
     Graph::default()
         .input("X", DataType::Fp32, &[-1, 4])
@@ -303,7 +303,7 @@ fn a_state_is_returned_only_to_those_who_may_and_want_to_see_it() {
     assert_eq!(names, [vec!["NEXT", "Y"], vec!["Y"], vec!["Y"]]);
 }
 
-/// The graph keeps the first row only, whatever the batch.
+/// The graph keeps only the first row of every batch.
 #[test]
 fn a_state_without_the_rows_of_its_batch_is_an_error() {
     let graph = Graph::default()
@@ -328,7 +328,7 @@ fn a_state_without_the_rows_of_its_batch_is_an_error() {
     assert_eq!(states.map(|state| bytes_in(&state, 0)), [1., 2.].map(|value| float_bytes(&[value; 2])));
 }
 
-/// The runtime gives such an output the memory of the input, which may be the output of the step before.
+/// The runtime gives such an output the memory of the input, which may be the output of the previous step.
 #[test]
 fn a_state_that_the_graph_hands_through_stays_what_it_is() {
     let graph = Graph::default()

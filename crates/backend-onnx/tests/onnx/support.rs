@@ -1,4 +1,4 @@
-//! What every test needs: the library, a model on disk, a loaded instance, requests and their answers.
+//! Support for all tests: the library, a model on disk, a loaded instance, requests and their answers.
 use std::{
     fs,
     num::NonZeroUsize,
@@ -23,7 +23,7 @@ use nereid_backend_onnx::{LibrarySearch, OnnxBackend};
 
 use crate::graph::Graph;
 
-/// Where the library is; a test cannot pass without it.
+/// The library's place. A test cannot pass without the library.
 pub(crate) fn search() -> LibrarySearch {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/onnxruntime");
     let named = std::env::var_os("NEREID_ONNXRUNTIME_LIBRARY").map_or(fetched, PathBuf::from);
@@ -103,7 +103,7 @@ impl Model {
         self.open(backend)?.instance()
     }
 
-    /// Why the model cannot be loaded, with its code.
+    /// Why the model cannot be loaded, with the code.
     pub(crate) fn refusal(&self) -> String {
         self.load(&backend()).map(|_| ()).unwrap_err().with_code()
     }
@@ -126,7 +126,7 @@ impl Opened {
 }
 
 pub(crate) struct Loaded {
-    /// Before the model, as the server drops them.
+    /// Declared before the model, because the server drops them in this order.
     instance: Box<dyn BackendInstance + Send>,
     pub(crate) opened: Opened,
 }
@@ -140,7 +140,7 @@ impl Loaded {
         self.run_after(requests, |_| {})
     }
 
-    /// Runs the requests as one batch, after something has happened to those who asked.
+    /// Runs the requests as one batch, after a change to their streams.
     pub(crate) fn run_after(
         &mut self,
         requests: Vec<Request>,
@@ -150,7 +150,7 @@ impl Loaded {
         self.step_after(rows, happening)
     }
 
-    /// Runs requests as one batch, each with what its sequence remembers.
+    /// Runs requests as one batch, each with the state of its sequence.
     pub(crate) fn step(
         &mut self,
         rows: Vec<(Request, Option<SequenceState>)>,
@@ -158,8 +158,7 @@ impl Loaded {
         self.step_after(rows, |_| {})
     }
 
-    /// Runs requests as one batch, each with what its sequence remembers, after something has happened to those who
-    /// asked.
+    /// Runs requests as one batch, each with the state of its sequence, after a change to their streams.
     pub(crate) fn step_after(
         &mut self,
         rows: Vec<(Request, Option<SequenceState>)>,
@@ -177,7 +176,7 @@ impl Loaded {
         streams.into_iter().map(answer).collect()
     }
 
-    /// Runs one batch; whoever has made the executions reads the answers.
+    /// Runs one batch. The caller that has made the executions reads the answers.
     pub(crate) fn execute(&mut self, executions: Vec<Execution>) {
         let total = executions.iter().map(|execution| execution.responder.timeline().rows).sum();
         let execution_times = Arc::new(ExecutionTimes::start(total, || Timestamp::from_nanos(1)));
@@ -190,7 +189,7 @@ impl Loaded {
     }
 }
 
-/// A request that `observer` watches, and where its answer comes out.
+/// A request with `observer` as its response path, and the stream of its responses.
 pub(crate) fn execution(request: Request, observer: Arc<dyn ResponsePath>) -> (Execution, ResponseStream) {
     let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
     let timeline = Timeline::new(Timestamp::from_nanos(1), rows);

@@ -1,4 +1,4 @@
-//! Classifiers that end in a ZipMap, as scikit-learn's converter exports them by default.
+//! Tests of classifiers that end in a ZipMap, as scikit-learn's converter exports them by default.
 use std::fs;
 
 use inference::DataType;
@@ -16,7 +16,7 @@ fn check(mut model: Loaded) {
     assert_eq!(read_floats(&response, "probability"), [0.1, 0.7, 0.2, 0.5, 0.25, 0.25]);
 }
 
-/// A classifier of nothing but a ZipMap.
+/// A classifier that consists only of a ZipMap.
 fn bare() -> Graph {
     Graph::default().input("X", DataType::Fp32, &[-1, 3]).zip_map("X", "probability", &LABELS)
 }

@@ -1,4 +1,4 @@
-//! Each rule of the check, with its text.
+//! Tests of each rule of the check, with its error text.
 use std::num::NonZeroU32;
 
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! From the rows of a policy's batch to the executions of a backend's: control inputs, implicit state, padding rows.
+//! Turns the rows of a policy's batch into the executions of a backend's batch: control inputs, implicit state, padding
+//! rows.
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,31 +15,33 @@ use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
 
 use crate::{clock::now, observe::Uncounted};
 
-/// What the requests of a sequence model get with them.
+/// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {
     controls: Vec<ControlInput>,
     states: Vec<(Name, Tensor)>,
     /// `[1]`, or `[1, 1]` for models with a batch dimension.
     control_shape: Shape,
-    /// By instance and slot, what the sequence there remembers. Only whoever runs the instance takes its lock.
+    /// The state of the sequence in each slot, by instance and slot. Only the thread that runs the instance takes its
+    /// lock.
     states_by_slot: Box<[Mutex<Vec<Option<SequenceState>>>]>,
 }
 
-/// A batch as a backend takes it, and what must outlive it.
+/// A batch for a backend, and the values that must outlive it.
 pub(super) struct Assembled {
     pub(super) batch: Batch,
-    /// Nobody reads these; but a row whose stream is gone would count as cancelled.
+    /// No client reads these streams. The executor keeps them, because a row without its stream would count as
+    /// cancelled.
     _padding: Vec<ResponseStream>,
 }
 
-/// Where a row belongs.
+/// The instance and the slot of a row.
 struct SlotAssignment<'a> {
     slot_owner: &'a Arc<dyn SlotOwner>,
     instance: InstanceId,
     slot: u32,
 }
 
-/// Makes a backend's batch. Requests nobody waits for any more have been answered before.
+/// Builds a backend's batch. The executor has already answered cancelled requests.
 pub(super) fn assemble(
     rows: Vec<Row<Execution>>,
     instance: InstanceId,
@@ -79,7 +82,7 @@ pub(super) fn assemble(
     Assembled { batch: Batch { executions, execution_times }, _padding: padding }
 }
 
-/// The first request of a batch, which padding rows look like.
+/// The first request of a batch, which is the pattern of padding rows.
 fn pattern(rows: &[Row<Execution>]) -> Option<Request> {
     let has_padding = rows.iter().any(|row| matches!(row, Row::Padding));
     let first =
@@ -88,7 +91,7 @@ fn pattern(rows: &[Row<Execution>]) -> Option<Request> {
 }
 
 impl Sequences {
-    /// For a configuration with sequence batching; `None` for others.
+    /// `None` for a configuration without sequence batching.
     pub(super) fn new(config: &ModelConfig, instances: usize) -> Option<Self> {
         let Scheduling::Sequence(sequence) = &config.scheduling else { return None };
         let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
@@ -101,7 +104,7 @@ impl Sequences {
         })
     }
 
-    /// A request takes its seat: it gets its controls, and what its sequence remembers.
+    /// Prepares a request for its slot: adds its control inputs and the state of its sequence.
     fn prepare(&self, assignment: &SlotAssignment<'_>, meta: Meta, mut execution: Execution) -> Execution {
         let step = &meta.sequence;
         let begins = step.start;
@@ -116,7 +119,8 @@ impl Sequences {
         execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref))
     }
 
-    /// A row that keeps later slots in their place. It asks for no output and works on a copy of the slot's state.
+    /// A padding row, which keeps later slots in their place. It requests no output and works on a copy of the slot's
+    /// state.
     fn pad(&self, instance: InstanceId, slot: u32, pattern: Option<&Request>) -> (Execution, ResponseStream) {
         let mut request = pattern.map(blank).unwrap_or_default();
         self.set_controls(&mut request, None, false);
@@ -145,12 +149,12 @@ impl Sequences {
         states_by_slot[slot].clone()
     }
 
-    /// The memory of a sequence that begins.
+    /// The state of a sequence that begins.
     pub(super) fn fresh(&self) -> Option<SequenceState> {
         (!self.states.is_empty()).then(|| SequenceState::new(self.states.iter().cloned()))
     }
 
-    /// Puts the control inputs in, over whatever the client may have sent under their names.
+    /// Sets the control inputs. They replace inputs of the same name that the client sent.
     fn set_controls(&self, request: &mut Request, step: Option<&SequenceStep>, ready: bool) {
         let RequestInputs::Tensors(inputs) = &mut request.inputs else { return };
         for ControlInput { name, control } in &self.controls {
@@ -169,7 +173,7 @@ impl Sequences {
     }
 }
 
-/// What the first request of a sequence sees of a state.
+/// The value of a state that the first request of a sequence receives.
 fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
     let dims: Shape = match &state.initial {
         Some(initial) => initial.dims.clone(),
@@ -181,13 +185,13 @@ fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
     Tensor::new(state.input_name.clone(), state.datatype, shape, data)
 }
 
-/// As many zeros as the shape has elements; an empty text is four zero bytes.
+/// As many zeros as the shape has elements. An empty string is four zero bytes.
 pub(super) fn zeros(datatype: DataType, shape: &[i64]) -> TensorData {
     let count = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     vec![0; count * datatype.byte_size().unwrap_or(4)].into()
 }
 
-/// A request of the same inputs without content, which asks for nothing.
+/// A request with the same inputs, filled with zeros, that requests no output.
 fn blank(pattern: &Request) -> Request {
     let blank = |tensor: &Tensor| {
         let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape());
@@ -206,7 +210,7 @@ fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {
     }
 }
 
-/// The low bytes of a number, or a text behind its length. Padding rows have the number 0 or the empty text.
+/// The low bytes of a number, or a string after its length. Padding rows have the number 0 or the empty string.
 fn correlation_id(datatype: DataType, step: Option<&SequenceStep>) -> Bytes {
     let id = step.and_then(|step| step.id.as_ref());
     let number = match id {
@@ -219,7 +223,7 @@ fn correlation_id(datatype: DataType, step: Option<&SequenceStep>) -> Bytes {
             Some(id @ (SequenceId::Text(_) | SequenceId::ServerGenerated(_))) => id.to_string(),
             Some(SequenceId::Number(_)) | None => String::new(),
         };
-        // Ids come over protocols that limit them far below 4 GiB.
+        // The protocols limit ids far below 4 GiB.
         let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
         return [&len.to_le_bytes()[..], text.as_bytes()].concat().into();
     };

@@ -1,7 +1,7 @@
-//! A backend's model while its version is served: what it is asked besides running requests.
+//! A backend's model while its version is served: the calls to the backend besides running requests.
 //!
-//! Questions may come at any time and on any thread. The model is dropped by whoever closes the version, when the last
-//! question has been answered: a backend may take its time to end, and must not do so on the thread of a client.
+//! Calls may come at any time and on any thread. The thread that closes the version drops the model after the last call
+//! has returned: a backend may need time to end, and must not block the thread of a client.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -19,11 +19,11 @@ use super::Executor;
 /// See the module documentation.
 pub(super) struct BackendModelHandle {
     pending_calls: Mutex<PendingCalls>,
-    /// Signalled when the last question has been answered.
+    /// Signalled when the last call has returned.
     answered: Condvar,
     reports_readiness: bool,
-    /// One thread at a time waits for a backend that takes long to say whether it is ready: health checks come again and
-    /// again, whether the last one has been answered or not.
+    /// Only one thread at a time waits for a backend that answers readiness calls slowly: clients repeat health checks,
+    /// even before the last one has been answered.
     turn: Arc<Semaphore>,
 }
 
@@ -43,12 +43,12 @@ impl BackendModelHandle {
         }
     }
 
-    /// What the model takes, by its backend's account.
+    /// The memory that the model uses, as its backend reports it.
     pub(super) fn memory_usage(&self) -> Vec<MemoryUsage> {
         self.ask(|backend| backend.memory_usage()).unwrap_or_default()
     }
 
-    /// Blocks as long as the backend does.
+    /// Asks the backend whether the model is ready. Blocks as long as the backend does.
     fn ready(&self) -> Result<(), Error> {
         if self.reports_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
     }
@@ -61,7 +61,7 @@ impl BackendModelHandle {
             backend
         };
         let answer = catch_unwind(AssertUnwindSafe(|| question(&*backend)));
-        // Before it is said that nobody asks any more.
+        // Dropped before `answered` is signalled: `end` drops the last reference.
         drop(backend);
         let mut pending_calls = self.pending_calls.lock();
         pending_calls.unanswered -= 1;
@@ -71,7 +71,7 @@ impl BackendModelHandle {
         answer.map_err(|_| Error::internal("its backend panicked").because(FailureReason::Backend))
     }
 
-    /// Takes no more questions and drops the model when those that were asked have been answered. Blocks.
+    /// Accepts no more calls, and drops the model after the pending calls have returned. Blocks.
     pub(super) fn end(&self) {
         let mut pending_calls = self.pending_calls.lock();
         let backend = pending_calls.backend.take();
@@ -86,18 +86,19 @@ impl Executor {
         self.backend_handle.memory_usage()
     }
 
-    /// Whether the backend has a say in whether the version is ready.
+    /// Whether the backend takes part in the decision that the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
         self.backend_handle.reports_readiness
     }
 
-    /// Whether the instances could take requests, by the account of the backend, which is asked on a thread that may block.
+    /// Whether the instances can take requests, as the backend reports it. A thread that may block asks the backend.
     /// Must be called in a tokio runtime.
     pub(crate) async fn ready(self: &Arc<Self>) -> bool {
         if !self.reports_readiness() {
             return true;
         }
-        // The semaphore is never closed. The turn ends with the answer, even if nobody waits for it any more.
+        // The semaphore is never closed. The permit is released when the backend answers, even if the caller no longer
+        // waits.
         let Ok(turn) = self.backend_handle.turn.clone().acquire_owned().await else { return false };
         let me = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
@@ -107,7 +108,7 @@ impl Executor {
         answer.await.unwrap_or(false)
     }
 
-    /// The same, asking on this thread. Blocks as long as the backend does.
+    /// As [`ready`](Self::ready), but asks on this thread. Blocks as long as the backend does.
     pub(crate) fn ready_here(&self) -> bool {
         let answer = self.backend_handle.ready();
         if let Err(Error { message, .. }) = &answer {
@@ -130,7 +131,7 @@ mod tests {
 
     const SOME: MemoryUsage = MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 };
 
-    /// Tells a test of each question about its readiness, and waits for the answer.
+    /// Reports each readiness call to the test, and waits for the test's answer.
     struct Asked {
         pending_calls: mpsc::SyncSender<mpsc::Sender<Result<(), Error>>>,
         ended: mpsc::Sender<thread::ThreadId>,
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn a_backend_that_panics_when_it_is_asked_is_not_ready_and_can_be_ended() {
         let (backend_handle, asking, end) = backend_handle();
-        // Nobody hears the question.
+        // The backend cannot report the call any more.
         drop(asking);
         assert_eq!(backend_handle.ready().unwrap_err().message, "its backend panicked");
         backend_handle.end();

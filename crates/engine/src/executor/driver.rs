@@ -1,8 +1,9 @@
-//! What a model version decides when there is news, and what is to be done then.
+//! Decides what a model version does after each event, and which actions follow.
 //!
-//! The driver is a place, not a task: it lies behind one lock, and whoever has news visits it: the caller who brings a
-//! request, the thread that has finished a batch, the alarm clock. A visit changes the policy's state and returns what
-//! is to be done; rejecting, running and waking happen outside the lock.
+//! The driver is not a task. It is a value behind one lock. A thread that has an event locks it and calls it: the
+//! thread of a caller that brings a request, the thread that has finished a batch, or the timer thread. The call
+//! changes the policy's state and returns the actions. The thread performs them outside the lock: rejecting, running
+//! and waking.
 use std::sync::Weak;
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
@@ -20,28 +21,29 @@ use crate::{
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
     policy: Policy,
-    /// Instances without work, the one that has rested least first, as its memory is warm.
+    /// Instances without work. The instance that became idle last comes first, because its memory is still in the
+    /// processor's caches.
     idle: Vec<InstanceId>,
     instances: usize,
-    /// Where idle instances lie that any thread may run.
+    /// The idle instances that any thread may run.
     idle_instances: Vec<Option<MovableInstance>>,
-    /// The earliest wake-up call that has been asked for and has not come.
+    /// The earliest wake-up call that is scheduled and has not come yet.
     scheduled_wakeup: Option<Timestamp>,
-    /// How long an execution is expected to take, in nanoseconds; unknown until some were measured.
+    /// The expected duration of an execution in nanoseconds; unknown until enough executions are measured.
     cost: Cost,
     resource_claims: ResourceClaims,
 }
 
-/// Who decides.
+/// What decides which batches run.
 pub(super) struct Policy {
     pub(super) scheduler: Scheduler<Execution>,
-    /// The batching strategy of a model whose scheduler asks none.
+    /// The batching strategy of a model whose scheduler does not use one.
     #[expect(dead_code, reason = "held, so that it lasts as long as if it were asked")]
     pub(super) unused_strategy: Option<Box<dyn BatchingStrategy>>,
 }
 
 impl Policy {
-    /// Takes nothing.
+    /// A policy that accepts no requests.
     fn retired() -> Self {
         let mut scheduler = Scheduler::Unbatched(Unbatched::new());
         scheduler.drain();
@@ -49,23 +51,23 @@ impl Policy {
     }
 }
 
-/// What a visit asks its visitor to do.
+/// The actions that a call of the driver asks its caller to perform.
 #[derive(Default)]
 pub(super) struct Actions {
     pub(super) rejected: Vec<Rejected<Execution>>,
     pub(super) assignments: Vec<Assignment>,
-    /// A wake-up call to ask for.
+    /// The time of a wake-up call to schedule.
     pub(super) scheduled_wakeup: Option<Timestamp>,
-    /// What the operator should hear of.
+    /// What the log must report to the operator.
     pub(super) notes: Vec<Note>,
-    /// Instances, of other models too, whose claims on shared resources were granted.
+    /// Instances, also of other models, whose claims on shared resources were granted.
     pub(super) pending_grants: PendingGrants,
-    /// The first assignment may run right where its request arrived.
+    /// The first assignment may run on the thread that brought its request.
     pub(super) brief: bool,
 }
 
 impl Driver {
-    /// All instances idle, nothing waiting. `idle_instances` holds one place per instance.
+    /// A driver whose instances are all idle, and without requests. `idle_instances` has one element for each instance.
     pub(super) fn new(
         policy: Policy,
         idle_instances: Vec<Option<MovableInstance>>,
@@ -83,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// A request has come. Says what it is called while it waits.
+    /// Enqueues a request. Returns its id in the queue.
     #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
     pub(super) fn enqueue(
         &mut self,
@@ -94,7 +96,8 @@ impl Driver {
         self.policy.scheduler.enqueue(at, meta, execution)
     }
 
-    /// An instance has finished a batch that took so many nanoseconds, or that there was nobody left to run for.
+    /// An instance has finished a batch. `executed` is its duration in nanoseconds; `None` if all its requests were
+    /// cancelled.
     pub(super) fn finished(
         &mut self,
         instance: InstanceId,
@@ -109,13 +112,13 @@ impl Driver {
         }
     }
 
-    /// The client of that request has gone.
+    /// The client has cancelled that request.
     pub(super) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<Execution>> {
         self.policy.scheduler.cancel(entry)
     }
 
-    /// An instance has died in the middle of a batch. Hands back what could only have run there, with the grants to
-    /// others.
+    /// An instance has panicked during a batch. Returns the requests that could run only on that instance, and the
+    /// grants to other instances.
     pub(super) fn lost(
         &mut self,
         at: Timestamp,
@@ -126,13 +129,13 @@ impl Driver {
         (rejected, self.resource_claims.forfeit(instance))
     }
 
-    /// A backend has given back the request of a slot. True if its instance waits for work.
+    /// A backend has released the request of a slot. Returns true if the slot's instance is idle.
     pub(super) fn returned(&mut self, at: Timestamp, instance: InstanceId, slot: u32) -> bool {
         self.policy.scheduler.released(at, instance, slot);
         self.idle.contains(&instance)
     }
 
-    /// A backend wants to execute the request of a slot again.
+    /// A backend reschedules the request of a slot.
     #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
     pub(super) fn reschedule(
         &mut self,
@@ -143,58 +146,58 @@ impl Driver {
         self.policy.scheduler.reschedule(entry.arrived, instance, slot, entry)
     }
 
-    /// Everything that waits, because nothing will run any more.
+    /// Rejects all waiting requests, because no instance will run any more.
     pub(super) fn give_up(&mut self) -> Vec<Rejected<Execution>> {
         self.policy.scheduler.drain();
         self.policy.scheduler.reject_all()
     }
 
-    /// The wake-up call that was asked for has come.
+    /// The scheduled wake-up call has come.
     pub(super) fn woken(&mut self) {
         self.scheduled_wakeup = None;
     }
 
-    /// No new requests from now on.
+    /// Accepts no new requests from now on.
     pub(super) fn drain(&mut self) {
         self.policy.scheduler.drain();
     }
 
-    /// Requests that wait.
+    /// The number of requests that wait.
     pub(super) fn pending(&self) -> usize {
         self.policy.scheduler.in_flight()
     }
 
-    /// Whether no instance runs anything.
+    /// Whether all instances are idle.
     pub(super) fn is_idle(&self) -> bool {
         self.idle.len() == self.instances
     }
 
-    /// The instances that rest here, to be dropped on their threads.
+    /// The idle instances, which their own threads must drop.
     pub(super) fn release_idle_instances(&mut self) -> Vec<Option<MovableInstance>> {
         std::mem::take(&mut self.idle_instances)
     }
 
-    /// Says who hears of grants to the instances.
+    /// Sets the listener for grants to the instances.
     pub(super) fn set_owner(&self, owner: &Weak<dyn GrantListener>) {
         self.resource_claims.belongs_to(owner);
     }
 
-    /// The claim of an instance on shared resources has been granted.
+    /// The limiter has granted the claim of an instance on shared resources.
     pub(super) fn granted(&mut self, instance: InstanceId) {
         self.resource_claims.granted(instance);
     }
 
-    /// Nothing is decided here any more, and nothing taken. To be dropped without the lock.
+    /// Replaces the policy by one that accepts no requests. The caller drops the result outside the lock.
     pub(super) fn release_policy(&mut self) -> Policy {
         std::mem::replace(&mut self.policy, Policy::retired())
     }
 
-    /// The instances claim nothing any more. To be dropped without the lock.
+    /// Removes the claims of all instances. The caller drops the result outside the lock.
     pub(super) fn release_resource_claims(&mut self) -> ResourceClaims {
         std::mem::take(&mut self.resource_claims)
     }
 
-    /// The batch that should leave now, for an instance that does not wait for a grant.
+    /// The batch that is due now, for an instance that does not wait for a grant.
     fn due(&mut self, at: Timestamp) -> Option<DueBatch> {
         if self.idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
             return self.policy.scheduler.due(at, &self.idle);
@@ -205,7 +208,8 @@ impl Driver {
         self.policy.scheduler.due(at, &offered)
     }
 
-    /// After every piece of news: what has waited too long, which batches leave, when to look again.
+    /// Steps the policy after each event: finds the requests that timed out, the batches that are due, and the time of
+    /// the next wake-up call.
     pub(super) fn step(&mut self, at: Timestamp, orders: &Orders) -> Actions {
         let mut actions = Actions { rejected: self.policy.scheduler.expire(at), ..Actions::default() };
         while let Some(due) = self.due(at) {
@@ -239,29 +243,29 @@ impl Driver {
     }
 }
 
-/// A cautious guess of how long the next execution takes: believes two long ones in a row at once, and long ones that
-/// come again and again, forgets slowly.
+/// A cautious estimate of the duration of the next execution. Two long executions in a row, or long executions that
+/// occur again and again, raise it at once. It falls slowly.
 #[derive(Default)]
 struct Cost {
     guess_nanos: u64,
     last_nanos: u64,
     measured: u32,
-    /// Rises with each execution that is not brief, falls with each that is.
+    /// Rises with each execution that is not brief, falls with each brief one.
     suspicion: u32,
 }
 
 impl Cost {
-    /// An execution this short costs less than handing it to another thread and back.
+    /// A brief execution takes less time than handing it to another thread and back.
     const BRIEF_NANOS: u64 = 50_000;
     /// The first executions of a model are not typical.
     const ENOUGH: u32 = 8;
-    /// One execution that is not brief weighs as much as so many that are.
+    /// One execution that is not brief has the weight of so many brief ones.
     const LONG_WEIGHT: u32 = 16;
-    /// Three long ones among few are not accidents any more.
+    /// Three long executions among few cannot be accidents.
     const SUSPICIOUS: u32 = 3 * Self::LONG_WEIGHT - 8;
 
     fn note(&mut self, nanos: u64) {
-        // A single long one is most often a thread that was preempted, and says nothing of the model.
+        // A single long execution usually means that the thread was preempted. It is no property of the model.
         let believed = nanos.min(self.last_nanos);
         self.last_nanos = nanos;
         self.guess_nanos = believed.max(self.guess_nanos - self.guess_nanos / 16);
@@ -296,7 +300,7 @@ mod tests {
         let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
         let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
         let at = Timestamp::from_nanos(1);
-        // A slot on each instance, and another request in each.
+        // Each instance has one occupied slot, and each slot gets another request.
         for id in [1, 2, 1, 2] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
             let sequence = SequenceStep { id, start: driver.pending() < 2, end: false };
@@ -342,7 +346,7 @@ mod tests {
     fn a_model_whose_every_second_execution_is_long_is_not_brief() {
         assert!(!after(&[1_000, 5_000_000].repeat(20)));
         assert!(!after(&[5_000_000, 1_000].repeat(20)));
-        // One in a hundred is what a busy machine does to a thread.
+        // On a busy machine, about one execution in a hundred is long because its thread is preempted.
         let rare: Vec<_> = [1_000; 99].into_iter().chain([5_000_000]).collect();
         assert!(after(&rare.repeat(5)));
     }

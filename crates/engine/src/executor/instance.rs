@@ -1,4 +1,4 @@
-//! Instance threads: each builds one instance, runs what is put into its mailbox, and drops the instance.
+//! Instance threads. Each builds one instance, runs the work from its work slot, and drops the instance.
 use std::{
     io,
     sync::{Arc, mpsc},
@@ -17,29 +17,29 @@ use scheduling::{InstanceId, ScheduledBatch};
 use super::{Executor, warmup::WarmUp};
 use crate::host_policy::Placed;
 
-/// An instance that any one thread at a time may run.
+/// An instance that any thread may run, one at a time.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
 
-/// A batch and the instance it goes to.
+/// A batch and its instance.
 pub(super) struct Assignment {
     pub(super) batch: ScheduledBatch<Execution>,
-    /// The instance itself, if it need not run on its own thread.
+    /// The instance itself, unless only its own thread may run it.
     pub(super) movable: Option<MovableInstance>,
 }
 
-/// Where one instance thread finds its work. At most one thing lies in it: an instance gets the next batch only when it
-/// is idle.
+/// Holds the next work of one instance thread. It holds at most one message: an instance gets the next batch only when
+/// it is idle.
 #[derive(Default)]
 pub(super) struct WorkSlot {
     message: Mutex<Option<WorkerMessage>>,
     arrived: Condvar,
 }
 
-/// What an instance thread is told.
+/// A message to an instance thread.
 pub(super) enum WorkerMessage {
     /// Run a batch.
     Work(Assignment),
-    /// Drop the instance, which is given back if it lay elsewhere, and end.
+    /// Drop the instance and end. The message returns an instance that the driver held.
     Shutdown(Option<MovableInstance>),
 }
 
@@ -61,24 +61,24 @@ impl WorkSlot {
     }
 }
 
-/// An instance that has been built and waits to be told which model it belongs to.
+/// An instance that is built, and whose thread waits for the model it belongs to.
 pub(super) struct BuiltInstance {
-    /// `None` for an instance that stays on its thread.
+    /// `None` for an instance that only its own thread may run.
     pub(super) movable: Option<MovableInstance>,
     model_sender: mpsc::Sender<Arc<Executor>>,
     thread: thread::JoinHandle<()>,
 }
 
 impl BuiltInstance {
-    /// Lets the thread work for `executor`. Gives back what joins the thread.
+    /// Lets the thread work for `executor`. Returns the thread's join handle.
     pub(super) fn spawn(self, executor: &Arc<Executor>) -> thread::JoinHandle<()> {
-        // Refused only if the thread has died, which joining will tell.
+        // Fails only if the thread has panicked. The join reports that.
         let _ = self.model_sender.send(executor.clone());
         self.thread
     }
 }
 
-/// What every instance of a model is made of.
+/// What every instance of a model is built from.
 #[derive(Clone)]
 pub(super) struct InstanceBuilder {
     pub(super) backend: Arc<dyn BackendModel>,
@@ -87,8 +87,8 @@ pub(super) struct InstanceBuilder {
 }
 
 impl InstanceBuilder {
-    /// Builds an instance on the thread that asks, where the instance's host policy wants it, and warms it up if it will
-    /// have work.
+    /// Builds an instance on the calling thread, on the processors of the instance's host policy, and warms it up
+    /// unless it is passive.
     fn build(&self, placed: &Placed) -> Result<Instance, Error> {
         let spec = placed.bind_this_thread()?;
         if self.config.low_priority {
@@ -96,7 +96,7 @@ impl InstanceBuilder {
         }
         let instance = self.build_here(&spec)?;
         Ok(match instance {
-            // Other threads do not run where the policy says, or as the priority says.
+            // Other threads have neither the processors of the policy nor the low priority.
             Instance::Movable(movable) if placed.is_bound() || self.config.low_priority => {
                 Instance::ThreadBound(movable)
             }
@@ -116,21 +116,21 @@ impl InstanceBuilder {
     }
 }
 
-/// Lets the calling thread, and those it starts, have only the processor time that others leave.
+/// Gives the calling thread, and the threads that it starts, the lowest priority.
 fn lower_priority(spec: &InstanceSpec) -> Result<(), Error> {
-    // On Linux the priority of "this process" is the calling thread's.
+    // On Linux the priority of "this process" is that of the calling thread.
     setpriority_process(None, LOWEST_PRIORITY).map_err(|error| {
         Error::internal(format!("failed to lower the priority of instance '{}': {error}", spec.name))
     })
 }
 
-/// As a nice level.
+/// The lowest priority, as a nice level.
 const LOWEST_PRIORITY: i32 = 19;
 
-/// Builds all instances of a model, each on its own thread, side by side if the backend can.
+/// Builds all instances of a model, each on its own thread, in parallel if the backend can.
 ///
 /// # Errors
-/// The first error of an instance, once all have been tried; those that were built are dropped on their threads.
+/// The first error of an instance, after all have been tried. The built instances are dropped on their threads.
 pub(super) fn build_all(
     builder: &InstanceBuilder,
     instances: &[Placed],
@@ -145,7 +145,7 @@ pub(super) fn build_all(
     built.into_iter().collect()
 }
 
-/// Waits until an instance has been built.
+/// Waits until an instance is built.
 fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<BuiltInstance, Error> {
     let name = &placed.spec.name;
     let starting = starting.map_err(|error| {
@@ -179,13 +179,14 @@ fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Resu
                 Some(thread_bound)
             }
             Err(error) => {
-                // First, so that whoever hears of the error and gives the model up is the last to have it.
+                // Dropped first: the thread that receives the error then holds the last reference to the backend's
+                // model, and drops it.
                 drop(builder);
                 let _ = report.send(Err(error));
                 return;
             }
         };
-        // Nobody employs the instance if a sibling could not be built.
+        // Fails if another instance of the model could not be built. The instance then gets no executor.
         if let Ok(executor) = model_receiver.recv() {
             work(&executor, id, thread_bound);
         }
@@ -193,10 +194,10 @@ fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Resu
     Ok(Starting { ready, model_sender, thread })
 }
 
-/// As much as C++ backends are used to; Rust's default is smaller.
+/// The stack size that C++ backends expect. Rust's default is smaller.
 const STACK_BYTES: usize = 8 << 20;
 
-/// The life of an instance thread after its instance was built.
+/// What an instance thread does after it has built its instance.
 fn work(executor: &Arc<Executor>, id: InstanceId, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
         match executor.work_slot(id).take() {

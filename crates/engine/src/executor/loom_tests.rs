@@ -1,4 +1,4 @@
-//! The hand-over of work and the order of responses under every order in which their threads may run.
+//! Tests of the work slot and of the order of responses under every interleaving of their threads.
 use std::sync::Arc;
 
 use inference::{Flow, InFlightResponse, Response, ResponsePath, ResponseStream, Timeline, response_channel};
@@ -7,7 +7,7 @@ use loom::{future::block_on, model::Builder, thread};
 use super::instance::{WorkSlot, WorkerMessage};
 use crate::{clock::now, order::Order};
 
-/// Tries every order with at most so many switches of threads where none is forced. `LOOM_MAX_PREEMPTIONS` says more.
+/// Tries every interleaving with at most so many preemptions. `LOOM_MAX_PREEMPTIONS` sets another limit.
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
@@ -44,7 +44,7 @@ impl ResponsePath for InOrder {
     }
 }
 
-/// A request that answers in its place.
+/// A request whose response keeps its place in the order.
 fn in_order(path: &Arc<InOrder>) -> (inference::Responder, ResponseStream) {
     let (responder, stream) = response_channel(Timeline::new(now(), 1), path.clone(), Flow::unlimited());
     responder.set_place(path.0.next_place(0));
@@ -60,7 +60,7 @@ fn loom_finds_no_way_for_a_response_to_overtake_or_to_stay_behind() {
         let one = thread::spawn(move || first.complete(Response::default()));
         let two = thread::spawn(move || second.complete(Response::default()));
         assert!(block_on(second_answer.next()).is_some());
-        // Nothing has to happen any more for the first one to be there.
+        // The first response must be ready without any other event.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(first_answer.poll_item(&mut context).is_ready(), "the second answer has overtaken the first");
         one.join().unwrap();

@@ -1,8 +1,8 @@
-//! What executes a model version: its queue, its instances and their threads.
+//! Executes a model version: its queue, its instances and their threads.
 //!
-//! A request is queued and, if a batch is due, handed to an instance, all on the caller's thread. Short executions of
-//! instances that may change threads run right there too: a hand-over to a sleeping thread and back costs tens of
-//! microseconds, more than many a model computes.
+//! The caller's thread enqueues a request and, if a batch is due, gives the batch to an instance. The same thread also
+//! runs short executions, if the instance may change threads: waking another thread and waiting for it costs tens of
+//! microseconds, which is longer than many models compute.
 use std::{
     path::PathBuf,
     sync::{
@@ -55,25 +55,25 @@ pub(crate) struct Executor {
     record: Arc<Record>,
     orders: Arc<Orders>,
     driver: Mutex<Driver>,
-    /// Signalled, once the executor closes, when an instance has become idle.
+    /// Signalled after the executor has begun to close, when an instance has become idle.
     idle: Condvar,
     closing: AtomicBool,
     fault: OnceLock<Error>,
-    /// One per instance, passive ones at the end.
+    /// One for each instance, those of passive instances at the end.
     work_slots: Box<[WorkSlot]>,
-    /// Passive instances that need not stay on their threads: kept, and never run.
+    /// Passive instances that may change threads. The executor keeps them and never runs them.
     passive: Mutex<Vec<Option<MovableInstance>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     backend_handle: BackendModelHandle,
     rejection_errors: RejectionErrors,
-    /// What requests of sequences get with them, for models that have sequences.
+    /// What the executor adds to the requests of sequences, for models that have sequences.
     sequences: Option<Sequences>,
     clock: TimerThread,
-    /// A plug-in decides which requests share a batch; it is asked whenever the driver is visited.
+    /// A plug-in decides which requests share a batch. Every step of the driver may call it.
     batches_by_plugin: bool,
 }
 
-/// What an executor is made of.
+/// What an executor is built from.
 pub(crate) struct ExecutorParts {
     pub(crate) version: i64,
     pub(crate) config: Arc<ModelConfig>,
@@ -90,7 +90,7 @@ pub(crate) struct ExecutorParts {
 }
 
 impl Executor {
-    /// Builds and warms up all instances; requests can be executed when this returns. Blocks.
+    /// Builds and warms up all instances. The executor can execute requests when this returns. Blocks.
     ///
     /// # Errors
     /// The first error of an instance.
@@ -103,7 +103,7 @@ impl Executor {
         let resource_claims = ResourceClaims::register(limiter, &config)?;
         let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
         let batches_by_plugin = strategy.is_some();
-        // Before the instances, after which it would be dropped if one of them failed.
+        // Made before the instances: otherwise it would be dropped after them if one of them failed.
         let policy = policy(&config, active, strategy);
         let mut built = build_all(&builder, &instances)?;
         let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
@@ -133,18 +133,18 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Queues a validated request that came to the scheduler at `queued`, and runs it right here if that is brief. Does
-    /// not block.
+    /// Enqueues a validated request that came to the scheduler at `queued`, and runs it on this thread if it is brief.
+    /// Does not block.
     ///
     /// # Errors
-    /// Why the request is not queued; it has been answered with the same error.
+    /// Why the request is not queued. The request has been answered with the same error.
     pub(crate) fn enqueue(
         self: &Arc<Self>,
         meta: Meta,
         execution: Execution,
         queued: Timestamp,
     ) -> Result<(), Error> {
-        // Before another thread may execute it.
+        // Set before another thread may execute the request.
         execution.responder.timeline().queued(queued);
         let number = execution.responder.queue_number();
         let mut driver = self.driver.lock();
@@ -159,7 +159,7 @@ impl Executor {
                 return Err(error);
             }
         };
-        // Under the lock: a cancellation that comes later finds the entry.
+        // Done under the lock, so that a later cancellation finds the entry.
         let cancelled = if number.queued_as(entry) { driver.cancel(entry) } else { Vec::new() };
         let mut actions = driver.step(at, &self.orders);
         drop(driver);
@@ -171,22 +171,22 @@ impl Executor {
         Ok(())
     }
 
-    /// The client of a request that waits here does not wait for it any more.
+    /// The client of a waiting request has cancelled it.
     pub(crate) fn cancel(self: &Arc<Self>, entry: EntryId) {
         self.with_driver(|driver| driver.cancel(entry));
     }
 
-    /// Why nothing can be executed any more, if so.
+    /// The reason why the version cannot execute any more, if there is one.
     pub(crate) fn fault(&self) -> Option<&Error> {
         self.fault.get()
     }
 
-    /// Requests that wait for an instance.
+    /// The number of requests that wait for an instance.
     pub(crate) fn pending(&self) -> usize {
         self.driver.lock().pending()
     }
 
-    /// Takes no new requests; those that were accepted go on.
+    /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(self: &Arc<Self>) {
         self.with_driver(|driver| {
             driver.drain();
@@ -194,8 +194,8 @@ impl Executor {
         });
     }
 
-    /// Waits until no instance runs, and ends the instances on their threads and then the backend's model. Blocks. All
-    /// requests have ended.
+    /// Waits until no instance runs, ends the instances on their threads, and then drops the backend's model. Blocks.
+    /// All requests have ended before.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         let mut driver = self.driver.lock();
@@ -209,7 +209,7 @@ impl Executor {
             work_slot.put(WorkerMessage::Shutdown(movable));
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A thread that has panicked has told so already.
+            // A thread that has panicked has already logged the panic.
             let _ = thread.join();
         }
         self.backend_handle.end();
@@ -219,7 +219,7 @@ impl Executor {
         &self.work_slots[instance]
     }
 
-    /// An instance has become idle, or has died.
+    /// Signals `idle`, if the executor closes, after an instance has become idle or has panicked.
     fn tell_if_closing(&self) {
         if self.closing.load(Ordering::SeqCst) {
             drop(self.driver.lock());
@@ -228,7 +228,7 @@ impl Executor {
     }
 }
 
-/// The policy that a configuration asks for. Only the dynamic batcher asks the strategy.
+/// The policy for a configuration. Only the dynamic batcher uses the strategy.
 fn policy(config: &ModelConfig, instances: usize, mut strategy: Option<Box<dyn BatchingStrategy>>) -> Policy {
     let scheduler = match &config.scheduling {
         Scheduling::Unbatched => Scheduler::Unbatched(Unbatched::new()),

@@ -1,4 +1,4 @@
-//! What the instances of a model hold of the server's shared resources, where there is a rate limiter.
+//! The shared resources that the instances of a model hold, where the server has a rate limiter.
 use std::sync::{Arc, Weak};
 
 use inference::{
@@ -10,7 +10,7 @@ use scheduling::{Claimant, InstanceId};
 
 use crate::limiter::{GrantListener, Limiter, PendingGrants};
 
-/// The claims of one model's instances; part of its driver. Without a limiter everything is granted.
+/// The claims of one model's instances; part of its driver. Without a limiter every claim is granted.
 #[derive(Default)]
 pub(super) struct ResourceClaims {
     limiter: Option<Arc<Limiter>>,
@@ -20,21 +20,21 @@ pub(super) struct ResourceClaims {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantState {
-    /// Claims nothing.
+    /// Has no claim.
     Idle,
-    /// Has claimed and waits.
+    /// Has a claim and waits for the grant.
     Queued,
-    /// Holds what it needs, for a batch that is to come or runs.
+    /// Holds its resources for a batch that runs or will run.
     Granted,
-    /// Holds what the batch needed that has just run.
+    /// Still holds its resources after a batch has ended.
     Spent,
 }
 
 impl ResourceClaims {
-    /// Admits the instances of a configuration that will have work, in their order; none has claimed anything.
+    /// Registers the active instances of a configuration, in their order. No instance has a claim yet.
     ///
     /// # Errors
-    /// INVALID_ARG for one that could never run.
+    /// INVALID_ARG for an instance whose claim could never be granted.
     pub(super) fn register(limiter: Option<Arc<Limiter>>, config: &ModelConfig) -> Result<Self, Error> {
         let mut resource_claims = Self::default();
         let Some(limiter) = limiter else { return Ok(resource_claims) };
@@ -52,7 +52,7 @@ impl ResourceClaims {
         Ok(resource_claims)
     }
 
-    /// Says who hears of grants.
+    /// Sets the listener for grants.
     pub(super) fn belongs_to(&self, owner: &Weak<dyn GrantListener>) {
         let Some(limiter) = &self.limiter else { return };
         for (instance, &claimant) in self.claimants.iter().enumerate() {
@@ -60,12 +60,12 @@ impl ResourceClaims {
         }
     }
 
-    /// Whether the instance may be offered work: it does not wait for a grant.
+    /// Whether the driver may offer work to the instance: the instance does not wait for a grant.
     pub(super) fn may_be_offered(&self, instance: InstanceId) -> bool {
         self.states.get(instance) != Some(&GrantState::Queued)
     }
 
-    /// A batch is due for an idle instance: true if it may run now. Otherwise the instance waits for its grant.
+    /// A batch is due for an idle instance. Returns true if it may run now. Otherwise the instance waits for its grant.
     pub(super) fn may_run(&mut self, instance: InstanceId, pending_grants: &mut PendingGrants) -> bool {
         let Some(limiter) = &self.limiter else { return true };
         let state = &mut self.states[instance];
@@ -77,21 +77,21 @@ impl ResourceClaims {
         *state == GrantState::Granted
     }
 
-    /// The instance has run its batch.
+    /// The instance has finished its batch.
     pub(super) fn has_run(&mut self, instance: InstanceId) {
         if let Some(state) = self.states.get_mut(instance) {
             *state = GrantState::Spent;
         }
     }
 
-    /// A claim that had to wait has been granted.
+    /// The limiter has granted a claim that had to wait.
     pub(super) fn granted(&mut self, instance: InstanceId) {
         if let Some(state) = self.states.get_mut(instance).filter(|state| **state == GrantState::Queued) {
             *state = GrantState::Granted;
         }
     }
 
-    /// Gives back what idle instances hold without having work: a grant is never slept on.
+    /// Releases the resources of idle instances without work: an idle instance never keeps a grant.
     pub(super) fn give_back(&mut self, idle: &[InstanceId], pending_grants: &mut PendingGrants) {
         let Some(limiter) = &self.limiter else { return };
         for &instance in idle {
@@ -105,7 +105,7 @@ impl ResourceClaims {
         }
     }
 
-    /// Takes back the claims of instances for which no work is left.
+    /// Cancels the claims of instances that have no more work.
     pub(super) fn withdraw(&mut self, pending_grants: &mut PendingGrants) {
         let Some(limiter) = &self.limiter else { return };
         for (state, &claimant) in self.states.iter_mut().zip(&self.claimants) {
@@ -116,7 +116,7 @@ impl ResourceClaims {
         }
     }
 
-    /// The instance has died: what it held is free again.
+    /// The instance has panicked: releases its resources.
     pub(super) fn forfeit(&mut self, instance: InstanceId) -> PendingGrants {
         match (&self.limiter, self.states.get_mut(instance)) {
             (Some(limiter), Some(state)) => {
@@ -127,7 +127,7 @@ impl ResourceClaims {
         }
     }
 
-    /// Forgets all instances.
+    /// Unregisters all instances.
     fn leave(&mut self) -> PendingGrants {
         let mut pending_grants = PendingGrants::default();
         if let Some(limiter) = &self.limiter {

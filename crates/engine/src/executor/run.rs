@@ -1,6 +1,6 @@
-//! What is done with batches: on which thread they run, what a panic means, and who looks for more afterwards.
+//! Runs batches: on which thread they run, what happens after a panic, and which thread asks the driver for more work.
 //!
-//! A thread with news for the executor visits the driver, and does outside its lock what the visit asks for.
+//! A thread with an event for the executor locks the driver, steps it, and performs the actions outside the lock.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
@@ -27,15 +27,15 @@ use crate::{
 };
 
 impl Executor {
-    /// Whether a batch may run on the thread of the caller who completed it.
+    /// Whether a batch may run on the thread of the caller whose request completed it.
     pub(super) fn may_run_here(&self, assignment: &Assignment) -> bool {
-        // A decoupled model may block on a slow client; large tensors take long whatever the last ones took.
+        // A decoupled model may block on a slow client. Large tensors take long, whatever the last executions took.
         assignment.movable.is_some()
             && !self.config.decoupled
             && input_bytes(&assignment.batch.rows) <= BRIEF_BYTES
     }
 
-    /// Runs a batch, and those that become due for the same instance meanwhile, for a short time.
+    /// Runs a batch, and then the batches that become due for the same instance, for a short time.
     pub(super) fn run_here(self: &Arc<Self>, first: Assignment, since: Timestamp) {
         let mut next = Some(first);
         while let Some(assignment) = next {
@@ -48,7 +48,7 @@ impl Executor {
         }
     }
 
-    /// Runs a batch on this thread. Gives back the next one for the same instance, if one is due.
+    /// Runs a batch on this thread. Returns the next batch for the same instance, if one is due.
     pub(super) fn run(
         self: &Arc<Self>,
         assignment: Assignment,
@@ -69,8 +69,8 @@ impl Executor {
             }));
             if let Err(panic) = outcome {
                 self.fail_version(instance, panic.as_ref());
-                // Its state is unknown and it is not used again; but it may hold requests that want an answer, which
-                // dropping it gives. A second panic tells nothing new.
+                // The state of the instance is unknown, so the executor never uses it again. Dropping it answers the
+                // requests that it may still hold. A second panic adds no information.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop((movable, thread_bound.take()))));
                 return None;
             }
@@ -86,7 +86,7 @@ impl Executor {
         self.perform(actions, |assignment, _| assignment.batch.instance == instance)
     }
 
-    /// Does what a visit to the driver asked for, but keeps the first batch that `keep` wants.
+    /// Performs the actions of the driver, but returns the first batch that `keep` accepts.
     pub(super) fn perform(
         self: &Arc<Self>,
         mut actions: Actions,
@@ -98,7 +98,7 @@ impl Executor {
         kept
     }
 
-    /// The same without the grants to instances, which may be of other models.
+    /// Performs the actions except for the grants to instances, which may belong to other models.
     fn perform_here(
         self: &Arc<Self>,
         actions: Actions,
@@ -136,7 +136,8 @@ impl Executor {
         }
     }
 
-    /// A visit that may find work for any instance.
+    /// Locks the driver, applies a change, steps the driver, and performs the actions. Work may be found for any
+    /// instance.
     pub(super) fn with_driver(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>,
@@ -149,7 +150,7 @@ impl Executor {
         self.perform(actions, |_, _| false);
     }
 
-    /// The backend has panicked: nothing runs here any more, and what waits is answered.
+    /// The backend has panicked: the version stops running, and the executor answers the waiting requests.
     fn fail_version(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
         let message = format!(
             "the backend of model '{}' version {} panicked: {}",
@@ -172,9 +173,9 @@ impl Executor {
     }
 }
 
-/// Inputs up to this size are run where their request arrives.
+/// Requests with inputs up to this size may run on the caller's thread.
 const BRIEF_BYTES: usize = 64 << 10;
-/// How long a caller's thread runs batches of others after its own.
+/// How long a caller's thread runs the batches of other callers after its own.
 const BRIEF_TIME: Duration = Duration::from_micros(100);
 
 fn input_bytes(rows: &[Row<Execution>]) -> usize {
@@ -185,8 +186,8 @@ fn input_bytes(rows: &[Row<Execution>]) -> usize {
     requests.flat_map(Request::tensors).map(|tensor| tensor.data().len()).sum()
 }
 
-/// The last look before a batch runs. True if there was nobody left to run the request for. A request of a sequence runs
-/// all the same: the model would miss a step.
+/// Answers a request that was cancelled before its batch runs. Returns true if it did so. A request of a sequence runs
+/// although it was cancelled: otherwise the model would miss a step.
 fn answer_if_cancelled(row: &mut Row<Execution>) -> bool {
     let Row::Request { entry, slot: None } = row else { return false };
     let cancelled_by_client = entry.payload.responder.is_cancelled();
@@ -200,7 +201,7 @@ impl SlotOwner for Executor {
     fn returned(self: Arc<Self>, instance: InstanceId, slot: u32) {
         let at = now();
         let mut driver = self.driver.lock();
-        // If its instance is at work, that looks for more by itself when it has finished.
+        // A busy instance asks the driver for more work when it has finished.
         if driver.returned(at, instance, slot) {
             let actions = driver.step(at, &self.orders);
             drop(driver);
@@ -218,7 +219,7 @@ impl SlotOwner for Executor {
         slot_ref.meta.sequence.start = false;
         let id = execution.responder.entry().expect("a request in a slot has waited for it");
         let mut driver = self.driver.lock();
-        // Under the lock: a cancellation that comes later finds the entry.
+        // Checked under the lock, so that a later cancellation finds the entry.
         if execution.responder.is_cancelled() {
             drop(driver);
             return Err((cancelled(), execution.with_slot_guard(SlotGuard::new(slot_ref))));

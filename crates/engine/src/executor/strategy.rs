@@ -1,4 +1,4 @@
-//! Asks the batching strategy of a model on behalf of its dynamic batcher.
+//! Calls the batching strategy of a model for its dynamic batcher.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference::{
@@ -8,7 +8,7 @@ use inference::{
 };
 use scheduling::BatchFilter;
 
-/// A batching strategy, with the batch that it has under construction.
+/// A batching strategy, with the batch under construction.
 pub(super) struct CustomBatchFilter {
     /// Dropped before the strategy.
     pending: PendingCustomBatch,
@@ -17,7 +17,7 @@ pub(super) struct CustomBatchFilter {
 }
 
 enum PendingCustomBatch {
-    /// The strategy has not been asked about a batch.
+    /// The executor has not called the strategy about a batch.
     None,
     Begun(Box<dyn PendingBatch>),
     /// The strategy has panicked: no request joins this batch.
@@ -46,8 +46,8 @@ impl BatchFilter<Execution> for CustomBatchFilter {
     }
 }
 
-/// A panic here would strike the thread that has news for the model, while it holds the driver's lock: it ends a batch
-/// and no more.
+/// Limits a panic to the batch under construction. Otherwise it would unwind through a thread that holds the driver's
+/// lock.
 fn catch_panic<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
     let answer = catch_unwind(AssertUnwindSafe(ask));
     if answer.is_err() {
@@ -76,7 +76,7 @@ mod tests {
 
     type Ends = Arc<Mutex<Vec<&'static str>>>;
 
-    /// Notes its end.
+    /// Records when it is dropped.
     struct Witness(&'static str, Ends);
 
     impl Drop for Witness {

@@ -1,7 +1,7 @@
-//! Warm-up: what a configuration wants an instance to have run before the first client comes.
+//! Warm-up: the samples of the configuration, which an instance runs before the first client's request.
 //!
-//! Samples are checked as requests of clients are and run in one execution each, on the instance's own thread, past
-//! scheduler and statistics. An error fails the load.
+//! Samples pass the same checks as requests of clients. Each sample runs in one execution on the instance's own thread.
+//! It passes neither the scheduler nor the statistics. An error fails the load.
 use std::{
     fs,
     path::Path,
@@ -22,11 +22,11 @@ use inference::{
 use super::assemble::{Sequences, zeros};
 use crate::{check::RequestValidator, clock::now, observe::Uncounted};
 
-/// The samples of a model, ready to be run by any of its instances.
+/// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {
     model: Name,
     samples: Vec<WarmUpSample>,
-    /// For models with implicit state: what the first request of a sequence would remember.
+    /// For models with implicit state: the state of the first request of a sequence.
     sequences: Option<Sequences>,
 }
 
@@ -37,11 +37,10 @@ struct WarmUpSample {
 }
 
 impl WarmUp {
-    /// Makes the requests. Files lie in `warmup/` of the model's `directory`.
+    /// Builds the requests. Their files are in `warmup/` of the model's `directory`.
     ///
-    /// # Errors
-    /// INVALID_ARG for a sample that is no proper request, or whose file is too short; INTERNAL for one that cannot be
-    /// read.
+    /// INVALID_ARG for a sample that is not a valid request, or whose file is too short; INTERNAL for a file that
+    /// cannot be read.
     pub(super) fn prepare(
         config: &ModelConfig,
         validator: &RequestValidator,
@@ -62,7 +61,7 @@ impl WarmUp {
         Ok(Self { model: config.name.clone(), samples, sequences: Sequences::new(config, 1) })
     }
 
-    /// Runs all samples; returns when each request has been answered and given back.
+    /// Runs all samples. Returns when each request has been answered and released.
     ///
     /// # Errors
     /// INVALID_ARG with the errors of the first sample that failed.
@@ -102,7 +101,7 @@ impl WarmUp {
     }
 }
 
-/// One request of a sample.
+/// Builds one request of a sample.
 fn request(
     config: &ModelConfig,
     validator: &RequestValidator,
@@ -115,7 +114,7 @@ fn request(
         let shape: Shape = batch.into_iter().chain(input.dims.iter().copied()).collect();
         let data = data(input, &shape, directory)?;
         let tensor = Tensor::new(input.name.clone(), input.datatype, shape, data);
-        // What is no input of the configuration is a control input.
+        // An input that the configuration does not list is a control input.
         if config.input(&input.name).is_some() { &mut inputs } else { &mut extra }.push(tensor);
     }
     let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
@@ -129,7 +128,7 @@ fn request(
 fn data(input: &WarmupInput, shape: &[i64], directory: &Path) -> Result<TensorData, Error> {
     let file = match &input.data {
         WarmupData::Zero => return Ok(zeros(input.datatype, shape)),
-        // Random lengths would make no proper strings. As Triton: zeros.
+        // Random lengths would not form valid strings. As Triton: zeros.
         WarmupData::Random if input.datatype == DataType::Bytes => return Ok(zeros(input.datatype, shape)),
         WarmupData::Random => return Ok(noise(zeros(input.datatype, shape).len()).into()),
         WarmupData::File(file) => file,
@@ -151,11 +150,11 @@ fn data(input: &WarmupInput, shape: &[i64], directory: &Path) -> Result<TensorDa
     Ok(content.slice(..expected).into())
 }
 
-/// Bytes without a pattern, the same ones every time: a load that fails shall fail again.
+/// Pseudorandom bytes, the same in each call: a load that fails must fail again.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
-        // xorshift64
+        // The generator is xorshift64.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -169,7 +168,7 @@ fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Waits until a request has ended, and gives what went wrong. Blocks: a backend may answer later.
+/// Waits until a request has ended, and returns its errors. Blocks: a backend may answer later.
 fn answers(mut stream: ResponseStream) -> Vec<Error> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

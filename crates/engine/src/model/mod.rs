@@ -145,7 +145,8 @@ impl Model {
     ///
     /// # Errors
     /// The request contradicts the configuration (INVALID_ARG), its queue is full, the server is stopping or the model
-    /// has died (UNAVAILABLE), or the server holds too many bytes of requests (RESOURCE_EXHAUSTED). The request is then over.
+    /// has failed (UNAVAILABLE), or the server holds too many bytes of requests (RESOURCE_EXHAUSTED). The request has
+    /// then ended.
     pub fn infer(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
         if let Some(fault) = self.fault() {
             return Err(Error::unavailable(fault.message.clone()));

@@ -108,7 +108,7 @@ impl Counter {
         self.ns.fetch_add(nanos(duration), Relaxed);
     }
 
-    /// Subtracts time that was added by mistake.
+    /// Subtracts time that no longer counts.
     fn take_back(&self, duration: Duration) {
         self.ns.fetch_sub(nanos(duration), Relaxed);
     }

@@ -1,7 +1,8 @@
-//! The repository agents of a model: who is told what, in which order.
+//! The repository agents of a model: which agent is notified of which action, in which order.
 //!
-//! LOAD and UNLOAD go from the first agent of the configuration to the last, the others from the last to the first. Each
-//! finds the model where the one before it has put it; the files are read where the last one has.
+//! LOAD and UNLOAD go from the first agent of the configuration to the last, the other actions from the last to the
+//! first. Each agent finds the model where the previous one has put it. The server reads the files where the last agent
+//! has put them.
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -15,26 +16,27 @@ use inference::{
     agent::{AgentAction, AgentModel, Directories, ModelAgent, RepositoryAgent},
 };
 
-/// The agents of one model, at least one. What they still have to hear they hear when this is dropped, which may block.
+/// The agents of one model, at least one. Drop notifies them of the actions that are still due, which may block.
 pub(super) struct Agents {
     attached: Vec<AttachedAgent>,
 }
 
-/// An agent that looks after the model.
+/// An agent that is attached to the model.
 struct AttachedAgent {
     agent: Box<dyn ModelAgent>,
     model: AgentModel,
-    /// Kept as long as it looks after a model.
+    /// Held while the agent is attached to a model.
     _repository_agent: Arc<dyn RepositoryAgent>,
 }
 
 impl Agents {
-    /// Tells the agents of a configuration, which was read from `directory`, that the model is going to be loaded.
-    /// `find` knows agents by their names, `read_config` the configuration that lies in a directory. Gives also where the
-    /// last agent has put the model; nothing for a configuration without agents. Blocks.
+    /// Notifies the agents of a configuration, which was read from `directory`, that the model will be loaded. `find`
+    /// finds agents by name, and `read_config` reads the configuration in a directory. Also returns where the last
+    /// agent has put the model. `None` for a configuration without agents. Blocks.
     ///
     /// # Errors
-    /// Of the first agent that is not there or refuses; those before it have been told that the load has failed.
+    /// The error of the first agent that is missing or refuses. The agents before it have been notified that the load
+    /// has failed.
     pub(super) fn load(
         config: &proto::ModelConfig,
         directory: &Path,
@@ -63,8 +65,8 @@ impl Agents {
         Ok(Some((agents, location)))
     }
 
-    /// Tells all agents what happens to the model after its LOAD. What they say is logged and changes nothing, not even
-    /// what the others are told. Blocks.
+    /// Notifies all agents of an action after LOAD. Their errors are logged and have no other effect: the other agents
+    /// are notified all the same. Blocks.
     pub(super) fn notify(&mut self, action: AgentAction) {
         let tell = |attached: &mut AttachedAgent| attached.act_or_log(action);
         match action {
@@ -111,12 +113,12 @@ impl Drop for AttachedAgent {
     }
 }
 
-/// Whatever an agent does, the others are told and it hears the rest.
+/// Turns a panic of an agent into an error, so that the other agents, and this one later, are still notified.
 fn catch_panic<T>(ask: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Error::internal("the repository agent panicked"))
 }
 
-/// Directories below that for temporary files, which only this user may look into.
+/// Makes temporary directories below that directory. Only this user has access to them.
 struct Temporary;
 
 impl Directories for Temporary {

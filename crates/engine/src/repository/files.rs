@@ -1,6 +1,6 @@
-//! The small files of a model that its configuration names: labels and initial states.
+//! Reads the small files that a model's configuration names: labels and initial states.
 //!
-//! That they lie inside the model's directory has been checked with the configuration.
+//! The validation of the configuration has checked that they are inside the model's directory.
 use std::{fs, io, path::Path};
 
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use inference::{
     element_count,
 };
 
-/// Reads them all into the configuration.
+/// Reads all of them into the configuration.
 ///
 /// # Errors
-/// INTERNAL for a file that cannot be read, INVALID_ARG for one that is too short.
+/// INTERNAL for a file that cannot be read, INVALID_ARG for a file that is too short.
 pub(super) fn read(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
     for output in &mut config.outputs {
         read_labels(output, directory)?;
@@ -35,7 +35,7 @@ fn read_labels(output: &mut OutputSpec, directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A longer file is cut; that of strings is taken whole.
+/// Reads an initial state. Truncates a file that is too long, unless the state has strings.
 fn read_initial_state(state: &mut StateSpec, directory: &Path) -> Result<(), Error> {
     let Some(InitialState { dims, file: Some(file), data }) = &mut state.initial else { return Ok(()) };
     let path = directory.join(&*file);

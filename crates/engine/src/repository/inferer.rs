@@ -6,7 +6,7 @@ use inference::{Error, Inferer, Request, ResponseStream};
 
 use super::table::ModelTable;
 
-/// Looks models up in the latest table. It does not keep the table alive, whose models may hold it.
+/// Looks models up in the latest table. Does not keep the table alive, because the table's models may own the inferer.
 #[derive(Debug)]
 pub(super) struct TableInferer {
     table: Weak<ArcSwap<ModelTable>>,

@@ -1,7 +1,8 @@
-//! From a model's directory to a model version that can be used.
+//! Loads a model version from the model's directory.
 //!
-//! First a plan: read the configuration, let the agents it names replace the files, choose the versions. Then, for each
-//! version: open, complete, validate, read labels, build instances. Both on threads that may block.
+//! First the loader makes a plan: it reads the configuration, lets the agents in it replace the files, and chooses the
+//! versions. Then, for each version, it opens the backend's model, completes and validates the configuration, reads the
+//! labels, and builds the instances. Both steps run on threads that may block.
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -37,7 +38,7 @@ use crate::{
     processors,
 };
 
-/// Knows how to load, and what to load with.
+/// Loads models, and holds what loading needs.
 pub(crate) struct Loader {
     plugins: Plugins,
     settings: Vec<BackendSetting>,
@@ -48,18 +49,18 @@ pub(crate) struct Loader {
     hold_until_queued: usize,
     hold_until_backlogged: usize,
     clock: TimerThread,
-    /// What models share resources by, if the operator wants them to.
+    /// The rate limiter, if the operator has enabled it.
     limiter: Option<Arc<Limiter>>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
     runtime: Handle,
-    /// Through which models send requests to each other.
+    /// Sends requests from models to other models.
     inferer: Option<Arc<dyn Inferer>>,
     host_policies: BTreeMap<String, HostPolicy>,
     policy: LoadPolicy,
 }
 
-/// Why there is no plan.
+/// Why a model has no plan.
 pub(super) struct PlanError {
     pub(super) cause: NoVersionCause,
     pub(super) error: Error,
@@ -71,23 +72,23 @@ impl From<Error> for PlanError {
     }
 }
 
-/// What one model is going to be, and who looks after it until it is no more.
+/// The plan of one model, and the agents that are attached until the model is unloaded.
 pub(super) struct Planned {
     pub(super) plan: LoadPlan,
     pub(super) agents: Option<Agents>,
 }
 
-/// What one model is going to be.
+/// What the loader will load for one model.
 pub(super) struct LoadPlan {
     name: Name,
-    /// Where its files lie: in the repository, or where an agent has put them.
+    /// Where the model's files are: in the repository, or where an agent has put them.
     directory: PathBuf,
     declared: Declared,
     versions: Vec<i64>,
 }
 
 impl LoadPlan {
-    /// The versions its policy selects, ascending; not empty.
+    /// The versions that the version policy selects, ascending; not empty.
     pub(super) fn versions(&self) -> &[i64] {
         &self.versions
     }
@@ -127,7 +128,7 @@ impl Loader {
         }
     }
 
-    /// The same, for models that may send requests to each other.
+    /// Lets models send requests to each other.
     pub(super) fn with_inferer(self, inferer: Arc<dyn Inferer>) -> Self {
         Self { inferer: Some(inferer), ..self }
     }
@@ -136,7 +137,8 @@ impl Loader {
         self.policy
     }
 
-    /// Reads a model's configuration, tells its agents, and chooses its versions. May block for as long as agents do.
+    /// Reads a model's configuration, notifies its agents, and chooses its versions. May block as long as the agents
+    /// do.
     ///
     /// # Errors
     /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
@@ -170,7 +172,7 @@ impl Loader {
         Ok(Planned { plan: LoadPlan { name: name.clone(), directory, declared, versions }, agents })
     }
 
-    /// The configuration that lies in a model's directory.
+    /// The configuration in a model's directory.
     fn read(&self, directory: &Path) -> Result<GivenConfig, Error> {
         let path = self.config_path(directory);
         let content = match fs::read(&path) {
@@ -185,14 +187,15 @@ impl Loader {
         Ok(read(source, self.completion)?)
     }
 
-    /// The file that holds a model's configuration, if there is one.
+    /// The file with a model's configuration, if there is one.
     fn config_path(&self, directory: &Path) -> PathBuf {
         let custom =
             self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
         custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
     }
 
-    /// The agents that a configuration names, told that the model is going to be loaded, and where they have put it.
+    /// The agents that a configuration names, after they were notified that the model will be loaded, and where they
+    /// have put the model.
     fn agents(
         &self,
         config: &proto::ModelConfig,
@@ -204,15 +207,15 @@ impl Loader {
                 None => Err(agent::not_found(name, &self.agent_directory)),
             }
         };
-        // As Triton: what cannot be read is as good as empty.
+        // As Triton: a configuration that cannot be read counts as empty.
         let read = |directory: &Path| self.read(directory).map(|given| given.config).unwrap_or_default();
         Agents::load(config, directory, find, read)
     }
 
-    /// Loads one version, as often as it takes or is allowed. Blocks.
+    /// Loads one version, with as many attempts as the options allow. Blocks.
     ///
     /// # Errors
-    /// Of the last attempt.
+    /// The error of the last attempt.
     pub(super) fn load(&self, plan: &LoadPlan, version: i64) -> Result<Arc<Model>, Error> {
         let mut failed = 0;
         loop {
@@ -263,7 +266,7 @@ impl Loader {
         match &mut config.typed.scheduling {
             Scheduling::Dynamic(dynamic) => {
                 dynamic.hold_until_queued = self.hold_until_queued;
-                // As Triton says it; scripts look for the words. Here the batcher has no thread of its own.
+                // The text is Triton's, because scripts search for it. In Nereid the batcher has no thread of its own.
                 log::debug!("Starting dynamic-batcher thread for {} at nice 0...", plan.name);
             }
             Scheduling::Sequence(sequence) => {
@@ -297,7 +300,7 @@ impl Loader {
         })
     }
 
-    /// The server's response cache, for a model that wants it.
+    /// The server's response cache, for a model that enables it.
     fn cache_for(&self, config: &proto::ModelConfig) -> Option<&Arc<dyn ResponseCache>> {
         if !config.response_cache.as_ref().is_some_and(|cache| cache.enable) {
             return None;
@@ -311,7 +314,8 @@ impl Loader {
         self.plugins.cache.as_ref()
     }
 
-    /// The backend of a model: from a library that the model brings along, built in, or from a library of its name.
+    /// The backend of a model: from a library in the model's directory, built in, or from a library of the backend's
+    /// name.
     fn backend(&self, source: &ModelSource) -> Result<Arc<dyn Backend>, Error> {
         let name = &source.declared.backend;
         let settings = |backend: &str| self.settings_of(backend);
@@ -337,7 +341,7 @@ impl Loader {
         }
     }
 
-    /// One instance per count of each group. Each computes on its share of the processors.
+    /// One instance for each count of each group. Each computes on its share of the processors.
     fn instances(&self, config: &ModelConfig) -> Vec<Placed> {
         let working = config.instance_groups.iter().filter(|group| !group.passive);
         let all: usize = working.map(|group| group.count.get()).sum();
@@ -360,7 +364,7 @@ impl Loader {
         config.instance_groups.iter().flat_map(of_group).collect()
     }
 
-    /// Settings for all backends, overlaid by those for this one.
+    /// The settings for all backends, overridden by those for this backend.
     fn settings_of(&self, backend: &str) -> BTreeMap<String, String> {
         let of = |wanted: Option<&str>| {
             let settings = self.settings.iter().filter(move |setting| setting.backend.as_deref() == wanted);
@@ -370,7 +374,7 @@ impl Loader {
     }
 }
 
-/// The version directories of a model, and what lies in each.
+/// The version directories of a model, and the files in each.
 fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error> {
     let entries = scan::entries(directory).map_err(|error| unreadable(directory, &error))?;
     let mut versions = BTreeMap::new();
@@ -386,7 +390,7 @@ fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error>
     Ok(versions)
 }
 
-/// Says which instance groups are on the processor, although they ask for GPUs.
+/// Logs the instance groups that run on the CPU although they ask for GPUs.
 fn tell_moved_groups(model: &Name, config: &proto::ModelConfig) {
     let groups = config.instance_group.iter().enumerate();
     for (position, group) in groups.filter(|(_, group)| group.kind() == Kind::Gpu) {
@@ -398,7 +402,7 @@ fn tell_moved_groups(model: &Name, config: &proto::ModelConfig) {
     }
 }
 
-/// Logs each problem with its place, besides the one line that becomes the model's reason.
+/// Logs each problem with its place, and returns the one error that becomes the model's reason.
 fn report(name: &Name, errors: ConfigErrors) -> Error {
     if errors.problems().len() > 1 || errors.problems().iter().any(|problem| problem.line.is_some()) {
         log::error!(

@@ -1,7 +1,7 @@
-//! The task that alone may change the state of a model. Commands come in, snapshots go out.
+//! The repository task, which alone changes the states of models. It receives commands and publishes snapshots.
 //!
-//! Reading configurations and loading happen on blocking threads, as many at a time as `--model-load-thread-count` says;
-//! each result comes back here as an event. Whoever wants to know a model's state reads the latest [`ModelTable`].
+//! Blocking threads read configurations and load models, at most `--model-load-thread-count` at a time. Each result
+//! comes back to the task as an event. Readers look at the latest [`ModelTable`].
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
@@ -33,13 +33,13 @@ pub use table::{IndexEntry, ModelState};
 use table::{NoVersion, NoVersionCause, VersionEntry, Versions};
 use unload::unload;
 
-/// How others reach the repository.
+/// The handle of the repository task.
 pub(crate) struct Repository {
     commands: mpsc::Sender<Command>,
     table: Arc<ArcSwap<ModelTable>>,
 }
 
-/// What the repository is told to do.
+/// A command to the repository task.
 enum Command {
     /// Load every model of every repository.
     LoadAll { done: oneshot::Sender<Result<(), Error>> },
@@ -48,9 +48,9 @@ enum Command {
 }
 
 impl Repository {
-    /// Starts the task; no model is loaded yet. Must be called in a tokio runtime.
+    /// Starts the task without loading a model. Must be called in a tokio runtime.
     pub(crate) fn start(loader: Loader, repositories: Vec<PathBuf>, load_threads: usize) -> Self {
-        // A command is rare and its sender waits for the answer: a short queue is enough.
+        // Commands are rare, and each sender waits for the result. A short queue is enough.
         let (commands, inbox) = mpsc::channel(16);
         let table = Arc::new(ArcSwap::default());
         let inferer = Arc::new(TableInferer::new(&table));
@@ -65,15 +65,16 @@ impl Repository {
             agents: BTreeMap::new(),
             waiting: Vec::new(),
         };
-        // Ends when the last sender, this handle, is gone.
+        // The task ends when this handle, the last sender, is dropped.
         tokio::spawn(keeper.run(inbox));
         Self { commands, table }
     }
 
-    /// Loads every model; returns when each is ready or has failed.
+    /// Loads every model. Returns when each model is ready or has failed.
     ///
     /// # Errors
-    /// A repository that cannot be read. That models fail is not an error here: the table tells.
+    /// A repository that cannot be read. A model that fails is not an error of this function: the table contains its
+    /// reason.
     pub(crate) async fn load_all(&self) -> Result<(), Error> {
         let (done, answer) = oneshot::channel();
         let stopped = |_| Error::internal("the model repository has stopped");
@@ -81,11 +82,11 @@ impl Repository {
         answer.await.map_err(|_| stopped(()))?
     }
 
-    /// Ends every model that has been built; returns when their last requests have ended. The table stays as it is: who
-    /// asks for a model finds one that takes no requests.
+    /// Ends every model that has been built. Returns when their last requests have ended. The table stays as it is, and
+    /// its models accept no requests.
     pub(crate) async fn unload_all(&self) {
         let (done, answer) = oneshot::channel();
-        // Without its task the repository has nothing that could be ended.
+        // Without the task there is nothing to end.
         if self.commands.send(Command::UnloadAll { done }).await.is_ok() {
             let _ = answer.await;
         }
@@ -105,9 +106,9 @@ struct RepositoryTask {
     models: ModelTable,
     published: Arc<ArcSwap<ModelTable>>,
     loads: JoinSet<Event>,
-    /// Models some of whose versions are still being loaded.
+    /// Models with versions that are still being loaded.
     loading: BTreeMap<Name, Loading>,
-    /// Who looks after the models that are loaded.
+    /// The agents of the loaded models.
     agents: BTreeMap<Name, Agents>,
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
 }
@@ -121,22 +122,22 @@ struct Loading {
     agents: Option<Agents>,
 }
 
-/// Something that took time has come to an end.
+/// A slow operation has ended.
 enum Event {
-    /// The configurations of these models have been read, or not.
+    /// The configurations of these models have been read, with success or without.
     Polled(Vec<(Name, Result<Planned, PlanError>)>),
-    /// A version has been loaded, or not.
+    /// A version has been loaded, with success or without.
     Loaded { name: Name, version: i64, result: Result<Arc<Model>, Error> },
-    /// Versions that were loaded in vain are gone. The agents of their model have not heard of it yet.
+    /// The loaded versions of a failed model have ended. Its agents have not been notified yet.
     Discarded { name: Name, agents: Option<Agents> },
-    /// The agents of a model know how its load has ended. They stay if it is loaded.
+    /// The agents of a model have been notified of the end of its load. They stay attached if it is loaded.
     AgentsTold { name: Name, agents: Option<Agents> },
 }
 
 impl RepositoryTask {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         loop {
-            // Both are cancel-safe: what is not returned stays in the queue or the set.
+            // Both branches are cancel-safe: an item that is not returned stays in the queue or the set.
             tokio::select! {
                 command = inbox.recv() => match command {
                     Some(Command::LoadAll { done }) => self.load_all(done),
@@ -150,7 +151,7 @@ impl RepositoryTask {
                     Ok(Event::AgentsTold { name, agents }) => {
                         self.agents.extend(agents.map(|agents| (name, agents)));
                     }
-                    // The load's own panics are caught where the name is known.
+                    // A load catches its own panics, where the model's name is known.
                     Err(error) => log::error!("a model load was lost: {error}"),
                 },
             }
@@ -180,8 +181,8 @@ impl RepositoryTask {
         self.publish();
     }
 
-    /// Reads the configurations of these models. They are loaded in the order of their names, whichever is read first:
-    /// so nothing is loaded before all have been read.
+    /// Reads the configurations of these models. The models load in the order of their names, whichever configuration
+    /// is read first. So no load starts before all configurations have been read.
     fn poll(&mut self, models: BTreeMap<Name, PathBuf>) {
         let (loader, threads) = (self.loader.clone(), self.threads.clone());
         let poll = move |(name, directory): (Name, PathBuf)| {
@@ -246,7 +247,7 @@ impl RepositoryTask {
         }
     }
 
-    /// As Triton, the versions of a model come into service together, or none of them does.
+    /// As Triton: either all versions of a model come into service together, or none of them does.
     fn loaded(&mut self, name: Name, version: i64, result: Result<Arc<Model>, Error>) {
         let Some(loading) = self.loading.get_mut(&name) else { return };
         loading.versions_left -= 1;
@@ -267,7 +268,7 @@ impl RepositoryTask {
         self.publish();
     }
 
-    /// Puts the versions that have been loaded into service.
+    /// Puts the loaded versions into service.
     fn serve(&mut self, name: Name, loading: Loading) {
         for model in loading.loaded {
             let version = model.version();
@@ -279,7 +280,7 @@ impl RepositoryTask {
         }
     }
 
-    /// Ends the versions that have been loaded, because another one of the model has failed.
+    /// Ends the loaded versions, because another version of the model has failed.
     fn discard(&mut self, name: Name, loading: Loading) {
         let Loading { loaded, agents, .. } = loading;
         if loaded.is_empty() {
@@ -309,11 +310,11 @@ impl RepositoryTask {
         self.models.models.entry(name.clone()).or_default().versions.insert(version, state);
     }
 
-    /// Tells the agents how the load of their model has ended.
+    /// Notifies the agents of the end of their model's load.
     fn notify_agents(&mut self, name: Name, mut agents: Agents, is_loaded: bool) {
         self.loads.spawn_blocking(move || {
             agents.notify(if is_loaded { AgentAction::LoadComplete } else { AgentAction::LoadFail });
-            // If it has failed, they leave here and now.
+            // If the load has failed, the agents are dropped on this thread.
             let agents = is_loaded.then_some(agents);
             Event::AgentsTold { name, agents }
         });

@@ -1,4 +1,4 @@
-//! What lies in the repositories' directories. Looks and reports; decides nothing.
+//! Lists the repositories' directories. Reports what it finds and decides nothing.
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -15,20 +15,20 @@ use inference::{
 pub(super) struct Listing {
     /// Models that are in one repository.
     pub(super) unique: BTreeMap<Name, PathBuf>,
-    /// Models that are in several, and so are served from none.
+    /// Models that are in several repositories. None of them is served.
     pub(super) duplicated: BTreeMap<Name, Vec<PathBuf>>,
-    /// What was left out, and what does not look like a repository; for the log.
+    /// Warnings for the log: ignored directories, and directories that do not look like a repository.
     pub(super) warnings: Vec<String>,
 }
 
-/// What a repository is, for whoever has another one.
+/// The expected layout of a repository, for an operator whose repository differs.
 const EXPECTED: &str = "a repository has a directory for each model, with a directory for each version: \
                         <repository>/<model>/<version>/<model file>";
 
 /// Lists the repositories. Hidden directories and `lost+found` are not models (M-W14).
 ///
 /// # Errors
-/// A repository that is not there or is not a directory.
+/// A repository that does not exist or is not a directory.
 pub(super) fn list(repositories: &[PathBuf]) -> Result<Listing, Error> {
     let mut places: BTreeMap<Name, Vec<PathBuf>> = BTreeMap::new();
     let mut listing = Listing::default();
@@ -49,7 +49,7 @@ pub(super) fn list(repositories: &[PathBuf]) -> Result<Listing, Error> {
     Ok(listing)
 }
 
-/// Why a directory with these subdirectories is hardly a repository, if it is not like one.
+/// Why a directory with these subdirectories does not look like a repository, if it does not.
 fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<String> {
     let place = repository.display();
     let is_version = |name: &String| matches!(version_directory(name), VersionDirectory::Version(_));
@@ -70,7 +70,7 @@ fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<Stri
     Some(format!("the model repository '{place}' has no models ({seen}): {EXPECTED}"))
 }
 
-/// What is said of a model's directory that has no version in it.
+/// The text about a model's directory without version directories.
 pub(super) fn without_versions(directory: &Path) -> String {
     let (place, seen) = (directory.display(), contents(directory));
     format!(
@@ -93,7 +93,7 @@ fn contents(directory: &Path) -> String {
     }
 }
 
-/// The directories below `repository` that may be models, by name. What is left out is told in `warnings`.
+/// The directories below `repository` that may be models, by name. Describes ignored ones in `warnings`.
 fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<PathBuf>, Error> {
     let metadata = fs::metadata(repository)
         .map_err(|_| Error::internal(format!("failed to stat file {}", repository.display())))?;
@@ -129,7 +129,7 @@ fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<P
     Ok(found)
 }
 
-/// What lies in a directory, by name. Links are followed; what cannot be looked at counts as a file.
+/// The entries of a directory, by name. Follows links. An entry whose type cannot be read counts as a file.
 ///
 /// # Errors
 /// The directory cannot be read.

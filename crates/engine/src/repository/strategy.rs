@@ -1,7 +1,7 @@
-//! The custom batching strategy of a model: which library has it, if any.
+//! Finds the library of a model's custom batching strategy, if the model has one.
 //!
-//! A parameter of the configuration names it, or it lies as `batchstrategy.so` in a directory of the version, the model
-//! or the backend.
+//! A parameter of the configuration names the library. Without the parameter, it is the file `batchstrategy.so` in the
+//! directory of the version, the model or the backend.
 use std::{
     io,
     path::{Component, Path, PathBuf},
@@ -20,8 +20,8 @@ const FILE: &str = "batchstrategy.so";
 /// Opens the strategy of a model version, if it has one. Blocks.
 ///
 /// # Errors
-/// INVALID_ARG for a library outside the model's directory, or for a model with sequences; NOT_FOUND if it is not there;
-/// UNSUPPORTED if nobody can open it; what the opener says.
+/// INVALID_ARG for a library outside the model's directory, or for a model with sequences; NOT_FOUND if the file does
+/// not exist; UNSUPPORTED if the engine has no opener; and the errors of the opener.
 pub(super) fn open(
     opener: Option<&dyn StrategyOpener>,
     backend: &dyn Backend,
@@ -39,7 +39,7 @@ pub(super) fn open(
     }
 }
 
-// As Triton: backend_model.cc, TritonModel::Create; but in the directory where the model's files really lie (S-W16).
+// As Triton: backend_model.cc, TritonModel::Create; but in the directory that holds the model's files (S-W16).
 fn library(
     backend: &dyn Backend,
     source: &ModelSource,
@@ -57,7 +57,7 @@ fn library(
     }
 }
 
-/// A library that a configuration names.
+/// The library that a configuration names.
 fn named(path: &str, model_directory: &Path) -> Result<PathBuf, Error> {
     if path.is_empty() {
         return Err(Error::invalid("Parent path and child path must be non-empty"));
@@ -77,7 +77,8 @@ fn named(path: &str, model_directory: &Path) -> Result<PathBuf, Error> {
     Ok(library)
 }
 
-/// The path without links and detours, as far as there is anything; the rest without detours.
+/// The path with its links resolved and without `..`, up to its longest part that exists. The rest of the path only
+/// loses its `..`.
 fn real_path(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let there = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
@@ -92,11 +93,11 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// The first library that lies where one may.
+/// The first library in the directories that may hold one.
 fn lying_about(backend: &dyn Backend, source: &ModelSource) -> Option<PathBuf> {
     let mut shared = backend.directories();
     if shared.is_empty() {
-        // Where the library of a backend would be that is built in.
+        // The directory where a built-in backend would have its library.
         shared
             .extend(source.settings.get("backend-directory").map(|all| Path::new(all).join(backend.name())));
     }

@@ -1,4 +1,4 @@
-//! The snapshot of the repository that readers use: looking a model up never waits for a load.
+//! The snapshot of the repository for readers. A reader never waits for a load.
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -11,18 +11,18 @@ use crate::model::Model;
 /// Whether a model version can be used (protocol extension "model repository").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelState {
-    /// Being built.
+    /// The version is being built.
     Loading,
-    /// Can be used.
+    /// The version can be used.
     Ready,
-    /// Ends what it has begun.
+    /// The version finishes its accepted requests.
     Unloading,
-    /// Cannot be used; the reason says why.
+    /// The version cannot be used. The reason explains why.
     Unavailable,
 }
 
 impl ModelState {
-    /// The word of the protocol.
+    /// The state's name in the protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Loading => "LOADING",
@@ -38,15 +38,15 @@ impl ModelState {
 pub struct IndexEntry {
     /// Model name.
     pub name: Name,
-    /// Absent for a model that got no version.
+    /// Version number; absent for a model without versions.
     pub version: Option<i64>,
-    /// Absent for a model that was never loaded.
+    /// State; absent for a model that was never loaded.
     pub state: Option<ModelState>,
     /// Why the version is not ready; may be empty.
     pub reason: String,
 }
 
-/// All models, as of one moment.
+/// All models at one point in time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelTable {
     pub(super) models: HashMap<Name, Versions>,
@@ -64,18 +64,18 @@ pub(super) struct Versions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NoVersion {
     pub(super) cause: NoVersionCause,
-    /// For the index.
+    /// The text for the index.
     pub(super) reason: String,
 }
 
-/// What clients are told depends on it.
+/// The cause. The errors for clients depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoVersionCause {
-    /// The directory has no configuration file where each model must have one: it may be no model at all.
+    /// The directory has no configuration file, but the options require one. It may not be a model.
     NoConfiguration,
-    /// The configuration is good and selects no version directory.
+    /// The configuration is valid and selects no version directory.
     NoneSelected,
-    /// The configuration or an agent refused, or the model is in two repositories.
+    /// The configuration is invalid, an agent refused, or the model is in two repositories.
     Refused,
 }
 
@@ -86,7 +86,7 @@ impl Versions {
             && self.versions.values().all(|version| version.usable().is_some())
     }
 
-    /// Those that have been built, usable or not, ascending.
+    /// The versions that have been built, usable or not, ascending.
     pub(super) fn built(&self) -> impl Iterator<Item = Arc<Model>> {
         self.versions.values().filter_map(|version| match version {
             VersionEntry::Ready(model) => Some(model.clone()),
@@ -104,7 +104,8 @@ pub(super) enum VersionEntry {
 }
 
 impl VersionEntry {
-    /// A version whose backend has died is not ready any more, whoever noticed first.
+    /// The model, if it is usable. A version whose backend has panicked is not ready any more, even before the
+    /// repository task knows.
     fn usable(&self) -> Option<&Arc<Model>> {
         match self {
             Self::Ready(model) if model.fault().is_none() => Some(model),
@@ -125,7 +126,7 @@ impl VersionEntry {
 }
 
 impl ModelTable {
-    /// The version asked for, or the largest that is ready.
+    /// The requested version, or the largest one that is ready.
     ///
     /// # Errors
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
@@ -133,7 +134,7 @@ impl ModelTable {
         let unknown = |what: &str| Error::not_found(format!("Request for unknown model: '{name}' {what}"));
         let is_known = |model: &&Versions| match &model.problem {
             None => true,
-            // As Triton: a model whose configuration is good is known, whatever becomes of its versions.
+            // As Triton: a model with a valid configuration is known, whatever the state of its versions.
             Some(problem) => problem.cause == NoVersionCause::NoneSelected,
         };
         let model = self.models.get(name).filter(is_known).ok_or_else(|| unknown("is not found"))?;
@@ -156,12 +157,13 @@ impl ModelTable {
         versions.filter(|(_, version)| version.usable().is_some()).map(|(number, _)| *number).collect()
     }
 
-    /// Whether each directory is a model that has versions, all of which can be used.
+    /// Whether each directory is a model with versions, all of which can be used.
     pub(crate) fn all_loaded(&self) -> bool {
         self.models.values().all(Versions::all_usable)
     }
 
-    /// The same for strict readiness, where a directory without a configuration file is not a model.
+    /// As [`all_loaded`](Self::all_loaded), but for strict readiness, where a directory without a configuration file is
+    /// not a model.
     pub(crate) fn all_ready(&self) -> bool {
         self.models.values().all(|model| match &model.problem {
             Some(problem) => problem.cause == NoVersionCause::NoConfiguration,
@@ -169,7 +171,7 @@ impl ModelTable {
         })
     }
 
-    /// Versions that can be used and whose backends may think otherwise.
+    /// Versions that can be used and whose backends report readiness.
     pub(crate) fn telling_readiness(&self) -> Vec<Arc<Model>> {
         let versions = self.models.values().flat_map(|model| model.versions.values());
         versions.filter_map(VersionEntry::usable).filter(|model| model.reports_readiness()).cloned().collect()
@@ -189,7 +191,7 @@ impl ModelTable {
         built
     }
 
-    /// One line per version, or per model without versions, by name and number.
+    /// One line for each version, or for each model without versions, by name and number.
     pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
         let mut lines = Vec::new();
         for (name, model) in &self.models {

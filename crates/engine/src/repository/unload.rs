@@ -1,7 +1,7 @@
-//! The end of a model: its agents are told, its versions are ended, its agents are told again.
+//! Ends a model: notifies its agents, ends its versions, and notifies its agents again.
 //!
-//! All of it happens on threads of its own: a backend or an agent that hangs there must not hold up the runtime, which
-//! waits for its blocking threads when it ends.
+//! Threads of its own do all of this. If a backend or an agent hangs, it must not delay the runtime, which waits for
+//! its blocking threads at its end.
 use std::sync::Arc;
 
 use inference::agent::AgentAction;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::agents::Agents;
 use crate::model::Model;
 
-/// Returns when the last request of the versions has ended and nothing is left of them.
+/// Returns when the last request of the versions has ended and the versions are dropped.
 pub(super) async fn unload(versions: Vec<Arc<Model>>, agents: Option<Agents>) {
     let agents = match agents {
         None => None,
@@ -25,7 +25,7 @@ pub(super) async fn unload(versions: Vec<Arc<Model>>, agents: Option<Agents>) {
     let closed: Vec<_> =
         versions.into_iter().map(|version| on_a_thread("close", move || version.close())).collect();
     for closed in closed {
-        // A thread lets go of its end only when it is done, or by a panic that has told so.
+        // A thread drops its sender only at its end, or in a panic, which is logged.
         let _ = closed.await;
     }
     if let Some(mut agents) = agents {

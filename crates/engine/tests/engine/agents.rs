@@ -1,4 +1,4 @@
-//! Repository agents: what they are told and when, and what becomes of a model whose files they replace.
+//! Tests of repository agents: of which actions they are notified, and how a model whose files they replace is loaded.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use testing::Agents;
 
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, serves};
 
-/// The configuration of an echo that these agents look after.
+/// The configuration of an echo model with these agents.
 fn looked_after_by(agents: &[&str]) -> String {
     let agents: Vec<_> = agents.iter().map(|name| format!("agents {{ name: '{name}' }}")).collect();
     format!("{ECHO} model_repository_agents {{ {} }}", agents.join(" "))
@@ -31,7 +31,7 @@ async fn start(options: EngineOptions, backend: Native, agents: &Agents) -> Engi
     Engine::start(options, Plugins { backends, agents, ..Plugins::default() }).await.unwrap()
 }
 
-/// Puts the model into a directory of the agent's own, with these files.
+/// Moves the model into a directory of the agent's own, with these files.
 fn relocate(model: &mut AgentModel, files: &[(&str, &str)]) -> Result<PathBuf, Error> {
     let directory = model.acquire(ArtifactType::Filesystem)?.to_path_buf();
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "it is empty");
@@ -44,7 +44,7 @@ fn relocate(model: &mut AgentModel, files: &[(&str, &str)]) -> Result<PathBuf, E
     Ok(directory)
 }
 
-/// Where an agent has put something, for the test to look at.
+/// The directories where agents have put models.
 type Places = Arc<Mutex<Vec<PathBuf>>>;
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn an_agent_finds_the_model_where_the_one_before_it_has_put_it() {
     let repository = Repository::new().model("m", &looked_after_by(&["a", "b", "c"]), &["1"]);
     let places = Places::default();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    // Notes what it finds, and puts something else elsewhere.
+    // Records the files that the agent finds, and moves the model to a directory with other files.
     let replacing = |files: &'static [(&str, &str)]| {
         let (places, seen) = (places.clone(), seen.clone());
         move |model: &mut AgentModel, action| {
@@ -205,7 +205,7 @@ async fn what_an_agent_says_after_the_load_has_begun_changes_nothing() {
             assert_eq!(index(&engine), ["m 1 READY"]);
             assert!(serves(&engine, "m").await);
             engine.stop(TIMEOUT).await.unwrap();
-            // All hear of everything: four actions and the end.
+            // Each agent is notified of every event: four actions and the end.
             assert_eq!(agents.told().len(), 15, "{failing}: {:?}", agents.told());
         }
     }

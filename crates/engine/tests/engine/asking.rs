@@ -1,4 +1,4 @@
-//! What backends are asked, and what they tell unasked: readiness, memory, and how responses were made.
+//! Tests of what backends report: readiness, memory, and the times of responses.
 use std::{
     sync::{
         Arc,
@@ -38,20 +38,20 @@ async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
             assert_eq!(engine.model_ready("m", None).await, is_well);
             assert_eq!(engine.model("m", Some(1)).unwrap().ready_here(), is_well);
             assert_eq!((engine.ready().await, engine.ready_here()), (Ok(server), Ok(server)));
-            // It is only told: requests are taken, and the repository sees no difference.
+            // Readiness is only a report: the model accepts requests, and the repository sees no difference.
             assert!(serves(&engine, "m").await && engine.all_loaded());
             assert_eq!(index(&engine), ["m 1 READY"]);
         }
     }
 }
 
-/// A backend that tells of each question and waits for leave to answer it.
+/// A backend that notifies the test of each readiness call, and waits for the test's answer.
 async fn slow() -> (Engine, Repository, mpsc::Receiver<mpsc::Sender<()>>) {
     let (questions, asking) = mpsc::channel();
     let backend = echo().mobile().ready(move || {
         let (leave, wait) = mpsc::channel();
         let _ = questions.send(leave);
-        // An answer, or the end of the test.
+        // Returns at the answer, or at the end of the test.
         let _ = wait.recv_timeout(TIMEOUT);
         Ok(())
     });
@@ -60,7 +60,7 @@ async fn slow() -> (Engine, Repository, mpsc::Receiver<mpsc::Sender<()>>) {
     (engine, repository, asking)
 }
 
-/// The next question, which comes from another thread while this runtime goes on.
+/// The next readiness call. It comes from another thread, so this runtime continues meanwhile.
 async fn next(asking: &mpsc::Receiver<mpsc::Sender<()>>) -> mpsc::Sender<()> {
     loop {
         match asking.try_recv() {
@@ -70,7 +70,7 @@ async fn next(asking: &mpsc::Receiver<mpsc::Sender<()>>) -> mpsc::Sender<()> {
     }
 }
 
-/// One thread is all this runtime has.
+/// The runtime has only one thread.
 #[tokio::test]
 async fn a_backend_that_takes_long_to_say_whether_it_is_ready_holds_nobody_else_up() {
     let (engine, _repository, asking) = slow().await;
@@ -101,7 +101,7 @@ async fn health_checks_that_nobody_waits_for_any_more_do_not_pile_up() {
     }
     assert!(asking.try_recv().is_err(), "asked a second time before it had answered");
     first.send(()).unwrap();
-    // Of the two that were given up, one was the first; the other one's turn is skipped.
+    // Two callers were aborted. One of them had made the first call. The call of the other one is skipped.
     next(&asking).await.send(()).unwrap();
     assert!(last.await.unwrap());
     assert!(asking.try_recv().is_err());

@@ -1,4 +1,5 @@
-//! Clients that read slowly or not at all, and requests that are too many: what the server keeps for them, and who ends.
+//! Tests of clients that read slowly or not at all, and of too many requests: what the server holds, and which requests
+//! end.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
@@ -44,7 +45,7 @@ fn limited(repository: &Repository, limits: MemoryLimits) -> EngineOptions {
     EngineOptions { limits, ..repository.options() }
 }
 
-/// How many responses a client gets that reads all of them, and the error in the place of the last one.
+/// The number of responses that a client gets if it reads all of them, and the error that ends them, if any.
 async fn read(mut stream: ResponseStream) -> (usize, Option<ErrorCode>) {
     let mut count = 0;
     while let Some(ResponseItem { result, .. }) = stream.next().await {
@@ -65,7 +66,7 @@ async fn serve(config: &str, unread_response_bytes: usize) -> (Engine, Arc<Atomi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_stops_ends_alone_and_the_others_get_everything() {
-    // All that eight readers could leave unread fits, and half as much again.
+    // The budget holds all that eight readers can leave unread, and half as much again.
     let (engine, _) = serve(MANY, 12 * RESPONSES * RESPONSE_BYTES).await;
     let stopped = ask(&engine, "m", GREEDY);
     for _ in 0..8 {
@@ -83,7 +84,7 @@ async fn a_reader_that_stops_ends_alone_and_the_others_get_everything() {
 async fn no_instance_waits_for_clients_and_the_furthest_behind_is_told() {
     let (engine, ended) = serve(MANY, 2 * RESPONSES * RESPONSE_BYTES).await;
     let unread: Vec<_> = (0..6).map(|value| ask(&engine, "m", value)).collect();
-    // Nobody reads, and all executions end all the same.
+    // No client reads, and still all executions end.
     tokio::time::timeout(TIMEOUT, async {
         while engine.in_flight() > 0 {
             tokio::task::yield_now().await;

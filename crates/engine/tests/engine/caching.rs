@@ -1,4 +1,4 @@
-//! The response cache: who is answered from it, what is kept, and what is counted.
+//! Tests of the response cache: which requests it answers, what it stores, and what is counted.
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -13,7 +13,7 @@ use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, reque
 
 const ENABLED: &str = "response_cache { enable: true }";
 
-/// A model `m` of the backend `echo` that wants the cache.
+/// A model `m` of the backend `echo` that enables the cache.
 fn cached(rest: &str) -> Repository {
     Repository::new().model("m", &format!("{ECHO} {ENABLED} {rest}"), &["1"])
 }
@@ -24,7 +24,7 @@ async fn serve_with(options: EngineOptions, backend: Native, cache: &Arc<MemoryC
     Engine::start(options, plugins).await.unwrap()
 }
 
-/// An engine on a model `m`, with an empty cache.
+/// An engine with a model `m` and an empty cache.
 async fn serve(repository: &Repository, backend: Native) -> (Engine, Arc<MemoryCache>) {
     let cache = Arc::new(MemoryCache::default());
     (serve_with(repository.options(), backend, &cache).await, cache)
@@ -190,7 +190,7 @@ async fn equal_bytes_of_another_shape_are_another_request() {
 
 #[tokio::test]
 async fn other_outputs_or_parameters_are_another_request() {
-    // Gives the outputs it is asked for, with the number of parameters in each.
+    // Returns the requested outputs. Each has the number of parameters as its content.
     let obedient = echo().execute(|_, batch| {
         for Execution { request, responder, .. } in batch.executions {
             let count = vec![u8::try_from(request.parameters.len()).unwrap()];
@@ -391,7 +391,7 @@ async fn a_slow_cache_holds_up_only_those_who_ask_it_and_not_for_ever() {
     assert_eq!(engine.in_flight(), 1);
     answer.notify_one();
     assert_eq!(first_byte(held).await, 3);
-    // Nobody answers this time: the request gives the cache up.
+    // The cache does not answer this time, and the request stops waiting for it.
     assert_eq!(first_byte(ask(&engine, "m", 4)).await, 4);
     assert_eq!((cache.lookups(), engine.in_flight()), (2, 0));
 }

@@ -1,4 +1,5 @@
-//! How many requests run at once: those of different models side by side, those of one model as it has instances.
+//! Tests of how many requests run at the same time: those of different models, and those of one model with several
+//! instances.
 use std::sync::mpsc;
 
 use inference::backend::Execution;
@@ -6,7 +7,7 @@ use nereid_engine::Engine;
 
 use crate::support::{Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, value};
 
-/// A backend whose batches are held, with the values that they carry.
+/// A backend whose batches wait for the test, with the values that they carry.
 fn gated() -> (Native, mpsc::Receiver<Begun<Vec<u8>>>) {
     let values =
         |executions: &[Execution]| executions.iter().map(|execution| value(&execution.request)).collect();
@@ -17,7 +18,7 @@ fn with_instances(count: u32) -> String {
     format!("{ECHO} instance_group {{ count: {count} kind: KIND_CPU }}")
 }
 
-/// How many requests of a model wait for an instance.
+/// The number of requests of a model that wait for an instance.
 fn waiting(engine: &Engine, model: &str) -> u64 {
     let prefix = format!("nv_inference_pending_request_count{{model=\"{model}\",");
     let metrics = engine.metrics();
@@ -31,7 +32,7 @@ async fn requests_for_two_models_run_at_once() {
     let repository = Repository::new().model("m0", &with_instances(1), &["1"]);
     let engine = repository.model("m1", &with_instances(1), &["1"]).serve(backend).await;
     let streams = [("m0", 10), ("m1", 11)].map(|(model, value)| ask(&engine, model, value));
-    // Neither goes on before both have begun.
+    // Neither batch continues before both have begun.
     let mut running = [(); 2].map(|()| begun.recv_timeout(TIMEOUT).unwrap());
     running.sort_by(|one, other| one.model.cmp(&other.model));
     assert_eq!([&running[0].model[..], &running[1].model], ["m0", "m1"]);
@@ -56,7 +57,7 @@ async fn three_instances_run_three_requests_while_the_fourth_waits_and_another_m
     assert_eq!(values, [1, 2, 3]);
     assert_eq!(waiting(&engine, "m1"), 1);
 
-    // The other model is served from request to request, and the fourth request still waits.
+    // The other model answers one request after the other, and the fourth request still waits.
     for value in 5..10 {
         let stream = ask(&engine, "m0", value);
         let batch = next();

@@ -1,4 +1,4 @@
-//! The two example configurations of Triton's documentation of stateful models, as they are printed there.
+//! Tests of the two example configurations in Triton's documentation of stateful models.
 use std::{num::NonZeroU64, sync::mpsc};
 
 use inference::{
@@ -115,12 +115,12 @@ output [
 ]
 "#;
 
-/// Older editions print another platform.
+/// Older editions contain another platform.
 fn custom() -> String {
     OLDEST.replace("tensorflow_savedmodel", "custom")
 }
 
-/// Reads and validates a configuration as for a model of that name.
+/// Reads and validates a configuration for a model of that name.
 fn read(name: &str, config: &str) -> Result<proto::ModelConfig, String> {
     let layout = ModelLayout { name: name.to_owned(), versions: [(1, Vec::new())].into() };
     let source = ConfigSource::Text { path: "config.pbtxt".as_ref(), content: config.as_bytes() };
@@ -131,7 +131,7 @@ fn read(name: &str, config: &str) -> Result<proto::ModelConfig, String> {
     Ok(resolved.shown)
 }
 
-/// What the oldest strategy prefers if its configuration names no size.
+/// The preferred batch size of the oldest strategy, if its configuration sets none.
 fn prefer_full_batches(config: &mut proto::ModelConfig) {
     use proto::{model_config::SchedulingChoice, model_sequence_batching::StrategyChoice};
     let size = config.max_batch_size;
@@ -181,16 +181,16 @@ async fn the_stateful_examples_name_backends_that_have_to_be_brought() {
     assert_eq!(index(&engine), missing);
 }
 
-/// A row of a batch, as the model of the direct example sees it.
+/// A row of a batch, as the model of the direct example receives it.
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum SeenRow {
-    /// READY is 1; START, and the first element of INPUT.
+    /// READY is 1. The fields are START and the first element of INPUT.
     Ready { start: bool, value: f32 },
     /// READY is 0.
     NotReady,
 }
 
-/// A backend for the direct example, and the batches it has begun.
+/// A backend for the direct example, and the batches that it has begun.
 fn stateful() -> (Native, mpsc::Receiver<Begun<Vec<SeenRow>>>) {
     held(Native::new("stateful"), |executions| executions.iter().map(seen_row).collect(), complete)
 }
@@ -217,7 +217,7 @@ fn complete(execution: Execution) {
     execution.responder.complete(Response::of(vec![output]));
 }
 
-/// Sends a request of the sequence `id` whose elements have a value.
+/// Sends a request of the sequence `id`. All its elements have that value.
 fn ask_in_sequence(engine: &Engine, id: u64, (start, end): (bool, bool), value: f32) -> ResponseStream {
     let elements = value.to_le_bytes().repeat(100 * 100);
     let input = Tensor::new("INPUT".into(), DataType::Fp32, [1, 100, 100][..].into(), elements);
@@ -241,7 +241,7 @@ async fn six_sequences_share_two_instances_of_two_slots_and_two_wait_in_the_back
     let first = |value| SeenRow::Ready { start: true, value };
     let later = |value| SeenRow::Ready { start: false, value };
 
-    // Two sequences run. Two others have the second slots, and the last two wait in the backlog.
+    // Two sequences run. Two others occupy the second slots, and the last two wait in the backlog.
     let mut streams = vec![ask_in_sequence(&engine, 1, START, 1.1)];
     let batch_of_one = next();
     streams.push(ask_in_sequence(&engine, 2, START, 2.1));
@@ -250,18 +250,19 @@ async fn six_sequences_share_two_instances_of_two_slots_and_two_wait_in_the_back
     assert_ne!(batch_of_one.thread, batch_of_two.thread);
     streams.extend((3_u8..=6).map(|id| ask_in_sequence(&engine, id.into(), START, f32::from(id) + 0.1)));
 
-    // Two requests that came while the instance ran are one execution: START 0 1, READY 1 1.
+    // Two requests that arrived while the instance ran form one execution: START 0 1, READY 1 1.
     streams.push(ask_in_sequence(&engine, 1, END, 1.2));
     let instance = batch_of_one.end();
     let batch = next();
     assert_eq!((&batch.thread, &batch.seen[..]), (&instance, &[later(1.2), first(3.1)][..]));
 
-    // The first sequence has ended: the first one of the backlog has its slot.
+    // The first sequence has ended. The first sequence of the backlog takes its slot.
     assert_eq!(batch.end(), instance);
     let of_five = next();
     assert_eq!((&of_five.thread, &of_five.seen[..]), (&instance, &[first(5.1)][..]));
 
-    // On the other instance the fourth sequence runs in the second slot, and ends. Then the sixth has the slot.
+    // On the other instance the fourth sequence runs in the second slot, and ends. Then the sixth sequence takes the
+    // slot.
     let instance = batch_of_two.end();
     let batch = next();
     assert_eq!((&batch.thread, &batch.seen[..]), (&instance, &[SeenRow::NotReady, first(4.1)][..]));

@@ -1,4 +1,4 @@
-//! Host policies: instances run where their policy says, and nowhere else.
+//! Tests of host policies: instances run only on the processors of their policy.
 use std::{
     num::NonZeroUsize,
     sync::{Arc, mpsc},
@@ -13,12 +13,12 @@ use rustix::{
 
 use crate::support::{ECHO, Native, Repository, answer, echo, index, serves, start};
 
-/// What a test learns of a moment on an instance's thread.
+/// What a test records on an instance's thread.
 struct Seen {
     affinity: CpuSet,
     nice: i32,
     thread: Option<String>,
-    /// What the instance was told, when it was built.
+    /// The thread budget in the instance's specification.
     budget: Option<NonZeroUsize>,
 }
 
@@ -28,7 +28,7 @@ fn seen(budget: Option<NonZeroUsize>) -> Seen {
     Seen { affinity: sched_getaffinity(None).unwrap(), nice, thread, budget }
 }
 
-/// A backend whose instances may change threads, and tell where they were built and ran.
+/// A backend whose instances may change threads, and report where they were built and ran.
 fn telling() -> (Native, mpsc::Receiver<Seen>) {
     let (tell, told) = mpsc::channel();
     let tell = Arc::new(parking_lot::Mutex::new(tell));
@@ -52,7 +52,7 @@ fn bound(repository: &Repository, policy: &str, settings: HostPolicy) -> EngineO
     options
 }
 
-/// The last processor this process may use.
+/// The last processor that this process may use.
 fn one_processor() -> usize {
     let usable = sched_getaffinity(None).unwrap();
     (0..CpuSet::MAX_CPU).rfind(|&processor| usable.is_set(processor)).unwrap()
@@ -70,7 +70,7 @@ async fn an_instance_is_built_and_runs_on_the_processors_of_its_policy_only() {
     let repository = Repository::new().model("m", &format!("{ECHO} {group}"), &["1"]);
     let (backend, told) = telling();
     let engine = start(bound(&repository, "corner", cores(&mine.to_string())), backend).await;
-    // Short enough for callers' threads, had they been allowed.
+    // The executions are short enough for callers' threads, if the policy allowed that.
     for _ in 0..200 {
         assert!(serves(&engine, "m").await);
     }
@@ -135,7 +135,7 @@ async fn models_of_least_priority_give_way_and_nobody_else_does() {
         let repository = Repository::new().model("m", &config, &["1"]);
         let (backend, told) = telling();
         let engine = start(repository.options(), backend).await;
-        // Short enough for callers' threads, which keep their own priority.
+        // The executions are short enough for callers' threads, which keep their own priority.
         for _ in 0..200 {
             assert!(serves(&engine, "m").await);
         }

@@ -1,4 +1,4 @@
-//! A backend that sends requests to other models.
+//! Tests of a backend that sends requests to other models.
 use std::sync::{Arc, OnceLock};
 
 use inference::{ErrorCode, Inferer, backend::Execution};
@@ -6,7 +6,7 @@ use nereid_engine::Engine;
 
 use crate::support::{ECHO, Native, Repository, ask, echo, request};
 
-/// Has another model answer. Says so if that model cannot.
+/// Sends its request to another model. Answers with an error if that model cannot answer.
 fn caller(inferer: Arc<OnceLock<Arc<dyn Inferer>>>) -> Native {
     let opened = inferer.clone();
     Native::new("caller")
@@ -17,7 +17,7 @@ fn caller(inferer: Arc<OnceLock<Arc<dyn Inferer>>>) -> Native {
         })
         .execute(move |_, batch| {
             let inferer = inferer.get().unwrap();
-            // The instance has a thread of its own, which may wait.
+            // The instance has its own thread, which may wait.
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             for Execution { request, responder, .. } in batch.executions {
                 match inferer
@@ -44,7 +44,7 @@ async fn a_request_of_a_backend_is_a_request_like_any_other() {
     assert_eq!(engine.statistics(Some("called"), None).unwrap()[0].success.count, 2);
     let unknown = inferer.get().unwrap().infer("unknown", None, request(1)).unwrap_err();
     assert_eq!(unknown.code, ErrorCode::NotFound);
-    // The interface does not keep the server alive.
+    // The inferer does not keep the server alive.
     engine.stop(crate::support::TIMEOUT).await.unwrap();
     drop((engine, called));
 }

@@ -1,4 +1,5 @@
-//! From a configuration to instances: what a backend is told, what it may complete, what happens when it fails.
+//! Tests of loading, from a configuration to instances: what a backend receives, what it may complete, and what happens
+//! when it fails.
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -103,7 +104,7 @@ async fn as_many_models_load_at_a_time_as_there_are_threads() {
     let repository = ["a", "b", "c", "d"]
         .iter()
         .fold(Repository::new(), |repository, name| repository.model(name, ECHO, &["1"]));
-    // Two that wait for each other can only load together.
+    // Two loads that wait for each other can only finish if they run at the same time.
     let meetings = [Rendezvous::of(2), Rendezvous::of(2)];
     let mut options = repository.options();
     options.load_threads = 2;
@@ -124,7 +125,7 @@ async fn one_load_thread_loads_one_model_at_a_time() {
     let gauge = (loading.clone(), most.clone());
     let backend = echo().open(move |_| {
         gauge.1.fetch_max(gauge.0.fetch_add(1, SeqCst) + 1, SeqCst);
-        // Leaves time for another one to come, which must not.
+        // Gives another load time to begin, which must not happen.
         Rendezvous::of(2).join(Duration::from_millis(3));
         gauge.0.fetch_sub(1, SeqCst);
         Ok(())

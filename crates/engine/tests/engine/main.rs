@@ -1,4 +1,4 @@
-//! The engine on repositories of its own, with backends whose behaviour each test writes down.
+//! Tests of the engine with its own repositories, and with backends whose behaviour each test defines.
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, fail by it")]
 mod agents;
 mod asking;

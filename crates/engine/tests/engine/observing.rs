@@ -1,4 +1,4 @@
-//! Index, statistics and metrics: what is told of models, and that it adds up.
+//! Tests of index, statistics and metrics: what they report about models, and that the numbers agree.
 use std::{collections::BTreeMap, sync::Arc, thread};
 
 use inference::{Error, ErrorCode, FailureReason, Response, backend::Execution};
@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::support::{ECHO, Native, Repository, answer, ask, echo, index, request, start, value};
 
-/// Fails odd values.
+/// Fails requests with odd values.
 fn picky() -> Native {
     echo().execute(|_, batch| {
         for execution in batch.executions {
@@ -232,7 +232,7 @@ async fn what_waits_is_pending_until_it_runs() {
 const THREADS: u64 = 8;
 const REQUESTS: usize = 500;
 
-/// What the callers have seen.
+/// What the callers have received.
 #[derive(Default, Debug, Clone, Copy)]
 struct Seen {
     accepted: u64,
@@ -241,7 +241,7 @@ struct Seen {
     failures: u64,
 }
 
-/// Sends requests, some of which are cancelled sooner or later. Each stream that is read must end exactly once.
+/// Sends requests and cancels some of them at random times. Each stream that is read must end exactly once.
 async fn caller(engine: &Engine, seed: u64) -> Seen {
     let mut random = StdRng::seed_from_u64(seed);
     let mut seen = Seen::default();
@@ -278,7 +278,7 @@ fn moody() -> Native {
             match value(&execution.request) {
                 0..40 => execution.responder.fail(Error::internal("no").because(FailureReason::Backend)),
                 40..60 => drop(execution),
-                // From elsewhere, after the instance has gone on to other work.
+                // Answers on another thread, after the instance has continued with other work.
                 60..70 => drop(thread::spawn(move || answer(execution))),
                 70..80 => {
                     let Execution { responder, .. } = execution;

@@ -1,4 +1,4 @@
-//! What is checked before a model is opened, and what operators may have their way with.
+//! Tests of the checks before a model is opened, and of the checks that operators may relax.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},

@@ -1,4 +1,4 @@
-//! Which models and versions are found, and what is said of those that cannot be served.
+//! Tests of which models and versions are found, and of the reasons of those that cannot be served.
 use inference::ErrorCode;
 use nereid_engine::{Engine, Plugins};
 

@@ -1,4 +1,4 @@
-//! How models, and the engine, come to their end.
+//! Tests of how models and the engine end.
 use std::{
     sync::{
         Arc,
@@ -17,7 +17,7 @@ use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index
 
 const REFUSAL: &str = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests";
 
-/// An echo whose batches, once they have begun, wait for as many words as they are told.
+/// An echo backend. Each batch, once it has begun, waits for one message from the test.
 fn gated() -> (Native, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (begun, beginnings) = mpsc::channel();
     let (go_on, leave) = mpsc::channel();
@@ -30,7 +30,7 @@ fn gated() -> (Native, mpsc::Receiver<()>, mpsc::Sender<()>) {
     (backend, beginnings, go_on)
 }
 
-/// Asks until the answer is a refusal. What is accepted meanwhile is dropped, and so cancelled.
+/// Sends requests until one is refused. Drops, and so cancels, the accepted ones.
 async fn refusal(engine: &Engine) -> Error {
     loop {
         match engine.model("m", None).unwrap().infer(request(0)) {
@@ -81,7 +81,7 @@ async fn a_batch_that_waits_for_company_is_not_kept_waiting_by_the_end() {
 async fn an_idle_engine_stops_at_once() {
     let groups = "instance_group { count: 4 }";
     let mut shortest = Duration::MAX;
-    // A busy machine may hold up one of them.
+    // A busy machine may delay one of the attempts.
     for _ in 0..5 {
         let repository =
             Repository::new().model("m", &format!("{ECHO} {groups}"), &["1"]).model("n", ECHO, &["1"]);
@@ -112,7 +112,7 @@ async fn instances_end_with_the_engine_on_their_own_threads() {
     let engine = repository.serve(backend).await;
     assert!(serves(&engine, "m").await);
     engine.stop(TIMEOUT).await.unwrap();
-    // Instances are gone; the backend itself lives as long as the engine.
+    // The instances are dropped. The backend itself lives as long as the engine.
     assert_eq!(ended.load(SeqCst), 0);
     drop(engine);
     while ended.load(SeqCst) == 0 {
@@ -152,7 +152,7 @@ fn a_backend_that_hangs_after_its_answer_holds_up_nobody() {
             assert!(serves(&engine, "m").await);
             engine.stop(Duration::from_millis(20)).await
         });
-        // Waits for what still blocks.
+        // Waits for the threads that still block.
         drop(runtime);
         report.send(stopped).unwrap();
     });
@@ -172,12 +172,12 @@ async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
             batch.executions.into_iter().for_each(answer);
         });
         let engine = repository.serve(backend).await;
-        // Often enough for mobile instances to run where their requests arrive.
+        // Repeated, so that movable instances run on the callers' threads.
         for _ in 0..100 {
             assert!(serves(&engine, "m").await);
         }
         assert_eq!(ask(&engine, "m", 13).only().await.unwrap_err().code, ErrorCode::Internal);
-        // The request is answered while the panic unwinds, a moment before the model knows.
+        // The request is answered while the panic unwinds, shortly before the model fails.
         while engine.model_ready("m", Some(2)).await {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Custom batching strategies: where they are found, who asks them, and what comes of it.
+//! Tests of custom batching strategies: where they are found, which models use them, and which batches they form.
 use std::{fs, path::Path, sync::Arc};
 
 use inference::{
@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, request, value};
 
-/// A model whose requests wait for company for an hour.
+/// A model whose queue delay is one hour.
 const PATIENT: &str = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
 
-/// Opens "libraries" whose text says what they do: `alone`, `sum 10` (of the bytes that requests carry), `panic`,
-/// `nothing` or `broken`. Clones share what is noted.
+/// Opens "libraries" whose text defines their behaviour: `alone`, `sum 10` (of the bytes in the requests), `panic`,
+/// `nothing` or `broken`. Clones share the notes.
 #[derive(Clone, Default)]
 struct Strategies {
-    /// Which libraries were opened, and what became of the strategies.
+    /// The libraries that were opened, and how the strategies ended.
     notes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -84,7 +84,7 @@ impl PendingBatch for Pending {
     }
 }
 
-/// Echoes, and remembers the bytes that the requests of each batch carry.
+/// Echoes, and records the bytes in the requests of each batch.
 fn noting_batches() -> (Native, Arc<Mutex<Vec<Vec<u8>>>>) {
     let batches = Arc::<Mutex<Vec<Vec<u8>>>>::default();
     let backend = echo().execute({
@@ -104,7 +104,7 @@ async fn start(options: EngineOptions, backend: Native, strategies: Option<Strat
     Engine::start(options, Plugins { backends, strategies, ..Plugins::default() }).await.unwrap()
 }
 
-/// Sends requests that carry these bytes to the model `m`, together, and waits for their answers.
+/// Sends requests with these bytes to the model `m` at the same time, and waits for their answers.
 async fn ask_all(engine: &Engine, values: &[u8]) {
     let model = engine.model("m", None).unwrap();
     let send = |&value: &u8| model.infer(request(value)).unwrap();
@@ -114,7 +114,7 @@ async fn ask_all(engine: &Engine, values: &[u8]) {
     }
 }
 
-/// The batches that these requests make, which wait until all are there, if the model has that library.
+/// The batches of these requests, if the model has that library. The batches wait until all requests have arrived.
 async fn batches(library: &str, scheduling: &str, values: &[u8]) -> (Vec<Vec<u8>>, Vec<String>) {
     let repository = Repository::new()
         .model("m", &format!("{ECHO} {scheduling}"), &["1"])
@@ -173,7 +173,7 @@ async fn a_strategy_sees_requests_as_they_were_checked() {
     let mut options = repository.options();
     options.hold_until_queued = 2;
     let engine = start(options, backend, Some(Strategies::default())).await;
-    // Its shape and its name are known only when it has been checked.
+    // The check of the request deduces its shape and its name.
     let raw = |value: u8| Request { inputs: RequestInputs::Raw(vec![value].into()), ..Request::default() };
     let model = engine.model("m", None).unwrap();
     let streams = [7, 8].map(|value| model.infer(raw(value)).unwrap());
@@ -214,7 +214,8 @@ async fn the_directory_of_a_built_in_backend_is_where_its_library_would_be() {
     assert_eq!(strategies.notes()[0], "m: shared");
 }
 
-/// The index of a model with that parameter, and which library was opened. `$` in the parameter is the model's directory.
+/// The index of a model with that parameter, and the library that was opened. `$` in the parameter stands for the
+/// model's directory.
 async fn with_parameter(parameter: &str, scheduling: &str) -> (String, Vec<String>) {
     let repository = Repository::new()
         .file("m/1/mine.so", "mine")

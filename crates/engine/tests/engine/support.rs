@@ -1,4 +1,4 @@
-//! Model repositories on disk, and backends made of closures.
+//! Model repositories on disk, and backends built from closures.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -18,14 +18,14 @@ use inference::{
 use nereid_engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use parking_lot::{Condvar, Mutex};
 
-/// Longer than anything here takes; what waits so long has failed.
+/// A timeout longer than any step of these tests. A step that takes so long has failed.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A model of the backend [`echo`], without its instance groups and its scheduling.
 pub(crate) const ECHO: &str = "backend: 'echo' max_batch_size: 8
     input { name: 'IN' data_type: TYPE_UINT8 dims: -1 } output { name: 'OUT' data_type: TYPE_UINT8 dims: -1 }";
 
-/// A model repository that lives as long as the test.
+/// A model repository that is deleted at the end of the test.
 pub(crate) struct Repository {
     root: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ impl Repository {
         options(vec![self.path().to_path_buf()])
     }
 
-    /// Starts an engine on it with the usual options.
+    /// Starts an engine on this repository with the usual options.
     pub(crate) async fn serve(&self, backend: Native) -> Engine {
         start(self.options(), backend).await
     }
@@ -97,7 +97,7 @@ type Build = dyn Fn(&ModelConfig, &InstanceSpec) -> Result<(), Error> + Send + S
 type Ready = dyn Fn() -> Result<(), Error> + Send + Sync;
 type Execute = dyn Fn(&str, Batch) + Send + Sync;
 
-/// A backend of closures; those that are not given do nothing, or echo.
+/// A backend of closures. Without a closure, it does nothing or echoes.
 #[derive(Clone)]
 pub(crate) struct Native {
     name: &'static str,
@@ -131,17 +131,17 @@ impl Native {
         }
     }
 
-    /// It lies in these directories.
+    /// Sets the backend's directories.
     pub(crate) fn in_directories(self, directories: Vec<PathBuf>) -> Self {
         Self { directories, ..self }
     }
 
-    /// Its instances may change threads.
+    /// Lets its instances change threads.
     pub(crate) fn mobile(self) -> Self {
         Self { mobile: true, ..self }
     }
 
-    /// What happens when a model version is opened.
+    /// Sets what happens when a model version is opened.
     pub(crate) fn open(
         self,
         open: impl Fn(&ModelSource) -> Result<(), Error> + Send + Sync + 'static,
@@ -149,7 +149,7 @@ impl Native {
         Self { open: Arc::new(open), ..self }
     }
 
-    /// What is added to a configuration.
+    /// Sets what the backend adds to a configuration.
     pub(crate) fn complete(
         self,
         complete: impl Fn(&mut proto::ModelConfig) -> Result<(), Error> + Send + Sync + 'static,
@@ -157,7 +157,7 @@ impl Native {
         Self { complete: Arc::new(complete), ..self }
     }
 
-    /// What happens when an instance is built.
+    /// Sets what happens when an instance is built.
     pub(crate) fn build(
         self,
         build: impl Fn(&ModelConfig, &InstanceSpec) -> Result<(), Error> + Send + Sync + 'static,
@@ -165,17 +165,17 @@ impl Native {
         Self { build: Arc::new(build), ..self }
     }
 
-    /// What each model takes.
+    /// Sets the memory that each model reports.
     pub(crate) fn memory(self, memory: Vec<MemoryUsage>) -> Self {
         Self { memory, ..self }
     }
 
-    /// What each model says when it is asked whether it is ready.
+    /// Sets the readiness that each model reports.
     pub(crate) fn ready(self, ready: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Self {
         Self { ready: Some(Arc::new(ready)), ..self }
     }
 
-    /// What an instance of that model does with a batch.
+    /// Sets what an instance of a model does with a batch.
     pub(crate) fn execute(self, execute: impl Fn(&str, Batch) + Send + Sync + 'static) -> Self {
         Self { execute: Arc::new(execute), ..self }
     }
@@ -234,24 +234,24 @@ impl BackendInstance for Running {
     }
 }
 
-/// A batch that an instance has begun. It goes on when this value is dropped.
+/// A batch that an instance has begun. The batch continues when this value is dropped.
 pub(crate) struct Begun<T> {
     pub(crate) model: String,
     /// The thread of the instance.
     pub(crate) thread: ThreadId,
-    /// What the test wants to know of the batch.
+    /// What the test reads from the batch.
     pub(crate) seen: T,
     _held: mpsc::Sender<()>,
 }
 
 impl<T> Begun<T> {
-    /// Lets the batch go on, and gives the thread of its instance.
+    /// Lets the batch continue. Returns the thread of its instance.
     pub(crate) fn end(self) -> ThreadId {
         self.thread
     }
 }
 
-/// The backend with batches that tell what `look` sees of them, and then wait for the test before each request is given to
+/// The backend with batches that report what `look` reads from them. They wait for the test before each request goes to
 /// `answer`.
 pub(crate) fn held<T: Send + 'static>(
     backend: Native,
@@ -263,7 +263,7 @@ pub(crate) fn held<T: Send + 'static>(
         let (held, until_dropped) = mpsc::channel();
         let seen = look(&batch.executions);
         let begun = Begun { model: model.to_owned(), thread: thread::current().id(), seen, _held: held };
-        // A test that has ended holds nothing back.
+        // If the test has ended, the batch does not wait.
         if tell.send(begun).is_ok() {
             let _ = until_dropped.recv();
         }
@@ -279,7 +279,7 @@ pub(crate) fn answer(Execution { request, responder, .. }: Execution) {
     responder.complete(Response::of(vec![output]));
 }
 
-/// The byte that a request made by [`request`] carries.
+/// The byte in a request made by [`request`].
 pub(crate) fn value(request: &Request) -> u8 {
     request.input("IN").unwrap().data().contiguous()[0]
 }
@@ -294,13 +294,13 @@ pub(crate) fn ask(engine: &Engine, model: &str, value: u8) -> ResponseStream {
     engine.model(model, None).unwrap().infer(request(value)).unwrap()
 }
 
-/// Whether a request to the default version of the model is answered rightly.
+/// Whether the default version of the model answers a request correctly.
 pub(crate) async fn serves(engine: &Engine, model: &str) -> bool {
     let response = ask(engine, model, 42).only().await.unwrap();
     response.output("OUT").is_some_and(|output| output.data().contiguous()[..] == [42])
 }
 
-/// The index, a line per entry: name, version, state and reason, `-` for what is absent.
+/// The index, one line for each entry: name, version, state and reason, `-` for absent fields.
 pub(crate) fn index(engine: &Engine) -> Vec<String> {
     let line = |entry: nereid_engine::IndexEntry| {
         let version = entry.version.map_or("-".to_owned(), |version| version.to_string());
@@ -310,7 +310,7 @@ pub(crate) fn index(engine: &Engine) -> Vec<String> {
     engine.index(false).into_iter().map(line).collect()
 }
 
-/// A place where several threads wait until all of them are there.
+/// A point where several threads wait until all of them have arrived.
 pub(crate) struct Rendezvous {
     missing: Mutex<usize>,
     complete: Condvar,
@@ -321,7 +321,7 @@ impl Rendezvous {
         Arc::new(Self { missing: Mutex::new(count), complete: Condvar::new() })
     }
 
-    /// Whether all came while this one waited.
+    /// Whether all threads arrived before the timeout.
     pub(crate) fn join(&self, timeout: Duration) -> bool {
         let mut missing = self.missing.lock();
         *missing -= 1;

@@ -1,4 +1,4 @@
-//! Models that share resources.
+//! Tests of models that share resources.
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
@@ -18,7 +18,7 @@ use crate::{
     model::{Model, ModelParts, tests},
 };
 
-/// Tells when it begins and waits for leave to go on.
+/// Reports the begin of each batch and waits until the test lets it continue.
 #[derive(Clone)]
 struct Gated(&'static str, mpsc::Sender<(&'static str, mpsc::Sender<()>)>);
 
@@ -78,7 +78,7 @@ async fn models_that_need_the_same_thing_take_turns() {
     let mut turns = Vec::new();
     for _ in 0..20 {
         let (who, leave) = begun.recv().unwrap();
-        // Nobody else has what this one needs, so nobody else can have begun.
+        // The other instances lack the resources that this one holds, so they cannot have begun.
         assert!(begun.try_recv().is_err());
         turns.push(who);
         leave.send(()).unwrap();

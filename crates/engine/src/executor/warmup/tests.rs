@@ -1,4 +1,4 @@
-//! Warm-up samples, from configuration to execution.
+//! Tests of warm-up samples, from the configuration to the execution.
 use std::{
     fs,
     num::{NonZeroU32, NonZeroUsize},
@@ -17,7 +17,7 @@ use crate::{
     model::{ModelParts, tests::config},
 };
 
-/// Tells the inputs of each request of each execution; fails those whose first byte is 9.
+/// Reports the inputs of each request of each execution. Fails requests whose first byte is 9.
 struct Tells(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
 
 impl BackendModel for Tells {
@@ -50,7 +50,7 @@ fn input(name: &str, dims: &[i64], data: WarmupData) -> WarmupInput {
     WarmupInput { name: name.into(), datatype: DataType::Uint8, dims: dims.into(), data }
 }
 
-/// Loads a model with those samples; what it saw before it was ready, or why it is not.
+/// Loads a model with those samples. Returns what the model received before it was ready, or why the load failed.
 fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, String> {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("warmup")).unwrap();

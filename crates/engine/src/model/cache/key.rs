@@ -1,8 +1,8 @@
 //! The cache keys of requests. Requests whose answers cannot differ have the same key.
 //!
-//! A key is a cryptographic hash of everything that the answer depends on. Nobody can construct two requests with the
-//! same key, so a found entry needs no comparison with the request (S-W32). The key is the same in every server that
-//! serves the same model, and after a restart. So servers can share a cache.
+//! A key is a cryptographic hash of everything that the answer depends on. A client cannot construct two requests with
+//! the same key, so a found entry needs no comparison with the request (S-W32). The key is the same in every server
+//! that serves the same model, and after a restart. So servers can share a cache.
 use std::fmt::Write as _;
 
 use blake3::Hasher;
