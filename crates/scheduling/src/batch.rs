@@ -22,7 +22,7 @@ pub enum Row<T> {
         entry: Entry<T>,
         /// The sequence slot it runs in. When the backend has given the request back, tell
         /// [`Scheduler::released`](crate::Scheduler::released), or hand it to
-        /// [`Scheduler::reschedule`](crate::Scheduler::again).
+        /// [`Scheduler::reschedule`](crate::Scheduler::reschedule).
         slot: Option<u32>,
     },
     /// Keeps later sequence slots in their place; the model is told "not ready".

@@ -15,7 +15,7 @@ use crate::{
 /// What holds for each policy, and is checked by this crate's random histories: every accepted payload leaves
 /// exactly once, by [`take`](Self::take), [`expire`](Self::expire), [`cancel`](Self::cancel),
 /// [`reject_all`](Self::reject_all) or [`lose_instance`](Self::lose_instance), and only
-/// [`reschedule`](Self::again) takes one in once more; `take` after `due` is never empty; `next_wakeup(now)` is later than
+/// [`reschedule`](Self::reschedule) takes one in once more; `take` after `due` is never empty; `next_wakeup(now)` is later than
 /// `now`, and nothing changes by time alone before it.
 ///
 /// `now` should not run backwards from call to call. If it does (clock read before the lock was taken),
