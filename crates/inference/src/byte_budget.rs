@@ -81,7 +81,7 @@ impl ByteReservation {
     /// Reserves `bytes` more.
     ///
     /// # Errors
-    /// The budget has no room. The reservation keeps its size.
+    /// The budget would be exceeded. The reservation keeps its size.
     pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.budget.take(bytes)?;
         self.bytes += bytes;

@@ -15,7 +15,7 @@ pub use model::{AgentModel, ArtifactType, Directories};
 /// Finds repository agents.
 pub trait AgentFinder: Send + Sync {
     /// Returns the agent with that name, as a configuration gives it. May block. The agent lives until the last model
-    /// that uses it is gone.
+    /// that uses it is unloaded.
     ///
     /// # Errors
     /// [`not_found`]; the agent's own error if it does not start.

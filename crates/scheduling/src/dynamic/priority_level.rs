@@ -48,7 +48,7 @@ impl<T> PriorityLevel<T> {
         self.waiting.len() + self.delayed.len()
     }
 
-    /// Adds a request that is on time. If timeouts do not differ, deadlines must not run backwards.
+    /// Adds a request that is on time. If all timeouts are equal, deadlines must not decrease.
     pub(super) fn push(&mut self, entry: Entry<T>, deadline: Option<Timestamp>) {
         let serial = entry.id.serial;
         if let (Some(by_deadline), Some(deadline)) = (&mut self.by_deadline, deadline) {
@@ -57,7 +57,7 @@ impl<T> PriorityLevel<T> {
         self.waiting.push(serial, Waiting { deadline, entry });
     }
 
-    /// Removes the request that is served next.
+    /// Removes the next request in the order of service.
     pub(super) fn pop(&mut self) -> Option<Entry<T>> {
         if let Some(first) = self.waiting.pop() {
             remove_deadline(&mut self.by_deadline, &first);
@@ -68,7 +68,7 @@ impl<T> PriorityLevel<T> {
         Some(first)
     }
 
-    /// Removes the request of that serial number, delayed or not, and says what its turn was.
+    /// Removes the request with that serial number, delayed or not, and returns its turn.
     pub(super) fn remove(&mut self, serial: u64) -> Option<(LevelTurn, Entry<T>)> {
         if let Some(waiting) = self.waiting.remove(serial) {
             remove_deadline(&mut self.by_deadline, &waiting);
@@ -78,7 +78,7 @@ impl<T> PriorityLevel<T> {
         Some((LevelTurn::Delayed(number), self.delayed.remove(number)?))
     }
 
-    /// When the next request will be late, if ever.
+    /// The earliest deadline, if there is one.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         match &self.by_deadline {
             Some(by_deadline) => by_deadline.first().map(|&(deadline, _)| deadline),

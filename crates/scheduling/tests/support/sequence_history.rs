@@ -367,7 +367,7 @@ impl History {
         assert_eq!(self.real.backlog().map(|(id, _)| id).collect::<Vec<_>>(), self.plain.backlog());
     }
 
-    /// Ends everything. Afterwards there must be room for as many sequences as at the start.
+    /// Ends everything. Afterwards as many slots must be free as at the start.
     pub(crate) fn rest(&mut self) {
         if self.plain.capacity() == 0 {
             self.perform(&Operation::AddInstance);
