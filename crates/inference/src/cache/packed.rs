@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
 
-/// Bytes that [`write`] needs.
+/// Bytes that [`write()`] needs.
 pub fn size(response: &Response) -> usize {
     let mut size = 0;
     each_part(response, |part| size += part.len());
@@ -29,7 +29,7 @@ pub fn write(response: &Response, buffer: &mut [u8]) {
     assert!(rest.is_empty(), "the buffer is as large as the response");
 }
 
-/// Unpacks the output of [`write`].
+/// Unpacks the output of [`write()`].
 ///
 /// # Errors
 /// INTERNAL if the buffer contains anything else.
