@@ -1,4 +1,4 @@
-//! Compiles `protos/` to Rust types and to the two descriptor sets, with no foreign compiler.
+//! Compiles `protos/` into Rust types and into the two descriptor sets. It needs no `protoc`.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,12 +9,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
 
-    // The descriptions in the files become documentation of the types ...
+    // The comments in the files become documentation of the types ...
     let mut documented = compiler(&["grpc_service.proto", "health.proto"])?;
     documented.include_source_info(true);
     prost_build::Config::new().bytes(["."]).btree_map(["."]).compile_fds(documented.file_descriptor_set())?;
 
-    // ... but are dead weight in the descriptors that the program carries.
+    // ... but they would only enlarge the descriptors in the program.
     let all = compiler(&["grpc_service.proto", "health.proto"])?;
     fs::write(out.join("all.descriptors"), all.encode_file_descriptor_set())?;
     let config = compiler(&["model_config.proto"])?;

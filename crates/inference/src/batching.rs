@@ -1,18 +1,19 @@
-//! The door for custom batching strategies: which requests may share a batch, beyond shapes and sizes.
+//! The extension point for custom batching strategies: which requests may share a batch, beyond shapes and sizes.
 //!
-//! The five functions `TRITONBACKEND_ModelBatch*` of `tritonbackend.h` are its model: a strategy lives as long as its
-//! model version, a batch in the making as long as requests may still join it. Only the dynamic batcher asks.
+//! The interface follows the five functions `TRITONBACKEND_ModelBatch*` of `tritonbackend.h`. A strategy lives as
+//! long as its model version. A pending batch lives as long as requests may join it. Only the dynamic batcher calls a
+//! strategy.
 use std::path::Path;
 
 use crate::{Error, Request, backend::ModelSource};
 
 /// Opens the libraries of batching strategies.
 pub trait StrategyOpener: Send + Sync {
-    /// The strategy of a model version whose library lies at that path; `None` if there is nothing in it that batches.
-    /// May block: it runs on a thread that loads models. `config` is complete; no instance has been built yet.
+    /// Opens the strategy of a model version from the library at that path; `None` if the library has no batching
+    /// functions. May block: a thread for loading models calls it. `config` is complete. No instance exists yet.
     ///
     /// # Errors
-    /// INVALID_ARG for a library that lacks some of the functions; whatever the strategy says if it does not start.
+    /// INVALID_ARG for a library that lacks some of the functions; the strategy's own error if it does not start.
     fn open(
         &self,
         library: &Path,
@@ -21,21 +22,24 @@ pub trait StrategyOpener: Send + Sync {
     ) -> Result<Option<Box<dyn BatchingStrategy>>, Error>;
 }
 
-/// The batching strategy of a model version. Dropped when the version has run its last request, before its instances
-/// are (S-W16).
+/// The batching strategy of a model version. The server drops it after the last request of the version, before the
+/// instances (S-W16).
 pub trait BatchingStrategy: Send + Sync {
-    /// A batch is begun. The one before it is gone by then.
+    /// Begins a batch. The previous batch has been dropped before.
     fn begin(&self) -> Box<dyn PendingBatch>;
 }
 
-/// A batch in the making. Dropped before it runs, and when the queue has changed so that another one must be begun.
+/// A batch under construction. The batcher drops it before it runs. The batcher also drops it when the queue has
+/// changed, and then begins another batch.
 ///
-/// The queue of its model is locked while a batch is begun, asked or dropped. So a strategy must be fast, and must neither
-/// wait for requests of its model nor send any: that would be a deadlock. Any thread may ask, one at a time. Each piece of
-/// news (a request that comes, ends or is cancelled, an instance that is idle) costs at most one batch that is begun, and
-/// of each batch no more questions than it may have requests, and one. A panic ends the batch and nothing else.
+/// The batcher calls these methods while the queue of the model is locked. A strategy must therefore be fast. It must
+/// neither wait for requests of its model nor send requests to it: both would deadlock. Any thread may call, one at a
+/// time. Each event (a request arrives, ends or is cancelled, or an instance is idle) begins at most one batch. For
+/// each batch there are at most as many calls as it may have requests, and one more. A panic ends the batch and has
+/// no other effect.
 pub trait PendingBatch: Send {
-    /// Whether the request may join those included before it. It has been checked, and everything else speaks for it. A
-    /// refusal ends the batch; a request that is refused as the first runs alone (S-W14).
+    /// Whether the request may join the requests that the batch already includes. The request has passed validation
+    /// and all other rules of batching. A refusal ends the batch. If the first request is refused, it runs alone
+    /// (S-W14).
     fn include(&mut self, request: &Request) -> bool;
 }

@@ -1,4 +1,5 @@
-//! A limit on bytes that many hold at a time, such as the inputs of all requests in the process.
+//! A limit on the bytes that many holders reserve at the same time, such as the inputs of all requests in the
+//! process.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -6,25 +7,25 @@ use std::sync::{
 
 use crate::{Error, FailureReason};
 
-/// Bytes that may be held at a time, and how many are.
+/// The limit in bytes, and the bytes reserved now.
 #[derive(Debug)]
 pub struct ByteBudget {
     limit: usize,
     used: AtomicUsize,
 }
 
-/// The budget has no room.
+/// The error of a reservation that exceeds the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Bytes that were asked for.
+    /// Bytes that the caller wanted.
     pub wanted: usize,
-    /// Bytes that were held.
+    /// Bytes that were reserved already.
     pub used: usize,
-    /// Bytes that may be held.
+    /// Bytes that may be reserved.
     pub limit: usize,
 }
 
-/// Bytes of a budget that are held; dropping it gives them back.
+/// Reserved bytes of a budget. Dropping it releases them.
 #[derive(Debug)]
 pub struct ByteReservation {
     budget: Arc<ByteBudget>,
@@ -47,15 +48,15 @@ impl ByteBudget {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Bytes that are held now.
+    /// Bytes that are reserved now.
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 
-    /// Holds `bytes`, which may be 0: the reservation can grow.
+    /// Reserves `bytes`, which may be 0: the reservation can grow.
     ///
     /// # Errors
-    /// They exceed the limit, with those that are held. Nothing is held then.
+    /// The bytes exceed the limit, together with the reserved ones. Then nothing is reserved.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<ByteReservation, NoRoom> {
         self.take(bytes)?;
         Ok(ByteReservation { budget: self.clone(), bytes })
@@ -72,15 +73,15 @@ impl ByteBudget {
 }
 
 impl ByteReservation {
-    /// Bytes that are held.
+    /// Bytes in this reservation.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Holds `bytes` more.
+    /// Reserves `bytes` more.
     ///
     /// # Errors
-    /// There is no room; what was held is still held.
+    /// The budget would be exceeded. The reservation keeps its size.
     pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.budget.take(bytes)?;
         self.bytes += bytes;

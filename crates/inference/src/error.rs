@@ -1,31 +1,31 @@
-//! The one error that crosses the doors between rooms.
+//! The error type that all crates share at their boundaries.
 use std::{any::Any, borrow::Cow};
 
-/// What went wrong, in the terms of Triton's protocols (`TRITONSERVER_Error_Code`) and one more.
+/// The error codes of Triton's protocols (`TRITONSERVER_Error_Code`), and one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// Nothing better is known.
+    /// No better code is known.
     Unknown,
-    /// The server, or a plug-in, failed to do what it should.
+    /// The server or a plug-in has failed.
     Internal,
-    /// The thing named does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// The request cannot be right whatever the server's state is.
+    /// The request is invalid in every state of the server.
     InvalidArgument,
-    /// The request may be right, but not now.
+    /// The request may be valid, but the server cannot serve it now.
     Unavailable,
-    /// Understood, but not offered.
+    /// The server understands the request but does not support it.
     Unsupported,
-    /// The thing to be made exists.
+    /// The object to be created already exists.
     AlreadyExists,
-    /// Nobody waits for the answer any more.
+    /// The client has cancelled the request.
     Cancelled,
-    /// A limit of the server is reached: on bytes, connections or time. The C interface tells it as `Unavailable`.
+    /// A limit of the server is reached: on bytes, connections or time. The C interface reports it as `Unavailable`.
     ResourceExhausted,
 }
 
 impl ErrorCode {
-    /// The words that logs and load reasons put before the message (`TRITONSERVER_ErrorCodeString`).
+    /// The words before the message in logs and load reasons (`TRITONSERVER_ErrorCodeString`).
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "Unknown",
@@ -41,29 +41,29 @@ impl ErrorCode {
     }
 }
 
-/// Who is at fault; the `reason` label of `nv_inference_request_failure`.
+/// The cause of a failure: the `reason` label of `nv_inference_request_failure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FailureReason {
-    /// The scheduler refused: queue full or queueing time over.
+    /// The scheduler rejected the request: its queue was full, or its queueing time was over.
     Rejected,
-    /// The client went away.
+    /// The client cancelled the request or disconnected.
     Cancelled,
     /// The backend failed or answered with an error.
     Backend,
-    /// Anything else.
+    /// Any other cause.
     #[default]
     Other,
 }
 
-/// A failure as a client will see it: a code and a sentence.
+/// A failure as a client sees it: a code and a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// Decides the HTTP status and the gRPC code.
+    /// Determines the HTTP status and the gRPC code.
     pub code: ErrorCode,
-    /// Shown verbatim to the client; part of the compatible behaviour.
+    /// The client receives this text verbatim. It is part of the compatible behaviour.
     pub message: Cow<'static, str>,
-    /// Counted by the metrics; not shown.
+    /// The metrics count failures by this reason. Clients do not see it.
     pub reason: FailureReason,
 }
 
@@ -103,7 +103,7 @@ impl Error {
         Self::new(ErrorCode::ResourceExhausted, message)
     }
 
-    /// The same error with another party at fault.
+    /// The same error with another reason.
     #[must_use]
     pub fn because(mut self, reason: FailureReason) -> Self {
         self.reason = reason;
@@ -116,7 +116,7 @@ impl Error {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for an unknown reason")

@@ -1,16 +1,17 @@
-//! How something inside the server sends inferences into the server.
+//! The interface through which components inside the server send inference requests.
 use crate::{Error, Request, ResponseStream};
 
-/// Sends requests to models by name: what ensembles and backends that call other models use. They never see the engine.
+/// Sends requests to models by name. Ensembles use it, and backends that call other models. They do not depend on the
+/// engine.
 ///
-/// Such a request is validated, cached, counted, limited and traced as one of a client, so the statistics and limits of the
-/// called model hold. Dropping the stream cancels the request.
+/// The server validates, caches, counts, limits and traces such a request like a client's request. The statistics and
+/// limits of the called model therefore apply. Dropping the stream cancels the request.
 pub trait Inferer: std::fmt::Debug + Send + Sync {
-    /// Sends a request to the version asked for, or to the largest that is ready. Does not block; a brief execution may
-    /// happen before this returns.
+    /// Sends a request to the given version, or to the largest ready version. Does not block. A short execution may
+    /// happen before this call returns.
     ///
     /// # Errors
-    /// NOT_FOUND or UNAVAILABLE for a model that cannot be used; otherwise why the request is not accepted. It is then
-    /// over.
+    /// NOT_FOUND or UNAVAILABLE for a model that cannot be used; otherwise the reason why the request is not
+    /// accepted. The request has then ended.
     fn infer(&self, model: &str, version: Option<i64>, request: Request) -> Result<ResponseStream, Error>;
 }

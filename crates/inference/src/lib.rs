@@ -1,7 +1,7 @@
-//! The vocabulary: what a tensor, a request, a response, an error, a model configuration and a backend are.
+//! The shared types: tensors, requests, responses, errors, model configurations and backends.
 //!
-//! Every other crate speaks in these words. Here is no I/O, no thread, no clock and no protocol: a `Timestamp` is
-//! always handed in, and the one clock a backend may ask ([`ExecutionTimes`]) is a function the runtime put there.
+//! Every other crate uses these types. This crate contains no I/O, no threads, no clock and no protocol. Callers pass
+//! every `Timestamp`. Backends read one clock, that of [`ExecutionTimes`]; the runtime supplies it as a function.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Targets of log records that mean something to the log.
+//! Targets with a special meaning for the log.
 
-/// The text has several lines: the first one is the message, the others follow below it as they are. Nothing that a
-/// client has sent may be in such a text, because it could forge further records.
+/// The text of the record has several lines. The first line is the message. The other lines follow it unchanged. Such
+/// a text must not contain data from clients, because a client could forge further records.
 pub const MULTILINE: &str = "multiline";

@@ -1,28 +1,29 @@
-//! Metrics as Prometheus text 0.0.4: the one writer, and where metrics come from that the server does not count itself.
+//! Metrics as Prometheus text 0.0.4: the only writer of this format, and the interface of further sources of metrics.
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// Whoever has metrics of their own to show behind the server's.
+/// A source of metrics that the server appends to its own.
 pub trait MetricSource: Send + Sync {
-    /// Appends them as Prometheus text 0.0.4, whole lines. Must not block for long: a scrape waits.
+    /// Appends the metrics as Prometheus text 0.0.4, in whole lines. Must not block for long, because a scrape waits
+    /// for it.
     fn append_to(&self, text: &mut String);
 }
 
-/// What the families of one kind have in common; the order in which families are shown.
+/// The kind of a metric family, in the order in which the text shows families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricKind {
-    /// Only grows.
+    /// A value that only increases.
     Counter,
-    /// Goes up and down.
+    /// A value that may increase and decrease.
     Gauge,
-    /// How many values were observed up to each of some bounds.
+    /// The number of observed values up to each of several bounds.
     Histogram,
 }
 
 impl MetricKind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [Self; 3] = [Self::Counter, Self::Gauge, Self::Histogram];
 
-    /// As the text says it.
+    /// The word in the text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -40,7 +41,7 @@ pub fn label_text(labels: &MetricLabels) -> String {
     enclosed(labels.iter().map(pair))
 }
 
-/// The same for the bucket of a histogram: its bound comes last.
+/// As [`label_text`], for a bucket of a histogram. The bound of the bucket is the last label.
 pub fn bucket_label_text(labels: &MetricLabels, bound: f64) -> String {
     enclosed(labels.iter().map(pair).chain([format!("le=\"{}\"", decimal(bound))]))
 }
@@ -74,7 +75,7 @@ pub struct MetricFamilyText<'a> {
 }
 
 impl<'a> MetricFamilyText<'a> {
-    /// Writes the heading. An empty `help` has no line.
+    /// Writes the heading. If `help` is empty, there is no help line.
     pub fn begin(text: &'a mut String, name: &'a str, kind: MetricKind, help: &str) -> Self {
         if !help.is_empty() {
             let _ = writeln!(text, "# HELP {name} {}", escaped(help));
@@ -88,7 +89,7 @@ impl<'a> MetricFamilyText<'a> {
         self.suffixed("", labels, value);
     }
 
-    /// Writes a sample of `<name><suffix>`, as histograms have several.
+    /// Writes a sample of `<name><suffix>`. Histograms have several suffixes.
     pub fn suffixed(&mut self, suffix: &str, labels: &str, value: f64) {
         let _ = writeln!(self.text, "{}{suffix}{labels} {}", self.name, decimal(value));
     }

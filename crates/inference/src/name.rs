@@ -1,4 +1,4 @@
-//! Names and other short texts that C callers may read as well as Rust code.
+//! Names and other short texts that both C callers and Rust code read.
 use std::{
     borrow::Borrow,
     fmt,
@@ -9,10 +9,11 @@ use std::{
 
 static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("\0"));
 
-/// A cheap to clone, immutable text that is stored with a closing NUL.
+/// An immutable text that is cheap to clone and ends with a NUL.
 ///
-/// The NUL lets a plug-in read the text in place; Rust code sees a `&str` without it. Invariant: the stored text
-/// ends with its only NUL. A text with an inner NUL is cut there, as every C reader of the reference does.
+/// A plug-in can read the text in place because of the NUL. Rust code sees a `&str` without it. Invariant: the stored
+/// text ends with its only NUL. [`Name::new`] cuts a text with an inner NUL at that NUL, as every C reader in Triton
+/// does.
 #[derive(Clone)]
 pub struct Name(Arc<str>);
 
@@ -34,7 +35,7 @@ impl Name {
         &self.0[..self.0.len() - 1]
     }
 
-    /// The text with its NUL, for readers that know no length.
+    /// The text with its NUL, for readers without the length.
     pub fn with_nul(&self) -> &str {
         &self.0
     }
@@ -109,7 +110,7 @@ impl Ord for Name {
     }
 }
 
-// As `str` hashes, so that maps keyed by `Name` can be asked with a `&str`.
+// Hashes as `str` does, so that maps with `Name` keys accept a `&str` for lookups.
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);

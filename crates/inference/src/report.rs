@@ -1,4 +1,4 @@
-//! How one response of a decoupled request was made, by the backend's own account
+//! How the backend made one response of a decoupled request, as the backend reports it
 //! (`TRITONBACKEND_ModelInstanceReportResponseStatistics`).
 use std::time::Duration;
 
@@ -6,42 +6,42 @@ use scheduling::Timestamp;
 
 use crate::{Error, ErrorCode};
 
-/// How one response was made. Which of the four it was decides what is counted of it.
+/// How the backend made one response. The variant determines which times the statistics count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseReport {
-    /// It was sent, with outputs.
+    /// The backend sent it, with outputs.
     Success {
-        /// From the beginning of the work to the first output.
+        /// From the start of the work to the first output.
         compute_infer: Duration,
-        /// From there until it was sent.
+        /// From the first output until the backend sent the response.
         compute_output: Duration,
     },
     /// It failed.
     Failure {
-        /// From the beginning of the work to the first output, or to the end if there was no output.
+        /// From the start of the work to the first output, or to the end if there was no output.
         compute_infer: Duration,
-        /// From there until the error was sent; zero if there was no output.
+        /// From the first output until the backend sent the error; zero if there was no output.
         compute_output: Duration,
     },
-    /// It had no outputs, as the last word of a request may.
+    /// It had no outputs. The last response of a request may have none.
     Empty {
-        /// From the beginning of the work until it was sent.
+        /// From the start of the work until the backend sent the response.
         compute_infer: Duration,
     },
-    /// It was given up, because its request was cancelled.
+    /// The backend stopped, because the request was cancelled.
     Cancelled {
-        /// From the beginning of the work until that was seen.
+        /// From the start of the work until the backend saw the cancellation.
         after: Duration,
     },
 }
 
 impl ResponseReport {
-    /// The report of a response on which work began at `start` and which was sent at `end`, perhaps with outputs written
-    /// since `compute_output_start`, or because of an error. As Triton: infer_stats.cc, UpdateResponseSuccess and its
-    /// siblings.
+    /// The report of a response. Work on it began at `start`, and the backend sent it at `end`. If the response had
+    /// outputs, the backend wrote them from `compute_output_start`. `error` is set if the backend sent an error. As
+    /// Triton: infer_stats.cc, UpdateResponseSuccess and related functions.
     ///
     /// # Errors
-    /// INVALID_ARG if times that count are not in order.
+    /// INVALID_ARG if the times that count are not in order.
     pub fn new(
         start: Timestamp,
         compute_output_start: Option<Timestamp>,
@@ -69,7 +69,7 @@ impl ResponseReport {
     }
 }
 
-/// The time between two moments that must be in that order.
+/// The time between two times that must be in that order.
 fn between(first: Timestamp, second: Timestamp, otherwise: &'static str) -> Result<Duration, Error> {
     if first > second { Err(Error::invalid(otherwise)) } else { Ok(second - first) }
 }
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(report(10, 19, 18, error), Err(late_output.to_owned()));
             assert_eq!(report(10, 0, 9, error), Err(early_end.to_owned()));
         }
-        // Where the outputs of a cancelled response began, nobody asks.
+        // The start of the outputs does not count for a cancelled response.
         assert!(report(10, 99, 18, Some(ErrorCode::Cancelled)).is_ok());
         assert_eq!(report(10, 0, 9, Some(ErrorCode::Cancelled)), Err(early_end.to_owned()));
     }

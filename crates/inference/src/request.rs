@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! An inference request.
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -6,44 +6,48 @@ use scheduling::SequenceStep;
 
 use crate::{ByteReservation, ClientId, Error, Name, Tensor, TensorData, TraceContext, backend::MemoryKind};
 
-/// A decoded inference request, independent of the protocol it came by.
+/// A decoded inference request. It does not depend on the protocol of the client.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// Echoed in every response; may be empty.
+    /// Every response repeats it; may be empty.
     pub id: Name,
-    /// Tensors, or bytes whose shape the model's configuration tells.
+    /// Tensors, or bytes whose shape follows from the model's configuration.
     pub inputs: RequestInputs,
     /// Which outputs the client wants.
     pub outputs: OutputSelection,
-    /// Place in a sequence; the default is "in no sequence". Neither the number 0 nor the empty text is an id of a client.
+    /// Position in a sequence. The default means no sequence. The number 0 and the empty text are not ids of a
+    /// client.
     pub sequence: SequenceStep,
-    /// 1 is most urgent; 0 asks for the model's default level.
+    /// 1 is the most urgent priority. 0 means the model's default level.
     pub priority: u64,
-    /// Longest queueing time the client grants.
+    /// The longest queueing time that the client allows.
     pub timeout: Option<Duration>,
-    /// What the client wants the model to know besides its inputs, in the client's order.
+    /// Further values from the client for the model, in the client's order.
     pub parameters: Parameters,
-    /// Who reads the responses: requests of one client are counted together. `None`: a client of its own.
+    /// The client that reads the responses. Unread responses are counted for each client. `None`: the request is a
+    /// client of its own.
     pub client: Option<ClientId>,
-    /// The backend waits while so many responses of the request are unread. `None`: as the model's configuration says.
+    /// The backend waits while this many responses of the request are unread. `None`: the model's configuration
+    /// decides.
     pub most_unread: Option<NonZeroUsize>,
-    /// The bytes of memory that count for the request in the server's budget, held until the request has gone. Whoever
-    /// receives a request from a network reserves them; otherwise the engine does.
+    /// The bytes of memory that the request reserves in the server's budget, until the request is dropped. A network
+    /// frontend reserves them when it receives the request. Otherwise the engine does.
     pub reservation: Option<Arc<ByteReservation>>,
-    /// Who follows the request, if anybody does.
+    /// The trace of the request, if it is traced.
     pub trace: Option<TraceContext>,
-    /// Where outputs will lie, for a backend that asks, if the sender of the request brings memory for them. `None` stands
-    /// for host memory of the server.
+    /// The memory for outputs, if the sender of the request supplies memory. A backend may query it. `None` means
+    /// host memory of the server.
     pub output_placement: Option<Arc<dyn OutputPlacement>>,
 }
 
-/// Tells where an output of a request will lie, before it is made.
+/// Returns the memory for an output of a request, before the output exists.
 pub trait OutputPlacement: fmt::Debug + Send + Sync {
-    /// Kind and number of the memory for the output of that name, or for any, if it has that many bytes, as far as that is
-    /// known. `preferred` is what the backend would like. May be called on any thread while the request is executed.
+    /// Kind and number of the memory for the output with that name, or for any output. `preferred` is the memory that
+    /// the backend prefers. The byte size is given as far as it is known. Any thread may call this while the request
+    /// executes.
     ///
     /// # Errors
-    /// UNAVAILABLE if that cannot be told.
+    /// UNAVAILABLE if the memory cannot be determined.
     fn placement(
         &self,
         name: Option<&Name>,
@@ -52,20 +56,20 @@ pub trait OutputPlacement: fmt::Debug + Send + Sync {
     ) -> Result<(MemoryKind, i64), Error>;
 }
 
-/// Which outputs of a model a request wants.
+/// The outputs of a model that a request wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum OutputSelection {
-    /// All that the model has.
+    /// All outputs of the model.
     #[default]
     All,
-    /// These, without repetition; at least one.
+    /// These outputs, without repetition; at least one.
     Named(Vec<Name>),
-    /// None at all: a padding row, which keeps its place in a batch.
+    /// No output. This is a padding row, which keeps a row position in a batch.
     Nothing,
 }
 
 impl OutputSelection {
-    /// Whether the output of that name is wanted.
+    /// Whether the request wants the output with that name.
     pub fn includes(&self, output: &str) -> bool {
         match self {
             Self::All => true,
@@ -74,7 +78,7 @@ impl OutputSelection {
         }
     }
 
-    /// The names that are given, if any.
+    /// The requested names, if the request lists names.
     pub fn names(&self) -> &[Name] {
         match self {
             Self::Named(names) => names,
@@ -84,7 +88,7 @@ impl OutputSelection {
 }
 
 impl From<Vec<Name>> for OutputSelection {
-    /// As clients say it: without names they want all.
+    /// Converts the clients' form: without names the client wants all outputs.
     fn from(names: Vec<Name>) -> Self {
         if names.is_empty() { Self::All } else { Self::Named(names) }
     }
@@ -96,12 +100,12 @@ impl FromIterator<Name> for OutputSelection {
     }
 }
 
-/// How a request brings its inputs.
+/// The form of a request's inputs.
 #[derive(Debug, Clone)]
 pub enum RequestInputs {
     /// Named tensors with datatype and shape.
     Tensors(Vec<Tensor>),
-    /// The bytes of the only input of the model; name, datatype and shape follow from the configuration.
+    /// The bytes of the model's only input. Name, datatype and shape follow from the configuration.
     Raw(TensorData),
 }
 
@@ -112,7 +116,7 @@ impl Default for RequestInputs {
 }
 
 impl Request {
-    /// The input tensors. Empty for a raw request that has not been checked against its model yet.
+    /// The input tensors. Empty for a raw request that has not been checked against its model.
     pub fn tensors(&self) -> &[Tensor] {
         match &self.inputs {
             RequestInputs::Tensors(tensors) => tensors,
@@ -120,7 +124,7 @@ impl Request {
         }
     }
 
-    /// The input of that name.
+    /// The input with that name.
     pub fn input(&self, name: &str) -> Option<&Tensor> {
         self.tensors().iter().find(|tensor| tensor.name() == name)
     }
@@ -139,7 +143,7 @@ impl Request {
     }
 }
 
-/// Named values that travel with a request or a response, in the order they were given.
+/// Named values of a request or a response, in the given order.
 pub type Parameters = Vec<(Name, Parameter)>;
 
 /// One value of [`Parameters`].
@@ -153,11 +157,11 @@ pub enum Parameter {
     Bool(bool),
     /// Floating point.
     Double(f64),
-    /// Opaque bytes; no protocol carries them in responses.
+    /// Opaque bytes. No protocol supports them in responses.
     Bytes(Bytes),
 }
 
-/// What many messages about a request begin with, in the words of the reference: its id.
+/// The beginning of many messages about a request, in Triton's words: the request's id.
 pub fn id_prefix(request_id: &str) -> String {
     let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
     format!("[request id: {id}] ")

@@ -1,12 +1,12 @@
-//! What a model answers: output tensors and parameters.
+//! The responses of a model: output tensors and parameters.
 use crate::{Error, Parameter, Parameters, Tensor};
 
-/// One answer to a request. A decoupled model may give none or many.
+/// One response to a request. A decoupled model may send none or many.
 #[derive(Debug, Clone, Default)]
 pub struct Response {
-    /// Output tensors; the backend leaves out those that the client did not ask for.
+    /// Output tensors. The backend omits outputs that the client did not request.
     pub outputs: Vec<Tensor>,
-    /// What the model wants the client to know besides its outputs.
+    /// Further values from the model for the client.
     pub parameters: Parameters,
 }
 
@@ -16,12 +16,12 @@ impl Response {
         Self { outputs, parameters: Vec::new() }
     }
 
-    /// The output of that name.
+    /// The output with that name.
     pub fn output(&self, name: &str) -> Option<&Tensor> {
         self.outputs.iter().find(|tensor| tensor.name() == name)
     }
 
-    /// Bytes of memory that the response holds, bookkeeping included: what it counts in a budget of bytes.
+    /// Bytes of memory that the response uses, bookkeeping included. A budget of bytes counts this number.
     pub fn byte_size(&self) -> usize {
         let outputs: usize = self.outputs.iter().map(|output| TENSOR_BYTES + output.data().len()).sum();
         let parameters: usize =
@@ -30,13 +30,13 @@ impl Response {
     }
 }
 
-/// What a response without outputs takes, about.
+/// The approximate size of a response without outputs.
 const RESPONSE_BYTES: usize = 128;
-/// What a tensor takes besides its data, about.
+/// The approximate size of a tensor without its data.
 const TENSOR_BYTES: usize = 128;
 
 impl Parameter {
-    /// Bytes of memory that the value holds.
+    /// Bytes of memory that the value uses.
     fn byte_size(&self) -> usize {
         size_of::<Self>()
             + match self {
@@ -50,14 +50,14 @@ impl Parameter {
 /// One item of a [`ResponseStream`](crate::ResponseStream).
 #[derive(Debug)]
 pub struct ResponseItem {
-    /// A response, or the error in its place.
+    /// A response, or an error instead of one.
     pub result: Result<Response, Error>,
-    /// Nothing comes after it.
+    /// Whether this is the last item.
     pub last: bool,
 }
 
 impl ResponseItem {
-    /// What the item counts in a budget of bytes.
+    /// The bytes that a budget counts for the item.
     pub(crate) fn byte_size(&self) -> usize {
         match &self.result {
             Ok(response) => response.byte_size(),

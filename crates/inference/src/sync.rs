@@ -1,7 +1,8 @@
-//! The locks and atomics of what threads hand to each other, in one place, so that a model checker can take theirs.
+//! The locks and atomics that threads share, in one module, so that a model checker can replace them.
 //!
-//! With the feature `loom` they are the checker's own: every order in which threads may go on is tried. Only its tests, which
-//! `cargo xtask deepcheck` runs, switch that on; outside of a checked model these types then panic.
+//! With the feature `loom`, the types are those of the model checker, which tries every order of thread steps. Only
+//! the model checker's tests use this feature; `cargo xtask deepcheck` runs them. Outside a checked model these types
+//! panic.
 #[cfg(not(feature = "loom"))]
 mod chosen {
     pub use std::sync::atomic;
@@ -15,7 +16,7 @@ mod chosen {
 
     pub use loom::sync::atomic;
 
-    /// The checker's lock, with the interface of `parking_lot`.
+    /// The model checker's lock, with the interface of `parking_lot`.
     #[derive(Debug)]
     pub struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -23,11 +24,11 @@ mod chosen {
     #[derive(Debug)]
     pub struct MutexGuard<'a, T> {
         lock: &'a Mutex<T>,
-        /// Absent only while it waits.
+        /// Absent only while the guard waits or is unlocked.
         held: Option<loom::sync::MutexGuard<'a, T>>,
     }
 
-    /// The checker's condition variable, with the interface of `parking_lot`.
+    /// The model checker's condition variable, with the interface of `parking_lot`.
     #[derive(Debug)]
     pub struct Condvar(loom::sync::Condvar);
 
@@ -35,7 +36,7 @@ mod chosen {
     const HELD: &str = "the lock is held except while its thread waits";
 
     impl<T> Mutex<T> {
-        /// An open lock.
+        /// An unlocked lock.
         pub fn new(content: T) -> Self {
             Self(loom::sync::Mutex::new(content))
         }
@@ -53,7 +54,7 @@ mod chosen {
     }
 
     impl<T> MutexGuard<'_, T> {
-        /// Opens the lock for as long as `during` runs.
+        /// Releases the lock while `during` runs.
         pub fn unlocked<R>(guard: &mut Self, during: impl FnOnce() -> R) -> R {
             guard.held = None;
             let result = during();
@@ -76,7 +77,7 @@ mod chosen {
     }
 
     impl Condvar {
-        /// Nobody waits.
+        /// A condition variable without waiting threads.
         pub fn new() -> Self {
             Self(loom::sync::Condvar::new())
         }
@@ -87,12 +88,12 @@ mod chosen {
             guard.held = Some(self.0.wait(held).expect(UNPOISONED));
         }
 
-        /// Lets one of those who wait go on.
+        /// Wakes one waiting thread.
         pub fn notify_one(&self) {
             self.0.notify_one();
         }
 
-        /// Lets all who wait go on.
+        /// Wakes all waiting threads.
         pub fn notify_all(&self) {
             self.0.notify_all();
         }

@@ -1,4 +1,4 @@
-//! Tensors: a name, a datatype, a shape, and bytes that agree with them.
+//! Tensors: a name, a datatype, a shape, and bytes.
 use bytes::{Bytes, BytesMut};
 use smallvec::{SmallVec, smallvec};
 
@@ -33,12 +33,12 @@ pub enum DataType {
     Fp32,
     /// IEEE double precision.
     Fp64,
-    /// Byte strings, each a little-endian `u32` length and that many bytes.
+    /// Byte strings. Each consists of a little-endian `u32` length and that many bytes.
     Bytes,
 }
 
 impl DataType {
-    /// All of them, in the order of the schema.
+    /// All datatypes, in the order of the schema.
     pub const ALL: [Self; 14] = [
         Self::Bool,
         Self::Uint8,
@@ -56,7 +56,7 @@ impl DataType {
         Self::Bf16,
     ];
 
-    /// Size of one element in bytes, or `None` for [`DataType::Bytes`], whose elements have their own sizes.
+    /// Size of one element in bytes, or `None` for [`DataType::Bytes`], whose elements differ in size.
     pub const fn byte_size(self) -> Option<usize> {
         Some(match self {
             Self::Bool | Self::Uint8 | Self::Int8 => 1,
@@ -87,7 +87,7 @@ impl DataType {
         }
     }
 
-    /// The datatype a client names; case matters.
+    /// The datatype with that protocol name; case matters.
     pub fn from_protocol_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|datatype| datatype.protocol_name() == name)
     }
@@ -113,8 +113,8 @@ impl DataType {
     }
 }
 
-/// Dimensions, outermost first, the batch dimension included. -1 stands for "any" in configurations; in a
-/// request it is an error that the check against the configuration names.
+/// Dimensions, outermost first, including the batch dimension. In configurations -1 means any size. In a request -1
+/// is an error, which the check against the configuration reports.
 pub type Shape = SmallVec<[i64; 6]>;
 
 /// Why a shape has no element count.
@@ -126,7 +126,7 @@ pub enum ShapeError {
     TooLarge,
 }
 
-/// Elements in a tensor of that shape. A shape without dimensions holds none, as in the reference
+/// The number of elements of a tensor with that shape. A shape without dimensions has no elements, as in Triton
 /// (`model_config_utils.h`, GetElementCount).
 ///
 /// # Errors
@@ -137,17 +137,17 @@ pub fn element_count(shape: &[i64]) -> Result<i64, ShapeError> {
     }
     let mut dims = shape.iter();
     let Some(&first) = dims.next() else { return Ok(0) };
-    // A zero wipes out whatever the others would have overflowed to.
+    // With a zero dimension the count is 0, even if the product of the others overflows.
     if shape.contains(&0) {
         return Ok(0);
     }
     dims.try_fold(first, |count, &dim| count.checked_mul(dim)).ok_or(ShapeError::TooLarge)
 }
 
-/// The bytes of a tensor: one range, or several in order when the network delivered them so.
+/// The bytes of a tensor: one range, or several ranges in order if the network delivered them separately.
 ///
-/// Cloning shares the bytes. Most tensors have one piece; a large body that arrived in many reads keeps its pieces
-/// until somebody must have them side by side, which is then the only copy.
+/// Clones share the bytes. Most tensors have one piece. A large body that arrived in many reads keeps its pieces
+/// until a caller needs them contiguous. That is the only copy.
 #[derive(Debug, Clone, Default)]
 pub struct TensorData {
     pieces: SmallVec<[Bytes; 1]>,
@@ -155,7 +155,7 @@ pub struct TensorData {
 }
 
 impl TensorData {
-    /// Joins pieces without copying; empty ones vanish.
+    /// Joins pieces without copying; drops empty ones.
     pub fn from_pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let mut data = Self::default();
         for piece in pieces {
@@ -182,12 +182,12 @@ impl TensorData {
         self.len == 0
     }
 
-    /// The pieces in order, none of them empty.
+    /// The pieces in order. No piece is empty.
     pub fn pieces(&self) -> &[Bytes] {
         &self.pieces
     }
 
-    /// The bytes side by side: shared if there is one piece, copied otherwise.
+    /// The bytes in one contiguous range: shared if there is one piece, otherwise copied.
     pub fn contiguous(&self) -> Bytes {
         match &self.pieces[..] {
             [] => Bytes::new(),
@@ -200,7 +200,7 @@ impl TensorData {
         }
     }
 
-    /// Copies the bytes into `target`, which must be exactly as long.
+    /// Copies the bytes into `target`. The lengths must be equal.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -214,7 +214,7 @@ impl TensorData {
         }
     }
 
-    /// Cuts off and returns the first `count` bytes (all, if there are fewer) without copying.
+    /// Removes and returns the first `count` bytes without copying, or all bytes if there are fewer.
     pub fn split_to(&mut self, count: usize) -> Self {
         let mut head = Self::default();
         let mut tail = Self::default();
@@ -243,8 +243,8 @@ impl From<Vec<u8>> for TensorData {
 
 /// A named tensor in host memory, row-major, little-endian.
 ///
-/// No invariant ties bytes to shape here, because a client may send anything: the check against the model's
-/// configuration does, before a backend sees the tensor.
+/// This type does not guarantee that bytes and shape agree, because a client may send any data. The check against the
+/// model's configuration guarantees it, before a backend sees the tensor.
 #[derive(Debug, Clone)]
 pub struct Tensor {
     name: Name,
@@ -254,7 +254,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Joins bytes with their meaning.
+    /// Makes a tensor from bytes and their description.
     pub fn new(name: Name, datatype: DataType, shape: Shape, data: impl Into<TensorData>) -> Self {
         Self { name, datatype, shape, data: data.into() }
     }
@@ -279,19 +279,19 @@ impl Tensor {
         &self.data
     }
 
-    /// The same bytes under another shape.
+    /// Keeps the bytes and replaces the shape.
     pub fn reshape(&mut self, shape: Shape) {
         self.shape = shape;
     }
 
-    /// Gives up the bytes.
+    /// Returns the bytes and drops the rest.
     pub fn into_data(self) -> TensorData {
         self.data
     }
 }
 
-/// Walks the length-prefixed elements of a BYTES tensor. The last item is `Err(rest)` if the bytes end inside an
-/// element: `rest` is what is left.
+/// Iterates over the length-prefixed elements of a BYTES tensor. If the bytes end inside an element, the last item is
+/// `Err(rest)` with the remaining bytes.
 pub fn bytes_elements(data: &[u8]) -> impl Iterator<Item = Result<&[u8], &[u8]>> {
     let mut rest = data;
     std::iter::from_fn(move || {

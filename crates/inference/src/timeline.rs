@@ -1,4 +1,5 @@
-//! The times of a request: each is noted once, here, when it happens, and told to the request's trace in the same moment.
+//! The times of a request. Each time is recorded once, in this module, when it happens. The request's trace receives
+//! it at the same moment.
 use std::{
     fmt,
     sync::{
@@ -16,38 +17,39 @@ use scheduling::Timestamp;
 
 use crate::{TraceActivity, TraceContext, TraceSink};
 
-/// When an execution passed its doors, by the backend's own account (`TRITONBACKEND_ModelInstanceReportStatistics`).
+/// The times at which an execution reached each phase, as the backend reports them
+/// (`TRITONBACKEND_ModelInstanceReportStatistics`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedTimes {
-    /// The backend got the requests.
+    /// The backend received the requests.
     pub exec_start: Timestamp,
-    /// Inputs were in place.
+    /// The inputs were ready.
     pub compute_start: Timestamp,
-    /// Outputs were computed.
+    /// The outputs were computed.
     pub compute_end: Timestamp,
-    /// Outputs were handed out.
+    /// The outputs were sent.
     pub exec_end: Timestamp,
 }
 
 impl ReportedTimes {
-    /// Until inputs were in place.
+    /// From the start until the inputs were ready.
     pub fn input(&self) -> Duration {
         self.compute_start - self.exec_start
     }
 
-    /// From there until outputs were computed.
+    /// From then until the outputs were computed.
     pub fn infer(&self) -> Duration {
         self.compute_end - self.compute_start
     }
 
-    /// From there until outputs were handed out.
+    /// From then until the outputs were sent.
     pub fn output(&self) -> Duration {
         self.exec_end - self.compute_end
     }
 }
 
-/// Two may come in any order, on any threads: whoever counts something, and the backend that reports when it happened.
-/// The second one learns what the first one left.
+/// Two threads may arrive in any order: the thread that counts the request or execution, and the backend's thread
+/// that reports the times. The second thread receives the value that the first one stored.
 #[derive(Debug, Default)]
 struct Rendezvous {
     counted: AtomicU64,
@@ -56,14 +58,14 @@ struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Called once. Gives what has been reported before.
+    /// Records the time of the count. Called once. Returns the times that were reported before.
     fn count(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.counted.store(at.as_nanos(), Relaxed);
         let is_second = self.second_comes.swap(true, AcqRel);
         if is_second { self.reported.get().copied() } else { None }
     }
 
-    /// Gives when it was counted, if it was before. Only the first report counts.
+    /// Records the reported times. Returns the time of the count, if it came before. Only the first report counts.
     fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
         self.reported.set(times).ok()?;
         let is_second = self.second_comes.swap(true, AcqRel);
@@ -71,24 +73,24 @@ impl Rendezvous {
     }
 }
 
-/// The times of one request: arrival, queue, and the execution it became part of. An untraced request pays one branch for
-/// each.
+/// The times of one request: arrival, queue, and the execution that contains it. For an untraced request each time
+/// costs one additional branch.
 #[derive(Debug)]
 pub struct Timeline {
-    /// When the request was accepted from its caller.
+    /// When the server accepted the request from its caller.
     pub request_start: Timestamp,
-    /// Rows the request brings; 1 for models without a batch dimension.
+    /// Rows of the request; 1 for models without a batch dimension.
     pub rows: u32,
     queue_start: AtomicU64,
     execution: OnceLock<Arc<ExecutionTimes>>,
     end: Rendezvous,
     is_traced: bool,
-    /// Given back at the end: what still holds the timeline then must not hold the trace.
+    /// Removed when the request ends. A later owner of the timeline must not keep the trace alive.
     trace: Mutex<Option<TraceContext>>,
 }
 
 impl Timeline {
-    /// A request of `rows` rows that was accepted at `request_start`.
+    /// The timeline of a request with `rows` rows, accepted at `request_start`.
     pub fn new(request_start: Timestamp, rows: u32) -> Self {
         let queue_start = AtomicU64::new(0);
         let end = Rendezvous::default();
@@ -96,7 +98,7 @@ impl Timeline {
         Self { request_start, rows, queue_start, execution, end, is_traced: false, trace }
     }
 
-    /// The same for a request that is traced, if it is.
+    /// The same timeline with a trace, if the request is traced.
     #[must_use]
     pub fn traced(self, trace: Option<TraceContext>) -> Self {
         let traced = Self { is_traced: trace.is_some(), trace: Mutex::new(trace), ..self };
@@ -105,29 +107,29 @@ impl Timeline {
     }
 
     fn tell(&self, activity: TraceActivity, at: Timestamp) {
-        // Without the lock: a sink may be a function of a C program.
+        // Without the lock, because a sink may call a function of a C program.
         if let Some(trace) = self.trace() {
             trace.tell(activity, at);
         }
     }
 
-    /// Who follows the request, if anybody does and it has not ended.
+    /// The trace of the request, if it is traced and has not ended.
     pub fn trace(&self) -> Option<TraceContext> {
         if self.is_traced { self.trace.lock().clone() } else { None }
     }
 
-    /// Notes that the request has come to its queue.
+    /// Records that the request has reached its queue.
     pub fn queued(&self, at: Timestamp) {
         self.queue_start.store(at.as_nanos(), Relaxed);
         self.tell(TraceActivity::QueueStart, at);
     }
 
-    /// Notes that the queue has refused the request.
+    /// Records that the queue has rejected the request.
     pub fn not_queued(&self) {
         self.queue_start.store(0, Relaxed);
     }
 
-    /// When the request entered its queue; its arrival if it never did.
+    /// When the request entered its queue; its arrival time if it never did.
     pub fn queue_start(&self) -> Timestamp {
         match self.queue_start.load(Relaxed) {
             0 => self.request_start,
@@ -140,7 +142,7 @@ impl Timeline {
         self.queue_start.load(Relaxed) != 0
     }
 
-    /// Notes the execution the request has become part of. The first one counts.
+    /// Records the execution that contains the request. Only the first one counts.
     pub fn executing(&self, execution_times: Arc<ExecutionTimes>) {
         let begun = execution_times.exec_start;
         if self.execution.set(execution_times).is_ok() {
@@ -148,7 +150,7 @@ impl Timeline {
         }
     }
 
-    /// Notes that the request has ended. What the backend has not noted of the execution is told now.
+    /// Records the end of the request. The trace now also receives the times that the backend has not recorded.
     pub fn ended(&self, at: Timestamp) {
         let trace = if self.is_traced { self.trace.lock().take() } else { None };
         let Some(trace) = trace else { return };
@@ -159,43 +161,45 @@ impl Timeline {
         trace.tell(TraceActivity::RequestEnd, at);
     }
 
-    /// The execution the request has become part of, once it has.
+    /// The execution that contains the request, after it has started.
     pub fn execution(&self) -> Option<&Arc<ExecutionTimes>> {
         self.execution.get()
     }
 
-    /// Notes that the request has ended and has been counted, as the runtime has seen it; to be said once. Gives the
-    /// backend's times, if it has reported them.
+    /// Records that the request has ended and has been counted with the times that the runtime measured. Call it
+    /// once. Returns the backend's times, if the backend has reported them.
     pub fn counted(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.end.count(at)
     }
 
-    /// Notes the backend's times. Gives when the request was counted, if it was: without them, then.
+    /// Records the backend's times. Returns the time of the count, if the request has already been counted without
+    /// them.
     pub(crate) fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
         self.end.report(times)
     }
 }
 
-/// The times of one execution, shared by the requests of its batch.
+/// The times of one execution. The requests of its batch share them.
 ///
-/// The runtime notes the first; the backend notes when inputs are ready ([`ExecutionTimes::compute_started`]) and when outputs
-/// are computed ([`ExecutionTimes::compute_ended`]). A backend that notes nothing is taken to compute all the time.
+/// The runtime records the first time. The backend records when inputs are ready
+/// ([`ExecutionTimes::compute_started`]) and when outputs are computed ([`ExecutionTimes::compute_ended`]). If a
+/// backend records nothing, the whole execution counts as computation.
 pub struct ExecutionTimes {
-    /// Rows of the whole batch; what `batch_stats` is keyed by.
+    /// Rows of the whole batch. `batch_stats` uses this number as its key.
     pub rows: u32,
-    /// When the batch was handed to the backend.
+    /// When the backend received the batch.
     pub exec_start: Timestamp,
     clock: fn() -> Timestamp,
     compute_start: AtomicU64,
     compute_end: AtomicU64,
     taken: AtomicBool,
     count: Rendezvous,
-    /// Of those requests of the batch that are traced and have not ended.
+    /// The traces of the requests of the batch that are traced and have not ended.
     traces: Vec<Weak<dyn TraceSink>>,
 }
 
 impl ExecutionTimes {
-    /// An execution of `rows` rows that starts now, by `clock`.
+    /// An execution of `rows` rows that starts now, as `clock` reports it.
     pub fn start(rows: u32, clock: fn() -> Timestamp) -> Self {
         Self {
             rows,
@@ -209,23 +213,24 @@ impl ExecutionTimes {
         }
     }
 
-    /// The same for a batch with traced requests.
+    /// The same execution with the traces of its requests.
     #[must_use]
     pub fn traced(self, traces: impl Iterator<Item = TraceContext>) -> Self {
         Self { traces: traces.map(|trace| trace.downgrade()).collect(), ..self }
     }
 
-    /// Inputs are in place; the model begins to compute.
+    /// Records that the inputs are ready and the model begins to compute.
     pub fn compute_started(&self) {
         self.note(&self.compute_start, TraceActivity::ComputeInputEnd);
     }
 
-    /// The model has computed; outputs are being handed out.
+    /// Records that the model has computed and the backend sends the outputs.
     pub fn compute_ended(&self) {
         self.note(&self.compute_end, TraceActivity::ComputeOutputStart);
     }
 
-    /// A backend that runs a batch in parts notes each time more than once: the last one counts, the first one is told.
+    /// A backend that runs a batch in parts records each time more than once. The statistics use the last time. The
+    /// traces receive the first one.
     fn note(&self, time: &AtomicU64, activity: TraceActivity) {
         let at = (self.clock)();
         let first = time.swap(at.as_nanos(), Relaxed) == 0;
@@ -243,7 +248,7 @@ impl ExecutionTimes {
         }
     }
 
-    /// When inputs were in place.
+    /// When the inputs were ready.
     pub fn compute_start(&self) -> Timestamp {
         match self.compute_start.load(Relaxed) {
             0 => self.exec_start,
@@ -251,7 +256,7 @@ impl ExecutionTimes {
         }
     }
 
-    /// When outputs were computed, or `now` if the backend did not say.
+    /// When the outputs were computed, or `now` if the backend did not record it.
     pub fn compute_end(&self, now: Timestamp) -> Timestamp {
         match self.compute_end.load(Relaxed) {
             0 => now,
@@ -259,18 +264,20 @@ impl ExecutionTimes {
         }
     }
 
-    /// True for the first caller only: the execution as such is counted once, by its first finished request.
+    /// Returns true for the first caller only. The first request that finishes counts the execution.
     pub fn count_once(&self) -> bool {
         !self.taken.swap(true, Relaxed)
     }
 
-    /// Notes that the execution has been counted, as the runtime has seen it; to be said by whom [`ExecutionTimes::count_once`] has
-    /// told so. Gives the backend's times, if it has reported them.
+    /// Records that the execution has been counted with the times that the runtime measured. Only the caller for
+    /// which [`ExecutionTimes::count_once`] returned true calls it. Returns the backend's times, if the backend has
+    /// reported them.
     pub fn counted(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.count.count(at)
     }
 
-    /// Notes the backend's times. Gives when the execution was counted, if it was: without them, then.
+    /// Records the backend's times. Returns the time of the count, if the execution has already been counted without
+    /// them.
     pub(crate) fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
         self.count.report(times)
     }

@@ -1,4 +1,4 @@
-//! Who follows one request, and is told each of its times as it happens.
+//! The trace of one request. It receives each time of the request when it happens.
 use std::{
     any::Any,
     fmt,
@@ -7,41 +7,41 @@ use std::{
 
 use scheduling::Timestamp;
 
-/// What a request has reached.
+/// The steps of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TraceActivity {
-    /// The server has accepted it from its caller.
+    /// The server has accepted the request from its caller.
     RequestStart,
-    /// It has come to its queue.
+    /// The request has reached its queue.
     QueueStart,
-    /// Its execution has begun.
+    /// The execution has started.
     ComputeStart,
-    /// Its inputs are in place.
+    /// The inputs are ready.
     ComputeInputEnd,
-    /// Its outputs are computed.
+    /// The outputs are computed.
     ComputeOutputStart,
-    /// Its execution has ended for it.
+    /// The execution has ended for this request.
     ComputeEnd,
-    /// It has ended.
+    /// The request has ended.
     RequestEnd,
 }
 
-/// Is told the times of one request. Activities come in the order of [`TraceActivity`], each at most once, from the threads
-/// that work on the request, and must not block.
+/// Receives the times of one request. Activities arrive in the order of [`TraceActivity`], each at most once. The
+/// threads that work on the request call the sink, so it must not block.
 pub trait TraceSink: Any + Send + Sync {
-    /// The request has reached that point, by the clock of all [`Timestamp`]s.
+    /// The request has reached this step, at a time of the clock of all [`Timestamp`]s.
     fn reached(&self, activity: TraceActivity, at: Timestamp);
 }
 
-/// The trace of a request. It travels with the request: from the protocol that decided to trace it, through the engine, to
-/// a backend that traces what it does itself.
+/// The trace of a request. It is part of the request: from the protocol that decided to trace it, through the engine,
+/// to a backend that traces its own work.
 #[derive(Clone)]
 pub struct TraceContext {
     sink: Arc<dyn TraceSink>,
 }
 
 impl TraceContext {
-    /// A trace that is told to `sink`.
+    /// A trace that reports to `sink`.
     pub fn new(sink: Arc<dyn TraceSink>) -> Self {
         Self { sink }
     }
@@ -52,7 +52,7 @@ impl TraceContext {
         sink.downcast_ref()
     }
 
-    /// The sink without keeping it: a request gives its trace back when it ends.
+    /// A weak reference to the sink. A request releases its trace when it ends.
     pub(crate) fn downgrade(&self) -> Weak<dyn TraceSink> {
         Arc::downgrade(&self.sink)
     }

@@ -1,6 +1,6 @@
-//! The channel of a request's responses under every order in which its threads may run.
+//! Tests the response channel of a request under every order of its threads' steps.
 //!
-//! Only with the feature `loom`: `cargo xtask deepcheck`.
+//! Needs the feature `loom`: run `cargo xtask deepcheck`.
 #![cfg(feature = "loom")]
 
 use std::{
@@ -18,7 +18,7 @@ use nereid_inference::{
 };
 use scheduling::Timestamp;
 
-/// Counts ends and cancellations, with counters of the standard library, which the model does not see.
+/// Counts ends and cancellations, with counters of the standard library, which the model checker does not track.
 #[derive(Default)]
 struct Counter {
     ended: AtomicUsize,
@@ -46,7 +46,7 @@ fn open(capacity: usize) -> (Responder, ResponseStream, Arc<Counter>) {
     (responder, stream, counter)
 }
 
-/// Tries every order with at most two switches of threads where none is forced; `LOOM_MAX_PREEMPTIONS` allows more.
+/// Tries every order with at most two preemptive thread switches. `LOOM_MAX_PREEMPTIONS` allows more.
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));

@@ -1,6 +1,7 @@
-//! The descriptors of the configuration messages, which make the text and JSON forms work for every field alike.
+//! The descriptors of the configuration messages. With them the text and JSON forms treat all fields alike.
 //!
-//! They are decoded on first use and hold `model_config.proto` only, so that a program that starts does not wait.
+//! The descriptors contain only `model_config.proto`. They are decoded at the first use, so that they do not delay
+//! the start of the program.
 
 use std::sync::LazyLock;
 
@@ -17,7 +18,7 @@ pub(crate) fn model_config() -> MessageDescriptor {
     MODEL_CONFIG.clone()
 }
 
-/// The fields of `message` in the order of their declaration; the descriptor itself sorts them by number.
+/// The fields of `message` in the order of their declaration. The descriptor itself sorts them by number.
 pub(crate) fn in_declared_order(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> + '_ {
     message
         .descriptor_proto()
@@ -26,7 +27,7 @@ pub(crate) fn in_declared_order(message: &MessageDescriptor) -> impl Iterator<It
         .filter_map(|field| message.get_field(field.number().unsigned_abs()))
 }
 
-/// The member of the same oneof as `field` that is among the fields `set`.
+/// Another member of the oneof of `field` for which `set` returns true, if there is one.
 pub(crate) fn rival(
     field: &FieldDescriptor,
     set: impl Fn(&FieldDescriptor) -> bool,
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use prost_reflect::Kind;
 
-    /// The readers recurse with the schema, not with the source, and so need no limit of depth.
+    /// The readers recurse along the schema, not along the source, and so need no depth limit.
     #[test]
     fn no_message_of_the_schema_contains_itself() {
         fn visit(message: &MessageDescriptor, outer: &mut Vec<MessageDescriptor>) {

@@ -1,10 +1,10 @@
 //! The protocol buffers of the inference protocol as Rust types, with their text and JSON forms.
 //!
 //! The messages of package `inference` are at the root, those of `grpc.health.v1` in [`health`]. [`text`] reads
-//! `config.pbtxt`, [`json`] reads and writes the JSON form of a [`ModelConfig`]. Nothing here knows what a value
-//! means: rules about configurations live with the vocabulary, in `inference`.
+//! `config.pbtxt`. [`json`] reads and writes the JSON form of a [`ModelConfig`]. This crate does not interpret
+//! values: the crate `inference` contains the rules about configurations.
 //!
-//! Maps are ordered, so that everything printed from them is the same each time.
+//! Maps are ordered, so that the output is the same each time.
 
 #![forbid(unsafe_code)]
 
@@ -33,14 +33,14 @@ pub use generated::health;
 pub use generated::inference::*;
 pub use suggest::nearest;
 
-/// Encoded `google.protobuf.FileDescriptorSet` with every file of the protocol, for server reflection.
+/// Encoded `google.protobuf.FileDescriptorSet` with all files of the protocol, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/all.descriptors"));
 
-/// A configuration as read from its text or JSON form.
+/// A configuration that was read from its text or JSON form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
-    /// The values; what the source left out has its default.
+    /// The values. A field that the source omits has its default.
     pub config: ModelConfig,
-    /// What the source mentioned, which `config` cannot tell from a default.
+    /// The fields that the source sets. `config` cannot distinguish them from defaults.
     pub fields: Fields,
 }

@@ -1,14 +1,14 @@
-//! The known name that a misspelt one most probably means.
+//! Finds the known name that a misspelt name most probably means.
 
 use prost_reflect::{EnumDescriptor, MessageDescriptor};
 
-/// What is wrong with the name of a field that `message` does not have.
+/// The message about a field name that `message` does not have.
 pub(crate) fn unknown_field(name: &str, message: &MessageDescriptor) -> String {
     let hint = hint(name, message.fields().map(|field| field.name().to_owned()));
     format!("'{name}' is not a field of {}{hint}", message.name())
 }
 
-/// What is wrong with the name of a value that the enumeration does not have.
+/// The message about a value name that the enumeration does not have.
 pub(crate) fn unknown_value(name: &str, values: &EnumDescriptor) -> String {
     let hint = hint(name, values.values().map(|value| value.name().to_owned()));
     format!("'{name}' is not a value of {}{hint}", values.name())
@@ -20,7 +20,7 @@ fn hint(name: &str, known: impl Iterator<Item = String>) -> String {
 
 /// The name of `known` with the least edit distance to `name`, if at most a third of `name` differs.
 ///
-/// Case and the difference between `_`, `-` and nothing do not count, so that camelCase finds snake_case.
+/// The comparison ignores case, `_` and `-`, so that camelCase finds snake_case.
 pub fn nearest<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> Option<T> {
     let name = plain(name);
     let limit = (name.len() / 3).max(1);
@@ -36,7 +36,7 @@ fn plain(name: &str) -> Vec<char> {
     name.chars().filter(|c| !['_', '-'].contains(c)).flat_map(char::to_lowercase).take(64).collect()
 }
 
-/// Number of insertions, deletions, replacements and swaps of neighbours between two words.
+/// Number of insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before_last: Vec<usize> = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! The JSON form against golden lines, and what its reader accepts and refuses.
+//! Tests of the JSON form: golden lines, and the sources that the reader accepts and refuses.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn from_text(source: &str) -> ModelConfig {
 
 const GOLDEN: &str = r#"{"name":"mini","platform":"","backend":"python","runtime":"","version_policy":{"latest":{"num_versions":1}},"max_batch_size":0,"input":[{"name":"IN","data_type":"TYPE_FP32","format":"FORMAT_NONE","dims":[1],"is_shape_tensor":false,"allow_ragged_batch":false,"optional":false,"is_non_linear_format_io":false}],"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":[1],"label_filename":"","is_shape_tensor":false,"is_non_linear_format_io":false}],"batch_input":[],"batch_output":[],"optimization":{"priority":"PRIORITY_DEFAULT","input_pinned_memory":{"enable":true},"output_pinned_memory":{"enable":true},"gather_kernel_buffer_threshold":0,"eager_batching":false},"instance_group":[{"name":"mini","kind":"KIND_CPU","count":1,"gpus":[],"secondary_devices":[],"profile":[],"passive":false,"host_policy":""}],"default_model_filename":"model.py","cc_model_filenames":{},"metric_tags":{},"parameters":{},"model_warmup":[]}"#;
 
-/// The line that a running server gave for this model, with what it filled in by itself.
+/// The line that a running server returned for this model, with the fields that the server filled in.
 #[test]
 fn a_completed_configuration_is_the_golden_line_byte_for_byte() {
     let config = from_text(

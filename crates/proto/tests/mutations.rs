@@ -1,10 +1,10 @@
-//! Files with one character changed: whatever comes out, it is a configuration or an error that names a line.
+//! Tests files with one changed character. The result must be a configuration, or an error that names a line.
 
 use std::path::Path;
 
 use nereid_proto::text::parse;
 
-/// A small reproducible source of numbers (Knuth's constants).
+/// A small reproducible generator of numbers (Knuth's constants).
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! What the text format accepts and refuses, one row per rule.
+//! Tests of sources that the text format accepts and refuses, one row for each rule.
 
 use nereid_proto::text::parse;
 use nereid_proto::{ModelConfig, json};
@@ -7,7 +7,7 @@ fn config(source: &str) -> ModelConfig {
     parse(source.as_bytes()).unwrap_or_else(|error| panic!("{source}\n{error}")).config
 }
 
-/// Both sources are accepted and mean the same.
+/// The reader accepts both sources, and they have the same value.
 fn same(source: &str, plain: &str) {
     assert_eq!(json::to_json(&config(source)), json::to_json(&config(plain)), "{source}");
 }

@@ -1,7 +1,7 @@
-//! What a request costs the scheduler, at several lengths of the queue.
+//! Measures the cost of a request in the scheduler, at several lengths of the queue.
 //!
-//! Each round lets as many requests come as one batch takes, asks after each whether something is due
-//! and when to wake up, as the driver does, and takes the batch: the queue keeps its length.
+//! In each round as many requests arrive as one batch takes. After each request the bench calls `due` and
+//! `next_wakeup`, as the driver does. Then it takes the batch, so that the queue keeps its length.
 use std::{hint::black_box, num::NonZeroU64, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -13,7 +13,7 @@ use nereid_scheduling::{
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 
-/// About what the engine carries.
+/// A payload as large as the engine's.
 type Payload = [u64; 4];
 
 fn round(scheduler: &mut Scheduler<Payload>, batch_size: u32) {
@@ -48,7 +48,8 @@ fn overridable(max_batch_size: u32) -> DynamicBatching {
 
 fn rounds(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("round");
-    // The length includes one that comes: at 1, what comes in a round is what leaves.
+    // The length includes one arriving request. At length 1, the requests that arrive in a round are those that
+    // leave.
     for length in [1, 64, 10_000] {
         let mut measure = |name: &str, batch_size: u32, mut scheduler: Scheduler<Payload>| {
             for _ in 1..length {
@@ -71,7 +72,7 @@ fn rounds(criterion: &mut Criterion) {
     }
     group.finish();
 }
-/// A request of every one of these sequences comes, and each batch is given back when it has left.
+/// One request of each of these sequences arrives. The backend releases each batch after it has left.
 fn sequence_round(scheduler: &mut Scheduler<Payload>, ids: &[u64], batch_size: usize) {
     for batch in ids.chunks(batch_size) {
         for &id in batch {
@@ -95,8 +96,8 @@ fn step(id: u64, start: bool) -> SequenceStep {
     SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end: false }
 }
 
-/// Compare with `round/dynamic_8`: the same for requests that belong to sequences, at several lengths of the
-/// backlog. All slots are taken, 8 on each of four instances.
+/// Compare with `round/dynamic_8`. This bench does the same with requests of sequences, at several lengths of the
+/// backlog. All slots are occupied, 8 on each of four instances.
 fn sequence_rounds(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sequences");
     let max_queue_delay = Duration::from_millis(1);
@@ -120,7 +121,7 @@ fn sequence_rounds(criterion: &mut Criterion) {
                 let meta = Meta { sequence: step(id, true), ..Meta::default() };
                 assert!(scheduler.enqueue(NOW, meta, [0; 4]).is_ok());
             }
-            // Whose slots are on one instance comes together.
+            // The requests of sequences on the same instance arrive together.
             let mut ids = Vec::new();
             for instance in 0..4 {
                 let due = scheduler.due(NOW, &[instance]).expect("all slots have a request");

@@ -1,36 +1,36 @@
-//! What a scheduler sends off: batches, and the receipts for them.
+//! What a scheduler releases: batches, and receipts for batches that are due.
 use crate::request::Entry;
 
 /// Index of an instance within its model.
 pub type InstanceId = usize;
 
-/// Requests that shall run together on one instance.
+/// Requests that must run together on one instance.
 #[derive(Debug)]
 pub struct ScheduledBatch<T> {
     /// The instance to run on.
     pub instance: InstanceId,
-    /// In the order the model shall see them; at least one is a request.
+    /// The rows in the order in which the model must see them. At least one row is a request.
     pub rows: Vec<Row<T>>,
 }
 
-/// A place in a batch.
+/// A row position in a batch.
 #[derive(Debug)]
 pub enum Row<T> {
-    /// A request, which may itself bring several rows of data.
+    /// A request. The request may bring several rows of data.
     Request {
         /// The request.
         entry: Entry<T>,
-        /// The sequence slot it runs in. When the backend has given the request back, tell
-        /// [`Scheduler::released`](crate::Scheduler::released), or hand it to
+        /// The sequence slot in which the request runs. After the backend has released the request, the caller must
+        /// call [`Scheduler::released`](crate::Scheduler::released) or
         /// [`Scheduler::reschedule`](crate::Scheduler::reschedule).
         slot: Option<u32>,
     },
-    /// Keeps later sequence slots in their place; the model is told "not ready".
+    /// An empty row. It keeps later sequence slots at their row numbers. Its READY control input is false.
     Padding,
 }
 
-/// A receipt for a batch that may leave now: hand it to [`Scheduler::take`](crate::Scheduler::take) before anything else
-/// happens to the scheduler, or drop it.
+/// A receipt for a batch that may leave now. Pass it to [`Scheduler::take`](crate::Scheduler::take) before any other
+/// call to the scheduler, or drop it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the batch leaves only when the receipt is handed to `take`"]
 pub struct DueBatch {
@@ -39,13 +39,13 @@ pub struct DueBatch {
 }
 
 impl DueBatch {
-    /// Where the batch shall run: one of the instances that were said to be idle.
+    /// The instance on which the batch must run. It is one of the instances that the caller listed as idle.
     #[must_use]
     pub fn instance(&self) -> InstanceId {
         self.instance
     }
 
-    /// The instance, and how many requests it takes.
+    /// The instance, and the number of requests in the batch.
     pub(crate) fn used_up(self) -> (InstanceId, usize) {
         (self.instance, self.requests)
     }

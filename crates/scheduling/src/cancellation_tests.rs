@@ -1,4 +1,5 @@
-//! Cancelling costs what it cancels: steps are counted for each queue, at two lengths and in three orders.
+//! A cancellation costs steps in proportion to what it cancels. The tests count steps for each queue, at two lengths
+//! and in three orders.
 use std::{num::NonZeroU64, time::Duration};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000);
 
-/// A scheduler, what request `n` is like, and what happens after all have come.
+/// A scheduler, the attributes of request `n`, and an action that follows all arrivals.
 struct Case {
     name: &'static str,
     scheduler: Scheduler<usize>,
@@ -63,7 +64,7 @@ fn plain(_: usize) -> Meta {
     Meta::default()
 }
 
-/// Each request asks for another timeout, and late ones for less than those before them.
+/// Each request asks for another timeout. Later requests ask for shorter timeouts than earlier ones.
 fn impatient(request: usize) -> Meta {
     let timeout = Some(Duration::from_nanos(1_000_000 - request as u64));
     Meta { timeout, ..Meta::default() }
@@ -82,7 +83,7 @@ fn own_sequence(request: usize) -> Meta {
     sequence_of(request, true)
 }
 
-/// Four to a sequence.
+/// Four requests for each sequence.
 fn shared_sequence(request: usize) -> Meta {
     sequence_of(request / 4, request.is_multiple_of(4))
 }
@@ -122,7 +123,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a driver does after each piece of news, but that nothing leaves.
+/// Does what a driver does after each event, but takes no batch.
 fn settle(scheduler: &mut Scheduler<usize>, idle: bool) {
     assert!(scheduler.expire(NOW).is_empty());
     let idle: &[_] = if idle { &[0, 1, 2, 3] } else { &[] };
@@ -134,7 +135,7 @@ fn settle(scheduler: &mut Scheduler<usize>, idle: bool) {
 /// Puts entries into the order in which they are cancelled.
 type Order = fn(Vec<EntryId>) -> Vec<EntryId>;
 
-/// A permutation that jumps around.
+/// A permutation that jumps between distant entries.
 fn shuffled(mut entries: Vec<EntryId>) -> Vec<EntryId> {
     let mut seed = 7_u64;
     for index in (1..entries.len()).rev() {
@@ -144,8 +145,9 @@ fn shuffled(mut entries: Vec<EntryId>) -> Vec<EntryId> {
     entries
 }
 
-/// Steps for each cancelled request, when one of two clients gives all of its requests up. Those come in turns, or, to
-/// put the other client's at either end, in one go between them.
+/// Steps for each cancelled request, when one of two clients cancels all of its requests. The requests of that client
+/// either alternate with those of the other client, or form one block between them. In the second case the other
+/// client has the first and the last requests.
 fn cost(mut case: Case, count: usize, order: Order, in_turns: bool) -> f64 {
     let (mut mine, mut others) = (Vec::new(), 0);
     for request in 0..2 * count {
@@ -173,10 +175,11 @@ fn cost(mut case: Case, count: usize, order: Order, in_turns: bool) -> f64 {
     steps as f64 / cancelled as f64
 }
 
-/// Every case takes a logarithm of steps for each request.
+/// Every case takes a number of steps for each request that grows with the logarithm of the queue length.
 fn check(order_name: &str, order: Order) {
     for (count, in_turns) in [(1_024, true), (1_024, false), (16_384, true)] {
-        // A batch of 8 and one, looked at on each of at most four instances; the rest is searching.
+        // Each of at most four instances looks at a batch of 8 requests and at one more. The other steps are
+        // searches.
         let most = f64::from(4 * 9) + 4.0 * (count as f64).log2();
         for case in cases() {
             let name = case.name;

@@ -1,13 +1,13 @@
-//! Where to cut a queue: the arithmetic of batch sizes, shapes and delays, and nothing else.
+//! Decides where to cut a queue. This module contains only the arithmetic of batch sizes, shapes and delays.
 //!
-//! A [`Front`] is what a batch cut now could consist of: the requests at the head of the queue, as far
-//! as they fit together. It is built request by request, so a queue that only grows at its end never has
-//! to be walked again.
+//! A [`Front`] describes the batch that could be cut now: the requests at the head of the queue, as far as they fit
+//! together. It is built request by request. If the queue only grows at its end, the front is extended and never
+//! computed again.
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{request::Meta, steps, time::Timestamp};
 
-/// Limits a batch must keep and sizes it should like to reach.
+/// Limits that a batch must keep, and sizes that it prefers.
 #[derive(Debug)]
 pub(crate) struct CutRule {
     max_batch_size: u32,
@@ -16,24 +16,25 @@ pub(crate) struct CutRule {
     max_delay: Duration,
 }
 
-/// The head of a queue, as far as it may run together.
+/// The head of a queue, as far as its requests may run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Front {
-    /// How many requests.
+    /// Number of requests.
     requests: usize,
-    /// How many rows they bring.
+    /// Number of rows in these requests.
     rows: u32,
-    /// When the first of them came (not always the one at the head: an urgent one may have passed it).
+    /// Arrival time of the oldest of these requests. It need not be at the head: an urgent request may have passed
+    /// it.
     oldest: Timestamp,
     shape_key: u64,
-    /// The best place to cut it, if it is worth cutting: after so many requests. 0 is nowhere.
+    /// The best position for a cut, as a number of requests. 0: no cut is worthwhile.
     best_cut: usize,
-    /// Whether the request after these may not join them.
+    /// Whether the next request may not join these.
     closed: bool,
 }
 
 impl Front {
-    /// How many requests it has.
+    /// The number of requests in the front.
     pub(crate) fn requests(&self) -> usize {
         self.requests
     }
@@ -44,26 +45,26 @@ impl Front {
     }
 }
 
-/// The verdict on a queue.
+/// The decision about a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Nothing waits.
+    /// No request waits.
     Empty,
     /// The first `n` requests should leave now.
     Release(usize),
-    /// Waiting until then may make a better batch.
+    /// A better batch may be possible at this time.
     Hold(Timestamp),
 }
 
 impl CutRule {
-    /// `preferred` may be empty: then no size is worth waiting for, nor worth growing to.
+    /// If `preferred` is empty, the rule waits for no batch size and no batch grows to a preferred size.
     pub(crate) fn new(max_batch_size: u32, preferred: BTreeSet<u32>, max_delay: Duration) -> Self {
         let largest_preferred = preferred.last().copied().unwrap_or(0);
         Self { max_batch_size, preferred, largest_preferred, max_delay }
     }
 
-    /// `front` together with the next request of the queue, if that may join. Once one may not, none
-    /// after it may. `may_join` is asked last, about what nothing else keeps out.
+    /// Returns `front` together with the next request of the queue, if that request may join. If it may not join, no
+    /// later request may join either. `may_join` is called last, and only if no other rule keeps the request out.
     pub(crate) fn extended(
         &self,
         mut front: Front,
@@ -77,7 +78,8 @@ impl CutRule {
         steps::count();
         let rows = front.rows.saturating_add(meta.rows());
         if front.requests == 0 {
-            // Alone, any request may run: one that is too large, or refused (S-W14), must not block the queue.
+            // As the first of a batch, every request may run. A request that is too large, or refused (S-W14), must
+            // not block the queue.
             front.oldest = arrived;
             front.shape_key = meta.shape_key;
             front.closed = !may_join();
@@ -100,7 +102,7 @@ impl CutRule {
     }
 
     /// Decides what to do with a queue that begins with `front`.
-    // As Triton: dynamic_batch_scheduler.cc, GetDynamicBatch, with no batch already under way.
+    // As Triton: dynamic_batch_scheduler.cc, GetDynamicBatch, without a batch under construction.
     pub(crate) fn decide(&self, front: &Front, now: Timestamp) -> Cut {
         if front.requests == 0 {
             return Cut::Empty;
@@ -129,7 +131,7 @@ mod tests {
         CutRule::new(max_batch_size, preferred.iter().copied().collect(), max_delay)
     }
 
-    /// The verdict on requests of these sizes and shapes that all came at `NOW`.
+    /// The decision about requests of these sizes and shapes that all arrived at `NOW`.
     fn decide(rule: &CutRule, queue: &[(u32, u64)], now: Timestamp) -> Cut {
         let join = |front, &(batch_size, shape_key): &(u32, u64)| {
             rule.extended(front, &Meta { batch_size, shape_key, ..Meta::default() }, NOW, || true)

@@ -1,17 +1,18 @@
-//! Pure scheduling policy: time, requests and idle instances go in; batches and rejections come out.
+//! Pure scheduling policy. Inputs are time, requests and idle instances; outputs are batches and rejections.
 //!
-//! Nothing here reads a clock, spawns, blocks, logs or makes up an id, and there are no dependencies.
-//! The payload `T` is opaque: a policy decides on [`Meta`] alone, so tests can schedule plain integers.
+//! This crate reads no clock, spawns nothing, never blocks, logs nothing and makes no random ids. It has no
+//! dependencies. The payload `T` is opaque: a policy decides on [`Meta`] alone, so tests can schedule plain integers.
 //!
-//! A policy binds late: a batch is cut only when an instance is idle, and is final then. The driver of a [`Scheduler`]
-//! repeats after every piece of news (a request, an idle instance, a wake-up):
-//! [`expire`](Scheduler::expire), then [`due`](Scheduler::due) and [`take`](Scheduler::take) while
-//! something is due, then a wake-up at [`next_wakeup`](Scheduler::next_wakeup).
+//! A policy binds late: it cuts a batch only when an instance is idle, and the batch does not change afterwards. The
+//! driver of a [`Scheduler`] repeats three steps after every event (a request, an idle instance, a wake-up). It calls
+//! [`expire`](Scheduler::expire). It calls [`due`](Scheduler::due) and [`take`](Scheduler::take) while a batch is
+//! due. It sets a wake-up for [`next_wakeup`](Scheduler::next_wakeup).
 //!
-//! [`RateLimiter`] stands beside the policies: the driver of each model asks the one that all models share
-//! between `due` and `take`.
+//! [`RateLimiter`] is independent of the policies. All models share one rate limiter. The driver of each model asks
+//! it between `due` and `take`.
 //!
-//! Deliberately absent: statistics, error texts, and the sending of responses ([`ReorderBuffer`] only says in which order).
+//! This crate deliberately contains no statistics and no error texts, and sends no responses. [`ReorderBuffer`] only
+//! decides their order.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,12 +1,12 @@
-//! How a scheduler refuses a request, and what it tells the operator.
+//! Why a scheduler refuses a request, and which events it notes for the operator.
 use crate::{request::Entry, step::SequenceId};
 
-/// A request the policy hands back unserved.
+/// A request that the policy returns without serving it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rejected<T> {
-    /// What was carried.
+    /// The payload of the request.
     pub payload: T,
-    /// Why.
+    /// The reason.
     pub reason: Rejection,
 }
 
@@ -16,35 +16,35 @@ impl<T> Rejected<T> {
     }
 }
 
-/// Why a request is not served.
+/// Why a scheduler does not serve a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rejection {
-    /// Its queue holds as many requests as it may.
+    /// The queue already holds as many requests as it may.
     QueueFull,
-    /// It waited longer than it may.
+    /// The request waited longer than it may.
     TimedOut,
-    /// Nobody waits for the answer any more.
+    /// The client has cancelled the request.
     Cancelled,
-    /// The model takes no new work.
+    /// The model accepts no new work.
     Draining,
-    /// It brings more rows than the one that a request of a sequence may have.
+    /// The request has more than one row. A request of a sequence may have only one.
     MultipleRows,
-    /// It belongs to no sequence, and the model knows nothing else.
+    /// The request belongs to no sequence, but the model accepts only requests of sequences.
     MissingSequence,
-    /// Its sequence has not begun, or is over: a request with START must come first.
+    /// The sequence of the request has not begun, or has ended. A request with START must come first.
     MissingStart,
-    /// Some request of its sequence waited for a slot longer than it may, which ends the sequence.
+    /// A request of the sequence waited for a slot longer than it may. This ends the sequence.
     SequenceTimedOut,
-    /// It was to run once more, but the model is not one whose requests take several executions.
+    /// The backend rescheduled the request, but the model does not allow several executions of a request.
     NotIterative,
-    /// The instance that has the state of its sequence is gone.
+    /// The instance with the state of the sequence no longer exists.
     InstanceLost,
 }
 
-/// Something worth telling the operator that changes nothing for the request it is about.
+/// An event that the operator should know about. It does not change how the scheduler serves the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// A request with START came for a sequence that had not ended. It goes on in the same place: what was
-    /// there before still runs first.
+    /// A request with START arrived for a sequence that had not ended. The sequence continues in the same slot or
+    /// backlog position. Its earlier requests still run first.
     Restarted(SequenceId),
 }

@@ -1,21 +1,21 @@
-//! Responses leave in the order requests came, whatever order the model answers in (`preserve_ordering`).
+//! Sends responses in the order of the requests, whatever the order of the model's responses (`preserve_ordering`).
 use std::collections::VecDeque;
 
-/// A place in the order. Handed out by [`ReorderBuffer::ticket`] and meaningful only there.
+/// A position in the order. [`ReorderBuffer::ticket`] issues it. It has a meaning only in that buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
 /// Holds items back until all items of earlier tickets have left.
 ///
-/// A ticket may have any number of items, none included. It is over when its last item is pushed or when
-/// it is [closed](Self::close); a ticket that is never over holds back all later ones for ever, so whoever
-/// owns one must end it on every path. Items of the earliest ticket pass straight through.
+/// A ticket may have any number of items, or none. A ticket is over when its last item is pushed or when the caller
+/// [closes](Self::close) it. A ticket that is never over blocks all later tickets for ever, so its owner must end it
+/// on every path. Items of the earliest ticket leave at once.
 ///
-/// What comes out must be delivered before the buffer is used again (under the same lock, if there is
-/// one), or the order is lost after all.
+/// The caller must deliver the released items before it uses the buffer again (under the same lock, if there is one).
+/// Otherwise the order is lost.
 #[derive(Debug)]
 pub struct ReorderBuffer<I> {
-    /// Tickets that are not over, or wait behind one that is not; the first one is never over.
+    /// Tickets that are not over, or that wait behind such a ticket. The first one is never over.
     places: VecDeque<ReorderEntry<I>>,
     /// The number of the first of `places`.
     first: u64,
@@ -28,24 +28,24 @@ struct ReorderEntry<I> {
 }
 
 impl<I> ReorderBuffer<I> {
-    /// Starts with no tickets.
+    /// Starts without tickets.
     #[must_use]
     pub fn new() -> Self {
         Self { places: VecDeque::new(), first: 0 }
     }
 
-    /// The next place in the order. Take one per request, when it is dequeued.
+    /// Returns the next position in the order. Take one ticket for each request, when the request leaves its queue.
     pub fn ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.first + self.places.len() as u64);
         self.places.push_back(ReorderEntry { held: Vec::new(), over: false });
         ticket
     }
 
-    /// Brings an item, and hands `release` everything that may leave now, in order. `last` says that
-    /// nothing more comes for this ticket.
+    /// Adds an item, and passes every item that may leave now to `release`, in order. `last` means that the ticket
+    /// gets no further item.
     ///
-    /// An item that comes for a ticket that is over is not lost: it leaves with its ticket if that still
-    /// waits, and at once otherwise.
+    /// An item for a ticket that is already over is not lost. If the ticket still waits, the item leaves with it.
+    /// Otherwise the item leaves at once.
     pub fn push(&mut self, ticket: Ticket, item: I, last: bool, mut release: impl FnMut(I)) {
         match self.place(ticket) {
             None | Some((0, _)) => release(item),
@@ -56,33 +56,34 @@ impl<I> ReorderBuffer<I> {
         }
     }
 
-    /// Takes back what a ticket holds, because something else is to take its place. What has left stays away.
+    /// Removes and returns the items of a ticket that have not left, because the caller replaces them. Items that
+    /// have left are not affected.
     pub fn discard(&mut self, ticket: Ticket) -> Vec<I> {
         self.place(ticket).map(|(_, place)| std::mem::take(&mut place.held)).unwrap_or_default()
     }
 
-    /// Ends a ticket, and hands `release` everything that may leave now, in order. Does nothing if the
-    /// ticket is over already.
+    /// Ends a ticket, and passes every item that may leave now to `release`, in order. Does nothing if the ticket is
+    /// already over.
     pub fn close(&mut self, ticket: Ticket, mut release: impl FnMut(I)) {
         let Some((_, place)) = self.place(ticket) else { return };
         place.over = true;
         while self.places.front().is_some_and(|place| place.over) {
             self.places.pop_front();
             self.first += 1;
-            // The next one is the earliest now: what it held may leave, over or not.
+            // The next ticket is now the earliest. Its items may leave, whether it is over or not.
             if let Some(next) = self.places.front_mut() {
                 next.held.drain(..).for_each(&mut release);
             }
         }
     }
 
-    /// How many tickets are not over, or are held back.
+    /// The number of tickets that are not over, or that wait for an earlier ticket.
     #[must_use]
     pub fn open(&self) -> usize {
         self.places.len()
     }
 
-    /// The place of a ticket that has not left, and how many are before it.
+    /// The entry of a ticket that has not left, and the number of entries before it.
     fn place(&mut self, ticket: Ticket) -> Option<(usize, &mut ReorderEntry<I>)> {
         let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
         self.places.get_mut(index).map(|place| (index, place))

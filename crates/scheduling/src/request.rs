@@ -1,58 +1,58 @@
-//! What a policy knows of a request, and how a request that waits is named.
+//! What a policy knows of a request, and how callers identify a waiting request.
 use std::time::Duration;
 
 use crate::{step::SequenceStep, time::Timestamp};
 
-/// All that a policy may know about a request.
+/// All that a policy may know of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// Rows the request brings, at least 1 (0 counts as 1).
+    /// Rows in the request, at least 1 (0 counts as 1).
     pub batch_size: u32,
-    /// Level 1 is served first; 0 and levels the model does not have stand for its default level.
+    /// Level 1 is served first. 0 and levels that the model does not have mean the default level.
     pub priority: u64,
-    /// Queueing time the client grants; a queue policy says whether this counts.
+    /// The longest queueing time that the client allows. The queue policy decides whether this counts.
     pub timeout: Option<Duration>,
     /// Requests share a batch only if these are equal.
     pub shape_key: u64,
-    /// Its place in a sequence. Only the sequence batcher looks at it.
+    /// The request's position in a sequence. Only the sequence batcher uses it.
     pub sequence: SequenceStep,
 }
 
 impl Default for Meta {
-    /// One row, default level, no wishes.
+    /// One row, the default level, no timeout, no sequence.
     fn default() -> Self {
         Self { batch_size: 1, priority: 0, timeout: None, shape_key: 0, sequence: SequenceStep::default() }
     }
 }
 
 impl Meta {
-    /// Rows the request takes in a batch.
+    /// The rows that the request takes in a batch.
     pub(crate) fn rows(&self) -> u32 {
         self.batch_size.max(1)
     }
 }
 
-/// Names a request that a scheduler has accepted, for [`Scheduler::cancel`](crate::Scheduler::cancel).
+/// Identifies a request that a scheduler has accepted, for [`Scheduler::cancel`](crate::Scheduler::cancel).
 ///
-/// It means something to that scheduler only, is never used again there, and stays the same when the request comes back
-/// for another execution.
+/// The id is valid only in that scheduler, and the scheduler never uses it again. It stays the same when the backend
+/// reschedules the request for another execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
-    /// The part of the scheduler's queue that the request waits in: a priority level, or the number of a sequence.
+    /// The part of the scheduler's queue in which the request waits: a priority level, or the number of a sequence.
     pub(crate) queue: u64,
-    /// Rises with each request of the scheduler.
+    /// Increases with each request of the scheduler.
     pub(crate) serial: u64,
 }
 
 /// A request that waits, or has just stopped waiting.
 #[derive(Debug)]
 pub struct Entry<T> {
-    /// Its name in the scheduler that has accepted it.
+    /// The id of the request in the scheduler that accepted it.
     pub id: EntryId,
-    /// What the policy looks at.
+    /// The attributes on which the policy decides.
     pub meta: Meta,
-    /// When it was accepted.
+    /// When the scheduler accepted the request.
     pub arrived: Timestamp,
-    /// What the policy carries.
+    /// The payload. The policy does not look at it.
     pub payload: T,
 }

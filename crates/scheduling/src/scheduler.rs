@@ -1,4 +1,4 @@
-//! The scheduler of a model version: one of three policies behind one set of methods.
+//! The scheduler of a model version: one of three policies, with the same methods.
 use crate::{
     batch::{DueBatch, InstanceId, ScheduledBatch},
     dynamic::DynamicBatcher,
@@ -12,33 +12,34 @@ use crate::{
 
 /// A scheduling policy with the requests that wait.
 ///
-/// What holds for each policy, and is checked by this crate's random histories: every accepted payload leaves
+/// Every policy keeps these promises, and the random histories of this crate test them. Every accepted payload leaves
 /// exactly once, by [`take`](Self::take), [`expire`](Self::expire), [`cancel`](Self::cancel),
-/// [`reject_all`](Self::reject_all) or [`lose_instance`](Self::lose_instance), and only
-/// [`reschedule`](Self::reschedule) takes one in once more; `take` after `due` is never empty; `next_wakeup(now)` is later than
-/// `now`, and nothing changes by time alone before it.
+/// [`reject_all`](Self::reject_all) or [`lose_instance`](Self::lose_instance). Only [`reschedule`](Self::reschedule)
+/// accepts a payload again. `take` after `due` is never empty. `next_wakeup(now)` is later than `now`, and before
+/// that time nothing changes by time alone.
 ///
-/// `now` should not run backwards from call to call. If it does (clock read before the lock was taken),
-/// requests count as arrived no earlier than the one before them.
+/// `now` should not decrease from call to call. It can decrease if the caller reads the clock before it takes a lock.
+/// Then requests count as arrived no earlier than the request before them.
 ///
-/// Costs: a call looks at no more requests than it hands out or takes in, at one more batch, and at a logarithm of those
-/// that wait. Only [`reject_all`](Self::reject_all) looks at all.
+/// Costs: a call looks at the requests that it returns or accepts, at one more batch, and at a number of waiting
+/// requests that grows with the logarithm of the queue length. Only [`reject_all`](Self::reject_all) looks at all
+/// requests.
 pub enum Scheduler<T> {
     /// One request at a time.
     Unbatched(Unbatched<T>),
-    /// Batches of requests that do not depend on each other.
+    /// Batches of independent requests.
     Dynamic(DynamicBatcher<T>),
-    /// Requests of one sequence in order, one at a time, on one instance.
+    /// Requests of a sequence run in order, one at a time, on one instance.
     Sequence(SequenceBatcher<T>),
 }
 
 impl<T> Scheduler<T> {
-    /// Accepts a request, and names it.
+    /// Accepts a request, and returns its id.
     ///
     /// # Errors
-    /// Hands it back with [`Rejection::Draining`] after [`drain`](Self::drain), with
-    /// [`Rejection::QueueFull`] if its queue policy says so, and, where requests belong to sequences, with
-    /// the rule that it breaks.
+    /// Returns the request with [`Rejection::Draining`] after [`drain`](Self::drain), and with
+    /// [`Rejection::QueueFull`] if its queue policy demands it. Where requests belong to sequences, returns it with
+    /// the rule of sequences that the request breaks.
     pub fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<EntryId, Rejected<T>> {
         match self {
             Self::Unbatched(unbatched) => unbatched.enqueue(now, meta, payload),
@@ -47,10 +48,10 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Hands back what may not wait any longer. Costs next to nothing when no deadline has passed.
+    /// Returns the requests that may not wait any longer. The cost is negligible when no deadline has passed.
     ///
-    /// The sequence batcher also closes sequences that were idle in a slot for too long. A sequence in the backlog cannot
-    /// be blamed for having no requests.
+    /// The sequence batcher also closes sequences that were idle in a slot for too long. It does not close a sequence
+    /// in the backlog for idleness, because that sequence has no slot to run in.
     pub fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
         match self {
             Self::Unbatched(_) => Vec::new(),
@@ -59,10 +60,11 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Nobody waits for that request any more: hands it back if it waits here. Nothing happens if it has left.
+    /// Cancels a request: returns it if it waits in this scheduler. Nothing happens if it has left.
     ///
-    /// A cancelled request of a sequence takes along all requests of its sequence that wait, and closes the sequence:
-    /// those after it would meet a state that lacks it. What runs is completed.
+    /// If a client cancels a request of a sequence, the scheduler returns all waiting requests of that sequence and
+    /// closes the sequence: later requests would run on a state that lacks the cancelled one. A running request
+    /// completes.
     pub fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<T>> {
         match self {
             Self::Unbatched(unbatched) => unbatched.cancel(entry).into_iter().collect(),
@@ -71,7 +73,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Hands back every waiting request, as if all were cancelled.
+    /// Returns every waiting request, as if the clients had cancelled all of them.
     pub fn reject_all(&mut self) -> Vec<Rejected<T>> {
         match self {
             Self::Unbatched(unbatched) => unbatched.reject_all(),
@@ -80,9 +82,9 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The batch that should leave now, if one of the `idle` instances (in order of preference) can take it.
+    /// The batch that should leave now, if one of the `idle` instances (in order of preference) can run it.
     ///
-    /// Call [`expire`](Self::expire) first: deadlines are not looked at here.
+    /// Call [`expire`](Self::expire) first: this method does not check deadlines.
     pub fn due(&mut self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
         match self {
             Self::Unbatched(unbatched) => unbatched.due(idle),
@@ -91,7 +93,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Removes the batch that `due` has just described.
+    /// Removes the batch that the last call to `due` described.
     pub fn take(&mut self, due: DueBatch) -> ScheduledBatch<T> {
         let (instance, requests) = due.used_up();
         let rows = match self {
@@ -102,20 +104,21 @@ impl<T> Scheduler<T> {
         ScheduledBatch { instance, rows }
     }
 
-    /// Says that the backend has given back the request of a sequence slot, and will not touch it again.
-    /// That may be before or after its instance is idle; the next request of the slot waits for it.
+    /// Reports that the backend has released the request of a sequence slot, and will not use it again. The report
+    /// may come before or after the instance is idle. The next request of the slot waits for it.
     pub fn released(&mut self, now: Timestamp, instance: InstanceId, slot: u32) {
         if let Self::Sequence(sequence) = self {
             sequence.released(now, instance, slot);
         }
     }
 
-    /// Instead of [`released`](Self::released): the backend wants to work on the request of a sequence slot
-    /// in one more execution. It keeps its name, and goes before all others of its sequence, with neither START nor END.
+    /// Reschedules a request: the backend needs one more execution for the request of a sequence slot. This call
+    /// replaces [`released`](Self::released). The request keeps its id, and comes before all others of its sequence.
+    /// It has neither START nor END.
     ///
     /// # Errors
-    /// Hands it back with [`Rejection::NotIterative`] if the model is not configured for this, and with
-    /// [`Rejection::InstanceLost`] if the slot is not there. `released` is owed then as before.
+    /// Returns the request with [`Rejection::NotIterative`] if the model is not configured for this, and with
+    /// [`Rejection::InstanceLost`] if the slot does not exist. The caller must then call `released` as usual.
     pub fn reschedule(
         &mut self,
         now: Timestamp,
@@ -129,22 +132,22 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// An instance has joined. Policies without state in instances know them from `due` only.
+    /// Adds an instance. Policies that keep no state for each instance learn of instances only from `due`.
     pub fn add_instance(&mut self, now: Timestamp, instance: InstanceId) {
         if let Self::Sequence(sequence) = self {
             sequence.add_instance(now, instance);
         }
     }
 
-    /// An instance shall leave: nothing new begins there. It is still needed, and should be offered to
-    /// [`due`](Self::due) when idle, until it [may leave](Self::may_leave).
+    /// Begins to remove an instance: the policy starts nothing new on it. The driver must keep the instance, and
+    /// offer it to [`due`](Self::due) when it is idle, until it [may leave](Self::may_leave).
     pub fn remove_instance(&mut self, now: Timestamp, instance: InstanceId) {
         if let Self::Sequence(sequence) = self {
             sequence.remove_instance(now, instance);
         }
     }
 
-    /// Whether nothing here depends on an instance that shall leave.
+    /// Whether no work of this scheduler needs an instance that is being removed.
     pub fn may_leave(&self, instance: InstanceId) -> bool {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => true,
@@ -152,7 +155,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// An instance has died. Hands back what could only have run there.
+    /// Removes an instance that has failed. Returns the requests that could have run only on it.
     pub fn lose_instance(&mut self, now: Timestamp, instance: InstanceId) -> Vec<Rejected<T>> {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => Vec::new(),
@@ -160,8 +163,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The next moment, later than `now`, at which time alone may change an answer, given that
-    /// everything due at `now` has been taken. It may come while no instance is idle.
+    /// The next time, later than `now`, at which time alone may change an answer, if everything due at `now` has been
+    /// taken. That time may come while no instance is idle.
     pub fn next_wakeup(&mut self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Unbatched(_) => None,
@@ -170,8 +173,9 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Takes no new requests from now on, but for those that continue a sequence: those go on until they end or fall
-    /// idle. What waits still runs, and is not held back for requests that can no longer arrive.
+    /// Stops accepting requests, except those that continue a sequence. Sequences continue until they end or are idle
+    /// for too long. Waiting requests still run. The policy does not hold them back for requests that can no longer
+    /// arrive.
     pub fn drain(&mut self) {
         match self {
             Self::Unbatched(unbatched) => unbatched.drain(),
@@ -180,7 +184,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// How many requests wait.
+    /// The number of requests that wait.
     pub fn in_flight(&self) -> usize {
         match self {
             Self::Unbatched(unbatched) => unbatched.in_flight(),
@@ -189,8 +193,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// How many sequences may still get requests: until they have ended or fallen idle, a model that
-    /// drains has not finished, whatever [`in_flight`](Self::in_flight) says.
+    /// The number of sequences that may still get requests. A model that drains has not finished before these
+    /// sequences have ended or were idle for too long, whatever [`in_flight`](Self::in_flight) returns.
     pub fn live_sequences(&self) -> usize {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => 0,
@@ -198,7 +202,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// What is worth a line in the log since the last call. Ask after each visit; a few are kept.
+    /// The events since the last call that deserve a line in the log. Call it after each step of the driver: the
+    /// scheduler keeps only a few events.
     pub fn notes(&mut self) -> Vec<Note> {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => Vec::new(),
@@ -206,7 +211,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The sequence slots that are taken, by instance and number.
+    /// The occupied sequence slots, by instance and number.
     pub fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {
         let slots = match self {
             Self::Unbatched(_) | Self::Dynamic(_) => None,
@@ -215,7 +220,7 @@ impl<T> Scheduler<T> {
         slots.into_iter().flatten()
     }
 
-    /// The sequences that wait for a slot, and how many requests each has, first come first.
+    /// The sequences that wait for a slot, first come first, and the number of requests of each.
     pub fn backlog(&self) -> impl Iterator<Item = (&SequenceId, usize)> {
         let backlog = match self {
             Self::Unbatched(_) | Self::Dynamic(_) => None,

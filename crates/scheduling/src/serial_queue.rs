@@ -1,8 +1,8 @@
-//! A queue from which elements can be removed anywhere, by their serial numbers.
+//! A queue from which elements can be removed at any position, by their serial numbers.
 //!
-//! A removed element leaves a gap. Neighbouring gaps know how long they are together, so that nothing walks over them
-//! one by one, and gaps are closed when they are more than the elements. So removing costs a binary search, and
-//! everything else is as cheap as in a plain queue.
+//! A removed element leaves a gap. A run of neighbouring gaps knows its length, so that no operation visits the gaps
+//! one by one. The queue closes gaps when they outnumber the elements. A removal thus costs a binary search. Every
+//! other operation costs as much as in a plain queue.
 use std::collections::VecDeque;
 
 use crate::steps;
@@ -13,7 +13,7 @@ use crate::steps;
 #[derive(Debug)]
 pub(crate) struct SerialQueue<E> {
     cells: VecDeque<SerialCell<E>>,
-    /// How many cells hold elements.
+    /// The number of cells that hold elements.
     len: usize,
 }
 
@@ -26,7 +26,7 @@ struct SerialCell<E> {
 #[derive(Debug)]
 enum CellContent<E> {
     Element(E),
-    /// Part of a run of gaps. The first and the last one of a run know how many there are.
+    /// A gap in a run of gaps. The first and the last gap of a run know the length of the run.
     Gap {
         run: usize,
     },
@@ -41,7 +41,7 @@ impl<E> SerialCell<E> {
     }
 }
 
-/// Gaps are not worth closing in queues that are shorter than this.
+/// In queues shorter than this, the queue does not close gaps.
 const SHORT: usize = 32;
 
 impl<E> SerialQueue<E> {
@@ -57,7 +57,7 @@ impl<E> SerialQueue<E> {
         self.len == 0
     }
 
-    /// Adds an element at the end. Serial numbers must rise.
+    /// Adds an element at the end. Serial numbers must increase.
     pub(crate) fn push(&mut self, serial: u64, element: E) {
         debug_assert!(self.cells.back().is_none_or(|last| last.serial < serial), "serial numbers rise");
         self.cells.push_back(SerialCell { serial, content: CellContent::Element(element) });
@@ -75,7 +75,7 @@ impl<E> SerialQueue<E> {
         }
     }
 
-    /// Removes the element of that number, if it is there.
+    /// Removes the element with that number, if the queue contains it.
     pub(crate) fn remove(&mut self, serial: u64) -> Option<E> {
         let index = self.find(serial)?;
         let cell = self.cells.get_mut(index)?;
@@ -134,7 +134,7 @@ impl<E> SerialQueue<E> {
         })
     }
 
-    /// Removes everything.
+    /// Removes all elements.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = E> + use<E> {
         let cells = std::mem::take(&mut self.cells);
         self.len = 0;
@@ -166,7 +166,7 @@ impl<E> SerialQueue<E> {
         }
     }
 
-    /// Makes one run of a new gap and those beside it.
+    /// Joins a new gap and the gaps beside it into one run.
     fn join_gaps(&mut self, index: usize) {
         let run_at = |index: usize| self.cells.get(index).map_or(0, SerialCell::run);
         let (before, after) = (run_at(index - 1), run_at(index + 1));
@@ -222,7 +222,7 @@ mod tests {
         let (mut queue, mut plain) = (SerialQueue::new(), BTreeMap::new());
         let mut serial = 0;
         for step in 0..40_000 {
-            // It grows for a while, and then shrinks.
+            // The queue grows for a while, and then shrinks.
             let growing = (step / 5_000) % 2 == 0;
             match random(10) {
                 choice if choice < if growing { 6 } else { 2 } => {

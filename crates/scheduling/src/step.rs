@@ -1,33 +1,34 @@
-//! What a request says of its sequence: which one, and whether the sequence begins or ends.
+//! What a request states about its sequence: which sequence, and whether the sequence begins or ends.
 use std::{fmt, num::NonZeroU64, sync::Arc};
 
-/// A request's place in its sequence. The default is no sequence.
+/// A request's position in its sequence. The default is no sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SequenceStep {
-    /// Which sequence, if the request is part of one.
+    /// The sequence, if the request is part of one.
     pub id: Option<SequenceId>,
-    /// The first request of the sequence (START). The model forgets what it knew in this slot.
+    /// The first request of the sequence (START). The model discards the state of the slot.
     pub start: bool,
     /// The last request of the sequence (END). Both flags together make a sequence of one request.
     pub end: bool,
 }
 
-/// Names a sequence of one model. Ids are used again: at most one sequence of an id is open at a time.
+/// Identifies a sequence of one model. Ids are used again: at most one sequence of an id is open at a time.
 ///
-/// A number and its decimal text are different ids, as are a number of a client and one of ours.
+/// A number and its decimal text are different ids. A client's number and a number that the server generated are
+/// different ids too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SequenceId {
-    /// A correlation id; 0 would be none.
+    /// A correlation id. The id 0 would mean no sequence, so it cannot occur.
     Number(NonZeroU64),
-    /// A correlation id; an empty text counts as none.
+    /// A correlation id. An empty text counts as none.
     Text(Arc<str>),
-    /// Given by the scheduler of an iterative model to a request whose client names no sequence: 1, 2, 3
-    /// and so on. From outside it counts as none.
+    /// An id that the scheduler of an iterative model gives to a request without a correlation id: 1, 2, 3 and so on.
+    /// Clients see no correlation id.
     ServerGenerated(u64),
 }
 
 impl SequenceId {
-    /// Whether a client chose it.
+    /// Whether a client chose the id.
     pub(crate) fn is_given(&self) -> bool {
         match self {
             Self::Number(_) => true,

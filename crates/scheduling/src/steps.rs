@@ -1,6 +1,6 @@
-//! Counts the elements that queues look at, so that tests can bound work without a clock.
+//! Counts the elements that queues look at, so that tests can bound the work without a clock.
 
-/// Counts one element that a queue has looked at. Does nothing outside of tests.
+/// Counts one element that a queue has looked at. Does nothing outside tests.
 #[inline]
 pub(crate) fn count() {
     #[cfg(test)]

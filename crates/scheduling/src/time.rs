@@ -1,16 +1,16 @@
-//! Moments of the machine's monotonic clock, as plain numbers.
+//! Times of the machine's monotonic clock, as plain numbers.
 //!
-//! Policies never read a clock: whoever calls them says what time it is. `std::time::Instant` would
-//! not do, because backends outside this program report raw nanoseconds and tests write their own time.
+//! Policies never read a clock: the caller passes the current time. `std::time::Instant` is not suitable, because
+//! backends outside this program report raw nanoseconds, and tests choose their own times.
 use std::{
     fmt,
     ops::{Add, Sub},
     time::Duration,
 };
 
-/// A moment of the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds since its unspecified start.
+/// A time of the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds since its unspecified start.
 ///
-/// Invariant: none; every value is a moment. Arithmetic saturates, so that "far away" stays far away.
+/// Invariant: none; every value is a time. Arithmetic saturates, so that a time in the far future stays there.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -18,13 +18,13 @@ impl Timestamp {
     /// The smallest step of this clock.
     pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
-    /// The moment the clock shows as `nanos`.
+    /// The time at which the clock shows `nanos`.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// What the clock shows, in nanoseconds.
+    /// The value of the clock, in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -34,7 +34,7 @@ impl Timestamp {
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// The moment `later` afterwards, or the last one there is.
+    /// The time `later` after this one, or the last possible time.
     fn add(self, later: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -43,7 +43,7 @@ impl Add<Duration> for Timestamp {
 impl Sub for Timestamp {
     type Output = Duration;
 
-    /// The time since `earlier`, or zero if that is not earlier.
+    /// The time since `earlier`, or zero if `earlier` is not earlier.
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

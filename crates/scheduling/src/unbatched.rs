@@ -1,4 +1,4 @@
-//! The default scheduler: each request is a batch of its own, for any idle instance.
+//! The default scheduler: each request is its own batch, for any idle instance.
 use crate::{
     batch::{DueBatch, InstanceId, Row},
     rejection::{Rejected, Rejection},
@@ -9,8 +9,8 @@ use crate::{
 
 /// The policy of a model without a `scheduling_choice`: first come, first served, one request at a time.
 ///
-/// A request's own rows pass unchanged. Priorities and timeouts do not count here, but requests wait in a
-/// queue of ours until an instance is idle, so that cancelling one takes effect at once.
+/// The rows of a request pass unchanged. This policy ignores priorities and timeouts. Requests wait in a queue of
+/// Nereid until an instance is idle, so that a cancellation takes effect at once.
 #[derive(Debug)]
 pub struct Unbatched<T> {
     waiting: SerialQueue<Entry<T>>,
@@ -19,7 +19,7 @@ pub struct Unbatched<T> {
 }
 
 impl<T> Unbatched<T> {
-    /// Starts with nothing waiting.
+    /// Starts without requests.
     #[must_use]
     pub fn new() -> Self {
         Self { waiting: SerialQueue::new(), accepted: 0, draining: false }

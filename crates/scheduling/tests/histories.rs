@@ -1,7 +1,7 @@
-//! Any policy, any load, a virtual clock: what the scheduler promises holds at every step.
+//! Tests the promises of the scheduler at every step, for every policy and random loads, on a virtual clock.
 //!
-//! A failing history is shrunk and printed with the seed that repeats it. `PROPTEST_CASES=100000` looks
-//! harder than the default does.
+//! The test shrinks a failing history and prints it with the seed that repeats it. `PROPTEST_CASES=100000` tries more
+//! histories than the default.
 use std::{collections::BTreeMap, env, num::NonZero, time::Duration};
 
 use nereid_scheduling::{
@@ -25,7 +25,7 @@ use reference::Reference;
 use simulation::{Arrival, History, Load, MAX_CLOCK_LAG};
 use subject::Subject;
 
-/// `with_cases` alone would not listen to the environment.
+/// `with_cases` alone would ignore the environment.
 fn cases() -> u32 {
     env::var("PROPTEST_CASES").map_or(700, |cases| cases.parse().expect("PROPTEST_CASES is a number"))
 }
@@ -100,7 +100,7 @@ prop_compose! {
     }
 }
 
-/// A limit that some requests break already alone.
+/// A limit that some requests already exceed alone.
 fn limit() -> impl proptest::strategy::Strategy<Value = Limit> {
     prop_oneof![1 => Just(Limit::Alone), 4 => (0..20u32).prop_map(Limit::Volume)]
 }

@@ -1,11 +1,11 @@
-//! Whatever order answers come in, they leave in the order of their tickets, as early as that allows.
+//! Tests that responses leave in the order of their tickets and as early as possible, whatever order they arrive in.
 use nereid_scheduling::{ReorderBuffer, Ticket};
 use proptest::{collection, prelude::*, sample};
 
-/// What the owner of a ticket does next.
+/// The next step of a ticket's owner.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The last item carries the end, or not.
+    /// The ticket's next item. It may also be the last.
     Item {
         last: bool,
     },
@@ -26,12 +26,12 @@ fn life() -> impl Strategy<Value = Vec<Step>> {
 /// Item `number` of ticket `owner`.
 type Item = (usize, usize);
 
-/// One request after another comes, and in between any of those that are there takes its next step.
+/// Requests arrive one after another. Between the arrivals, any existing request takes its next step.
 struct Story {
     buffer: ReorderBuffer<Item>,
     lives: Vec<Vec<Step>>,
     tickets: Vec<Ticket>,
-    /// How many steps each has taken.
+    /// The number of steps that each request has taken.
     taken: Vec<usize>,
     released: Vec<Item>,
 }
@@ -61,8 +61,8 @@ impl Story {
         }
     }
 
-    /// What must have left by now: everything of the tickets before the first unfinished one, and what that
-    /// one has brought.
+    /// The items that must have left by now: all items of the tickets before the first unfinished one, and the items
+    /// of that ticket so far.
     fn expected(&self) -> Vec<Item> {
         let turn = self.unfinished().first().copied().unwrap_or(self.tickets.len());
         let mut expected = Vec::new();

@@ -1,6 +1,6 @@
-//! Plays the scenes in `tests/scripts`, one behaviour per paragraph, and compares the pictures.
+//! Plays the scripts in `tests/scripts`, one behaviour in each paragraph, and compares the results.
 //!
-//! `UPDATE=1 cargo test -p nereid-scheduling --test scripts` writes down what really happens: read the
+//! `UPDATE=1 cargo test -p nereid-scheduling --test scripts` writes the real results into the scripts. Read the
 //! difference before you commit it.
 use std::{env, fs, path::Path};
 

@@ -1,13 +1,13 @@
-//! Model checking of the sequence batcher: a million random operations, each compared with a plain reference.
+//! Tests the sequence batcher with a million random operations. Each result is compared with a plain reference.
 //!
-//! What clients, backends, clocks and operators do is random: requests start, continue and end sequences, are
-//! cancelled and time out; batches finish late, in pieces and out of order, instances come, go and die. After every
-//! step the real batcher must have done exactly what the reference does, and what is promised must hold whatever
-//! both say: no slot shared, no request lost, answered twice or out of order, nothing by time alone before the
-//! announced wake-up, no slot leaked.
+//! The actions of clients, backends, clocks and operators are random. Requests start, continue and end sequences, are
+//! cancelled and time out. Batches finish late, in parts and out of order. Instances are added, removed and lost.
+//! After every step the real batcher must have done exactly what the reference did. The promises must hold even where
+//! both agree: no shared slot; no request lost, answered twice or out of order; no change by time alone before the
+//! announced wake-up; no leaked slot.
 //!
-//! A failing history is shrunk and printed with its seed. `SEED=...` plays that one, `OPERATIONS=100000000` looks
-//! harder than the default does.
+//! The test shrinks a failing history and prints it with its seed. `SEED=...` repeats that history.
+//! `OPERATIONS=100000000` tries more operations than the default.
 use std::{
     cell::Cell,
     collections::hash_map::RandomState,
@@ -30,19 +30,19 @@ use random::{Random, shrink};
 use sequence_history::History;
 use sequence_load::{Operation, Setting, operation};
 
-/// How the tests name a request.
+/// The test's id of a request.
 pub(crate) type RequestId = u64;
 
-/// Operations of one test, of which there are four.
+/// Number of operations of one test. There are four tests.
 const OPERATIONS: usize = 250_000;
-/// Of one history.
+/// Number of operations of one history.
 const HISTORY: usize = 300;
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Plays a history and says what went wrong, and what went before if asked to.
+/// Plays a history and returns what went wrong. With `tell` the error also contains the steps before.
 fn play(setting: &Setting, operations: &[Operation], tell: bool) -> Result<(), String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

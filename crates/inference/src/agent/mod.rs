@@ -1,8 +1,9 @@
-//! The door for repository agents: whoever may check, decrypt or replace the files of a model before they are read.
+//! The extension point for repository agents. An agent may check, decrypt or replace the files of a model before the
+//! server reads them.
 //!
-//! `tritonrepoagent.h` is its model. An agent looks after any number of models, and is told of each what happens to it:
-//! LOAD, LOAD_COMPLETE, UNLOAD, UNLOAD_COMPLETE, or LOAD and LOAD_FAIL. What it may know and do meanwhile is an
-//! [`AgentModel`], which keeps the rules that are the same for all agents.
+//! The interface follows `tritonrepoagent.h`. An agent works on any number of models. The server reports the actions
+//! on each model to the agent: LOAD, LOAD_COMPLETE, UNLOAD, UNLOAD_COMPLETE, or LOAD and LOAD_FAIL. [`AgentModel`]
+//! defines what an agent may read and do during an action. It checks the rules that are the same for all agents.
 use std::{fmt, path::Path, sync::Arc};
 
 use crate::Error;
@@ -13,54 +14,54 @@ pub use model::{AgentModel, ArtifactType, Directories};
 
 /// Finds repository agents.
 pub trait AgentFinder: Send + Sync {
-    /// The agent of that name, which is as a configuration gives it. May block. An agent lives as long as some model is
-    /// looked after by it.
+    /// Returns the agent with that name, as a configuration gives it. May block. The agent lives until the last model
+    /// that uses it is unloaded.
     ///
     /// # Errors
-    /// [`not_found`]; whatever the agent says if it does not start.
+    /// [`not_found`]; the agent's own error if it does not start.
     fn find(&self, name: &str) -> Result<Arc<dyn RepositoryAgent>, Error>;
 }
 
-/// An agent that can look after models.
+/// An agent that can attach to models.
 pub trait RepositoryAgent: Send + Sync {
-    /// Begins to look after a model, which nothing has happened to yet. May block.
+    /// Attaches the agent to a model on which no action has happened yet. May block.
     ///
     /// # Errors
-    /// Why it cannot; the model is then not loaded.
+    /// The reason why the agent cannot attach. The server then does not load the model.
     fn attach(&self, model: &mut AgentModel) -> Result<Box<dyn ModelAgent>, Error>;
 }
 
-/// An agent that looks after one model. Called by one thread at a time, not always the same.
+/// An agent that is attached to one model. One thread at a time calls it, not always the same thread.
 pub trait ModelAgent: Send {
-    /// Something happens to the model. May block.
+    /// Performs an action on the model. May block.
     ///
     /// # Errors
-    /// At LOAD: why the model must not be loaded. Later ones change nothing.
+    /// At LOAD: the reason why the server must not load the model. Errors of later actions change nothing.
     fn act(&mut self, model: &mut AgentModel, action: AgentAction) -> Result<(), Error>;
 
-    /// The last call: nothing will happen to the model any more.
+    /// The last call. No further action follows.
     fn leave(&mut self, model: &mut AgentModel) {
         let _ = model;
     }
 }
 
-/// What happens to a model (`TRITONREPOAGENT_ActionType`).
+/// An action on a model (`TRITONREPOAGENT_ActionType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AgentAction {
-    /// It is going to be loaded. Only now its files may be replaced.
+    /// The server is about to load the model. Only during this action may an agent replace the files of the model.
     Load,
-    /// It is loaded.
+    /// The server has loaded the model.
     LoadComplete,
-    /// It is not loaded after all.
+    /// The server has failed to load the model.
     LoadFail,
-    /// It is going to be unloaded.
+    /// The server is about to unload the model.
     Unload,
-    /// It is unloaded.
+    /// The server has unloaded the model.
     UnloadComplete,
 }
 
 impl AgentAction {
-    /// As logs and errors name it.
+    /// The name in logs and errors.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Load => "TRITONREPOAGENT_ACTION_LOAD",
@@ -71,7 +72,7 @@ impl AgentAction {
         }
     }
 
-    /// What an agent that heard this last still has to hear, if it hears of nothing else any more.
+    /// The actions that the server must still report after this one, if the model does nothing else.
     pub const fn owed(self) -> &'static [Self] {
         match self {
             Self::Load => &[Self::LoadFail],
@@ -81,7 +82,7 @@ impl AgentAction {
         }
     }
 
-    /// Whether this may happen after that.
+    /// Whether this action may follow `before`.
     const fn may_follow(self, before: Option<Self>) -> bool {
         matches!(
             (before, self),
@@ -99,7 +100,7 @@ impl fmt::Display for AgentAction {
     }
 }
 
-/// The error for an agent whose library is not where it should be.
+/// The error for an agent whose library does not exist in `directory`.
 pub fn not_found(name: &str, directory: &Path) -> Error {
     let directory = directory.display();
     Error::invalid(format!(

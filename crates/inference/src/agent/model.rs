@@ -1,4 +1,4 @@
-//! A model as its repository agent sees it, and the rules of what the agent may do to it.
+//! A model as its repository agent sees it, and the rules for what the agent may do with it.
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -7,46 +7,47 @@ use std::{
 use super::AgentAction;
 use crate::{Error, Name};
 
-/// Makes and removes the directories that agents ask for.
+/// Creates and removes the directories that agents request.
 pub trait Directories: Send + Sync {
-    /// A new, empty directory that nobody else uses.
+    /// Creates an empty directory for exclusive use.
     ///
     /// # Errors
-    /// INTERNAL if there is no room for one.
+    /// INTERNAL if the directory cannot be created.
     fn make(&self) -> Result<PathBuf, Error>;
 
-    /// Removes a directory with all that lies in it.
+    /// Removes a directory and its content.
     ///
     /// # Errors
-    /// INTERNAL if something of it stays.
+    /// INTERNAL if part of it cannot be removed.
     fn remove(&self, directory: &Path) -> Result<(), Error>;
 }
 
-/// How the files of a model are handed from one to the other (`TRITONREPOAGENT_ArtifactType`).
+/// The kind of storage for the files of a model (`TRITONREPOAGENT_ArtifactType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ArtifactType {
-    /// In a directory of this machine.
+    /// A directory of this machine.
     Filesystem,
-    /// In a bucket of a cloud.
+    /// A bucket in a cloud.
     RemoteFilesystem,
 }
 
 /// A model as its agent sees it (`TRITONREPOAGENT_AgentModel`).
 ///
-/// The directory that an agent has acquired is removed when it is released, or with this.
+/// The model removes a directory that the agent has acquired when the agent releases it, or when the model is
+/// dropped.
 pub struct AgentModel {
     parameters: Vec<(Name, Name)>,
     config: proto::ModelConfig,
-    /// Empty if an agent has said so.
+    /// Empty if an agent has set an empty location.
     location: PathBuf,
     acquired: Option<PathBuf>,
-    /// What has happened to the model last.
+    /// The last action on the model.
     last: Option<AgentAction>,
     directories: Arc<dyn Directories>,
 }
 
 impl AgentModel {
-    /// A model that lies at `location`, before anything has happened to it. `config` is as it was read there;
+    /// A model at `location`, before the first action. `config` is the configuration that the server read there.
     /// `parameters` are those of the agent.
     pub fn new(
         location: PathBuf,
@@ -57,7 +58,7 @@ impl AgentModel {
         Self { parameters, config, location, acquired: None, last: None, directories }
     }
 
-    /// What the configuration tells the agent: names and values.
+    /// The parameters that the configuration gives to the agent: names and values.
     pub fn parameters(&self) -> &[(Name, Name)] {
         &self.parameters
     }
@@ -65,7 +66,7 @@ impl AgentModel {
     /// The name and the value of one parameter.
     ///
     /// # Errors
-    /// INVALID_ARG if there are not so many.
+    /// INVALID_ARG if `index` is out of range.
     pub fn parameter(&self, index: usize) -> Result<(&Name, &Name), Error> {
         let (name, value) = self
             .parameters
@@ -74,15 +75,16 @@ impl AgentModel {
         Ok((name, value))
     }
 
-    /// The configuration as it was read where the model lay when it came to this agent; empty if there was none.
+    /// The configuration that the server read at the model's location before this agent ran. Empty if there was none.
     pub fn config(&self) -> &proto::ModelConfig {
         &self.config
     }
 
-    /// Where the model lies: in its repository, or where an agent has put it. Its files are not the agent's to change.
+    /// The location of the model: in its repository, or where an agent has put it. The agent must not change these
+    /// files.
     ///
     /// # Errors
-    /// INTERNAL if an agent has said that it lies nowhere.
+    /// INTERNAL if an agent has set an empty location.
     pub fn location(&self) -> Result<&Path, Error> {
         if self.location.as_os_str().is_empty() {
             return Err(Error::internal("Model repository location is not set"));
@@ -90,11 +92,11 @@ impl AgentModel {
         Ok(&self.location)
     }
 
-    /// A directory for the agent to fill, empty when it is asked for the first time. It is the same one until it is
-    /// released.
+    /// Returns a directory that the agent may fill. The first call creates it, empty. Later calls return the same
+    /// directory until the agent releases it.
     ///
     /// # Errors
-    /// INVALID_ARG for one that is not on this machine; INTERNAL if none can be made.
+    /// INVALID_ARG for storage that is not on this machine; INTERNAL if the directory cannot be created.
     pub fn acquire(&mut self, artifact: ArtifactType) -> Result<&Path, Error> {
         if artifact != ArtifactType::Filesystem {
             return Err(Error::invalid(
@@ -108,10 +110,10 @@ impl AgentModel {
         Ok(self.acquired.insert(directory))
     }
 
-    /// Removes the directory that was acquired. What cannot be removed stays, and is logged.
+    /// Removes the acquired directory. Files that cannot be removed stay, and the model logs this.
     ///
     /// # Errors
-    /// UNAVAILABLE if there is none.
+    /// UNAVAILABLE if there is no acquired directory.
     pub fn release(&mut self) -> Result<(), Error> {
         let directory =
             self.acquired.take().ok_or_else(|| Error::unavailable("No mutable location to be deleted"))?;
@@ -122,10 +124,10 @@ impl AgentModel {
         Ok(())
     }
 
-    /// Says that the model lies elsewhere: in the directory that was acquired, or in one of the agent's own.
+    /// Sets another location of the model: the acquired directory, or a directory of the agent.
     ///
     /// # Errors
-    /// INVALID_ARG unless the model is going to be loaded; UNSUPPORTED for a place that is not on this machine.
+    /// INVALID_ARG unless the last action is LOAD; UNSUPPORTED for a location that is not on this machine.
     pub fn relocate(&mut self, artifact: ArtifactType, location: PathBuf) -> Result<(), Error> {
         if self.last != Some(AgentAction::Load) {
             let current = self.last.map_or("not set", AgentAction::as_str);
@@ -145,10 +147,10 @@ impl AgentModel {
         Ok(())
     }
 
-    /// Something happens to the model; whoever says so then tells the agent.
+    /// Records an action on the model. The caller then calls the agent.
     ///
     /// # Errors
-    /// INTERNAL if it cannot happen after what has happened last.
+    /// INTERNAL if the action cannot follow the last one.
     pub fn happens(&mut self, action: AgentAction) -> Result<(), Error> {
         if !action.may_follow(self.last) {
             return Err(Error::internal(match self.last {
@@ -160,7 +162,7 @@ impl AgentModel {
         Ok(())
     }
 
-    /// What the agent still has to hear of if nothing else happens.
+    /// The actions that the server must still report to the agent, if the model does nothing else.
     pub fn owed(&self) -> &'static [AgentAction] {
         self.last.map_or(&[], AgentAction::owed)
     }
@@ -169,7 +171,7 @@ impl AgentModel {
 impl Drop for AgentModel {
     fn drop(&mut self) {
         if self.acquired.is_some() {
-            // There is one, and the rest is logged.
+            // `release` fails only if no directory exists. It logs every other problem.
             let _ = self.release();
         }
     }
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
     use crate::ErrorCode;
 
-    /// Directories that exist in thought only: made, and removed.
+    /// Imaginary directories: the test only counts what was created and removed.
     #[derive(Default)]
     struct Imagined(Mutex<Vec<String>>);
 
@@ -211,7 +213,7 @@ mod tests {
         result.unwrap_err().with_code()
     }
 
-    /// A model after that has happened.
+    /// A model after these actions.
     fn after(actions: &[AgentAction]) -> AgentModel {
         let mut model = model().0;
         actions.iter().for_each(|&action| model.happens(action).unwrap());

@@ -1,4 +1,4 @@
-//! One request in the hands of a backend: what it brings, what it may remember, and how it comes back.
+//! One request that a backend executes: its data, the state of its sequence, and how the backend releases it.
 use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
@@ -6,45 +6,47 @@ use scheduling::{InstanceId, Meta};
 
 use crate::{Error, Name, Request, Responder, Tensor};
 
-/// A request and the way to answer it.
+/// A request and its responder.
 ///
-/// The request has been checked against the configuration: its inputs are named, typed and shaped as configured, the
-/// batch dimension first if the model has one, configured reshapes applied. Control inputs of sequence models are among
-/// its inputs. Dropping the execution gives the request back: the next one of its sequence may then run.
+/// The executor has checked the request against the configuration: its inputs have the configured names, datatypes
+/// and shapes. The batch dimension is first if the model has one, and configured reshapes are applied. The inputs
+/// include the control inputs of sequence models. Dropping the execution releases the request: the next request of
+/// its sequence may then run.
 #[derive(Debug)]
 pub struct Execution {
-    /// What is asked. A padding row asks for no output at all.
+    /// The request. A padding row wants no output.
     pub request: Request,
-    /// Where the answer goes.
+    /// Sends the responses.
     pub responder: Responder,
-    /// What the model remembers of the request's sequence; `None` for models without `state`.
+    /// The state of the request's sequence; `None` for models without `state`.
     pub state: Option<SequenceState>,
     slot_guard: SlotGuard,
 }
 
 impl Execution {
-    /// A request that nobody lent.
+    /// An execution without a sequence slot.
     pub fn new(request: Request, responder: Responder) -> Self {
         Self { request, responder, state: None, slot_guard: SlotGuard(None) }
     }
 
-    /// The same request, in a slot of a sequence model.
+    /// The same execution, with a sequence slot.
     #[must_use]
     pub fn with_slot_guard(self, slot_guard: SlotGuard) -> Self {
         Self { slot_guard, ..self }
     }
 
-    /// The same request, with what its sequence remembers.
+    /// The same execution, with the state of its sequence.
     #[must_use]
     pub fn with_state(self, state: Option<SequenceState>) -> Self {
         Self { state, ..self }
     }
 
-    /// Gives the request back to be executed again, with others that have come meanwhile (iterative sequences;
-    /// `TRITONSERVER_REQUEST_RELEASE_RESCHEDULE`). What was answered so far stays answered.
+    /// Reschedules the request: the executor runs it again, together with requests that have arrived meanwhile
+    /// (iterative sequences; `TRITONSERVER_REQUEST_RELEASE_RESCHEDULE`). Responses that were already sent stay valid.
     ///
     /// # Errors
-    /// The model is not configured for it, or its sequence has ended; the execution comes back and must be answered.
+    /// The model is not configured for this, or the sequence has ended. The error returns the execution, and the
+    /// backend must still respond to it.
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
     pub fn reschedule(mut self) -> Result<(), (Error, Self)> {
         match self.slot_guard.0.take() {
@@ -62,37 +64,37 @@ pub fn not_iterative() -> Error {
     )
 }
 
-/// Holds a slot of a sequence model for a request that a backend works on; dropping it gives the slot back.
+/// Holds a slot of a sequence model for a request that a backend executes. Dropping the guard releases the slot.
 pub struct SlotGuard(Option<SlotRef>);
 
-/// What is lent: a slot, to a request of one sequence.
+/// The slot of a guard, which one request of a sequence occupies.
 pub struct SlotRef {
-    /// Whose slot it is.
+    /// The owner of the slot.
     pub slot_owner: Arc<dyn SlotOwner>,
-    /// The instance the slot belongs to.
+    /// The instance of the slot.
     pub instance: InstanceId,
     /// Number of the slot in the instance.
     pub slot: u32,
-    /// How the request is scheduled.
+    /// How the scheduler sees the request.
     pub meta: Meta,
 }
 
-/// Whoever lends requests to backends.
+/// The owner of sequence slots. It gets a slot back when a backend has released the request in it.
 pub trait SlotOwner: Send + Sync {
-    /// The request in that slot has been given back. Must not block.
+    /// Reports that the backend has released the request in that slot. Must not block.
     fn returned(self: Arc<Self>, instance: InstanceId, slot: u32);
 
-    /// The request in that slot wants to be executed again.
+    /// Runs the request in that slot again.
     ///
     /// # Errors
-    /// It may not; the execution comes back with its lease.
+    /// The request may not run again. The error returns the execution with its slot guard.
     #[expect(clippy::result_large_err, reason = "the refused execution travels in the error")]
     fn reschedule(self: Arc<Self>, slot_ref: SlotRef, execution: Execution)
     -> Result<(), (Error, Execution)>;
 }
 
 impl SlotGuard {
-    /// Lends a slot.
+    /// Guards a slot.
     pub fn new(slot_ref: SlotRef) -> Self {
         Self(Some(slot_ref))
     }
@@ -114,16 +116,17 @@ impl fmt::Debug for SlotGuard {
     }
 }
 
-/// What a model remembers of one sequence between its requests (`state` of a configuration). Clones are the same memory.
+/// The state of one sequence, which the model keeps between requests (`state` of a configuration). Clones share the
+/// same state.
 ///
-/// The requests of a sequence run one after the other, so there is one reader and writer at a time. Tensors are shared,
-/// not copied: an output becomes the next input as it is.
+/// The requests of a sequence run one after the other, so one request at a time reads and writes the state. Tensors
+/// are shared, not copied: an output becomes the next input without a copy.
 #[derive(Debug, Clone)]
 pub struct SequenceState {
     tensors: Arc<Mutex<Vec<StateTensor>>>,
 }
 
-/// One state: what the next request sees, and by which output it is replaced.
+/// One state: the input of the next request, and the output that replaces it.
 #[derive(Debug, Clone)]
 struct StateTensor {
     output: Name,
@@ -131,7 +134,7 @@ struct StateTensor {
 }
 
 impl SequenceState {
-    /// The memory of a sequence that begins: for each state its output name and its first input.
+    /// The state of a new sequence: the output name and the first input of each state.
     pub fn new(states: impl IntoIterator<Item = (Name, Tensor)>) -> Self {
         let states = states.into_iter().map(|(output, input)| StateTensor { output, input }).collect();
         Self { tensors: Arc::new(Mutex::new(states)) }
@@ -142,15 +145,15 @@ impl SequenceState {
         self.tensors.lock().iter().map(|state| state.input.clone()).collect()
     }
 
-    /// Whether the model remembers an output of that name.
+    /// Whether an output with that name is a state of the model.
     pub fn has_state(&self, output: &str) -> bool {
         self.tensors.lock().iter().any(|state| state.output == output)
     }
 
-    /// Makes `value` the next input of the state that is written by `output`. Datatype and shape follow the value.
+    /// Makes `value` the next input of the state that `output` writes. Datatype and shape are those of the value.
     ///
     /// # Errors
-    /// INVALID_ARG if there is no such state.
+    /// INVALID_ARG if no state has this output.
     pub fn update(&self, output: &str, value: &Tensor) -> Result<(), Error> {
         let mut states = self.tensors.lock();
         let state = states
@@ -162,7 +165,7 @@ impl SequenceState {
         Ok(())
     }
 
-    /// A memory of its own with the same content, for rows whose results nobody keeps.
+    /// An independent copy of the state, for rows whose results are discarded.
     #[must_use]
     pub fn copied(&self) -> Self {
         Self { tensors: Arc::new(Mutex::new(self.tensors.lock().clone())) }

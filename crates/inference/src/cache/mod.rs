@@ -1,43 +1,46 @@
-//! The extension point of response caches: responses that are kept under a key, from one request to the next like it.
+//! The extension point for response caches. A cache stores responses under keys, for later equal requests.
 //!
-//! A cache knows no models. What a key stands for is decided by the engine, so that a cache may outlive the server and
-//! serve several of them.
+//! A cache knows no models. The engine defines the keys. A cache may therefore outlive the server and serve several
+//! servers.
 use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc};
 
 use crate::{Error, Response};
 
 pub mod packed;
 
-/// What a cache does, when it is done. Dropping it gives up waiting; the cache may still do it.
+/// The pending result of a cache operation. Dropping it stops waiting; the cache may still complete the operation.
 pub type CacheFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Keeps responses between requests. One cache serves all models, many threads at a time.
+/// Stores responses between requests. One cache serves all models, on many threads at a time.
 ///
-/// Neither function blocks: a cache that has to wait (for a store in the network, for a lock, for a library) does so
-/// elsewhere, with a bound on what waits. A future that is ready when it is polled first costs no change of thread.
+/// Neither function blocks. A cache that must wait (for a store in the network, a lock, a library) waits on its own
+/// threads, with a bound on the number of waiting operations. A future that is ready at its first poll causes no
+/// thread switch.
 pub trait ResponseCache: Send + Sync {
     /// Its name on the command line.
     fn name(&self) -> &str;
 
-    /// The response that is kept under `key`, if there is one. It shares its tensors with the cache where it can.
+    /// Returns the response stored under `key`, if there is one. The response shares its tensors with the cache where
+    /// possible.
     ///
     /// # Errors
-    /// Why that cannot be told. The request goes on as if there were nothing.
+    /// The reason why the lookup failed. The request then continues as after a cache miss.
     fn look_up(&self, key: &str) -> CacheFuture<Option<Response>>;
 
-    /// Keeps `response` under `key`.
+    /// Stores `response` under `key`.
     ///
     /// # Errors
-    /// ALREADY_EXISTS, or why it cannot be kept.
+    /// ALREADY_EXISTS, or the reason why the cache cannot store it.
     fn insert(&self, key: &str, response: Response) -> CacheFuture<()>;
 }
 
 /// Finds caches that are not built into the server.
 pub trait CacheFinder: Send + Sync {
-    /// Opens the cache of that name (`--cache-config`), looked for below `directory` (`--cache-directory`). May block.
+    /// Opens the cache with that name (`--cache-config`). Searches below `directory` (`--cache-directory`). May
+    /// block.
     ///
     /// # Errors
-    /// [`no_library`] if there is none by that name; whatever the cache says if it does not start.
+    /// [`no_library`] if no cache has that name; the cache's own error if it does not start.
     fn open(
         &self,
         name: &str,
@@ -46,7 +49,7 @@ pub trait CacheFinder: Send + Sync {
     ) -> Result<Arc<dyn ResponseCache>, Error>;
 }
 
-/// The error of [`CacheFinder::open`] for a cache that is not there.
+/// The error of [`CacheFinder::open`] for a cache that does not exist.
 pub fn no_library(name: &str, directory: &Path) -> Error {
     let directory = directory.display();
     Error::invalid(format!("unable to find 'libtritoncache_{name}.so' for cache. Searched: {directory}"))

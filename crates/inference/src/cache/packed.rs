@@ -1,13 +1,14 @@
-//! A response as one buffer, for caches that keep bytes. It is written in place and copied once when it is read.
+//! A response in one buffer, for caches that store bytes. The response is written in place, and copied once when it
+//! is read.
 //!
-//! Numbers are little-endian; what has no size of its own is preceded by it. For each output its name, datatype, shape
-//! and bytes; then the parameters. The layout belongs to the version of the server, as the keys do; but a buffer may have
-//! been damaged on its way and is read with care.
+//! Numbers are little-endian. A size precedes each part that has no fixed size. The buffer contains the name,
+//! datatype, shape and bytes of each output, and then the parameters. The layout may change with each version of the
+//! server, as the keys may. The reader still checks every value, because the buffer may have been damaged.
 use bytes::Bytes;
 
 use crate::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
 
-/// Bytes that [`write`] needs.
+/// Bytes that [`write()`] needs.
 pub fn size(response: &Response) -> usize {
     let mut size = 0;
     each_part(response, |part| size += part.len());
@@ -28,17 +29,17 @@ pub fn write(response: &Response, buffer: &mut [u8]) {
     assert!(rest.is_empty(), "the buffer is as large as the response");
 }
 
-/// Unpacks what [`write`] has packed.
+/// Unpacks the output of [`write()`].
 ///
 /// # Errors
-/// INTERNAL if the buffer holds something else.
+/// INTERNAL if the buffer contains anything else.
 pub fn read(buffer: &[u8]) -> Result<Response, Error> {
     let mut reader = Reader(buffer);
     let response = reader.response().filter(|_| reader.0.is_empty());
     response.ok_or_else(|| Error::internal("the cached response is damaged"))
 }
 
-/// The one place that knows the layout when writing.
+/// Defines the layout for writing: `size` and `write` both use it.
 fn each_part(response: &Response, mut put: impl FnMut(&[u8])) {
     put(&count(response.outputs.len()));
     for output in &response.outputs {
@@ -90,7 +91,7 @@ fn put_text(put: &mut impl FnMut(&[u8]), text: &str) {
     put(text.as_bytes());
 }
 
-/// Takes values from the beginning of what is left; `None` if they are not there.
+/// Reads values from the front of a buffer. Returns `None` if the buffer is too short or a value is invalid.
 struct Reader<'b>(&'b [u8]);
 
 impl<'b> Reader<'b> {
@@ -104,7 +105,7 @@ impl<'b> Reader<'b> {
         let name = Name::new(self.text()?);
         let datatype = DataType::from_protocol_name(self.text()?)?;
         let shape: Shape = self.several(|reader| reader.array().map(i64::from_le_bytes))?;
-        // A piece of memory of its own, aligned for whoever computes with it.
+        // An own allocation, aligned for computations.
         Some(Tensor::new(name, datatype, shape, Bytes::copy_from_slice(self.bytes()?)))
     }
 
@@ -122,7 +123,7 @@ impl<'b> Reader<'b> {
         Some((name, value))
     }
 
-    /// A count, and as many values.
+    /// Reads a count, and then as many values.
     fn several<T, C: FromIterator<T>>(&mut self, one: impl Fn(&mut Self) -> Option<T>) -> Option<C> {
         let count = self.count()?;
         (0..count).map(|_| one(self)).collect()
@@ -162,7 +163,7 @@ mod tests {
         buffer
     }
 
-    /// One of everything.
+    /// A response with at least one value of each kind.
     fn rich() -> Response {
         let pieces = TensorData::from_pieces([Bytes::from_static(b"\x01\0\0\0"), Bytes::from_static(b"x")]);
         let outputs = vec![
@@ -215,8 +216,7 @@ mod tests {
             for value in [0, 1, 0x7F, 0xFF] {
                 let mut damaged = whole.clone();
                 damaged[place] = value;
-                // Other numbers and other bytes of tensors look as good as the right ones: that nothing panics is all
-                // there is to see.
+                // Damaged numbers and tensor bytes look like valid ones. The test can only check that nothing panics.
                 let _ = read(&damaged);
             }
         }

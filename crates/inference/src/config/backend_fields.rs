@@ -1,16 +1,16 @@
-//! Name, backend, platform and model file of a configuration that leaves them open, guessed from the files.
+//! Fills in the name, backend, platform and model file of a configuration from the files of the model.
 //!
-//! As Triton: model_config_utils.cc, AutoCompleteBackendFields; but the files looked at are those of the versions,
-//! the highest first, and not those of whatever directory has the first name.
+//! As Triton: model_config_utils.cc, AutoCompleteBackendFields. Unlike Triton, the search uses the files of the
+//! versions, the highest version first, and not those of the directory whose name sorts first.
 use super::{ConfigErrors, VersionPolicy, select_versions};
 use crate::ErrorCode;
 
-/// What lies in a model's directory, as far as the configuration depends on it.
+/// The parts of a model's directory that determine the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelLayout {
-    /// Name of the directory, which is the name of the model.
+    /// Name of the directory. It is the name of the model.
     pub name: String,
-    /// The version directories (see [`version_directory`](super::version_directory)) and what lies in each.
+    /// The version directories (see [`version_directory`](super::version_directory)) and the entries of each.
     pub versions: std::collections::BTreeMap<i64, Vec<FileEntry>>,
 }
 
@@ -23,7 +23,7 @@ pub struct FileEntry {
     pub is_directory: bool,
 }
 
-/// A kind of model file, and what it says about the configuration.
+/// A kind of model file, and the configuration that it implies.
 struct Format {
     backend: &'static str,
     /// Empty where the backend has no platform.
@@ -32,7 +32,7 @@ struct Format {
     may_be_directory: bool,
 }
 
-/// In the order in which they are tried.
+/// In the order in which the search tries them.
 const FORMATS: [Format; 6] = [
     Format::new("tensorrt", "tensorrt_plan", "model.plan", false),
     Format::new("onnxruntime", "onnxruntime_onnx", "model.onnx", true),
@@ -42,14 +42,14 @@ const FORMATS: [Format; 6] = [
     Format::new("python", "", "model.py", true),
 ];
 
-/// TensorFlow's two formats differ from the rest: an explicit backend does not stop the search for the file.
+/// TensorFlow's two formats differ from the others: an explicit backend does not stop the search for the file.
 const TENSORFLOW: [(&str, &str, bool); 2] =
     [("tensorflow_savedmodel", "model.savedmodel", true), ("tensorflow_graphdef", "model.graphdef", false)];
 
-/// Fills `name`, `backend`, `platform` and `default_model_filename` where they are empty and can be known.
+/// Fills in `name`, `backend`, `platform` and `default_model_filename` where they are empty and can be derived.
 ///
 /// # Errors
-/// Nothing in the configuration, the files and the directory name tells the backend.
+/// The backend cannot be derived from the configuration, the files and the directory name.
 pub(super) fn complete_backend_fields(
     config: &mut proto::ModelConfig,
     layout: &ModelLayout,
@@ -57,7 +57,7 @@ pub(super) fn complete_backend_fields(
     if config.name.is_empty() {
         config.name.clone_from(&layout.name);
     }
-    // An alias that Triton accepts here and refuses later.
+    // Triton accepts this alias in this step and refuses it later.
     if config.platform == "libtorch" {
         "pytorch_libtorch".clone_into(&mut config.platform);
     }
@@ -80,7 +80,7 @@ pub(super) fn complete_backend_fields(
     Ok(())
 }
 
-/// The files of the versions to be served, the highest first, then those of the others, then none at all.
+/// The files of the versions to be served, the highest first, then those of the other versions, then an empty list.
 fn by_precedence<'a>(config: &proto::ModelConfig, layout: &'a ModelLayout) -> Vec<&'a [FileEntry]> {
     let existing: Vec<i64> = layout.versions.keys().copied().collect();
     let selected = select_versions(&VersionPolicy::of(config), &existing);
@@ -89,7 +89,7 @@ fn by_precedence<'a>(config: &proto::ModelConfig, layout: &'a ModelLayout) -> Ve
     ordered.map(|version| layout.versions[version].as_slice()).chain([&[][..]]).collect()
 }
 
-/// Completes the configuration if it, or one of the files, fits a known format.
+/// Completes the configuration if the configuration, or one of the files, fits a known format.
 fn claim(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
     if claim_tensorflow(config, entries) {
         return true;
@@ -144,7 +144,7 @@ impl Format {
     }
 }
 
-/// Whether the configuration says nothing about what kind of model it is.
+/// Whether the configuration does not state the kind of the model.
 fn is_open(config: &proto::ModelConfig) -> bool {
     config.backend.is_empty() && config.platform.is_empty() && config.default_model_filename.is_empty()
 }
@@ -188,7 +188,7 @@ mod tests {
             ("model.pt", ["pytorch", "pytorch_libtorch", "model.pt"]),
             ("model.pt2", ["pytorch", "torch_aoti", "model.pt2"]),
             ("model.py", ["python", "", "model.py"]),
-            // Of two files the earlier step wins.
+            // If two files fit, the earlier format counts.
             ("model.py model.onnx", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
         ] {
             let files: Vec<_> = file.split(' ').collect();
@@ -232,7 +232,7 @@ mod tests {
             ("backend: 'python'", ["python", "", "model.py"]),
             ("backend: 'python' default_model_filename: 'x.py'", ["python", "", "x.py"]),
             ("default_model_filename: 'model.py'", ["python", "", "model.py"]),
-            // Nothing to add, nothing to refuse here.
+            // This step adds nothing and refuses nothing.
             ("backend: 'identity'", ["identity", "", ""]),
             ("platform: 'ensemble'", ["", "ensemble", ""]),
             ("platform: 'other'", ["", "other", ""]),

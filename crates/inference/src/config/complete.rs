@@ -1,4 +1,4 @@
-//! Defaults: what a configuration means where it says nothing.
+//! Fills in the defaults of a configuration.
 use proto::{
     ModelInstanceGroup, ModelVersionPolicy,
     model_config::SchedulingChoice,
@@ -8,21 +8,21 @@ use proto::{
     model_version_policy::{Latest, PolicyChoice},
 };
 
-/// What of the machine and the backend decides about instance groups.
+/// The properties of the machine and the backend that determine instance groups.
 #[derive(Debug, Clone, Default)]
 pub struct CompletionContext {
     /// Usable GPUs, numbered from 0.
     pub gpu_count: u32,
-    /// What the backend would have for a model without instance groups, the best first.
+    /// The backend's instance groups for a model without instance groups, the best first.
     pub preferred_groups: Vec<ModelInstanceGroup>,
-    /// Groups that ask for GPUs are on the processor where there is no GPU.
+    /// Groups that ask for GPUs run on the processor if there is no GPU.
     pub gpu_groups_on_cpu: bool,
 }
 
 /// Default of `max_sequence_idle_microseconds`.
 const SEQUENCE_IDLE_US: u64 = 1_000_000;
 
-/// Puts in the defaults that need no knowledge of the machine. Doing it twice changes nothing.
+/// Fills in the defaults that do not depend on the machine. A second call changes nothing.
 ///
 /// As Triton: model_config_utils.cc, NormalizeModelConfig.
 pub(super) fn normalise(config: &mut proto::ModelConfig) {
@@ -53,7 +53,7 @@ pub(super) fn normalise(config: &mut proto::ModelConfig) {
     }
 }
 
-/// Gives the configuration its instance groups, and each group its name, kind, count and devices.
+/// Adds the default instance groups, and completes the name, kind, count and devices of each group.
 ///
 /// As Triton: model_config_utils.cc, NormalizeInstanceGroup.
 pub(super) fn complete_instance_groups(config: &mut proto::ModelConfig, environment: &CompletionContext) {
@@ -98,12 +98,12 @@ pub(super) fn complete_instance_groups(config: &mut proto::ModelConfig, environm
     }
 }
 
-/// Whether a GPU of that number can be used.
+/// Whether the GPU with that number can be used.
 pub(super) fn is_gpu(number: i32, environment: &CompletionContext) -> bool {
     u32::try_from(number).is_ok_and(|number| number < environment.gpu_count)
 }
 
-/// Whether the platform says that the model is an ensemble.
+/// Whether the platform declares the model an ensemble.
 pub(super) fn is_ensemble(config: &proto::ModelConfig) -> bool {
     config.platform == "ensemble"
 }

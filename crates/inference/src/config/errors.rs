@@ -1,4 +1,4 @@
-//! Everything that is wrong with a configuration, in the order of the rules.
+//! All problems of a configuration, in the order of the rules.
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -11,20 +11,20 @@ use crate::{Error, ErrorCode};
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// How a client is told when this is the first problem.
+    /// The code that a client receives when this is the first problem.
     pub code: ErrorCode,
     /// The rule, in words that clients of Triton know.
     pub text: String,
-    /// The field it is about, such as `input[0].dims`; empty if it is about none in particular.
+    /// The field with the problem, such as `input[0].dims`; empty if the problem concerns no single field.
     pub field: String,
-    /// Line of that field in the configuration file, counted from 1, where it stands in one.
+    /// Line of that field in the configuration file, counted from 1, if the file contains the field.
     pub line: Option<usize>,
 }
 
 /// All problems of one configuration.
 ///
-/// [`Display`](fmt::Display) puts them in one line, the first one first and unchanged; [`ConfigErrors::report`] gives
-/// each a line of its own with its place in the file. As an error of a function it is never empty.
+/// [`Display`](fmt::Display) writes them in one line, the first problem first and unchanged. [`ConfigErrors::report`]
+/// writes each problem on its own line with its position in the file. As an error of a function it is never empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigErrors {
     problems: Vec<Problem>,
@@ -37,17 +37,17 @@ impl ConfigErrors {
         &self.problems
     }
 
-    /// The file the configuration was read from, if it was.
+    /// The file of the configuration, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Whether nothing is wrong.
+    /// Whether the configuration has no problem.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// One line per problem, with file and line where they are known.
+    /// One line for each problem, with file and line where they are known.
     pub fn report(&self) -> String {
         let lines = self.problems.iter().map(|problem| match (&self.file, problem.line) {
             (Some(file), Some(line)) => format!("{}:{line}: {}", file.display(), problem.text),
@@ -66,7 +66,7 @@ impl ConfigErrors {
         self.push(ErrorCode::InvalidArgument, field, text);
     }
 
-    /// Adds a problem, unless it was said before: some rules have the same words for many fields.
+    /// Adds a problem, unless the list already contains it: some rules have the same words for many fields.
     pub(super) fn push(&mut self, code: ErrorCode, field: &str, text: impl Into<String>) {
         let text = text.into();
         if !self.problems.iter().any(|problem| problem.text == text) {
@@ -74,7 +74,7 @@ impl ConfigErrors {
         }
     }
 
-    /// Gives each problem the line of its field.
+    /// Sets the line of each problem.
     pub(super) fn located(mut self, file: Option<&Path>, fields: &Fields) -> Self {
         self.file = file.map(Path::to_owned);
         for problem in &mut self.problems {
@@ -88,7 +88,7 @@ impl ConfigErrors {
     }
 }
 
-/// The line of the field, or of the nearest thing around it that the file mentions: a missing field has no line.
+/// The line of the field, or of the nearest enclosing field in the file: a missing field has no line.
 fn nearest_line(fields: &Fields, field: &str) -> Option<usize> {
     let mut path = field;
     loop {

@@ -1,31 +1,31 @@
-//! `instance_group`: how many instances a model has, where they live, and what each of them needs to run.
+//! `instance_group`: the number of instances of a model, their devices, and the resources that each instance needs.
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use crate::Name;
 
-/// One entry of `instance_group`, defaults in place.
+/// One entry of `instance_group`, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceGroup {
     /// Not empty.
     pub name: Name,
-    /// Where its instances live.
+    /// The device kind of its instances.
     pub kind: InstanceKind,
-    /// Instances per device.
+    /// Instances for each device.
     pub count: NonZeroUsize,
-    /// Its instances exist, and are neither warmed up nor given requests.
+    /// The server builds the instances, but neither warms them up nor gives them requests.
     pub passive: bool,
-    /// Which settings of the host (`--host-policy`) its instances get: `cpu` or `model` by their kind, if the
-    /// configuration names none. A name without settings is legal.
+    /// The name of the host settings (`--host-policy`) for its instances. If the configuration names none, the kind
+    /// decides: `cpu` or `model`. A name without settings is legal.
     pub host_policy: Name,
     /// For the backend, in the order of the configuration. Only TensorRT models have any.
     pub profiles: Vec<String>,
     /// For the backend, in the order of the configuration.
     pub secondary_devices: Vec<SecondaryDevice>,
-    /// What the rate limiter is told, where the server runs one.
+    /// The needs and priority for the rate limiter, if the server runs one.
     pub rate_limiter: RateLimits,
 }
 
-/// Where instances live. `KIND_AUTO` has been decided; `KIND_GPU` is refused where no GPU is usable.
+/// The device kind of instances. `KIND_AUTO` has been resolved. `KIND_GPU` is refused if no GPU is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstanceKind {
     /// Host processors.
@@ -35,7 +35,7 @@ pub enum InstanceKind {
 }
 
 impl InstanceKind {
-    /// The host policy of a group of this kind that names none.
+    /// The default host policy of a group of this kind.
     pub const fn usual_host_policy(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -44,21 +44,22 @@ impl InstanceKind {
     }
 }
 
-/// One entry of `secondary_devices`: a further device, of which only the backend knows what to do with it.
+/// One entry of `secondary_devices`: a further device. Only the backend knows how to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondaryDevice {
-    /// As the configuration calls it: `KIND_NVDLA`.
+    /// The name in the configuration: `KIND_NVDLA`.
     pub kind: Name,
     /// Number of the device among those of its kind.
     pub device_id: i64,
 }
 
-/// `rate_limiter` of a group: what each of its instances needs in order to run a batch, and how often it may.
+/// `rate_limiter` of a group: the resources that each of its instances needs to run a batch, and its priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimits {
-    /// In the order of the configuration. A name may come up more than once.
+    /// In the order of the configuration. A name may appear more than once.
     pub resources: Vec<ResourceNeed>,
-    /// The larger, the less often under contention: an instance of 2 runs half as often as one of 1.
+    /// A larger number means fewer executions under contention: an instance of priority 2 runs half as often as one
+    /// of priority 1.
     pub priority: NonZeroU32,
 }
 
@@ -67,14 +68,14 @@ pub struct RateLimits {
 pub struct ResourceNeed {
     /// Name of the resource.
     pub name: Name,
-    /// Whether the whole server shares it; otherwise each device has its own.
+    /// Whether the whole server shares the resource. Otherwise each device has its own units.
     pub global: bool,
     /// Units that a batch holds while it runs.
     pub count: u32,
 }
 
 impl Default for RateLimits {
-    /// No resources, and the first priority.
+    /// No resources, and priority 1.
     fn default() -> Self {
         Self { resources: Vec::new(), priority: NonZeroU32::MIN }
     }

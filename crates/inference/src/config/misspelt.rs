@@ -1,10 +1,10 @@
-//! Names of a configuration that only a backend can judge, and that are hardly meant as they stand.
+//! Warns about names in a configuration that only a backend can check and that look misspelt.
 //!
-//! A configuration may have parameters of its own, for whoever reads it. So a name that the backend does not know is told
-//! only if it is close to one that the backend does know.
+//! A configuration may contain parameters for other readers. So this module warns about a name that the backend does
+//! not know only if the name is close to one that the backend knows.
 use crate::{backend::KnownNames, nearest};
 
-/// Accelerators that Triton's backends know for instances on GPUs.
+/// Accelerators of Triton's backends for instances on GPUs.
 const GPU_ACCELERATORS: [&str; 5] = ["tensorrt", "cuda", "auto_io", "gpu_io", "auto_mixed_precision"];
 
 /// Warnings about parameters and accelerators of a configuration. Each names the model.
@@ -34,7 +34,8 @@ pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) ->
     warnings
 }
 
-/// What is wrong with a `--backend-config` setting of a backend that knows all its settings.
+/// The warning about a `--backend-config` setting that the backend does not know. The backend must know all its
+/// settings.
 pub fn unknown_setting(backend: &str, setting: &str, known: KnownNames) -> Option<String> {
     if is_among(setting, known.settings) {
         return None;
@@ -46,7 +47,7 @@ pub fn unknown_setting(backend: &str, setting: &str, known: KnownNames) -> Optio
     ))
 }
 
-/// A known name that ends in an asterisk stands for all that begin so.
+/// A known name that ends in an asterisk matches every name with that prefix.
 fn is_among(name: &str, known: &[&str]) -> bool {
     known.iter().any(|known| match known.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

@@ -1,7 +1,8 @@
-//! Model configuration: the typed form in which wrong states cannot be written, and the way to it.
+//! Model configuration: the typed form, which cannot represent invalid states, and the conversion into it.
 //!
-//! The protobuf form ([`proto::ModelConfig`]) is what files hold and clients see. It is turned into [`ModelConfig`] once,
-//! by parse, override, complete and validate in this order; the rest of the server reads only the typed form.
+//! Files contain the protobuf form ([`proto::ModelConfig`]), and clients see it. The server converts it into
+//! [`ModelConfig`] once, in four steps: parse, override, complete and validate. The rest of the server reads only the
+//! typed form.
 mod backend_fields;
 mod complete;
 mod errors;
@@ -39,7 +40,7 @@ use scheduling::DynamicBatching;
 
 use crate::{DataType, Name, Shape};
 
-/// A validated configuration with all defaults in place.
+/// A validated configuration with all defaults filled in.
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// Equal to the name of the model's directory.
@@ -54,11 +55,11 @@ pub struct ModelConfig {
     pub inputs: Vec<InputSpec>,
     /// In the order of the configuration; names are unique.
     pub outputs: Vec<OutputSpec>,
-    /// Inputs that the backend makes from the composition of a batch.
+    /// Inputs that the backend computes from the composition of a batch.
     pub batch_inputs: Vec<BatchInput>,
-    /// Outputs that are scattered to requests by the shape of an input.
+    /// Outputs that the backend splits among the requests by the shape of an input.
     pub batch_outputs: Vec<BatchOutput>,
-    /// How requests become batches.
+    /// The scheduling choice.
     pub scheduling: Scheduling,
     /// At least one group with at least one instance.
     pub instance_groups: Vec<InstanceGroup>,
@@ -72,24 +73,24 @@ pub struct ModelConfig {
     pub metric_tags: BTreeMap<String, String>,
     /// Graph optimisation level, as the backend understands it.
     pub graph_level: Option<i32>,
-    /// `PRIORITY_MIN`: gives way to other models where processors are short.
+    /// `PRIORITY_MIN`: the model yields to other models when processors are scarce.
     pub low_priority: bool,
-    /// Accelerators asked for on the CPU, with their parameters.
+    /// Requested accelerators for the CPU, with their parameters.
     pub cpu_accelerators: Vec<Accelerator>,
     /// Libraries of custom operations.
     pub op_library_filenames: Vec<String>,
     /// A request may have any number of responses.
     pub decoupled: bool,
-    /// The backend waits while a client has not read so many responses of a request (parameter
-    /// `MAX_UNREAD_RESPONSES`). `None`: it never waits for a client.
+    /// The backend waits while a client has not read this many responses of a request (parameter
+    /// `MAX_UNREAD_RESPONSES`). `None`: the backend never waits for a client.
     pub most_unread_responses: Option<NonZeroUsize>,
-    /// Responses may be cached, where the server has a cache.
+    /// The server may cache responses, if it has a cache.
     pub response_cache: bool,
-    /// What each instance runs before it may serve, in this order.
+    /// The batches that each instance runs before it may serve requests, in this order.
     pub warmups: Vec<Warmup>,
 }
 
-/// How requests become batches (`scheduling_choice`).
+/// How requests form batches (`scheduling_choice`).
 #[derive(Debug, Clone)]
 pub enum Scheduling {
     /// Each request runs alone.
@@ -109,13 +110,13 @@ pub struct InputSpec {
     pub datatype: DataType,
     /// Without the batch dimension; -1 is any size.
     pub dims: Shape,
-    /// The shape the backend sees instead of `dims`, batch dimension excluded.
+    /// The shape that the backend sees instead of `dims`, without the batch dimension.
     pub reshape: Option<Shape>,
-    /// A request may leave it out.
+    /// A request may omit it.
     pub optional: bool,
     /// Requests with different shapes may share a batch.
     pub allow_ragged_batch: bool,
-    /// Its values are a shape, equal for all requests of a batch, and it has no batch dimension.
+    /// Its values are a shape, equal for all requests of a batch. It has no batch dimension.
     pub is_shape_tensor: bool,
 }
 
@@ -128,83 +129,83 @@ pub struct OutputSpec {
     pub datatype: DataType,
     /// Without the batch dimension; -1 is any size.
     pub dims: Shape,
-    /// The shape the backend gives instead of `dims`, batch dimension excluded.
+    /// The shape that the backend returns instead of `dims`, without the batch dimension.
     pub reshape: Option<Shape>,
     /// Label file, relative to the model's directory.
     pub label_filename: Option<String>,
-    /// Labels by class index, once the file was read; empty without a label file.
+    /// Labels by class index, after the label file was read; empty without a label file.
     pub labels: Arc<[String]>,
-    /// Its values are a shape; it has no batch dimension.
+    /// Its values are a shape. It has no batch dimension.
     pub is_shape_tensor: bool,
 }
 
 /// One entry of `batch_input`.
 #[derive(Debug, Clone)]
 pub struct BatchInput {
-    /// What is made.
+    /// The kind of value.
     pub kind: BatchInputKind,
     /// Model inputs that receive it.
     pub target_names: Vec<Name>,
     /// INT32 or FP32.
     pub datatype: DataType,
-    /// The input it is computed from.
+    /// The input from which the backend computes it.
     pub source_input: Name,
 }
 
-/// What a batch input holds (`BatchInput.Kind`); element counts are those of the source input per request.
+/// The content of a batch input (`BatchInput.Kind`). Element counts are those of the source input, for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchInputKind {
     /// `[requests]`: element count of each request.
     ElementCount,
     /// `[requests]`: running sum of element counts.
     AccumulatedElementCount,
-    /// `[requests + 1]`: running sum that begins with 0.
+    /// `[requests + 1]`: running sum that starts with 0.
     AccumulatedElementCountWithZero,
     /// Only the shape matters: `[largest element count]`.
     MaxElementCountAsShape,
     /// `[rows, rank - 1]`: the dims of each row without the batch dimension.
     ItemShape,
-    /// `[rows * (rank - 1)]`: the same, flattened.
+    /// `[rows * (rank - 1)]`: as [`ItemShape`](Self::ItemShape), flattened.
     ItemShapeFlatten,
 }
 
-/// One entry of `batch_output`; its only kind scatters by the shape of an input.
+/// One entry of `batch_output`. Its only kind splits by the shape of an input.
 #[derive(Debug, Clone)]
 pub struct BatchOutput {
-    /// Model outputs that are scattered.
+    /// Model outputs that the backend splits.
     pub target_names: Vec<Name>,
-    /// The input whose shape says how much each request receives.
+    /// The input whose shape gives the size of each request's part.
     pub source_input: Name,
 }
 
 /// Which version directories are served (`version_policy`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VersionPolicy {
-    /// The numerically largest.
+    /// This many of the largest version numbers.
     Latest(u32),
-    /// Every one.
+    /// All versions.
     All,
-    /// Those that exist.
+    /// The versions with these numbers, as far as they exist.
     Specific(Vec<i64>),
 }
 
 /// One entry of `execution_accelerators`.
 #[derive(Debug, Clone)]
 pub struct Accelerator {
-    /// As the backend knows it.
+    /// The name that the backend knows.
     pub name: String,
     /// Its settings.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// What the server works with, and what clients are shown.
+/// A configuration in the form that the server uses and in the form that clients see.
 #[derive(Debug, Clone)]
 pub struct ResolvedConfig {
     /// Validated and typed.
     pub typed: ModelConfig,
     /// The completed protobuf form.
     pub shown: proto::ModelConfig,
-    /// What is no error and yet hardly meant, for the log: each names the model.
+    /// Warnings for the log: settings that are valid but probably not intended. Each names the model.
     pub warnings: Vec<String>,
 }
 
@@ -219,24 +220,24 @@ impl ModelConfig {
         self.outputs.iter().find(|output| output.name == name)
     }
 
-    /// Rows a batch may have, 1 for models without a batch dimension.
+    /// The largest number of rows of a batch; 1 for models without a batch dimension.
     pub fn max_rows(&self) -> u32 {
         self.max_batch_size.map_or(1, NonZeroU32::get)
     }
 
-    /// `platform`, or `backend` where that is empty: what metadata calls the platform.
+    /// `platform`, or `backend` if that is empty: the platform in the model metadata.
     pub fn shown_platform(&self) -> &str {
         if self.platform.is_empty() { &self.backend } else { &self.platform }
     }
 
-    /// Dimensions as clients write them: a leading -1 stands for the batch.
+    /// Dimensions in the clients' form: a leading -1 stands for the batch.
     pub fn client_dims(&self, dims: &[i64]) -> Shape {
         self.max_batch_size.map(|_| -1).into_iter().chain(dims.iter().copied()).collect()
     }
 }
 
 impl InputSpec {
-    /// The shape a backend sees for a client's shape (both without batch dimension): values at the -1 positions of
+    /// The backend's shape for a client's shape (both without batch dimension). The values at the -1 positions of
     /// `dims` move, in order, to the -1 positions of `reshape`.
     pub fn inward(&self, shape: &[i64]) -> Shape {
         self.reshape.as_ref().map_or_else(|| shape.into(), |reshape| substitute(&self.dims, shape, reshape))
@@ -244,13 +245,13 @@ impl InputSpec {
 }
 
 impl OutputSpec {
-    /// The shape a client sees for a backend's shape (both without batch dimension); the way back of a reshape.
+    /// The client's shape for a backend's shape (both without batch dimension). It reverses the reshape.
     pub fn outward(&self, shape: &[i64]) -> Shape {
         self.reshape.as_ref().map_or_else(|| shape.into(), |reshape| substitute(reshape, shape, &self.dims))
     }
 }
 
-/// `to` with its -1 replaced, in order, by what `shape` has where `from` has -1.
+/// `to`, with its -1 values replaced, in order, by the values that `shape` has where `from` has -1.
 fn substitute(from: &[i64], shape: &[i64], to: &[i64]) -> Shape {
     let mut values = from.iter().zip(shape).filter(|(pattern, _)| **pattern == -1).map(|(_, value)| *value);
     to.iter().map(|&dim| if dim == -1 { values.next().unwrap_or(-1) } else { dim }).collect()

@@ -1,8 +1,8 @@
-//! The way of a configuration: parse, override, complete, validate.
+//! The steps that produce a configuration: parse, override, complete, validate.
 //!
-//! In steps, because of what happens between them: once it is read, repository agents may replace the model's files; once
-//! it is declared, the backend opens the model and adds what its file tells. All are pure: what is on disk, and what the
-//! machine has, are arguments.
+//! The steps are separate functions, because other parts of the server act between them. After the configuration is
+//! read, repository agents may replace the model's files. After it is declared, the backend opens the model and adds
+//! what the model file defines. All functions are pure: files and machine properties are arguments.
 use std::path::{Path, PathBuf};
 
 use proto::{Fields, Parsed, model_config::SchedulingChoice};
@@ -20,58 +20,58 @@ use super::{
 };
 use crate::ErrorCode;
 
-/// The parameter by which a configuration says that its `max_batch_size` of 0 is meant: `no`.
+/// The parameter that marks a `max_batch_size` of 0 as intended: value `no`.
 pub const KEEP_BATCH_PARAMETER: &str = "AUTOCOMPLETE_BATCH";
 
-/// Where a configuration comes from.
+/// The source of a configuration.
 #[derive(Debug, Clone, Copy)]
 pub enum ConfigSource<'a> {
     /// The model has no file of that path.
     Missing(&'a Path),
-    /// What the file holds, in the text format.
+    /// The content of the file, in the text format.
     Text {
-        /// Named in errors.
+        /// The path in errors.
         path: &'a Path,
         /// Its bytes.
         content: &'a [u8],
     },
-    /// A whole configuration in JSON that a load request brings; the file counts for nothing then.
+    /// A complete configuration in JSON from a load request. The server then ignores the file.
     Override(&'a str),
 }
 
-/// Whether configurations may leave open what can be known.
+/// Whether a configuration may omit fields that the backend can derive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Completion {
-    /// The backend completes them.
+    /// The backend completes the configuration.
     #[default]
     Auto,
-    /// They are complete (`--disable-auto-complete-config`).
+    /// The configuration is complete (`--disable-auto-complete-config`).
     Strict,
 }
 
-/// A configuration as its source means it: complete but for what only the backend and the machine know.
+/// A declared configuration: complete except for the fields that only the backend and the machine determine.
 ///
-/// Two configurations of a model are compared for change by their `config`; `fields` differs with every blank line.
+/// To detect changes, compare the `config` of two declared configurations. `fields` changes with every blank line.
 #[derive(Debug, Clone)]
 pub struct Declared {
-    /// Normalised and, as far as possible, validated.
+    /// Normalised, and validated as far as possible.
     pub config: proto::ModelConfig,
-    /// What the source itself set: `max_batch_size: 0` differs from no `max_batch_size`.
+    /// The fields that the source itself set: `max_batch_size: 0` differs from no `max_batch_size`.
     pub fields: Fields,
-    /// The file it was read from; none for a missing file and for an override.
+    /// The file of the configuration; `None` for a missing file and for an override.
     pub file: Option<PathBuf>,
-    /// Whether there was a source at all.
+    /// Whether there was any source.
     pub is_given: bool,
 }
 
 impl Declared {
-    /// Which versions are served.
+    /// The policy that selects the served versions.
     pub fn version_policy(&self) -> VersionPolicy {
         VersionPolicy::of(&self.config)
     }
 
-    /// What a backend gets to complete. `max_batch_size: 0` differs from no `max_batch_size`, which the configuration
-    /// itself cannot tell: a 0 that was written down is marked as meant.
+    /// The configuration that a backend gets to complete. `max_batch_size: 0` differs from no `max_batch_size`, but
+    /// the configuration itself cannot show the difference. This function marks a 0 from the source as intended.
     pub fn to_be_completed(&self) -> proto::ModelConfig {
         let mut config = self.config.clone();
         if config.max_batch_size == 0 && self.fields.contains("max_batch_size") {
@@ -81,17 +81,18 @@ impl Declared {
         config
     }
 
-    /// Checks the instance groups, before anybody looks for the files of the model.
+    /// Checks the instance groups, before the server searches the files of the model.
     ///
     /// # Errors
-    /// INVALID_ARG for kinds, devices and profiles that do not fit together or are not there.
+    /// INVALID_ARG for kinds, devices and profiles that contradict each other or do not exist.
     pub fn check_instance_groups(&self, environment: &CompletionContext) -> Result<(), ConfigErrors> {
         let mut errors = ConfigErrors::default();
         check_instance_groups(&self.config_for_backend(environment), environment, &mut errors);
         errors.located(self.file.as_deref(), &self.fields).into_result()
     }
 
-    /// What a backend is told when it opens the model: its instance groups are there, whatever it will complete.
+    /// The configuration that a backend gets when it opens the model. It has instance groups, even if the backend
+    /// will complete other fields.
     ///
     /// As Triton: backend_model.cc, Create.
     pub fn config_for_backend(&self, environment: &CompletionContext) -> proto::ModelConfig {
@@ -101,7 +102,7 @@ impl Declared {
     }
 }
 
-/// A configuration as its source holds it: read, and nothing else.
+/// A configuration as its source contains it, without any change.
 #[derive(Debug, Clone)]
 pub struct GivenConfig {
     /// Every field that the source sets; empty for a missing file.
@@ -142,10 +143,10 @@ pub fn read(source: ConfigSource<'_>, completion: Completion) -> Result<GivenCon
     Ok(GivenConfig { config, fields, file, is_given: !matches!(source, ConfigSource::Missing(_)) })
 }
 
-/// [`read`] and [`GivenConfig::declare`] in one.
+/// Calls [`read`] and then [`GivenConfig::declare`].
 ///
 /// # Errors
-/// Of either.
+/// Those of both functions.
 pub fn declare(
     source: ConfigSource<'_>,
     layout: &ModelLayout,
@@ -155,10 +156,11 @@ pub fn declare(
 }
 
 impl GivenConfig {
-    /// Fills in what the model's files and the defaults tell, and checks every rule that needs no backend.
+    /// Fills in the fields that the model's files and the defaults determine. Checks every rule that does not depend
+    /// on the backend.
     ///
     /// # Errors
-    /// INVALID_ARG for broken rules, UNSUPPORTED for features that are not there.
+    /// INVALID_ARG for broken rules, UNSUPPORTED for features that do not exist.
     pub fn declare(self, layout: &ModelLayout, completion: Completion) -> Result<Declared, ConfigErrors> {
         let Self { mut config, fields, file, is_given } = self;
         let mut errors = ConfigErrors::default();
@@ -178,15 +180,15 @@ impl GivenConfig {
     }
 }
 
-/// Takes over what the backend added to a declared configuration, fills in what the machine tells, and checks all
-/// rules.
+/// Takes over the fields that the backend added to a declared configuration, fills in the fields that the machine
+/// determines, and checks all rules.
 ///
-/// `completed` is the declared configuration as the backend's hook left it, unchanged where the hook was not called.
-/// Of it count `max_batch_size`, `input`, `output`, the scheduling choice if there was none, and the transaction policy.
+/// `completed` is the declared configuration after the backend's hook, unchanged if the hook was not called. Only
+/// `max_batch_size`, `input`, `output`, the scheduling choice if there was none, and the transaction policy count.
 ///
 /// # Errors
-/// INVALID_ARG for broken rules, NOT_FOUND for a model without configuration that the backend knows nothing about,
-/// INTERNAL for a backend that changed the scheduling choice, UNSUPPORTED for features that are not there.
+/// INVALID_ARG for broken rules, NOT_FOUND for a model without configuration that the backend does not know either,
+/// INTERNAL for a backend that changed the scheduling choice, UNSUPPORTED for features that do not exist.
 pub fn finish(
     declared: &Declared,
     completed: proto::ModelConfig,
@@ -200,7 +202,7 @@ pub fn finish(
     resolve(config, environment).map_err(|errors| errors.located(declared.file.as_deref(), &declared.fields))
 }
 
-/// A configuration with what a backend may complete taken over: `max_batch_size`, `input`, `output`, the scheduling choice if
+/// Takes over the fields that a backend may complete: `max_batch_size`, `input`, `output`, the scheduling choice if
 /// there was none, and the transaction policy.
 ///
 /// # Errors
@@ -230,7 +232,7 @@ pub fn complete(
     Ok(config)
 }
 
-/// The field number of a scheduling choice, 0 for none.
+/// The field number of a scheduling choice; 0 for none.
 fn choice_number(choice: Option<&SchedulingChoice>) -> u32 {
     match choice {
         None => 0,

@@ -1,4 +1,4 @@
-//! `sequence_batching`: how requests of sequences are scheduled, and what the model is told and remembers of each.
+//! `sequence_batching`: how requests of sequences are scheduled, their control inputs and their state.
 use bytes::Bytes;
 use scheduling::SequenceBatching;
 
@@ -7,31 +7,31 @@ use crate::{DataType, Name, Shape};
 /// The `sequence_batching` section.
 #[derive(Debug, Clone)]
 pub struct SequenceScheduling {
-    /// What the scheduler needs of it.
+    /// The settings for the scheduler.
     pub batching: SequenceBatching,
-    /// Inputs that tell the model where in its sequence a row is; each kind at most once.
+    /// Inputs that give the model the position of a row in its sequence; each kind at most once.
     pub controls: Vec<ControlInput>,
-    /// What the model remembers between the requests of a sequence.
+    /// The state that the model keeps between the requests of a sequence.
     pub states: Vec<StateSpec>,
 }
 
-/// One control of `control_input`: a tensor of one element per row.
+/// One control of `control_input`: a tensor with one element for each row.
 #[derive(Debug, Clone)]
 pub struct ControlInput {
     /// Name of the model's input.
     pub name: Name,
-    /// What it tells.
+    /// The meaning of the input.
     pub control: Control,
 }
 
-/// What a control input tells (`Control.Kind`), and by which values.
+/// The meaning of a control input (`Control.Kind`), and its values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Control {
-    /// Whether the row begins its sequence.
+    /// Whether the row starts its sequence.
     Start(FalseTrue),
     /// Whether the row ends its sequence.
     End(FalseTrue),
-    /// Whether the row is a request at all, and no padding.
+    /// Whether the row is a request and not padding.
     Ready(FalseTrue),
     /// The row's correlation id, in this datatype: a 32 or 64 bit integer, or BYTES.
     CorrelationId(DataType),
@@ -48,22 +48,22 @@ pub enum FalseTrue {
     Bool([bool; 2]),
 }
 
-/// One entry of `state`; input names and output names are each unique.
+/// One entry of `state`. Input names and output names are each unique.
 ///
-/// `use_same_buffer_for_input_output` has no trace here: a model that is told nothing about buffers sees the same values
-/// with one as with two.
+/// This type has no field for `use_same_buffer_for_input_output`. The interface tells the model nothing about
+/// buffers, so the model sees the same values with one buffer as with two.
 #[derive(Debug, Clone)]
 pub struct StateSpec {
-    /// The model's input that receives what was remembered.
+    /// The model's input that receives the state.
     pub input_name: Name,
-    /// The model's output that is remembered.
+    /// The model's output that becomes the state.
     pub output_name: Name,
     /// Element type.
     pub datatype: DataType,
     /// Without the batch dimension; -1 is any size.
     pub dims: Shape,
-    /// What the first request of a sequence sees: dims, without the batch dimension and without -1, and where its
-    /// content comes from. Without it zeros of `dims`, a -1 counting as 1.
+    /// The input of the first request of a sequence: its dims, without the batch dimension and without -1, and the
+    /// source of its content. `None` means zeros of `dims`, where -1 counts as 1.
     pub initial: Option<InitialState>,
 }
 
@@ -72,8 +72,8 @@ pub struct StateSpec {
 pub struct InitialState {
     /// Without the batch dimension; no -1.
     pub dims: Shape,
-    /// File below `initial_state/` of the model's directory; `None` is zeros.
+    /// File below `initial_state/` of the model's directory; `None` means zeros.
     pub file: Option<String>,
-    /// The file's content, once it was read; empty for zeros.
+    /// The file's content, after it was read; empty for zeros.
     pub data: Bytes,
 }

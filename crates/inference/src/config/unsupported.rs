@@ -1,13 +1,13 @@
-//! What a valid configuration may ask for and this version cannot give.
+//! Refuses valid configurations that need features Nereid does not have.
 use proto::{ModelConfig, model_config::SchedulingChoice};
 
 use super::ConfigErrors;
 use crate::ErrorCode;
 
-/// Refuses features that are not there, naming the field, rather than serve a model that lacks them.
+/// Refuses features that do not exist, and names the field. The alternative would be to serve a model without them.
 ///
-/// A feature that is there, but switched off in the server, is not refused: a response cache or a rate limiter that
-/// does not run has no effect.
+/// This function does not refuse a feature that exists but is switched off in the server. A response cache or a rate
+/// limiter that does not run has no effect.
 pub(super) fn refuse_unsupported(config: &ModelConfig, errors: &mut ConfigErrors) {
     let mut refuse = |field: &str| {
         let text = format!("'{field}' of model '{}' is not supported by this version of nereid", config.name);

@@ -1,20 +1,20 @@
-//! Which directories are versions, and which of them are served.
+//! Decides which directories are versions, and which versions the server serves.
 use proto::model_version_policy::PolicyChoice;
 
 use super::VersionPolicy;
 
-/// What a directory inside a model's directory is.
+/// The kind of a directory inside a model's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VersionDirectory {
     /// A version of that number.
     Version(i64),
-    /// Not a version; the warning is for the log, absent where the directory has a purpose of its own.
+    /// Not a version. The warning is for the log. It is absent if the directory has another known purpose.
     Ignored(Option<String>),
 }
 
-/// Tells a version directory by its name: `0` or digits without leading zero, at most `i64::MAX`.
+/// Recognises a version directory by its name: `0` or digits without leading zero, at most `i64::MAX`.
 ///
-/// Triton takes any name that begins with a number, and ends at one that is too large.
+/// Triton accepts any name that begins with a number, and terminates at a number that is too large.
 pub fn version_directory(name: &str) -> VersionDirectory {
     if ["warmup", "initial_state", "configs"].contains(&name) {
         return VersionDirectory::Ignored(None);
@@ -33,7 +33,7 @@ pub fn version_directory(name: &str) -> VersionDirectory {
     }
 }
 
-/// The versions to serve among those that exist, in ascending order; none is the error of
+/// The versions to serve among the existing ones, in ascending order. An empty result leads to the error of
 /// [`no_version_available`].
 pub fn select_versions(policy: &VersionPolicy, existing: &[i64]) -> Vec<i64> {
     let mut versions = existing.to_vec();
@@ -50,7 +50,7 @@ pub fn select_versions(policy: &VersionPolicy, existing: &[i64]) -> Vec<i64> {
     versions
 }
 
-/// What to log about versions that the policy names and that do not exist.
+/// The warnings about versions that the policy names and that do not exist.
 pub fn absent_versions(policy: &VersionPolicy, existing: &[i64], model: &str) -> Vec<String> {
     let VersionPolicy::Specific(wanted) = policy else { return Vec::new() };
     let absent = wanted.iter().filter(|version| !existing.contains(version));
@@ -63,7 +63,7 @@ pub fn absent_versions(policy: &VersionPolicy, existing: &[i64], model: &str) ->
         .collect()
 }
 
-/// The error of a model none of whose versions is selected.
+/// The error of a model without any selected version.
 pub fn no_version_available(model: &str) -> crate::Error {
     crate::Error::invalid(format!(
         "at least one version must be available under the version policy of model '{model}'"
@@ -71,13 +71,13 @@ pub fn no_version_available(model: &str) -> crate::Error {
 }
 
 impl VersionPolicy {
-    /// The policy of a configuration; the latest version where it has none.
+    /// The policy of a configuration. The default is the latest version.
     pub fn of(config: &proto::ModelConfig) -> Self {
         let Some(policy) = &config.version_policy else { return Self::Latest(1) };
         match &policy.policy_choice {
             Some(PolicyChoice::Latest(latest)) => Self::Latest(latest.num_versions),
             Some(PolicyChoice::Specific(specific)) => Self::Specific(specific.versions.clone()),
-            // As Triton: a policy without a choice serves everything (model_lifecycle.cc, VersionsToLoad).
+            // As Triton: a policy without a choice serves all versions (model_lifecycle.cc, VersionsToLoad).
             Some(PolicyChoice::All(_)) | None => Self::All,
         }
     }

@@ -1,20 +1,20 @@
-//! `model_warmup`: what an instance runs before it may serve.
+//! `model_warmup`: the batches that an instance runs before it may serve requests.
 use std::num::NonZeroU32;
 
 use crate::{DataType, Name, Shape};
 
-/// One entry of `model_warmup`: a sample of requests that make one batch.
+/// One entry of `model_warmup`: sample requests that form one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warmup {
     /// For logs and errors; may be empty.
     pub name: Name,
-    /// Requests of one row in the batch: at most as many as a batch may have rows, 1 for a model without a batch
-    /// dimension. 0 skips the sample.
+    /// Requests of one row in the batch. The maximum is the number of rows that a batch may have, or 1 for a model
+    /// without a batch dimension. 0 skips the sample.
     pub batch_size: u32,
     /// How often the batch runs.
     pub count: NonZeroU32,
-    /// What each of the requests holds, by ascending name; empty for a sample that is skipped. A name that is no input
-    /// of the model may be one of a control or of a state.
+    /// The inputs of each request, by ascending name; empty for a sample that is skipped. A name that is not an input
+    /// of the model may be the name of a control or a state.
     pub inputs: Vec<WarmupInput>,
 }
 
@@ -25,9 +25,9 @@ pub struct WarmupInput {
     pub name: Name,
     /// Element type.
     pub datatype: DataType,
-    /// Without the batch dimension; no -1, and few enough elements to be counted.
+    /// Without the batch dimension and without -1. The element count does not overflow.
     pub dims: Shape,
-    /// Where the elements come from.
+    /// The source of the elements.
     pub data: WarmupData,
 }
 
@@ -36,9 +36,9 @@ pub struct WarmupInput {
 pub enum WarmupData {
     /// Zeros; empty strings for BYTES.
     Zero,
-    /// Whatever bytes chance gives. Never for BYTES, whose elements begin with their lengths.
+    /// Random bytes. Never for BYTES, whose elements begin with their lengths.
     Random,
-    /// File below `warmup/` of the model's directory, row-major: at least as many bytes as the elements have, and for
-    /// BYTES all of its bytes.
+    /// File below `warmup/` of the model's directory, row-major. It has at least as many bytes as the elements need.
+    /// For BYTES all of its bytes count.
     File(String),
 }

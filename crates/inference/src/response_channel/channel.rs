@@ -24,9 +24,9 @@ use crate::{
 /// See the module documentation.
 pub(super) struct Channel {
     queue: Mutex<Queue>,
-    /// Signalled when the client has taken a response or does not wait any more.
+    /// Signalled when the client has taken a response, or does not wait any more.
     capacity_freed: Condvar,
-    /// [`Responder::send`](super::Responder::send) waits while so many responses are unread.
+    /// [`Responder::send`](super::Responder::send) waits while this many responses are unread.
     most_unread: usize,
     cancelled: AtomicBool,
     ended: AtomicBool,
@@ -34,7 +34,7 @@ pub(super) struct Channel {
     timeline: Timeline,
     path: Arc<dyn ResponsePath>,
     place: OnceLock<OrderPlace>,
-    /// The number of the request in its queue.
+    /// The entry id of the request in its queue.
     entry: OnceLock<EntryId>,
     budget: Arc<UnreadBudget>,
     account: Account,
@@ -42,18 +42,18 @@ pub(super) struct Channel {
 
 #[derive(Default)]
 struct Queue {
-    /// The usual request has one response: it needs no deque.
+    /// The first unread response. Most requests have one response and need no deque.
     front: Option<Unread>,
     behind: VecDeque<Unread>,
     closed: bool,
-    /// The client takes nothing any more.
+    /// The client takes no more responses.
     abandoned: bool,
     waker: Option<Waker>,
     /// Threads in [`Channel::wait_for_capacity`].
     senders_waiting: usize,
 }
 
-/// A response that waits for the client, and what it counts in the budget.
+/// A response that waits for the client, and the bytes that the budget counts for it.
 struct Unread {
     item: ResponseItem,
     bytes: usize,
@@ -103,11 +103,12 @@ impl Channel {
         self.entry.get().copied()
     }
 
-    /// Says the number of the request in its queue. True if the request has been cancelled before.
+    /// Sets the entry id of the request in its queue. Returns true if the request was cancelled before.
     pub(super) fn queued_as(&self, entry: EntryId) -> bool {
         let set = self.entry.set(entry);
         debug_assert!(set.is_ok(), "a request keeps its number");
-        // With the one in `tell_cancelled`: either that sees the number, or this sees the cancellation.
+        // Pairs with the fence in `tell_cancelled`: either that function sees the entry id, or this one sees the
+        // cancellation.
         fence(Ordering::SeqCst);
         self.is_cancelled()
     }
@@ -125,7 +126,7 @@ impl Channel {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Sends a response that is not the last. Waits for the client if the request wants that.
+    /// Sends a response that is not the last. Waits for the client if the request demands that.
     pub(super) fn send(self: &Arc<Self>, result: Result<Response, Error>) {
         if !self.has_ended() {
             self.wait_for_capacity();
@@ -149,7 +150,7 @@ impl Channel {
         }
     }
 
-    /// Ends the request because its client is too far behind. An error takes the place of all unread responses.
+    /// Ends the request because its client has too many unread bytes. An error replaces all unread responses.
     fn overflow(self: &Arc<Self>) {
         let had_ended = self.ended.swap(true, Ordering::AcqRel);
         let error = Error::exhausted(
@@ -164,8 +165,8 @@ impl Channel {
         self.stop(had_ended);
     }
 
-    /// Makes a response visible; `None` closes the channel without another response. If it `replaces` all that is
-    /// unread, it does so even after the last one.
+    /// Makes a response visible. `None` closes the channel without another response. A response that `replaces` all
+    /// unread responses does so even after the last response.
     pub(super) fn push(&self, item: Option<ResponseItem>, bytes: usize, replaces: bool) {
         let mut void = Vec::new();
         let waker = {
@@ -218,7 +219,7 @@ impl Channel {
         Poll::Pending
     }
 
-    /// Counts bytes in the budget no longer.
+    /// Removes bytes from the budget's count.
     pub(super) fn refund(&self, bytes: usize) {
         if bytes > 0 {
             self.budget.refund(self, bytes);
@@ -237,13 +238,14 @@ impl Channel {
         }
     }
 
-    /// Threads that wait for the client.
+    /// The number of threads that wait for the client.
     #[cfg(test)]
     pub(super) fn senders_waiting(&self) -> usize {
         self.queue.lock().senders_waiting
     }
 
-    /// The client does not wait any more. If it has `abandoned` the request, nobody takes what is there and what comes.
+    /// Records that the client does not wait any more. If the client has `abandoned` the request, the channel drops
+    /// all unread and later responses.
     pub(super) fn cancel(&self, abandoned: bool) {
         let first = !self.cancelled.swap(true, Ordering::AcqRel);
         if !first && !abandoned {
@@ -251,8 +253,8 @@ impl Channel {
         }
         let void: Vec<_> = {
             let mut queue = self.queue.lock();
-            // Under the lock, so that a sender that has just found no room does not miss the signal. Even after the end:
-            // a sender that came too late may still wait.
+            // The signal is sent under the lock, so that a sender that has just found no capacity does not miss it.
+            // The signal is also sent after the end of the request, because a late sender may still wait.
             if queue.senders_waiting > 0 {
                 self.capacity_freed.notify_all();
             }
@@ -265,7 +267,7 @@ impl Channel {
         }
     }
 
-    /// Tells the backend to stop working on the request, whose end has been decided here.
+    /// Tells the backend to stop working on the request. This thread has decided the end of the request.
     fn stop(&self, had_ended: bool) {
         let first = !self.cancelled.swap(true, Ordering::AcqRel);
         {
@@ -279,7 +281,7 @@ impl Channel {
         }
     }
 
-    /// Drops responses without the lock: tensors may take a while to free.
+    /// Drops responses without the lock, because freeing tensors may take time.
     fn forget(&self, responses: Vec<Unread>) {
         let bytes = responses.iter().map(|unread| unread.bytes).sum();
         drop(responses);

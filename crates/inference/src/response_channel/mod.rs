@@ -1,12 +1,13 @@
-//! The way back of a request: who runs it holds a [`Responder`], who sent it holds the [`ResponseStream`].
+//! The response channel of a request: the backend sends responses through a [`Responder`], and the sender of the
+//! request reads them from a [`ResponseStream`].
 //!
-//! Between them lies one channel for each request. A request ends exactly once: by `complete`, `finish` or `fail`, or,
-//! when the last `Responder` is dropped without any of them, by an internal error; so no request can be forgotten. Each
-//! response passes the [`ResponsePath`] of the request before it becomes visible, so that a client that reads
-//! statistics after its answer finds itself counted.
+//! Each request has one channel. A request ends exactly once: by `complete`, `finish` or `fail`. If the last
+//! `Responder` is dropped without any of them, the request ends with an internal error. A request therefore cannot
+//! stay without an end. Each response passes the [`ResponsePath`] of the request before it becomes visible. A client
+//! that reads statistics after its response therefore finds its request counted.
 //!
-//! No sender waits for a client, unless the request asks for it ([`Flow`]): what a client has not read waits in memory, and
-//! counts in the [`UnreadBudget`] of the process.
+//! A sender does not wait for a client unless the request demands it ([`Flow`]). Unread responses wait in memory, and
+//! the [`UnreadBudget`] of the process counts them.
 use std::{
     fmt,
     future::poll_fn,
@@ -30,26 +31,27 @@ use channel::Channel;
 pub use path::{BatchReporter, InFlightResponse, OrderPlace, Outcome, ResponsePath};
 pub use unread::{ClientId, UnreadBudget};
 
-/// What happens to responses that the client has not read yet.
+/// How responses are treated that the client has not read yet.
 #[derive(Debug, Clone)]
 pub struct Flow {
-    /// Where they are counted.
+    /// The budget that counts them.
     pub budget: Arc<UnreadBudget>,
-    /// Who reads them: requests of one client are counted together. Without an id the request is a client of its own.
+    /// The client that reads them. Requests of one client are counted together. Without an id the request is a client
+    /// of its own.
     pub client: Option<ClientId>,
-    /// The backend waits in [`Responder::send`] while so many responses are unread, and with it every other request of its
-    /// instance. `None`: it never waits.
+    /// The backend waits in [`Responder::send`] while this many responses are unread. All other requests of its
+    /// instance then wait too. `None`: the backend never waits.
     pub most_unread: Option<NonZeroUsize>,
 }
 
 impl Flow {
-    /// Responses wait without a limit, for tests and tools.
+    /// Unread responses have no limit. For tests and tools.
     pub fn unlimited() -> Self {
         Self { budget: UnreadBudget::unlimited(), client: None, most_unread: None }
     }
 }
 
-/// Makes the two ends for one request.
+/// Creates the responder and the stream of one request.
 pub fn response_channel(
     timeline: Timeline,
     path: Arc<dyn ResponsePath>,
@@ -59,15 +61,15 @@ pub fn response_channel(
     (Responder { channel: channel.clone() }, ResponseStream { channel })
 }
 
-/// The only way to answer a request. All clones answer the same request: a backend may keep one after it has given the
-/// request back.
+/// The only way to respond to a request. All clones respond to the same request. A backend may keep a clone after it
+/// has released the request.
 pub struct Responder {
     channel: Arc<Channel>,
 }
 
 impl Responder {
-    /// Sends one of several responses of a decoupled model. Ignored once the request has ended. Does not block, unless the
-    /// request wants to slow its model down ([`Flow::most_unread`]).
+    /// Sends one of several responses of a decoupled model. Ignored after the request has ended. Does not block,
+    /// unless the request limits its unread responses ([`Flow::most_unread`]).
     pub fn send(&self, response: Response) {
         self.channel.send(Ok(response));
     }
@@ -77,7 +79,7 @@ impl Responder {
         self.channel.send(Err(error));
     }
 
-    /// Ends the request with its last, usually only, response.
+    /// Ends the request with its last response. Most requests have only this one.
     pub fn complete(self, response: Response) {
         self.channel.end(Some(Ok(response)));
     }
@@ -92,50 +94,51 @@ impl Responder {
         self.channel.end(Some(Err(error)));
     }
 
-    /// Whether the client does not wait any more. A long execution may look and stop early.
+    /// Whether the client does not wait any more. A long execution may check this and stop early.
     pub fn is_cancelled(&self) -> bool {
         self.channel.is_cancelled()
     }
 
-    /// When the request did what.
+    /// The times of the request.
     pub fn timeline(&self) -> &Timeline {
         self.channel.timeline()
     }
 
-    /// Tells the backend's own times of this request. Only the first report counts.
+    /// Reports the backend's own times of this request. Only the first report counts.
     pub fn report(&self, times: ReportedTimes) {
         if let Some(counted) = self.timeline().report(times) {
             self.channel.path().reported(self.timeline(), counted, times);
         }
     }
 
-    /// Tells how the backend made the response of that index.
+    /// Reports how the backend made the response with that index.
     pub fn report_response(&self, index: u64, report: ResponseReport) {
         self.channel.path().response_reported(index, report);
     }
 
-    /// Through which the backend tells the times of the execution this request is part of, if it is part of one.
+    /// The reporter for the times of the execution that contains this request, if an execution contains it.
     pub fn batch_reporter(&self) -> Option<BatchReporter> {
         let execution_times = self.timeline().execution()?.clone();
         Some(BatchReporter::new(execution_times, self.channel.path().clone()))
     }
 
-    /// The number of the request in its queue, if it has ever waited in one.
+    /// The entry id of the request in its queue, if it has ever waited in one.
     pub fn entry(&self) -> Option<EntryId> {
         self.channel.entry()
     }
 
-    /// The place of the request in an order of responses, if it has one.
+    /// The position of the request in an order of responses, if it has one.
     pub fn place(&self) -> Option<OrderPlace> {
         self.channel.place()
     }
 
-    /// Through which the queue says the number of the request.
+    /// The handle through which the queue sets the entry id of the request.
     pub fn queue_number(&self) -> QueueNumber {
         QueueNumber { channel: self.channel.clone() }
     }
 
-    /// Gives the request a place in an order of responses. Called at most once, before the first response.
+    /// Gives the request a position in an order of responses. The caller calls this at most once, before the first
+    /// response.
     pub fn set_place(&self, place: OrderPlace) {
         self.channel.set_place(place);
     }
@@ -164,18 +167,19 @@ impl fmt::Debug for Responder {
     }
 }
 
-/// Gives a request the number that it has in its queue.
+/// Sets the entry id of a request in its queue.
 ///
-/// A queue says the number when it has taken the request, which is then in the queue's hands: hence not a [`Responder`].
+/// A queue sets the id after it has accepted the request. The queue then owns the request and its [`Responder`], so
+/// the driver uses this handle instead.
 #[derive(Clone)]
 pub struct QueueNumber {
     channel: Arc<Channel>,
 }
 
 impl QueueNumber {
-    /// Says the number. Said once, when the request first waits; a request that comes back keeps its number. True if the
-    /// request has been cancelled before: then [`ResponsePath::cancelled`] may not have known the number, and the caller
-    /// takes the request out.
+    /// Sets the entry id. The driver calls this once, when the request first waits; a rescheduled request keeps its
+    /// id. Returns true if the request was cancelled before. Then [`ResponsePath::cancelled`] may not have known the
+    /// id, and the caller must remove the request from its queue.
     #[must_use = "a request that was cancelled before must be taken out"]
     pub fn queued_as(self, entry: EntryId) -> bool {
         self.channel.queued_as(entry)
@@ -188,19 +192,19 @@ impl fmt::Debug for QueueNumber {
     }
 }
 
-/// Cancels a request for somebody who does not hold the stream of its responses.
+/// Cancels a request. The holder need not own the stream of the responses.
 #[derive(Clone)]
 pub struct Canceller {
     channel: Arc<Channel>,
 }
 
 impl Canceller {
-    /// Cancels the request; responses that still come are delivered.
+    /// Cancels the request. Responses that follow are still delivered.
     pub fn cancel(&self) {
         self.channel.cancel(false);
     }
 
-    /// Whether the request has been cancelled, by anybody.
+    /// Whether the client or another caller has cancelled the request.
     pub fn is_cancelled(&self) -> bool {
         self.channel.is_cancelled()
     }
@@ -212,7 +216,7 @@ impl fmt::Debug for Canceller {
     }
 }
 
-/// The responses of one request. Dropping it cancels the request, and drops the responses that still come.
+/// The responses of one request. Dropping the stream cancels the request and drops all later responses.
 pub struct ResponseStream {
     channel: Arc<Channel>,
 }
@@ -220,15 +224,15 @@ pub struct ResponseStream {
 impl ResponseStream {
     /// The next response; `None` when the request has ended and all responses were taken.
     ///
-    /// Cancel-safe: a response is taken only when it is returned.
+    /// Cancel-safe: the stream removes a response only when it returns it.
     pub async fn next(&mut self) -> Option<ResponseItem> {
         poll_fn(|context| self.poll_item(context)).await
     }
 
-    /// The answer of a model that gives exactly one.
+    /// The response of a model that sends exactly one.
     ///
     /// # Errors
-    /// The model's error, or an internal one if the model gave no response or a second one.
+    /// The model's error. An internal error if the model sent no response or a second one.
     pub async fn only(mut self) -> Result<Response, Error> {
         let Some(first) = self.next().await else { return Err(unexpected_count(0)) };
         let response = first.result?;
@@ -243,22 +247,22 @@ impl ResponseStream {
         if count == 1 { Ok(response) } else { Err(unexpected_count(count)) }
     }
 
-    /// Cancels the request; responses that still come are delivered.
+    /// Cancels the request. Responses that follow are still delivered.
     pub fn cancel(&self) {
         self.channel.cancel(false);
     }
 
-    /// Cancels the request for somebody who does not hold the stream.
+    /// A handle that cancels the request without the stream.
     pub fn canceller(&self) -> Canceller {
         Canceller { channel: self.channel.clone() }
     }
 
-    /// When the request did what.
+    /// The times of the request.
     pub fn timeline(&self) -> &Timeline {
         self.channel.timeline()
     }
 
-    /// What [`ResponseStream::next`] polls.
+    /// Polls for the next item. [`ResponseStream::next`] uses it.
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
         self.channel.poll(context)
     }

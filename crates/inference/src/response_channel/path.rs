@@ -1,4 +1,4 @@
-//! The way of responses from the backend to the client, as the owner of a model sees it.
+//! The response path: the code of a model's owner through which responses pass from the backend to the client.
 use std::{fmt, sync::Arc};
 
 use scheduling::{EntryId, Timestamp};
@@ -6,64 +6,67 @@ use scheduling::{EntryId, Timestamp};
 use super::channel::Channel;
 use crate::{Error, ExecutionTimes, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline};
 
-/// The owner of a request while a backend works on it. Each response passes it once, so this is the one place where
-/// responses are counted, cached, ordered and traced.
+/// The owner of a request while a backend executes it. Each response passes the path once. The path is therefore the
+/// one place where responses are counted, cached, ordered and traced.
 pub trait ResponsePath: Send + Sync {
-    /// Takes a response on its way to the client, and sooner or later [releases](InFlightResponse::release) it. A request
+    /// Receives a response for the client, and [releases](InFlightResponse::release) it at once or later. A request
     /// has exactly one [last](InFlightResponse::is_last) response, which may be empty. Must not block.
     fn respond(&self, response: InFlightResponse) {
         response.release();
     }
 
-    /// The client does not wait for the request any more. Called at most once; it may come while the last response
-    /// passes on another thread, or just after. Must not block. `entry` is the number of the request in its queue, if
-    /// [`QueueNumber::queued_as`](crate::QueueNumber::queued_as) has said it already.
+    /// Reports that the client does not wait for the request any more. The channel calls this at most once. The call
+    /// may come while the last response passes on another thread, or shortly after. Must not block. `entry` is the
+    /// entry id of the request in its queue, if [`QueueNumber::queued_as`](crate::QueueNumber::queued_as) has already
+    /// set it.
     fn cancelled(&self, entry: Option<EntryId>) {
         let _ = entry;
     }
 
-    /// The backend has told the times of the request, after the request was counted (`counted`) without knowing them.
+    /// Reports that the backend has reported the times of the request. At `counted`, the request was counted without
+    /// these times.
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         let _ = (timeline, counted, times);
     }
 
-    /// The same for an execution as a whole.
+    /// As [`reported`](Self::reported), for a whole execution.
     fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
         let _ = (execution_times, counted, times);
     }
 
-    /// The backend has told how it made the response of that index, from 0, of a decoupled request.
+    /// Reports how the backend made the response with that index, from 0, of a decoupled request.
     fn response_reported(&self, index: u64, report: ResponseReport) {
         let _ = (index, report);
     }
 }
 
-/// How a request ended.
+/// How a request has ended.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {
-    /// Its last response is no error.
+    /// Its last response is not an error.
     Success,
-    /// Its last response is that error.
+    /// Its last response is this error.
     Failure(&'a Error),
 }
 
-/// A response on its way to the client, or the end of a request without another response. Dropping it loses the response.
+/// A response that the client cannot see yet, or the end of a request without another response. Dropping it loses the
+/// response.
 pub struct InFlightResponse {
     channel: Arc<Channel>,
     item: Option<ResponseItem>,
-    /// What it counts in the budget of unread responses.
+    /// The bytes that the budget of unread responses counts for it.
     bytes: usize,
     overflow: Overflow,
 }
 
-/// Whether a response is the error of a request whose client is too far behind.
+/// Whether a response is the error of a request whose client has too many unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// It is a response like any other.
+    /// It is an ordinary response.
     No,
-    /// It ends the request in the place of all responses that the client has not read.
+    /// It ends the request and replaces all responses that the client has not read.
     Ends,
-    /// The same, but the request has ended before.
+    /// It replaces all unread responses of a request that has ended before.
     Replaces,
 }
 
@@ -77,17 +80,17 @@ impl InFlightResponse {
         self.bytes
     }
 
-    /// Whether nothing comes after it.
+    /// Whether it is the last response.
     pub fn is_last(&self) -> bool {
         self.item.as_ref().is_none_or(|item| item.last)
     }
 
-    /// The response, or the error in its place; `None` for an end without another response.
+    /// The response, or an error instead of one; `None` for an end without another response.
     pub fn result(&self) -> Option<&Result<Response, Error>> {
         self.item.as_ref().map(|item| &item.result)
     }
 
-    /// How the request ends, if it ends with this response. Not `None` for exactly one response of each request.
+    /// How the request ends, if it ends with this response. For each request, exactly one response returns `Some`.
     pub fn outcome(&self) -> Option<Outcome<'_>> {
         (self.is_last() && self.overflow != Overflow::Replaces).then(|| match self.result() {
             Some(Err(error)) => Outcome::Failure(error),
@@ -95,17 +98,17 @@ impl InFlightResponse {
         })
     }
 
-    /// Whether the responses of the request that are held back are void: this one stands for them.
+    /// Whether this response replaces all earlier responses of the request that are held back.
     pub fn voids_earlier(&self) -> bool {
         self.overflow != Overflow::No
     }
 
-    /// When the request did what.
+    /// The times of the request.
     pub fn timeline(&self) -> &Timeline {
         self.channel.timeline()
     }
 
-    /// The place of the request in the order of responses, if it has one.
+    /// The position of the request in the order of responses, if it has one.
     pub fn place(&self) -> Option<OrderPlace> {
         self.channel.place()
     }
@@ -129,16 +132,16 @@ impl fmt::Debug for InFlightResponse {
     }
 }
 
-/// The place of a request in an order of responses (`preserve_ordering`).
+/// The position of a request in an order of responses (`preserve_ordering`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderPlace {
-    /// Which of the orders of the model: an instance, or 0 where all requests share one.
+    /// The index of the order in the model: an instance, or 0 if all requests share one order.
     pub order: usize,
-    /// The place there.
+    /// The ticket in that order.
     pub ticket: scheduling::Ticket,
 }
 
-/// Tells the times of one execution to the owner of its requests.
+/// Reports the times of one execution to the owner of its requests.
 #[derive(Clone)]
 pub struct BatchReporter {
     execution_times: Arc<ExecutionTimes>,
@@ -158,7 +161,7 @@ impl BatchReporter {
         Self { execution_times, path }
     }
 
-    /// The execution has had these times. Only the first report counts.
+    /// Reports the times of the execution. Only the first report counts.
     pub fn report(&self, times: ReportedTimes) {
         if let Some(counted) = self.execution_times.report(times) {
             self.path.batch_reported(&self.execution_times, counted, times);

@@ -1,4 +1,4 @@
-//! The channel from both ends.
+//! Tests of the response channel, from the responder and from the stream.
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     task::{Wake, Waker},
@@ -64,7 +64,7 @@ fn a_single_response_is_counted_before_it_is_seen() {
     assert!(matches!(poll(&mut stream), Poll::Ready(None)));
 }
 
-/// Keeps what passes.
+/// Records the responses that pass.
 #[derive(Default)]
 struct Held(Mutex<Vec<InFlightResponse>>);
 
@@ -145,7 +145,7 @@ fn narrow(most_unread: usize) -> (Responder, ResponseStream) {
     response_channel(timeline(), Arc::new(Counter::default()), flow)
 }
 
-/// Sends on another thread. Returns once that thread waits for room.
+/// Sends on another thread. Returns when that thread waits for capacity.
 fn sending(responder: &Responder) -> std::thread::JoinHandle<()> {
     let (channel, sender) = (responder.channel.clone(), responder.clone());
     let sending = std::thread::spawn(move || sender.send(Response::default()));
@@ -205,7 +205,7 @@ fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
     sender.join().unwrap();
 }
 
-/// A response of about so many bytes.
+/// A response of approximately this many bytes.
 fn sized(bytes: usize) -> Response {
     let data = vec![0; bytes];
     Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, [1][..].into(), data)])
@@ -250,7 +250,7 @@ fn the_request_whose_client_is_furthest_behind_ends_and_no_other() {
 fn requests_of_one_client_are_behind_together() {
     let budget = UnreadBudget::new(100_000);
     let client = Some(ClientId::unique());
-    // Each of these has one response, as the requests of a stream that nobody reads.
+    // Each of these requests has one unread response, like the requests of a stream whose client does not read.
     let many: Vec<_> = (0..90).map(|_| budgeted(&budget, client)).collect();
     let mut answered = Vec::new();
     for (responder, stream, _) in many {

@@ -1,8 +1,8 @@
-//! The bytes of responses that clients have not read yet, counted for the whole process.
+//! Counts the bytes of responses that clients have not read yet, for the whole process.
 //!
-//! Models do not wait for clients: a response that its client does not read waits in memory. All of them share one
-//! [`UnreadBudget`]. When a response exceeds it, the request whose client is furthest behind ends with
-//! RESOURCE_EXHAUSTED, and only that request.
+//! Models do not wait for clients: an unread response waits in memory. All unread responses share one
+//! [`UnreadBudget`]. When a response exceeds the budget, one request ends with RESOURCE_EXHAUSTED: the largest
+//! request of the client with the most unread bytes.
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
@@ -19,19 +19,19 @@ use parking_lot::Mutex;
 
 use super::channel::Channel;
 
-/// One client for the purpose of counting: a connection, or one stream of it.
+/// One client for this count: a connection, or one stream of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(u64);
 
 impl ClientId {
-    /// An id that no other client of the process has.
+    /// An id that is unique in the process.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Relaxed))
     }
 }
 
-/// How many bytes of responses may wait for their clients, in the whole process.
+/// The limit on bytes of responses that wait for their clients, in the whole process.
 pub struct UnreadBudget {
     limit: usize,
     used: AtomicUsize,
@@ -49,16 +49,16 @@ impl UnreadBudget {
         Self::new(usize::MAX)
     }
 
-    /// Bytes that wait now.
+    /// Bytes of unread responses now.
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 
-    /// Counts `bytes` of a response of `channel`. Gives the request that has to end for it, if the budget is exceeded.
+    /// Counts `bytes` of a response of `channel`. If the budget is exceeded, returns the request that must end.
     pub(super) fn charge(&self, channel: &Arc<Channel>, bytes: usize) -> Option<Arc<Channel>> {
         let before = self.used.fetch_add(bytes, AcqRel);
         let unread = channel.account().add(bytes);
-        // One response alone may be larger than the budget.
+        // One response alone may exceed the budget.
         let exceeded = before > 0 && before.saturating_add(bytes) > self.limit;
         let worth_listing = unread > bytes
             || bytes >= self.limit / LARGE_FRACTION
@@ -71,17 +71,18 @@ impl UnreadBudget {
         if !exceeded {
             return None;
         }
-        // A request that has gone meanwhile has given its bytes back.
+        // If the request has been dropped meanwhile, it has returned its bytes.
         ledger.take_furthest_behind()?.upgrade()
     }
 
-    /// Counts the error that takes the place of what a request has unread: it frees more than it takes.
+    /// Counts the error that replaces the unread responses of a request. The replacement frees more bytes than the
+    /// error takes.
     pub(super) fn charge_error(&self, channel: &Channel, bytes: usize) {
         self.used.fetch_add(bytes, AcqRel);
         channel.account().add(bytes);
     }
 
-    /// Counts `bytes` of a response of `channel` no longer.
+    /// Removes `bytes` of a response of `channel` from the count.
     pub(super) fn refund(&self, channel: &Channel, bytes: usize) {
         self.used.fetch_sub(bytes, AcqRel);
         channel.account().subtract(bytes);
@@ -100,11 +101,12 @@ impl fmt::Debug for UnreadBudget {
     }
 }
 
-/// A response of this part of the budget is listed even if it is the only one of its request. Most requests have one
-/// small response that is read at once: they are not listed while less than half of the budget is in use.
+/// A response larger than this fraction of the budget is listed even if it is the only one of its request. Most
+/// requests have one small response, and their clients read it at once. The ledger does not list them while less than
+/// half of the budget is in use.
 const LARGE_FRACTION: usize = 64;
 
-/// What one request has in a budget.
+/// The share of one request in a budget.
 #[derive(Debug)]
 pub(super) struct Account {
     client: ClientId,
@@ -114,7 +116,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// An account for a request of `client`; without one the request is a client of its own.
+    /// An account for a request of `client`. Without an id the request is a client of its own.
     pub(super) fn new(client: Option<ClientId>) -> Self {
         let request = ClientId::unique();
         Self {
@@ -137,15 +139,16 @@ impl Account {
         self.listed.load(Relaxed)
     }
 
-    /// Enters the request into the ledger with what it has unread.
+    /// Adds the request and its unread bytes to the ledger.
     fn list<T>(&self, ledger: &mut Ledger<T>, handle: impl FnOnce() -> T) {
         self.listed.store(true, Relaxed);
         ledger.set(self.client, self.request, self.unread.load(Relaxed), handle);
     }
 
-    /// Brings the ledger up to date. A request without unread bytes leaves it.
+    /// Updates the ledger. Removes a request without unread bytes.
     ///
-    /// The count is read under the ledger's lock: the last of several threads that change it sees what all have changed.
+    /// The function reads the count under the ledger's lock. If several threads change the count, the last one sees
+    /// the changes of all.
     fn update<T>(&self, ledger: &mut Ledger<T>) {
         let unread = self.unread.load(Relaxed);
         ledger.change(self.client, self.request, unread);
@@ -155,11 +158,11 @@ impl Account {
     }
 }
 
-/// Pure bookkeeping: which client has how many unread bytes, and by which requests.
+/// Pure bookkeeping: the unread bytes of each client and of each of its requests.
 #[derive(Debug)]
 struct Ledger<T> {
     clients: HashMap<ClientId, Client>,
-    /// All clients by their unread bytes.
+    /// All clients, ordered by their unread bytes.
     ranking: BTreeSet<(usize, ClientId)>,
     handles: HashMap<u64, T>,
 }
@@ -168,7 +171,7 @@ struct Ledger<T> {
 struct Client {
     unread: usize,
     requests: HashMap<u64, usize>,
-    /// Its requests by their unread bytes.
+    /// The requests of the client, ordered by their unread bytes.
     ranking: BTreeSet<(usize, u64)>,
 }
 
@@ -179,7 +182,7 @@ impl<T> Default for Ledger<T> {
 }
 
 impl<T> Ledger<T> {
-    /// Enters a request, or changes what it has unread.
+    /// Adds a request, or changes its unread bytes.
     fn set(&mut self, client: ClientId, request: u64, unread: usize, handle: impl FnOnce() -> T) {
         if unread == 0 {
             return self.change(client, request, 0);
@@ -196,7 +199,7 @@ impl<T> Ledger<T> {
         self.handles.entry(request).or_insert_with(handle);
     }
 
-    /// Changes what a request has unread, if it is in the ledger. With nothing unread it leaves.
+    /// Changes the unread bytes of a request, if the ledger contains it. Removes the request if it has none.
     fn change(&mut self, client: ClientId, request: u64, unread: usize) {
         let Some(entry) = self.clients.get_mut(&client) else { return };
         let Some(before) = entry.requests.get(&request).copied() else { return };

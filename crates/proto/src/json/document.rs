@@ -1,4 +1,4 @@
-//! A JSON document that keeps the order of members, and refuses a member that is given twice.
+//! A JSON document that keeps the order of members, and refuses a repeated member.
 
 use std::{collections::HashSet, fmt};
 
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 pub(super) enum Json {
     Null,
     Bool(bool),
-    /// An integer that fits 64 bits with sign or without.
+    /// An integer that fits into 64 bits, signed or unsigned.
     Integer(i128),
     Float(f64),
     Text(String),

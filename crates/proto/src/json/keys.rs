@@ -1,12 +1,12 @@
-//! Keys without quotation marks, which the reference's JSON reader takes: `{direct: {}}`.
+//! Keys without quotation marks, which Triton's JSON reader accepts: `{direct: {}}`.
 use std::borrow::Cow;
 
-/// The same document, each key that is a bare name put into quotation marks. A name is a key if a colon follows it; all
-/// else is left as it is. Takes one walk.
+/// Returns the same document, with quotation marks around each key that is a bare name. A name is a key if a colon
+/// follows it. The rest of the document does not change. The function scans the document once.
 pub(super) fn quoted(source: &str) -> Cow<'_, str> {
     let bytes = source.as_bytes();
     let mut target = String::new();
-    // Up to where `source` has been copied to `target`.
+    // The end of the part of `source` that has been copied to `target`.
     let mut copied = 0;
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -24,7 +24,7 @@ pub(super) fn quoted(source: &str) -> Cow<'_, str> {
                 }
                 at += space;
             }
-            // Letters within a number are none of a name.
+            // Letters within a number do not belong to a name.
             byte if byte.is_ascii_digit() => {
                 at += count(&bytes[at..], |byte| byte.is_ascii_alphanumeric());
             }
@@ -46,7 +46,7 @@ fn count(bytes: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|byte| is_part(**byte)).count()
 }
 
-/// The offset behind the quotation mark that ends a string.
+/// The offset after the quotation mark that ends a string.
 fn behind_string(bytes: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = bytes.get(at) {
         at += 1;

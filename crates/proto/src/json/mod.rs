@@ -1,7 +1,7 @@
 //! The JSON form of a configuration.
 //!
-//! What is written is what the config endpoint serves: names as in the `.proto` file, fields in the order of their
-//! declaration, defaults included. What is read is the usual JSON mapping of protocol buffers.
+//! The writer produces what the config endpoint serves: names as in the `.proto` file, fields in the order of their
+//! declaration, including defaults. The reader accepts the usual JSON mapping of protocol buffers.
 
 mod document;
 mod keys;
@@ -16,8 +16,8 @@ use crate::Parsed;
 
 /// Reads a configuration from its JSON form; `{}` is an empty configuration.
 ///
-/// Names may be snake_case or camelCase, integers numbers or strings, enumerations names in any case or numbers;
-/// `null` counts as absent.
+/// Field names may be snake_case or camelCase. Integers may be numbers or strings. Enumerations may be numbers, or
+/// names in any case. `null` means that the field is absent.
 ///
 /// # Errors
 /// The first mistake in the source.
@@ -28,9 +28,9 @@ pub fn parse(source: &str) -> Result<Parsed, JsonError> {
 /// A mistake in a JSON source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
-    /// The field, such as `input[0].dims`; empty for a mistake of the document as a whole.
+    /// The field, such as `input[0].dims`; empty for a mistake that concerns the whole document.
     pub path: String,
-    /// What is wrong, in one line.
+    /// Describes the mistake in one line.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! A JSON document to a message, guided by its descriptor.
+//! Converts a JSON document into a message, as the descriptor of the message defines.
 
 use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value,
@@ -21,7 +21,7 @@ pub(super) fn parse(source: &str) -> Result<Parsed, JsonError> {
 }
 
 struct ConfigReader {
-    /// Where in the configuration the reader is, in the form of [`Fields`].
+    /// The reader's position in the configuration, in the form of [`Fields`].
     path: String,
     fields: Fields,
 }
@@ -35,7 +35,7 @@ impl ConfigReader {
         Err(self.wrong(format!("expected {what}, found {found}")))
     }
 
-    /// Does something one step deeper in the document.
+    /// Runs a closure one level deeper in the document.
     fn below<T>(
         &mut self,
         step: &str,
@@ -169,7 +169,7 @@ impl ConfigReader {
             Json::Integer(value) => Some(*value),
             #[expect(clippy::cast_possible_truncation, reason = "whole and small enough, by the condition")]
             Json::Float(value) if value.fract() == 0.0 && value.abs() < 1e20 => Some(*value as i128),
-            // Digits only: parsing alone would let a plus sign pass.
+            // Only digits: `parse` alone would accept a plus sign.
             Json::Text(text) if !text.starts_with('+') => text.parse().ok(),
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! Messages to JSON text, in the one order and notation that clients know.
+//! Writes messages as JSON text, in the order and notation that clients know.
 //!
 //! As Triton: model_config_utils.cc, ModelConfigToJson.
 
@@ -11,7 +11,7 @@ use prost_reflect::{
 use crate::ModelConfig;
 use crate::descriptors::{in_declared_order, model_config};
 
-/// 64-bit integers are numbers, except in these fields, by message and name, where clients expect strings.
+/// 64-bit integers are numbers, except in these fields (message and name), where clients expect strings.
 const TEXTUAL_INTEGERS: [(&str, &str); 3] = [
     ("inference.ModelSequenceBatching.InitialState", "dims"),
     ("inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape", "dim"),
@@ -20,8 +20,8 @@ const TEXTUAL_INTEGERS: [(&str, &str); 3] = [
 
 /// The JSON form of a configuration, in one line.
 ///
-/// Scalars, lists and maps are there even when they have their default; messages and choices only when set.
-/// Enumerations are names, or numbers where they have none; maps are sorted by key.
+/// The text contains scalars, lists and maps even if they have their default, and messages and choices only if they
+/// are set. Enumerations are names, or numbers without a name. Maps are sorted by key.
 #[must_use]
 pub fn to_json(config: &ModelConfig) -> String {
     let mut message = DynamicMessage::new(model_config());
@@ -33,7 +33,7 @@ pub fn to_json(config: &ModelConfig) -> String {
 
 fn write_message(json: &mut String, message: &DynamicMessage) {
     let descriptor = message.descriptor();
-    // A scalar member of a choice stands behind everything else; a message member stands at its place.
+    // A scalar member of a oneof follows all other fields. A message member stays at its position.
     let (in_place, chosen): (Vec<_>, Vec<_>) = in_declared_order(&descriptor)
         .filter(|field| !field.supports_presence() || message.has_field(field))
         .partition(|field| field.containing_oneof().is_none() || matches!(field.kind(), Kind::Message(_)));
@@ -120,7 +120,7 @@ fn write_value(json: &mut String, kind: &Kind, value: &Value, textual: bool) {
     }
 }
 
-/// The shortest form that reads back as the same value, which for a float is shorter than for its double.
+/// The shortest text that reads back as the same value. For a float it is shorter than for the equal double.
 fn write_float(json: &mut String, value: f64, own: &(impl std::fmt::Display + std::fmt::LowerExp)) {
     let size = value.abs();
     if value.is_nan() {

@@ -1,8 +1,8 @@
-//! Words, numbers, strings and punctuation of the text format.
+//! Splits the text format into words, numbers, strings and punctuation.
 //!
 //! As Triton: the tokenizer of protobuf's TextFormat, with C-like numbers and escapes.
 
-/// A place in the source where something is wrong, and why.
+/// A position in the source with a mistake, and the reason.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// Byte offset.
@@ -16,7 +16,7 @@ impl Fault {
     }
 }
 
-/// One word of the source.
+/// One token of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     /// A field name or a named value.
@@ -25,9 +25,9 @@ pub(super) enum Token<'a> {
     Integer(&'a str),
     /// A number with a point, an exponent or the suffix `f`; without the suffix.
     Float(&'a str),
-    /// The inside of a string literal, escapes untouched.
+    /// The inside of a string literal, with its escapes unchanged.
     Text(&'a str),
-    /// Anything else, which may or may not make sense to the parser.
+    /// Any other character. The parser decides whether it is valid.
     Symbol(char),
     /// The end of the source.
     End,
@@ -44,7 +44,7 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
-/// Cuts a source into tokens, one at a time.
+/// Splits a source into tokens, one at a time.
 pub(super) struct Lexer<'a> {
     source: &'a str,
     at: usize,
@@ -56,7 +56,7 @@ impl<'a> Lexer<'a> {
         Self { source, at: 0, line: 1 }
     }
 
-    /// The next token with the byte offset and the line, counted from 1, where it begins.
+    /// The next token, with the byte offset and the line, counted from 1, where the token begins.
     pub(super) fn next(&mut self) -> Result<(Token<'a>, usize, usize), Fault> {
         self.skip_blank();
         let start = self.at;
@@ -91,7 +91,7 @@ impl<'a> Lexer<'a> {
         found
     }
 
-    /// Goes on to the next token, past white space and comments.
+    /// Skips white space and comments.
     fn skip_blank(&mut self) {
         let bytes = self.source.as_bytes();
         while let Some(byte) = bytes.get(self.at) {
@@ -153,7 +153,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Skips a number that starts with `0x` or with `0` and a digit; tells whether there was one.
+    /// Skips a number that starts with `0x` or with `0` and a digit. Returns whether there was one.
     fn hexadecimal_or_octal(&mut self) -> Result<bool, Fault> {
         let mut following = self.source[self.at..].chars().skip(1);
         if self.peek() != Some('0') {

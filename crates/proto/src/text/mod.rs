@@ -1,9 +1,9 @@
 //! The text format of `config.pbtxt`.
 //!
-//! Accepts what protobuf's TextFormat accepts for this schema: `#` comments, braces or angle brackets, lists next
-//! to repeated fields, `,` and `;` after a field, adjacent strings, C escapes and C numbers. It is strict about
-//! everything else. It tells all misspelt names at once, and of the other mistakes the first: where it is, what it is
-//! and, for a misspelt name, what was probably meant.
+//! Accepts what protobuf's TextFormat accepts for this schema: `#` comments, braces or angle brackets, lists for
+//! repeated fields, `,` and `;` after a field, adjacent strings, C escapes and C numbers. It refuses everything else.
+//! It reports all misspelt names at once, and the first of the other mistakes. A report contains the position, the
+//! reason and, for a misspelt name, the name that was probably meant.
 
 mod lexer;
 mod parser;
@@ -19,7 +19,7 @@ use crate::Parsed;
 /// Reads a configuration from its text form; an empty source is an empty configuration.
 ///
 /// # Errors
-/// The first mistake in the source, and the further ones in its [`TextError::others`].
+/// The first mistake in the source. Its [`TextError::others`] contains the further ones.
 pub fn parse(source: &[u8]) -> Result<Parsed, TextError> {
     match std::str::from_utf8(source) {
         Ok(source) => parser::parse(source).map_err(|faults| TextError::all(source, faults)),
@@ -37,21 +37,21 @@ pub struct TextError {
     pub line: usize,
     /// The character on the line, counted from 1.
     pub column: usize,
-    /// What is wrong, in one line.
+    /// Describes the mistake in one line.
     pub message: String,
     /// The line itself, or its part around the mistake if it is very long.
     pub source_line: String,
-    /// Further mistakes in the same source, in their order. They have no others themselves.
+    /// Further mistakes in the same source, in order. Their own lists are empty.
     pub others: Vec<TextError>,
-    /// Where in `source_line` the mistake is, in characters from 0.
+    /// The position of the mistake in `source_line`, in characters from 0.
     caret: usize,
 }
 
-/// The most characters of a source line that are shown before and after a mistake.
+/// The largest number of characters of a source line that a report shows before and after a mistake.
 const SHOWN: usize = 100;
 
 impl TextError {
-    /// `faults` has at least one.
+    /// `faults` must not be empty.
     fn all(source: &str, faults: Vec<Fault>) -> Self {
         let mut errors = faults.into_iter().map(|fault| Self::new(source, fault));
         let nothing = || Self::new(source, Fault::new(0, "the file cannot be read"));
@@ -75,7 +75,8 @@ impl TextError {
         }
     }
 
-    /// All mistakes with the name of their file, as compilers print them: place and reason, the line, a caret.
+    /// All mistakes with the name of their file, in the form of a compiler's errors: position and reason, the line, a
+    /// caret.
     #[must_use]
     pub fn in_file<'a>(&'a self, path: &'a Path) -> impl fmt::Display + 'a {
         InFile { path, error: self }
@@ -97,7 +98,7 @@ impl fmt::Display for InFile<'_> {
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Tabs stay tabs, so that the caret stands right whatever their width.
+        // Tabs stay tabs, so that the caret has the right position for every tab width.
         let indent: String =
             self.source_line.chars().take(self.caret).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let Self { line, column, message, source_line, .. } = self;

@@ -1,4 +1,4 @@
-//! Tokens to a message, guided by its descriptor.
+//! Converts tokens into a message, as the descriptor of the message defines.
 
 use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value,
@@ -38,29 +38,30 @@ pub(super) fn parse(source: &str) -> Result<Parsed, Vec<Fault>> {
     Ok(Parsed { config, fields: parser.fields })
 }
 
-/// A message whose end is still to come.
+/// A message whose end the parser has not reached.
 struct OpenMessage {
     message: MessageDescriptor,
-    /// The field that holds it.
+    /// The field that contains the message.
     field: String,
     line: usize,
 }
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The token to be looked at next, and where it begins.
+    /// The next token, and the position where it begins.
     token: Token<'a>,
     at: usize,
     line: usize,
-    /// Where in the configuration the parser is, in the form of [`Fields`].
+    /// The parser's position in the configuration, in the form of [`Fields`].
     path: String,
     fields: Fields,
     open: Vec<OpenMessage>,
-    /// Names that the schema does not have. The parser goes on behind them, so that all are told at once.
+    /// Names that the schema does not have. The parser continues after each, so that it can report all of them at
+    /// once.
     unknown_names: Vec<Fault>,
 }
 
-/// The fields of one message that were set so far, with their lines.
+/// The fields of one message that the parser has read so far, with their lines.
 type Seen = Vec<(u32, usize)>;
 
 impl<'a> Parser<'a> {
@@ -82,7 +83,7 @@ impl<'a> Parser<'a> {
         Err(Fault::new(self.at, format!("expected {what}, found {}", self.token)))
     }
 
-    /// Reads fields up to the closing symbol, or to the end of the source where there is none.
+    /// Reads fields up to the closing symbol, or to the end of the source if there is no closing symbol.
     fn fields_until(&mut self, close: Option<char>, message: &mut DynamicMessage) -> Result<(), Fault> {
         let mut seen = Seen::new();
         loop {
@@ -108,7 +109,7 @@ impl<'a> Parser<'a> {
         format!("the name of a field or '{close}'{}", opened.unwrap_or_default())
     }
 
-    /// Reads a field with all its values and what separates it from the next one.
+    /// Reads a field with all its values and the separator after it.
     fn field(&mut self, name: &str, message: &mut DynamicMessage, seen: &mut Seen) -> Result<(), Fault> {
         let descriptor = message.descriptor();
         let Some(field) = descriptor.get_field_by_name(name) else {
@@ -140,9 +141,10 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Notes a field that `message` does not have, and goes on behind its value.
+    /// Records a field that `message` does not have, and skips its value.
     ///
-    /// If the field belongs to a message around this one, then a brace is missing and nothing behind it can be judged.
+    /// If an enclosing message has a field with that name, a brace is missing. Then the parser cannot judge the rest
+    /// of the source.
     fn skip_unknown_field(&mut self, name: &str, message: &MessageDescriptor) -> Result<(), Fault> {
         let root = model_config();
         let outer = self.open.iter().rev().skip(1).map(|open| &open.message).chain([&root]);
@@ -164,7 +166,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Goes to the end of a value of any kind. Without a colon only a message or a list can be a value.
+    /// Skips a value of any kind. Without a colon only a message or a list can be a value.
     fn skip_value(&mut self, colon: bool) -> Result<(), Fault> {
         match self.token {
             Token::Symbol('{' | '<' | '[') => {}
@@ -239,7 +241,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads one value and sets the field to it, or appends it.
+    /// Reads one value, and sets the field to it or appends it.
     fn one_value(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
         let length = self.path.len();
         if field.is_list() || field.is_map() {
@@ -367,7 +369,7 @@ impl<'a> Parser<'a> {
 
     fn named(&mut self, field: &str, values: &EnumDescriptor) -> Result<i32, Fault> {
         let Token::Identifier(name) = self.token else {
-            // As protobuf: the numbers of an open enumeration need no name.
+            // As protobuf: a number of an open enumeration needs no name.
             let what = format!("a value of {}", values.name());
             return self.whole(field, &what);
         };
@@ -379,7 +381,7 @@ impl<'a> Parser<'a> {
         Ok(value.map_or(0, |value| value.number()))
     }
 
-    /// One string literal or several in a row.
+    /// Reads one string literal, or several adjacent ones.
     fn text(&mut self, field: &str) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         if !matches!(self.token, Token::Text(_)) {
@@ -394,7 +396,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Key and value of a map entry; what the source left out has its default.
+/// Key and value of a map entry. A part that the source omits has its default.
 fn entry(entry: &Value) -> (Option<MapKey>, Value) {
     let Some(entry) = entry.as_message() else { return (None, Value::Bool(false)) };
     let descriptor = entry.descriptor();

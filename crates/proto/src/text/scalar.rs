@@ -1,6 +1,6 @@
-//! Numbers and strings of the text format as values.
+//! Converts numbers and strings of the text format into values.
 
-/// The value of a decimal, `0x` or octal integer without sign; none when it does not fit.
+/// The value of an unsigned decimal, `0x` or octal integer; `None` if it does not fit.
 pub(super) fn integer(word: &str) -> Option<u64> {
     let (digits, radix) = match word.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&word[2..], 16),
@@ -10,10 +10,10 @@ pub(super) fn integer(word: &str) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// The bytes of the inside of a string literal.
+/// Appends the bytes of the inside of a string literal to `into`.
 ///
 /// # Errors
-/// The byte offset in `raw` of a wrong escape, and what is wrong with it.
+/// The byte offset in `raw` of an invalid escape, and the reason.
 pub(super) fn unescape(raw: &str, into: &mut Vec<u8>) -> Result<(), (usize, String)> {
     let mut rest = raw;
     while let Some(at) = rest.find('\\') {
@@ -27,7 +27,7 @@ pub(super) fn unescape(raw: &str, into: &mut Vec<u8>) -> Result<(), (usize, Stri
     Ok(())
 }
 
-/// Appends what the escape at the start of `text`, after its backslash, stands for; gives its length.
+/// Appends the character of the escape at the start of `text`, after its backslash. Returns the length of the escape.
 fn one_escape(text: &str, into: &mut Vec<u8>) -> Result<usize, String> {
     let Some(letter) = text.chars().next() else { return Err("the string ends in an escape".to_owned()) };
     let byte = match letter {
@@ -62,7 +62,7 @@ fn hexadecimal(text: &str, into: &mut Vec<u8>) -> Result<usize, String> {
     Ok(1 + digits.len())
 }
 
-/// `uXXXX`, a surrogate pair of those, or `UXXXXXXXX`.
+/// `uXXXX`, a surrogate pair of these, or `UXXXXXXXX`.
 fn unicode(text: &str, into: &mut Vec<u8>) -> Result<usize, String> {
     let (mut code, mut length) = code_point(text)?;
     if (0xd800..0xdc00).contains(&code)

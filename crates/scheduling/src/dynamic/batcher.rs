@@ -1,4 +1,4 @@
-//! The policy of the dynamic batcher: what is due, from what is known of the head of its queue.
+//! The policy of the dynamic batcher. It decides what is due from the head of its queue.
 use super::{
     config::DynamicBatching,
     queue::{Position, RequestQueue},
@@ -14,25 +14,25 @@ use crate::{
 
 /// The policy of a model with [`DynamicBatching`].
 ///
-/// Requests are never reordered to fit: a batch is always the head of the queue.
+/// Requests are never reordered to fit a batch: a batch is always the head of the queue.
 pub struct DynamicBatcher<T> {
     queue: RequestQueue<T>,
     rule: CutRule,
-    /// The front of `queue`, if known: forgotten at any change but growth behind it.
+    /// The front of `queue`, if known. Every change of the queue discards it, except growth behind the front.
     known: Option<KnownFront>,
     filter: Option<Box<dyn BatchFilter<T>>>,
     latest_arrival: Timestamp,
-    /// How many more requests `hold_until_queued` waits for.
+    /// The number of further requests for which `hold_until_queued` waits.
     missing: usize,
     draining: bool,
 }
 
-/// What a queue begins with.
+/// The requests at the head of a queue.
 #[derive(Debug, Default)]
 struct KnownFront {
     front: Front,
-    /// The last request that was looked at: the last of the front, or the one that may not join it. Without any behind
-    /// it, the whole queue is in the front.
+    /// The last request that the batcher looked at: the last one of the front, or the one that may not join the
+    /// front. If no request is behind it, the front contains the whole queue.
     last: Option<Position>,
 }
 
@@ -51,7 +51,7 @@ impl<T> DynamicBatcher<T> {
         }
     }
 
-    /// The same, with one more rule about who may share a batch.
+    /// As [`new`](Self::new), with a further rule for which requests may share a batch.
     #[must_use]
     pub fn with_filter(self, filter: Box<dyn BatchFilter<T>>) -> Self {
         Self { known: None, filter: Some(filter), ..self }
@@ -65,7 +65,8 @@ impl<T> DynamicBatcher<T> {
         let (id, position) = self.queue.push(arrived, meta, payload)?;
         match &mut self.known {
             Some(known) if known.last < Some(position) => {
-                // Behind one that may not join, it makes no difference; otherwise it is the next one.
+                // A closed front does not change. An open front takes the new request if that request is the next
+                // one.
                 if !known.front.is_closed()
                     && let Some(last) = self.queue.last()
                 {
@@ -119,7 +120,7 @@ impl<T> DynamicBatcher<T> {
             Cut::Hold(until) => Some(until),
             Cut::Release(_) | Cut::Empty => None,
         };
-        // A request is late when its deadline is over, not when it is reached.
+        // A request is late after its deadline, not at its deadline.
         let late = self.queue.next_deadline().map(|deadline| deadline + Timestamp::TICK);
         [patience_ends, late].into_iter().flatten().filter(|&at| now < at).min()
     }
@@ -139,7 +140,7 @@ impl<T> DynamicBatcher<T> {
         }
         let front = self.front();
         match self.rule.decide(&front, now) {
-            // Nobody else will come: waiting would be for nothing.
+            // No further request can arrive. Waiting would have no effect.
             Cut::Hold(_) if self.draining => Cut::Release(front.requests()),
             cut => cut,
         }
@@ -159,7 +160,7 @@ impl<T> DynamicBatcher<T> {
         self.known.insert(known).front
     }
 
-    /// Says that the head of the queue may not be what it was.
+    /// Records that the head of the queue may have changed.
     fn reset_open_batch(&mut self) {
         if self.known.take().is_some()
             && let Some(filter) = &mut self.filter
@@ -169,7 +170,7 @@ impl<T> DynamicBatcher<T> {
     }
 }
 
-/// Adds the next request of the queue to its front, if it may join.
+/// Adds the next request of the queue to the front, if it may join.
 fn extend<T>(
     rule: &CutRule,
     filter: &mut Option<Box<dyn BatchFilter<T>>>,
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(batcher.next_wakeup(Timestamp::from_nanos(1_011)), None, "it is high time to expire");
     }
 
-    /// Lets everybody join, and counts the questions.
+    /// Admits every request, and counts the calls.
     struct Questions(Arc<AtomicUsize>);
 
     impl BatchFilter<u32> for Questions {

@@ -1,4 +1,4 @@
-//! The dynamic batcher: requests of one model, any instance, the largest sensible batch.
+//! The dynamic batcher: it combines requests of one model into batches, for any instance of the model.
 mod batcher;
 mod config;
 mod priority_level;

@@ -1,4 +1,4 @@
-//! One priority level of a queue: who is on time, who is late, and who will be late next.
+//! One priority level of a queue: its requests that are on time, its late requests, and the deadlines.
 use std::collections::{BTreeSet, HashMap};
 
 use crate::{request::Entry, serial_queue::SerialQueue, time::Timestamp};
@@ -6,15 +6,15 @@ use crate::{request::Entry, serial_queue::SerialQueue, time::Timestamp};
 /// The requests of one priority level.
 #[derive(Debug)]
 pub(super) struct PriorityLevel<T> {
-    /// On time, oldest first, which is also the order of the serial numbers.
+    /// Requests on time, oldest first. This is also the order of the serial numbers.
     waiting: SerialQueue<Waiting<T>>,
-    /// Late, in the order in which they became late.
+    /// Late requests, in the order in which they became late.
     delayed: SerialQueue<Entry<T>>,
-    /// The number in `delayed` of each serial number there.
+    /// Maps the serial number of each late request to its number in `delayed`.
     delayed_numbers: HashMap<u64, u64>,
     next_delayed: u64,
-    /// Deadlines and serial numbers of `waiting`, if requests may shorten theirs. Otherwise `None`, for
-    /// then all grant the same time and the oldest request is the first to be late.
+    /// Deadlines and serial numbers of `waiting`, if requests may shorten their timeouts. Otherwise `None`: all
+    /// requests have the same timeout, and the oldest request is the first that becomes late.
     by_deadline: Option<BTreeSet<(Timestamp, u64)>>,
 }
 
@@ -24,12 +24,12 @@ struct Waiting<T> {
     entry: Entry<T>,
 }
 
-/// A place in the order of service of one level.
+/// A position in the order of service of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LevelTurn {
-    /// By serial number.
+    /// On time: ordered by serial number.
     OnTime(u64),
-    /// By the order in which requests became late.
+    /// Late: ordered by when requests became late.
     Delayed(u64),
 }
 
@@ -48,7 +48,7 @@ impl<T> PriorityLevel<T> {
         self.waiting.len() + self.delayed.len()
     }
 
-    /// Adds a request that is on time. If timeouts do not differ, deadlines must not run backwards.
+    /// Adds a request that is on time. If all timeouts are equal, deadlines must not decrease.
     pub(super) fn push(&mut self, entry: Entry<T>, deadline: Option<Timestamp>) {
         let serial = entry.id.serial;
         if let (Some(by_deadline), Some(deadline)) = (&mut self.by_deadline, deadline) {
@@ -57,7 +57,7 @@ impl<T> PriorityLevel<T> {
         self.waiting.push(serial, Waiting { deadline, entry });
     }
 
-    /// Removes the request that is served next.
+    /// Removes the next request in the order of service.
     pub(super) fn pop(&mut self) -> Option<Entry<T>> {
         if let Some(first) = self.waiting.pop() {
             remove_deadline(&mut self.by_deadline, &first);
@@ -68,7 +68,7 @@ impl<T> PriorityLevel<T> {
         Some(first)
     }
 
-    /// Removes the request of that serial number, delayed or not, and says what its turn was.
+    /// Removes the request with that serial number, delayed or not, and returns its turn.
     pub(super) fn remove(&mut self, serial: u64) -> Option<(LevelTurn, Entry<T>)> {
         if let Some(waiting) = self.waiting.remove(serial) {
             remove_deadline(&mut self.by_deadline, &waiting);
@@ -78,7 +78,7 @@ impl<T> PriorityLevel<T> {
         Some((LevelTurn::Delayed(number), self.delayed.remove(number)?))
     }
 
-    /// When the next request will be late, if ever.
+    /// The earliest deadline, if there is one.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         match &self.by_deadline {
             Some(by_deadline) => by_deadline.first().map(|&(deadline, _)| deadline),
@@ -86,7 +86,7 @@ impl<T> PriorityLevel<T> {
         }
     }
 
-    /// Serves a late request after all that are here.
+    /// Serves a late request after all requests that are in this level now.
     pub(super) fn delay(&mut self, entry: Entry<T>) {
         let number = self.next_delayed;
         self.next_delayed += 1;
@@ -94,7 +94,7 @@ impl<T> PriorityLevel<T> {
         self.delayed.push(number, entry);
     }
 
-    /// Removes the request with the earliest deadline, if that has passed.
+    /// Removes the request with the earliest deadline, if that deadline has passed.
     pub(super) fn pop_late(&mut self, now: Timestamp) -> Option<Entry<T>> {
         if self.next_deadline()? >= now {
             return None;
@@ -108,7 +108,7 @@ impl<T> PriorityLevel<T> {
         late.map(|waiting| waiting.entry)
     }
 
-    /// Removes everything, in order of service.
+    /// Removes all requests, in order of service.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry<T>> + use<T> {
         self.delayed_numbers.clear();
         if let Some(by_deadline) = &mut self.by_deadline {

@@ -1,4 +1,4 @@
-//! Where requests of a batched model wait: priority levels, queue limits and queue timeouts.
+//! The queue of a model with batching: priority levels, queue limits and queue timeouts.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
@@ -13,7 +13,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Which level a request belongs to and what holds there.
+/// The level of a request, and the queue policy of that level.
 #[derive(Debug)]
 struct LevelRules {
     priority_levels: u64,
@@ -32,25 +32,27 @@ impl LevelRules {
     }
 }
 
-/// A queue per priority level. Order of service: lowest level first; within a level those on time, then
-/// those delayed; within each, first come first served.
+/// A queue for each priority level. Order of service: the lowest level first; within a level the requests on time,
+/// then the delayed ones; within each, first come, first served.
 ///
-/// Serving costs what is served, not what waits, and no call looks at all levels: clients can make many.
+/// The cost of a call depends on the requests that it serves, not on those that wait. No call looks at all levels,
+/// because clients can create many.
 #[derive(Debug)]
 pub(super) struct RequestQueue<T> {
     rules: LevelRules,
     levels: BTreeMap<u64, PriorityLevel<T>>,
-    /// The earliest deadline of each level that has one, and the level.
+    /// For each level that has a deadline: its earliest deadline, and the level.
     deadlines: BTreeSet<(Timestamp, u64)>,
     len: usize,
     accepted: u64,
 }
 
-/// A place in the order of service, the earlier the smaller. The place of a request changes only when it is delayed.
+/// A position in the order of service; a smaller position is earlier. The position of a request changes only when the
+/// queue delays the request.
 pub(super) type Position = (u64, LevelTurn);
 
-/// Empty levels are kept up to this many, so that their buffers are not allocated for each request.
-/// A client can make up to 2^64 levels: beyond this, empty ones go.
+/// The queue keeps up to this many empty levels, so that it does not allocate their buffers for each request. A
+/// client can create up to 2^64 levels. The queue drops empty levels beyond this number.
 const LEVELS_KEPT: usize = 16;
 
 impl<T> RequestQueue<T> {
@@ -68,8 +70,8 @@ impl<T> RequestQueue<T> {
         Self { rules, levels: BTreeMap::new(), deadlines: BTreeSet::new(), len: 0, accepted: 0 }
     }
 
-    /// Adds a request at the end of its level, and says where it is served. `now` must not be
-    /// earlier than in calls before.
+    /// Adds a request at the end of its level, and returns its position. `now` must not be earlier than in previous
+    /// calls.
     pub(super) fn push(
         &mut self,
         now: Timestamp,
@@ -90,12 +92,12 @@ impl<T> RequestQueue<T> {
         Ok((id, (number, LevelTurn::OnTime(id.serial))))
     }
 
-    /// Whether some deadline has passed: if not, `expire` would change nothing.
+    /// Whether a deadline has passed. If not, `expire` would change nothing.
     pub(super) fn may_expire(&self, now: Timestamp) -> bool {
         self.next_deadline().is_some_and(|deadline| deadline < now)
     }
 
-    /// Rejects or delays, as the policy of their level says, what is late at `now`.
+    /// Rejects or delays the requests that are late at `now`, as the policy of their level demands.
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<Rejected<T>> {
         let late = self.deadlines.range(..(now, 0)).map(|&(_, number)| number);
         let late: BTreeSet<_> = late.collect();
@@ -114,13 +116,13 @@ impl<T> RequestQueue<T> {
         rejected
     }
 
-    /// Removes a request, and says where it was to be served.
+    /// Removes a request, and returns the position that it had.
     pub(super) fn remove(&mut self, id: EntryId) -> Option<(Position, Entry<T>)> {
         let (turn, entry) = self.change(id.queue, |level| level.remove(id.serial))??;
         Some(((id.queue, turn), entry))
     }
 
-    /// Removes everything, in order of service.
+    /// Removes all requests, in order of service.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry<T>> + use<T> {
         self.deadlines.clear();
         self.len = 0;
@@ -156,7 +158,7 @@ impl<T> RequestQueue<T> {
         rows
     }
 
-    /// The earliest deadline of all. A request is late only after it.
+    /// The earliest deadline of all requests. A request is late only after its deadline.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|&(deadline, _)| deadline)
     }
@@ -165,7 +167,7 @@ impl<T> RequestQueue<T> {
         self.len
     }
 
-    /// Changes a level, and what is known of all.
+    /// Changes a level, and updates what the queue knows of all levels.
     fn change<A>(&mut self, number: u64, change: impl FnOnce(&mut PriorityLevel<T>) -> A) -> Option<A> {
         let level = self.levels.get_mut(&number)?;
         let (len, deadline) = (level.len(), level.next_deadline());

@@ -1,25 +1,28 @@
-//! The rate limiter: which instances may run a batch now, when all of them share resources.
+//! The rate limiter decides which instances may run a batch now, when instances share resources.
 //!
-//! It is arithmetic only. An instance is a [`Claimant`]: it claims before it runs a batch and releases afterwards.
-//! A claim is granted if all that it needs is free, and waits otherwise. Every call leaves nothing to be
-//! granted any more, and answers who was granted meanwhile.
+//! It is arithmetic only. An instance is a [`Claimant`]: it claims its resources before it runs a batch, and releases
+//! them afterwards. The limiter grants a claim if all resources of the claim are free. Otherwise the claim waits.
+//! Each call grants every claim that can be granted, and returns the claimants that it granted.
 //!
-//! **Order.** Waiting claims are looked at by score, low first, then first come first served. A score is the
-//! sum of a claimant's executions times its priority, so under contention one of priority 2 runs half as often
-//! as one of priority 1. Each claimant counts as if it had run [`RateLimiter::HEAD_START`] times before: so the
-//! urgent ones begin. Who did not compete gets no credit for that: each resource has a clock, the score of
-//! the last claim that was granted in its turn, and a claim counts from there at least. So neither a newcomer nor
-//! one that slept shuts out the others until it has caught up. Where one claimant links resources whose users run
-//! at different pace, the latest clock counts for it; with the slower ones it then waits until it is overdue.
+//! **Order.** The limiter looks at waiting claims by score, lowest first, then first come, first served. A score is
+//! the number of the claimant's executions times its priority. Under contention a claimant of priority 2 therefore
+//! runs half as often as one of priority 1. Each claimant starts as if it had run [`RateLimiter::HEAD_START`] times,
+//! so that claimants with a low priority number run first. A claimant gains no credit while it does not compete. For
+//! this, each resource has a clock: the score of the last claim that was granted in its turn. A claim's score is at
+//! least the clock. A new or long idle claimant therefore cannot shut out the others until it has caught up. A
+//! claimant may link resources whose users run at different rates. Then the latest clock counts, and on the slower
+//! resources the claimant waits until it is overdue.
 //!
-//! **No blocking.** Every claim that fits is granted, even if others with a lower score must wait because they
-//! need more. A claim puts up with that for a time: once its competitors (claimants with which it shares a resource)
-//! were granted [`RateLimiter::ROUNDS`] times its priority for each of them, it is overdue. Overdue claims come
-//! first, in the order in which they became so, and what they need is not granted to anybody behind them. So an
-//! overdue claim is granted at the latest when all have released that held something when it became overdue, or
-//! were overdue before. (If capacities shrink meanwhile, those that hold something then count too.)
+//! **No blocking.** The limiter grants every claim that fits, even if claims with a lower score must wait because
+//! they need more. A claim waits in this way only for a limited number of grants. The competitors of a claim are the
+//! claimants with which it shares a resource. The claim is overdue when its competitors have received, for each of
+//! them, [`RateLimiter::ROUNDS`] grants times the priority of the claim. Overdue claims come first, in the order in
+//! which they became overdue, and the limiter grants their resources to no claim behind them. An overdue claim is
+//! thus granted at the latest when two groups of claimants have released: those that held something when it became
+//! overdue, and those that were overdue before it. (If capacities shrink meanwhile, the claimants that hold something
+//! then count too.)
 //!
-//! Deliberately absent: time, queues of requests, and telling the granted ones about it.
+//! The limiter deliberately contains no time and no queues of requests. It does not notify the granted claimants.
 mod pools;
 mod resources;
 
@@ -28,8 +31,7 @@ use std::{collections::BTreeMap, iter::Chain, mem, num::NonZeroU32, option, sync
 use pools::{Pools, ResourceShare, compete};
 pub use resources::{Capacities, Capacity, Device, Need, Resources, Shortage};
 
-/// Someone who may claim resources: an instance of some model. Its number is never given again by the same
-/// limiter.
+/// A registered user of resources: an instance of some model. The limiter never uses its number again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claimant(u64);
 
@@ -37,13 +39,14 @@ pub struct Claimant(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "only who is granted may run"]
 pub enum Claim {
-    /// The claimant holds all that it needs, until it gives that back.
+    /// The claimant holds all that it needs, until it releases it.
     Granted,
-    /// The claim waits; some other call will answer that it is granted.
+    /// The claim waits. A later call returns the claimant when its claim is granted.
     Queued,
 }
 
-/// Claimants whose waiting claims were just granted, in this order. Up to one of them costs no allocation.
+/// Claimants whose waiting claims a call has granted, in this order. A list of at most one claimant needs no
+/// allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "these claimants wait to be told"]
 pub struct Grants {
@@ -52,7 +55,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Whether nobody was granted anything.
+    /// Whether the call granted no claim.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
@@ -78,15 +81,15 @@ impl IntoIterator for Grants {
 
 /// Grants resources to claimants, never more than there are.
 ///
-/// A claimant is idle, waits, or holds what it needs. A call that does not suit its state changes nothing, and so
-/// does any call for a claimant that is not registered (its claim is never granted).
+/// A claimant is idle, waits, or holds what it needs. A call that does not suit the state of the claimant changes
+/// nothing. A call for an unknown claimant changes nothing either, and its claim is never granted.
 #[derive(Debug)]
 pub struct RateLimiter {
     pools: Pools,
     members: BTreeMap<Claimant, ClaimantEntry>,
     queue: BTreeMap<QueuePosition, Claimant>,
     registered: u64,
-    /// Tickets handed out, to those who wait and again to those who become overdue.
+    /// The number of tickets issued. A claim gets one when it starts to wait, and another when it becomes overdue.
     tickets: u64,
 }
 
@@ -94,7 +97,7 @@ pub struct RateLimiter {
 struct ClaimantEntry {
     shares: Arc<[ResourceShare]>,
     priority: NonZeroU32,
-    /// Without the head start.
+    /// The score without the head start.
     score: u128,
     state: ClaimState,
 }
@@ -104,13 +107,13 @@ enum ClaimState {
     Idle,
     Queued {
         rank: QueuePosition,
-        /// Grants to competitors until it is overdue.
+        /// The number of grants to competitors after which the claim is overdue.
         grants_until_overdue: u64,
     },
     Holding,
 }
 
-/// A place in the queue; the smallest is looked at first.
+/// A position in the queue. The limiter looks at the smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum QueuePosition {
     Overdue { ticket: u64 },
@@ -118,15 +121,15 @@ enum QueuePosition {
 }
 
 impl RateLimiter {
-    /// How often each competitor may run, on average and for each unit of a claim's priority, before the claim is
-    /// overdue. Enough to leave the order by score alone where nobody is overtaken: there, each competitor runs
-    /// at most twice for each unit of priority until the claim's turn comes.
+    /// How often each competitor may run before a claim is overdue: on average, and for each unit of the claim's
+    /// priority. The number is large enough that the order by score alone holds where no claim is overtaken: there,
+    /// each competitor runs at most twice for each unit of priority until the claim's turn comes.
     pub const ROUNDS: u64 = 4;
-    /// Executions that each claimant is charged for before its first one.
-    // As Triton: backend_model_instance.cc, InitAndWarmUpModelInstance: to be initialised and to be warmed up.
+    /// Executions that count for each claimant before its first one.
+    // As Triton: backend_model_instance.cc, InitAndWarmUpModelInstance: one for initialisation and one for warm-up.
     pub const HEAD_START: u64 = 2;
 
-    /// Starts with nobody registered.
+    /// Starts without claimants.
     #[must_use]
     pub fn new(capacities: Capacities) -> Self {
         Self {
@@ -138,11 +141,12 @@ impl RateLimiter {
         }
     }
 
-    /// Admits a claimant, idle. Where capacities are left to the claimants, this may make room for waiting ones.
+    /// Registers a claimant as idle. If no capacities are configured, the registration may raise a capacity. Then
+    /// waiting claims may be granted.
     ///
     /// # Errors
-    /// Refuses one that could never be granted what it needs, or that means another thing by the name of a
-    /// resource. Limits are looked at before conflicts, global resources before others, and names in their order.
+    /// Refuses a claimant that could never be granted what it needs, or that uses the name of a resource in another
+    /// sense. The limiter checks limits before conflicts, global resources before others, and names in their order.
     pub fn register(
         &mut self,
         needs: &Resources,
@@ -155,7 +159,7 @@ impl RateLimiter {
         Ok((claimant, self.grant_what_fits()))
     }
 
-    /// Forgets a claimant. What it holds is free again, what it waits for is not granted any more.
+    /// Removes a claimant. The resources that it holds become free. Its waiting claim is dropped.
     pub fn unregister(&mut self, claimant: Claimant) -> Grants {
         self.withdraw(claimant);
         let Some(member) = self.members.remove(&claimant) else { return Grants::default() };
@@ -163,15 +167,16 @@ impl RateLimiter {
         self.grant_what_fits()
     }
 
-    /// Claims all that the claimant needs. One that waits already keeps its place, and one that holds everything
-    /// is told so: whoever has heard of a grant may claim again to be sure.
+    /// Claims all that the claimant needs. If the claimant already waits, its claim keeps its position. If it already
+    /// holds everything, the answer is [`Claim::Granted`]. A claimant that was notified of a grant may therefore
+    /// claim again to be sure.
     pub fn claim(&mut self, claimant: Claimant) -> Claim {
         let (claim, others) = self.queue_up(claimant);
         debug_assert!(others.is_empty(), "a claim makes no room for others");
         claim
     }
 
-    /// The batch has run: charges for it and gives everything back.
+    /// Ends an execution: adds it to the score and releases all resources of the claimant.
     pub fn release(&mut self, claimant: Claimant) -> Grants {
         if !self.finish(claimant) {
             return Grants::default();
@@ -179,17 +184,17 @@ impl RateLimiter {
         self.grant_what_fits()
     }
 
-    /// The batch has run and the next one is due: [`release`](Self::release) and [`claim`](Self::claim) in one
-    /// step, with the grants of others.
+    /// Ends an execution and claims for the next one: [`release`](Self::release) and [`claim`](Self::claim) in one
+    /// step. Returns the grants of other claimants too.
     ///
-    /// Only so a claimant that always has work keeps its share. Between a release and a separate claim
-    /// the others alone would compete, and each get what one release sets free.
+    /// A claimant that always has work keeps its share only with this call. Between a release and a separate claim
+    /// only the other claimants would compete, and each would receive what the release makes free.
     pub fn renew(&mut self, claimant: Claimant) -> (Claim, Grants) {
         self.finish(claimant);
         self.queue_up(claimant)
     }
 
-    /// Takes a claim back, whether it waits or was granted and not made use of. Nothing is charged.
+    /// Withdraws a claim, whether it waits or was granted and not used. The score does not change.
     pub fn cancel(&mut self, claimant: Claimant) -> Grants {
         if !self.withdraw(claimant) {
             return Grants::default();
@@ -226,7 +231,7 @@ impl RateLimiter {
         (claim, others)
     }
 
-    /// Takes back what it holds, at the price of an execution. `false` if it holds nothing.
+    /// Takes back what the claimant holds, and adds one execution to its score. Returns `false` if it holds nothing.
     fn finish(&mut self, claimant: Claimant) -> bool {
         let Some(member) = self.members.get_mut(&claimant) else { return false };
         if !matches!(member.state, ClaimState::Holding) {
@@ -236,7 +241,7 @@ impl RateLimiter {
         self.withdraw(claimant)
     }
 
-    /// Makes it idle. `false` if it was, or is unknown.
+    /// Makes the claimant idle. Returns `false` if it was idle already, or is unknown.
     fn withdraw(&mut self, claimant: Claimant) -> bool {
         let Some(member) = self.members.get_mut(&claimant) else { return false };
         match mem::replace(&mut member.state, ClaimState::Idle) {
@@ -249,7 +254,7 @@ impl RateLimiter {
 
     fn grant_what_fits(&mut self) -> Grants {
         let mut grants = Grants::default();
-        // From the start each time, because a grant may make a waiting claim overdue.
+        // The search restarts each time, because a grant may make a waiting claim overdue.
         while let Some(claimant) = self.next() {
             self.grant(claimant);
             grants.push(claimant);
@@ -257,7 +262,8 @@ impl RateLimiter {
         grants
     }
 
-    /// The first in the queue for whom there is enough. What the pools have noted on the way to it is for `grant`.
+    /// The first claimant in the queue whose needs are all free. `grant` uses the notes that the pools took during
+    /// this search.
     fn next(&mut self) -> Option<Claimant> {
         if self.queue.is_empty() {
             return None;
@@ -286,7 +292,7 @@ impl RateLimiter {
         self.count_down_others(&shares);
     }
 
-    /// Counts a grant of `shares` for all who wait for some of the same.
+    /// Counts a grant of `shares` for all waiting claims that need one of the same pools.
     fn count_down_others(&mut self, shares: &[ResourceShare]) {
         let mut overdue = Vec::new();
         for (&place, waiting) in &self.queue {

@@ -1,24 +1,24 @@
-//! The pools that claims draw from, one for each resource within its scope.
+//! The pools of resource units, one for each resource within its scope.
 //!
-//! A pool counts units, keeps its clock, and takes the notes of one walk along the queue: how much is promised
-//! to claims further ahead, and whether one of those was passed over.
+//! A pool counts units and keeps its clock. During one scan of the queue it also notes how many units are promised to
+//! claims further ahead, and whether the scan passed over one of those claims.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::resources::{Capacities, Resources, Scope, Shortage};
 
-/// Units of one pool, to hold while a batch runs.
+/// Units of one pool that a claimant holds while a batch runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResourceShare {
     pool: usize,
     count: u32,
 }
 
-/// Whether two claimants want something of the same pool.
+/// Whether two claimants need units of the same pool.
 pub(super) fn compete(one: &[ResourceShare], other: &[ResourceShare]) -> bool {
     one.iter().any(|share| other.iter().any(|theirs| theirs.pool == share.pool))
 }
 
-/// All pools of a rate limiter. One that nobody uses is given to the next resource that needs one.
+/// All pools of a rate limiter. A pool without users is reused for the next resource that needs one.
 #[derive(Debug)]
 pub(super) struct Pools {
     capacities: Capacities,
@@ -30,11 +30,11 @@ struct Pool {
     name: String,
     scope: Scope,
     capacity: u32,
-    /// What each registered claimant needs of it, in no order.
+    /// The number of units that each registered claimant needs, in no order.
     demands: Vec<u32>,
-    /// More than the capacity only after that has shrunk.
+    /// Units in use. This exceeds the capacity only after the capacity has shrunk.
     used: u64,
-    /// The score up to which its users have had their turns. Never runs backwards.
+    /// The score up to which its users have had their turns. It never decreases.
     clock: u128,
     promised: u64,
     passed_over: bool,
@@ -45,11 +45,11 @@ impl Pools {
         Self { capacities, pools: Vec::new() }
     }
 
-    /// Makes room for a claimant, or changes nothing.
+    /// Registers the needs of a claimant. On failure nothing changes.
     pub(super) fn enter(&mut self, resources: &Resources) -> Result<Arc<[ResourceShare]>, Shortage> {
         let mut needs = BTreeMap::new();
         for need in &resources.needs {
-            // As Triton: rate_limiter.cc, ResourceManager::AddModelInstance: the last one counts.
+            // As Triton: rate_limiter.cc, ResourceManager::AddModelInstance: the last need of a name counts.
             needs.insert((Scope::of(need, resources.device), need.name.as_str()), need.count);
         }
         for (&(scope, name), &required) in &needs {
@@ -89,7 +89,7 @@ impl Pools {
         self.pools.len() - 1
     }
 
-    /// Forgets a claimant that holds nothing any more.
+    /// Removes the needs of a claimant that holds nothing.
     pub(super) fn leave(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             let pool = &mut self.pools[share.pool];
@@ -103,17 +103,18 @@ impl Pools {
         }
     }
 
-    /// How many others one shares something with. Who shares several things counts several times.
+    /// The number of other claimants that share a resource. A claimant that shares several resources counts several
+    /// times.
     pub(super) fn competitors(&self, shares: &[ResourceShare]) -> usize {
         shares.iter().map(|share| self.pools[share.pool].demands.len().saturating_sub(1)).sum()
     }
 
-    /// The latest of the clocks.
+    /// The latest clock of these pools.
     pub(super) fn clock(&self, shares: &[ResourceShare]) -> u128 {
         shares.iter().map(|share| self.pools[share.pool].clock).max().unwrap_or(0)
     }
 
-    /// Begins a walk along the queue.
+    /// Starts a scan of the queue.
     pub(super) fn forget_notes(&mut self) {
         for pool in &mut self.pools {
             pool.promised = 0;
@@ -121,7 +122,7 @@ impl Pools {
         }
     }
 
-    /// Whether there is enough beside what is promised.
+    /// Whether enough units are free beside the promised ones.
     pub(super) fn suffice(&self, shares: &[ResourceShare]) -> bool {
         shares.iter().all(|share| {
             let pool = &self.pools[share.pool];
@@ -137,27 +138,27 @@ impl Pools {
         }
     }
 
-    /// Notes that what a claim needs is for nobody behind it.
+    /// Notes that the units a claim needs are not available to claims behind it.
     pub(super) fn promise(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             self.pools[share.pool].promised += u64::from(share.count);
         }
     }
 
-    /// Hands out what is there, to the claim at which the walk has stopped.
+    /// Takes the units for the claim at which the scan has stopped.
     pub(super) fn take(&mut self, shares: &[ResourceShare], score: u128) {
         debug_assert!(self.suffice(shares), "more is granted than there is");
         for share in shares {
             let pool = &mut self.pools[share.pool];
             pool.used += u64::from(share.count);
-            // While somebody with a lower score waits, the clock stays where that one's turn comes.
+            // While a claim with a lower score waits, the clock stays at that claim's turn.
             if !pool.passed_over {
                 pool.clock = pool.clock.max(score);
             }
         }
     }
 
-    /// Takes back what `take` has handed out.
+    /// Returns the units that `take` took.
     pub(super) fn put_back(&mut self, shares: &[ResourceShare]) {
         for share in shares {
             let pool = &mut self.pools[share.pool];
@@ -185,7 +186,7 @@ impl Pool {
         !self.demands.is_empty()
     }
 
-    /// Sets the capacity, to the largest demand if nothing is said about it.
+    /// Sets the capacity. Without a limit, the capacity is the largest need.
     fn measure(&mut self, limit: Option<u32>) {
         self.capacity = limit.unwrap_or_else(|| self.demands.iter().copied().max().unwrap_or(0));
     }

@@ -1,20 +1,20 @@
-//! What claimants need and what there is: the words in which a rate limiter is told about resources.
+//! What claimants need and what capacities exist: the types that describe resources to a rate limiter.
 use std::collections::BTreeMap;
 
-/// Where an instance lives. Resources that are not global are those of this device.
+/// The device of an instance. Resources that are not global belong to this device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
     /// Host processors.
     Cpu,
-    /// The GPU of this number.
+    /// The GPU with this number.
     Gpu(u32),
-    /// The model itself knows. Its resources are those of the host.
+    /// The model chooses its device itself. Its resources are those of the host.
     Model,
 }
 
 impl Device {
-    /// The number by which [`Capacity::device`] means it. The host goes by 0 as GPU 0 does, and yet each of the
-    /// two has units of its own.
+    /// The device number that [`Capacity::device`] uses. The host has number 0, as GPU 0 has. Each of the two still
+    /// has its own units.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -24,41 +24,41 @@ impl Device {
     }
 }
 
-/// A number of units of a resource, to hold while a batch runs.
+/// A number of units of a resource that a claimant holds while a batch runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// Name of the resource, compared exactly.
     pub name: String,
-    /// Whether the whole server shares it; otherwise each device has its own.
+    /// Whether the whole server shares the resource. Otherwise each device has its own units.
     pub global: bool,
-    /// Units.
+    /// Number of units.
     pub count: u32,
 }
 
 /// All that one instance needs to run a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resources {
-    /// In any order. Of several with the same name and reach the last counts.
+    /// In any order. If several needs have the same name and scope, the last one counts.
     pub needs: Vec<Need>,
-    /// Where the instance lives.
+    /// The device of the instance.
     pub device: Device,
 }
 
-/// One `--rate-limit-resource`: how much there is of a resource.
+/// One `--rate-limit-resource` option: the capacity of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     /// Name of the resource, compared exactly.
     pub name: String,
-    /// Units.
+    /// Number of units.
     pub count: u32,
-    /// The device that has them, `None` for each device. Global resources do not look at it.
+    /// The device with these units. `None` means each device. The limiter ignores it for global resources.
     pub device: Option<u32>,
 }
 
-/// How much there is of each resource, if the operator has said so.
+/// The capacity of each resource, as the operator configured it.
 ///
-/// Without any entry there is of each as much as its neediest claimant asks for. With entries there is nothing
-/// of what they do not name. Of repeated entries the smallest counts.
+/// Without any entry, the capacity of each resource is the largest need of a claimant. With entries, a resource that
+/// they do not name has capacity zero. If entries repeat, the smallest one counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capacities {
     entries: BTreeMap<(String, Option<u32>), u32>,
@@ -76,7 +76,7 @@ impl FromIterator<Capacity> for Capacities {
 }
 
 impl Capacities {
-    /// Units of a resource, or `None` if that is left to the claimants.
+    /// Units of a resource, or `None` if the claimants' needs decide.
     pub(super) fn limit(&self, name: &str, scope: Scope) -> Option<u32> {
         if self.entries.is_empty() {
             return None;
@@ -90,7 +90,7 @@ impl Capacities {
     }
 }
 
-/// Who shares a resource. Names of resources mean something within a scope only.
+/// The scope in which a resource is shared. A resource name is unique only within a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     Global,
@@ -111,19 +111,19 @@ impl Scope {
     }
 }
 
-/// Why a claimant can not be registered.
+/// Why a claimant cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shortage {
-    /// There will never be enough for it.
+    /// There will never be enough units for the claimant.
     Limited {
         /// Name of the resource.
         resource: String,
-        /// Units there are.
+        /// Units that exist.
         limit: u32,
-        /// Units there must be.
+        /// Units that the claimant needs.
         required: u32,
     },
-    /// A resource is global for one claimant and a device's own for another, or both for the same.
+    /// One claimant uses the resource as global and another as a device's own, or one claimant does both.
     Conflict {
         /// Name of the resource.
         resource: String,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::requests::Sequence;
 use crate::{request::Entry, time::Timestamp};
 
-/// Sequences without a slot, each with a request at least.
+/// Sequences without a slot. Each one has at least one request.
 #[derive(Debug)]
 pub(super) struct Backlog<T> {
-    /// By number, which is the order in which they began.
+    /// Sequences by number. This is the order in which they began.
     waiting: BTreeMap<u64, BackloggedSequence<T>>,
-    /// Deadlines and numbers of those that have one.
+    /// Deadlines and numbers of the sequences that have a deadline.
     deadlines: BTreeSet<(Timestamp, u64)>,
     requests: usize,
 }
@@ -17,7 +17,7 @@ pub(super) struct Backlog<T> {
 #[derive(Debug)]
 struct BackloggedSequence<T> {
     sequence: Sequence<T>,
-    /// The earliest of the deadlines of its requests.
+    /// The earliest deadline of the requests of the sequence.
     deadline: Option<Timestamp>,
 }
 
@@ -26,12 +26,12 @@ impl<T> Backlog<T> {
         Self { waiting: BTreeMap::new(), deadlines: BTreeSet::new(), requests: 0 }
     }
 
-    /// How many requests wait here.
+    /// The number of requests in the backlog.
     pub(super) fn requests(&self) -> usize {
         self.requests
     }
 
-    /// Adds a sequence that begins with `entry`.
+    /// Adds a sequence. `entry` is its first request.
     pub(super) fn push(&mut self, mut sequence: Sequence<T>, entry: Entry<T>) {
         debug_assert!(sequence.requests.is_empty(), "a sequence comes with its first request");
         let number = sequence.number;
@@ -42,7 +42,7 @@ impl<T> Backlog<T> {
         self.waiting.insert(number, BackloggedSequence { sequence, deadline });
     }
 
-    /// Adds a request to a sequence, which may have less time now.
+    /// Adds a request to a sequence. This may make the deadline of the sequence earlier.
     pub(super) fn append(&mut self, number: u64, entry: Entry<T>, end: bool) {
         let waiting = self.waiting.get_mut(&number).expect("an open sequence is where its id points to");
         if let Some(deadline) = deadline(&entry)
@@ -57,25 +57,25 @@ impl<T> Backlog<T> {
         self.requests += 1;
     }
 
-    /// Removes the sequence whose turn it is.
+    /// Removes the next sequence.
     pub(super) fn pop(&mut self) -> Option<Sequence<T>> {
         let (number, waiting) = self.waiting.pop_first()?;
         Some(self.left(number, waiting))
     }
 
-    /// When the next sequence will have waited too long, if ever.
+    /// The earliest deadline of a sequence, if there is one.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    /// Removes the sequence with the earliest deadline, if that has passed.
+    /// Removes the sequence with the earliest deadline, if that deadline has passed.
     pub(super) fn pop_late(&mut self, now: Timestamp) -> Option<Sequence<T>> {
         let &(_, number) = self.deadlines.first().filter(|&&(deadline, _)| deadline < now)?;
         let waiting = self.waiting.remove(&number)?;
         Some(self.left(number, waiting))
     }
 
-    /// Removes the sequence that the request of that serial number waits in, if it does.
+    /// Removes the sequence in which the request with that serial number waits, if it waits in the backlog.
     pub(super) fn remove(&mut self, number: u64, serial: u64) -> Option<Sequence<T>> {
         if !self.waiting.get(&number)?.sequence.has(serial) {
             return None;
@@ -98,7 +98,7 @@ impl<T> Backlog<T> {
     }
 }
 
-/// Until when a request may wait in the backlog. Zero is no wish.
+/// The time until which a request may wait in the backlog. A timeout of zero counts as none.
 fn deadline<T>(entry: &Entry<T>) -> Option<Timestamp> {
     entry.meta.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| entry.arrived + timeout)
 }

@@ -1,4 +1,4 @@
-//! The policy of the sequence batcher: which requests it accepts, and what is due.
+//! The policy of the sequence batcher: it decides which requests it accepts and what is due.
 use std::collections::VecDeque;
 
 use super::{
@@ -18,11 +18,12 @@ use crate::{
 
 /// The policy of a model with [`SequenceBatching`].
 ///
-/// A request costs the same however many sequences there are, but for the logarithm in ordered sets.
+/// The cost of a request does not depend on the number of sequences, except for the logarithm in ordered sets.
 ///
-/// Besides what [`Scheduler`](crate::Scheduler) asks: [`released`](crate::Scheduler::released) is due for every request
-/// of a batch, in any order, and may come before or after the instance is idle. Instances are offered to
-/// [`due`](crate::Scheduler::due) even if requests of theirs are still out: slots that are free of them go on.
+/// This policy needs more than [`Scheduler`](crate::Scheduler) describes. The driver must call
+/// [`released`](crate::Scheduler::released) for every request of a batch, in any order, before or after the instance
+/// is idle. The driver offers an instance to [`due`](crate::Scheduler::due) even if the backend still holds requests
+/// of it: slots without such a request can run.
 #[derive(Debug)]
 pub struct SequenceBatcher<T> {
     places: SequencePlaces<T>,
@@ -30,9 +31,9 @@ pub struct SequenceBatcher<T> {
     /// Whether `hold_until_queued` has not been reached.
     held: bool,
     waiting: usize,
-    /// Requests that were accepted.
+    /// The number of accepted requests.
     accepted: u64,
-    /// Sequences that have begun.
+    /// The number of sequences that have begun.
     begun: u64,
     last_generated_id: u64,
     latest: Timestamp,
@@ -40,18 +41,18 @@ pub struct SequenceBatcher<T> {
     notes: Vec<Note>,
 }
 
-/// Notes that nobody asked for are kept up to this many.
+/// The batcher keeps at most this many notes that the driver has not read.
 const NOTES_KEPT: usize = 64;
 
-/// What a request is to the sequences there are.
+/// How a request relates to the existing sequences.
 enum Role {
-    /// The next one of the open sequence of that number.
+    /// The request is the next one of the open sequence with that number.
     Joins(u64),
     Begins,
 }
 
 impl<T> SequenceBatcher<T> {
-    /// Starts with the instances 0 to `instances`, all slots free.
+    /// Starts with the instances 0 to `instances` (exclusive), and with all slots free.
     #[must_use]
     pub fn new(config: SequenceBatching, instances: usize) -> Self {
         Self {
@@ -189,7 +190,7 @@ impl<T> SequenceBatcher<T> {
             Cut::Hold(until) => Some(until),
             Cut::Release(_) | Cut::Empty => None,
         });
-        // A deadline is broken when it is over, not when it is reached.
+        // A sequence is late after its deadline, not at its deadline.
         let late = self.places.backlog.next_deadline().map(|deadline| deadline + Timestamp::TICK);
         holds.chain(late).chain(self.places.next_silence()).filter(|&at| now < at).min()
     }
@@ -225,8 +226,8 @@ impl<T> SequenceBatcher<T> {
         self.places.backlog.iter().map(|sequence| (&sequence.id, sequence.requests.len()))
     }
 
-    /// What a request is to the sequences there are. One of an iterative model that names no sequence is
-    /// one itself, and is told so.
+    /// How a request relates to the existing sequences. In an iterative model, a request without a correlation id
+    /// becomes a sequence of its own. This method then writes an id into `meta`.
     // Order of the rules as Triton: sequence_batch_scheduler.cc, SequenceBatchScheduler::Enqueue.
     fn role(&mut self, meta: &mut Meta) -> Result<Role, Rejection> {
         if meta.rows() > 1 {
@@ -257,7 +258,7 @@ impl<T> SequenceBatcher<T> {
         }
     }
 
-    /// Time does not run backwards here, whatever clocks say.
+    /// The current time. It never decreases, even if `now` does.
     fn clock(&mut self, now: Timestamp) -> Timestamp {
         self.latest = self.latest.max(now);
         self.latest
@@ -270,7 +271,7 @@ impl<T> SequenceBatcher<T> {
         self.places.service.decide(instance, now, self.draining)
     }
 
-    /// Whether `hold_until_queued` is still to come.
+    /// Whether the batcher still waits for `hold_until_queued`.
     fn still_held(&self) -> bool {
         let in_backlog = self.places.backlog.requests();
         let in_slots = match &self.config.strategy {

@@ -4,11 +4,11 @@ use std::time::Duration;
 use super::{config::DirectStrategy, slots::InstanceSlots};
 use crate::{batch::Row, cut::Cut, time::Timestamp};
 
-/// When a batch is worth sending.
+/// Decides when a batch should leave.
 #[derive(Debug)]
 pub(super) struct Direct {
     max_delay: Duration,
-    /// So many slots with a request are enough.
+    /// This number of slots with a request is enough for a batch.
     enough: usize,
 }
 
@@ -17,7 +17,7 @@ impl Direct {
         Self { max_delay: config.max_queue_delay, enough: enough(config.minimum_slot_utilization, slots) }
     }
 
-    /// A slot has a request that may run. What the client has waited so far counts.
+    /// Records that a slot has a request that may run. The time that the request has already waited counts.
     pub(super) fn became_ready<T>(instance: &mut InstanceSlots<T>, slot: u32) {
         let since = instance.next_request(slot).arrived;
         let earliest = instance.earliest.get().map(|earliest| earliest.min(since));
@@ -25,8 +25,8 @@ impl Direct {
         instance.earliest.set(earliest);
     }
 
-    /// What to do with the requests of an instance. A request of another shape counts: it holds a slot, and
-    /// waiting does not change it.
+    /// What to do with the requests of an instance. A request of another shape counts too: it occupies a slot, and
+    /// waiting does not change its shape.
     // As Triton: sequence_batch_scheduler.cc, DirectSequenceBatch::BatcherThread.
     pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp) -> Cut {
         let ready = instance.ready.len();
@@ -40,8 +40,8 @@ impl Direct {
         if idle_deadline <= now { Cut::Release(ready) } else { Cut::Hold(idle_deadline) }
     }
 
-    /// Sends off what can share a batch with the request that could have run first. The others stay, and
-    /// come before it next time; the rows of all are in the batch, up to the last one.
+    /// Takes the requests that can share a batch with the first request that became ready. The other requests stay,
+    /// and come before it next time. The batch has rows for all slots up to the last request.
     pub(super) fn take<T>(instance: &mut InstanceSlots<T>) -> Vec<Row<T>> {
         let Some(&first) = instance.ready.front() else { return Vec::new() };
         let shape_key = instance.next_request(first.slot).meta.shape_key;
@@ -64,10 +64,10 @@ fn earliest<T>(instance: &InstanceSlots<T>) -> Timestamp {
     earliest.unwrap_or_default()
 }
 
-/// The smallest number of `slots` that is `utilization` of them, in the reference's arithmetic.
+/// The smallest number of `slots` that is the fraction `utilization` of them, in Triton's arithmetic.
 fn enough(utilization: f32, slots: u32) -> usize {
     let reached = |ready: u32| ready as f32 / slots as f32 >= utilization;
-    // Rounding may put it one beside the product; what can never be reached is more than all.
+    // Rounding may give a neighbour of the product. An unreachable fraction gives a number above all slots.
     let close = (utilization * slots as f32) as u32;
     (close.saturating_sub(1)..=slots).find(|&ready| reached(ready)).map_or(usize::MAX, |ready| ready as usize)
 }

@@ -1,4 +1,4 @@
-//! The oldest strategy: requests of different sequences make batches as those of the dynamic batcher do.
+//! The oldest strategy: requests of different sequences form batches as in the dynamic batcher.
 use super::{config::OldestStrategy, slots::InstanceSlots};
 use crate::{
     batch::Row,
@@ -6,7 +6,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where to cut the requests of an instance.
+/// Decides where to cut the requests of an instance.
 #[derive(Debug)]
 pub(super) struct Oldest {
     rule: CutRule,
@@ -18,11 +18,11 @@ impl Oldest {
         Self { rule: CutRule::new(max_batch_size, preferred_batch_sizes, max_queue_delay) }
     }
 
-    /// A slot has a request that may run. Its turn and its patience begin now, and not when it came: else the
-    /// requests of a sequence that come all together would never wait for those of others.
+    /// Records that a slot has a request that may run. Its turn and its queue delay start now, not at its arrival.
+    /// Otherwise the requests of a sequence that arrive together would never wait for requests of other sequences.
     pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Timestamp) {
         let meta = &instance.next_request(slot).meta;
-        // Behind one that may not join, it makes no difference; otherwise it is the next one.
+        // A closed front does not change. An open front takes the new request if that request is the next one.
         let front = instance.front.get().filter(|(front, _)| !front.is_closed());
         let front = front.map(|(front, _)| self.rule.extended(front, meta, now, || true));
         let turn = instance.push_ready(slot, now);
@@ -36,7 +36,7 @@ impl Oldest {
         self.rule.decide(&self.front(instance), now)
     }
 
-    /// How many requests a batch could have now, were it not worth waiting.
+    /// The requests that a batch could contain now, if the batcher did not wait.
     pub(super) fn front<T>(&self, instance: &InstanceSlots<T>) -> Front {
         if let Some((front, _)) = instance.front.get() {
             return front;
@@ -55,7 +55,7 @@ impl Oldest {
         front
     }
 
-    /// Sends off the first `count` requests.
+    /// Takes the first `count` requests.
     pub(super) fn take<T>(instance: &mut InstanceSlots<T>, count: usize) -> Vec<Row<T>> {
         let mut rows = Vec::with_capacity(count);
         for _ in 0..count {

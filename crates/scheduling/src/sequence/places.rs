@@ -1,7 +1,7 @@
-//! Where sequences are: in a slot or in the backlog, and how they get from one to the other.
+//! Where sequences are, in a slot or in the backlog, and how they move from the backlog to a slot.
 //!
-//! A [`Sequence`] is owned by its slot or by the backlog. `places` says where the one of a number is, and `open` which
-//! number a correlation id means now.
+//! The slot or the backlog owns a [`Sequence`]. `places` maps the number of a sequence to its slot or to the backlog.
+//! `open` maps a correlation id to the number of the open sequence with that id.
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::{
@@ -26,9 +26,9 @@ pub(super) struct SequencePlaces<T> {
     pub(super) backlog: Backlog<T>,
     /// The numbers of open sequences.
     open: HashMap<SequenceId, u64>,
-    /// Of every sequence, by number.
+    /// The place of every sequence, by number.
     places: HashMap<u64, SequencePlace>,
-    /// Slots whose sequence is open and has nothing to do, and when it will have been so for too long.
+    /// Slots whose sequence is open and idle, and the time at which the sequence has been idle for too long.
     idle_sequences: BTreeSet<(Timestamp, SlotId)>,
     iterative: bool,
 }
@@ -40,9 +40,9 @@ enum SequencePlace {
 }
 
 impl<T> SequencePlaces<T> {
-    /// Starts with the instances 0 to `instances`, all slots free.
+    /// Starts with the instances 0 to `instances` (exclusive), and with all slots free.
     pub(super) fn new(config: &SequenceBatching, instances: usize) -> Self {
-        // A slot's number is its row for the direct strategy only.
+        // The number of a slot is its row only for the direct strategy.
         let numbers_matter = matches!(config.strategy, Strategy::Direct(_));
         let mut slots = SlotTable::new(config.slots_per_instance(), numbers_matter);
         (0..instances).for_each(|instance| slots.add(instance));
@@ -57,22 +57,22 @@ impl<T> SequencePlaces<T> {
         }
     }
 
-    /// The number of the open sequence of that id.
+    /// The number of the open sequence with that id.
     pub(super) fn find(&self, id: &SequenceId) -> Option<u64> {
         self.open.get(id).copied()
     }
 
-    /// How many sequences may still get requests.
+    /// The number of sequences that may still get requests.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// When the next sequence will have been silent for too long.
+    /// The earliest time at which a sequence has been idle for too long.
     pub(super) fn next_silence(&self) -> Option<Timestamp> {
         self.idle_sequences.first().map(|&(idle_deadline, _)| idle_deadline)
     }
 
-    /// A request begins a sequence of its number.
+    /// Begins a sequence with this request.
     pub(super) fn begin(&mut self, entry: Entry<T>, now: Timestamp) {
         let step = &entry.meta.sequence;
         let id = step.id.clone().expect("a request that begins a sequence has its id");
@@ -90,13 +90,13 @@ impl<T> SequencePlaces<T> {
         self.backlog.push(sequence, entry);
     }
 
-    /// A request joins the open sequence of its number.
+    /// Adds a request to the open sequence that it names.
     pub(super) fn join(&mut self, entry: Entry<T>, now: Timestamp) {
         let number = entry.id.queue;
         let SequenceStep { id, end, .. } = &entry.meta.sequence;
         let end = *end;
         if let Some(id) = id.as_ref().filter(|_| end) {
-            // From here on the id stands for a sequence to come.
+            // After END, the id names a later sequence.
             self.open.remove(id);
         }
         let slot_id = match self.places.get(&number).expect("an open sequence has a place") {
@@ -116,7 +116,7 @@ impl<T> SequencePlaces<T> {
         }
     }
 
-    /// Sends off a batch of an instance.
+    /// Takes a batch of an instance.
     pub(super) fn take(&mut self, instance: InstanceId, requests: usize, now: Timestamp) -> Vec<Row<T>> {
         let slots = self.slots.instance_mut(instance).expect("the receipt is older than the instance");
         let rows = self.service.take(slots, requests);
@@ -124,7 +124,7 @@ impl<T> SequencePlaces<T> {
             let &Row::Request { slot: Some(slot), .. } = row else { continue };
             let slot_id = SlotId { instance, slot };
             let occupant = self.slots.slot(slot_id).and_then(|slot| slot.occupant.as_ref());
-            // The end of an iterative sequence is not known before its request is released.
+            // The end of an iterative sequence is known only after its request is released.
             if !self.iterative && occupant.is_some_and(Sequence::is_finished) {
                 self.vacate(slot_id, now);
             }
@@ -132,14 +132,15 @@ impl<T> SequencePlaces<T> {
         rows
     }
 
-    /// The request of a slot runs no more. If its sequence is open and has no other, it has time until `idle_deadline`.
+    /// Records that the request of a slot has stopped running. If its sequence is open and has no other request, the
+    /// sequence has time until `idle_deadline`.
     pub(super) fn released(&mut self, slot_id: SlotId, now: Timestamp, idle_deadline: Timestamp) {
         if !self.slots.stop(slot_id) {
             return;
         }
         let Some(occupant) = self.slots.slot(slot_id).and_then(|slot| slot.occupant.as_mut()) else { return };
         if self.iterative && occupant.open {
-            // Its request was the sequence. What else the client has sent still runs.
+            // This request was the whole sequence. Other requests that the client has sent still run.
             occupant.open = false;
             self.open.remove(&occupant.id);
         }
@@ -153,7 +154,8 @@ impl<T> SequencePlaces<T> {
         }
     }
 
-    /// The request of a slot comes back, before all others of its sequence. Hands it back if the slot is not there.
+    /// Puts the request of a slot back before all others of its sequence. Returns the request if the slot does not
+    /// exist.
     pub(super) fn reschedule(
         &mut self,
         slot_id: SlotId,
@@ -171,7 +173,8 @@ impl<T> SequencePlaces<T> {
         Ok(())
     }
 
-    /// Closes the sequence that a request waits in, and hands out all its requests that wait. What runs, runs on.
+    /// Closes the sequence in which a request waits, and returns all its waiting requests. A running request
+    /// completes.
     pub(super) fn cancel(&mut self, entry: EntryId, now: Timestamp) -> Option<VecDeque<Entry<T>>> {
         match *self.places.get(&entry.queue)? {
             SequencePlace::Backlog => {
@@ -189,7 +192,7 @@ impl<T> SequencePlaces<T> {
         }
     }
 
-    /// Closes and empties every sequence with a request that waits.
+    /// Closes and empties every sequence with a waiting request.
     pub(super) fn cancel_all(&mut self, now: Timestamp) -> Vec<Entry<T>> {
         let mut cancelled = Vec::new();
         while let Some(sequence) = self.backlog.pop() {
@@ -205,7 +208,7 @@ impl<T> SequencePlaces<T> {
         cancelled
     }
 
-    /// Closes the sequence of a slot, and hands out its requests.
+    /// Closes the sequence of a slot, and returns its requests.
     fn empty(&mut self, slot_id: SlotId, now: Timestamp) -> Option<VecDeque<Entry<T>>> {
         let slot = self.slots.slot(slot_id)?;
         let running = slot.running;
@@ -230,7 +233,7 @@ impl<T> SequencePlaces<T> {
         Some(sequence)
     }
 
-    /// Closes sequences that were silent for too long in a slot.
+    /// Closes the sequences that were idle in a slot for too long.
     pub(super) fn close_silent(&mut self, now: Timestamp) {
         while let Some(&(idle_deadline, slot_id)) = self.idle_sequences.first()
             && idle_deadline <= now
@@ -252,7 +255,7 @@ impl<T> SequencePlaces<T> {
         }
     }
 
-    /// Forgets an instance, and hands out the sequences that had its slots.
+    /// Removes an instance, and returns the sequences that occupied its slots.
     pub(super) fn lose_instance(&mut self, instance: InstanceId) -> Vec<Sequence<T>> {
         let mut lost = Vec::new();
         for (slot_id, slot) in self.slots.lose(instance) {
@@ -266,7 +269,7 @@ impl<T> SequencePlaces<T> {
         lost
     }
 
-    /// The sequence of a slot is over, and the next one has it.
+    /// Ends the sequence of a slot, and gives the slot to the next sequence.
     fn vacate(&mut self, slot_id: SlotId, now: Timestamp) {
         if let Some(sequence) = self.slots.move_out(slot_id) {
             debug_assert!(sequence.requests.is_empty(), "sequence {} is not over", sequence.id);
@@ -281,7 +284,7 @@ impl<T> SequencePlaces<T> {
         }
     }
 
-    /// A sequence is over: no more requests join it.
+    /// Removes a sequence that is over. No more requests join it.
     fn forget(&mut self, sequence: &Sequence<T>) {
         self.places.remove(&sequence.number);
         if sequence.open {

@@ -1,19 +1,19 @@
-//! One sequence: who it is, and its requests that wait.
+//! One sequence: its id, its number, and its requests that wait.
 use std::collections::VecDeque;
 
 use crate::{request::Entry, step::SequenceId, time::Timestamp};
 
-/// A run of requests that share a correlation id.
+/// A series of requests that share a correlation id.
 #[derive(Debug)]
 pub(super) struct Sequence<T> {
-    /// Rises from sequence to sequence of a batcher, and is never used again.
+    /// Increases with each sequence of a batcher, and is never used again.
     pub(super) number: u64,
     pub(super) id: SequenceId,
     /// Whether more requests may join.
     pub(super) open: bool,
-    /// By serial number.
+    /// Waiting requests by serial number.
     pub(super) requests: VecDeque<Entry<T>>,
-    /// When it will have been silent for too long, if it has a slot and nothing to do.
+    /// The time at which the sequence has been idle for too long, if it has a slot and no work.
     pub(super) idle_deadline: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ impl<T> Sequence<T> {
         !self.open && self.requests.is_empty()
     }
 
-    /// Whether the request of that serial number is one of those that wait.
+    /// Whether the request with that serial number is one of the waiting ones.
     pub(super) fn has(&self, serial: u64) -> bool {
         let compare = |entry: &Entry<T>| {
             crate::steps::count();

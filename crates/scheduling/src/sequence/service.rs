@@ -1,4 +1,4 @@
-//! The order of service: one of the two strategies.
+//! The order of service, by one of the two strategies.
 use super::{
     config::{SequenceBatching, Strategy},
     direct::Direct,
@@ -22,7 +22,7 @@ impl StrategyState {
         }
     }
 
-    /// A slot has a request that may run.
+    /// Records that a slot has a request that may run.
     pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Timestamp) {
         match self {
             Self::Direct(_) => Direct::became_ready(instance, slot),
@@ -30,15 +30,15 @@ impl StrategyState {
         }
     }
 
-    /// What to do with the requests of an instance. If the model is `draining`, nobody comes but to sequences that have
-    /// no request here now.
+    /// What to do with the requests of an instance. If the model is `draining`, requests can arrive only for
+    /// sequences that have no request in this instance now.
     pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp, draining: bool) -> Cut {
         let cut = match self {
             Self::Direct(direct) => direct.decide(instance, now),
             Self::Oldest(oldest) => oldest.decide(instance, now),
         };
         match (cut, self) {
-            // Waiting would be for nothing.
+            // No request can arrive. Waiting would have no effect.
             (Cut::Hold(_), service) if draining && instance.all_are_ready() => Cut::Release(match service {
                 Self::Direct(_) => instance.ready.len(),
                 Self::Oldest(oldest) => oldest.front(instance).requests(),
@@ -47,7 +47,7 @@ impl StrategyState {
         }
     }
 
-    /// Sends off the batch that `decide` has found.
+    /// Takes the batch that `decide` has found.
     pub(super) fn take<T>(&self, instance: &mut InstanceSlots<T>, requests: usize) -> Vec<Row<T>> {
         match self {
             Self::Direct(_) => Direct::take(instance),

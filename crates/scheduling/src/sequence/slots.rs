@@ -1,4 +1,4 @@
-//! Slots: the places of each instance that sequences own, who owns them, and which can run a request.
+//! The sequence slots of each instance, their occupants, and the slots that can run a request.
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
@@ -20,36 +20,36 @@ pub(super) struct SlotId {
     pub(super) slot: u32,
 }
 
-/// A place for one sequence. At most one of its requests runs at a time, and that may be one of the sequence
-/// before: who moves in waits for it.
+/// Holds one sequence. At most one request runs in a slot at a time. It may be a request of the previous sequence:
+/// then the new occupant waits for it.
 #[derive(Debug)]
 pub(super) struct SequenceSlot<T> {
     pub(super) occupant: Option<Sequence<T>>,
     pub(super) running: bool,
-    /// Its number in `ready` of the instance, if it is ready.
+    /// The slot's number in `ready` of the instance, if the slot is ready.
     turn: Option<u64>,
 }
 
-/// A slot whose tenant has a request that may run now.
+/// A slot whose occupant has a request that may run now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ready {
     pub(super) slot: u32,
-    /// From when on the strategy counts the time it waits.
+    /// The time from which the strategy counts the waiting time.
     pub(super) since: Timestamp,
 }
 
 /// The slots of one instance.
 #[derive(Debug)]
 pub(super) struct InstanceSlots<T> {
-    /// Those that have been used; a configuration may grant many more than are ever needed.
+    /// The slots that have been used. A configuration may allow many more slots than the model ever needs.
     slots: Vec<SequenceSlot<T>>,
-    /// In the order in which they became ready.
+    /// Ready slots, in the order in which they became ready.
     pub(super) ready: SerialQueue<Ready>,
     next_turn: u64,
-    /// What `ready` begins with, for the oldest strategy, if known, and the number of the last one that was looked at.
-    /// Forgotten at any change but growth behind that one.
+    /// For the oldest strategy: the front of `ready`, if known, and the number of the last entry that the strategy
+    /// looked at. Every change discards this value, except growth behind that entry.
     pub(super) front: Cell<Option<(Front, u64)>>,
-    /// The earliest of the times in `ready`, for the direct strategy, if known and not empty.
+    /// For the direct strategy: the earliest time in `ready`, if known and if `ready` is not empty.
     pub(super) earliest: Cell<Option<Timestamp>>,
     occupants: usize,
     running: usize,
@@ -70,7 +70,7 @@ impl<T> InstanceSlots<T> {
         }
     }
 
-    /// Whether every sequence here has a request that may run now.
+    /// Whether every sequence of this instance has a request that may run now.
     pub(super) fn all_are_ready(&self) -> bool {
         self.ready.len() == self.occupants
     }
@@ -81,8 +81,8 @@ impl<T> InstanceSlots<T> {
         occupant.and_then(|occupant| occupant.requests.front()).expect("a slot that is ready has a request")
     }
 
-    /// A slot has a request that may run; the strategy counts the time it waits from `since` on. Says its number in
-    /// `ready`.
+    /// Records that a slot has a request that may run. The strategy counts the waiting time from `since`. Returns the
+    /// slot's number in `ready`.
     pub(super) fn push_ready(&mut self, slot: u32, since: Timestamp) -> u64 {
         let turn = self.next_turn;
         self.next_turn += 1;
@@ -91,7 +91,7 @@ impl<T> InstanceSlots<T> {
         turn
     }
 
-    /// A slot is ready no more, if it was.
+    /// Records that a slot is not ready any more, if it was.
     fn remove_ready(&mut self, slot: u32) {
         let Some(turn) = self.slots[slot as usize].turn.take() else { return };
         let Some(ready) = self.ready.remove(turn) else { return };
@@ -103,7 +103,7 @@ impl<T> InstanceSlots<T> {
         }
     }
 
-    /// Sends off the next request of a slot that is ready.
+    /// Starts the next request of a slot that is ready.
     pub(super) fn start(&mut self, slot: u32) -> Row<T> {
         self.remove_ready(slot);
         let from = &mut self.slots[slot as usize];
@@ -120,7 +120,7 @@ impl<T> InstanceSlots<T> {
     }
 }
 
-/// A slot without a tenant, as it stands in line for the next one.
+/// A slot without an occupant, in the order in which slots get sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     rank: (u32, u32),
@@ -131,11 +131,11 @@ struct Free {
 #[derive(Debug)]
 pub(super) struct SlotTable<T> {
     instances: BTreeMap<InstanceId, InstanceSlots<T>>,
-    /// Of each instance those that have been used and are free, and the first that was never used.
+    /// For each instance: the used slots that are free, and the first slot that was never used.
     free: BTreeSet<Free>,
     slots_per_instance: u32,
-    /// A slot's number is its row, so that low numbers make small batches. Otherwise it means nothing, and a
-    /// slot that can start at once is better than one where a request still runs.
+    /// Whether the number of a slot is its row. Then low numbers make small batches. Otherwise the number has no
+    /// meaning, and a slot that can start at once is better than a slot in which a request still runs.
     numbers_matter: bool,
 }
 
@@ -160,7 +160,7 @@ impl<T> SlotTable<T> {
         self.instances.get_mut(&slot_id.instance)?.slots.get_mut(slot_id.slot as usize)
     }
 
-    /// All slots with a tenant or a request that runs.
+    /// All slots with an occupant or a running request.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SlotId, &SequenceSlot<T>)> {
         self.instances.iter().flat_map(|(&instance, slots)| {
             let numbered = (0..).zip(&slots.slots);
@@ -169,7 +169,7 @@ impl<T> SlotTable<T> {
         })
     }
 
-    /// Adds the slots of an instance, or keeps those of one that was to leave.
+    /// Adds the slots of an instance, or keeps the slots of an instance that was being removed.
     pub(super) fn add(&mut self, instance: InstanceId) {
         let slots = self.instances.entry(instance).or_insert_with(InstanceSlots::new);
         slots.leaving = false;
@@ -181,7 +181,7 @@ impl<T> SlotTable<T> {
         self.offer_another(instance);
     }
 
-    /// Nobody new moves into this instance; it is forgotten when the last one has left.
+    /// Begins to remove an instance. It gets no new sequence. It is removed when its last sequence has left.
     pub(super) fn remove(&mut self, instance: InstanceId) {
         self.free.retain(|free| free.slot_id.instance != instance);
         if let Some(slots) = self.instances.get_mut(&instance) {
@@ -190,7 +190,7 @@ impl<T> SlotTable<T> {
         self.remove_unused(instance);
     }
 
-    /// Forgets an instance at once, and who lived there.
+    /// Removes an instance at once, and returns its sequences.
     pub(super) fn lose(
         &mut self,
         instance: InstanceId,
@@ -200,7 +200,7 @@ impl<T> SlotTable<T> {
         (0..).zip(lost).map(move |(slot, state)| (SlotId { instance, slot }, state))
     }
 
-    /// The best slot for a newcomer. It must move in.
+    /// Takes the best free slot for a sequence. The caller must then call [`move_in`](Self::move_in).
     pub(super) fn claim(&mut self) -> Option<SlotId> {
         let slot_id = self.free.pop_first()?.slot_id;
         let slots = self.instances.get_mut(&slot_id.instance)?;
@@ -211,7 +211,7 @@ impl<T> SlotTable<T> {
         Some(slot_id)
     }
 
-    /// A sequence moves into a slot. Says whether it can run at once.
+    /// Puts a sequence into a slot. Returns whether it can run at once.
     pub(super) fn move_in(&mut self, slot_id: SlotId, sequence: Sequence<T>) -> bool {
         let instance = self.instances.get_mut(&slot_id.instance).expect("a seat that was claimed is there");
         let slot = &mut instance.slots[slot_id.slot as usize];
@@ -221,7 +221,7 @@ impl<T> SlotTable<T> {
         !slot.running
     }
 
-    /// Removes the tenant of a slot, which then has to be offered to others.
+    /// Removes the occupant of a slot. The caller must then [offer](Self::offer) the slot again.
     pub(super) fn move_out(&mut self, slot_id: SlotId) -> Option<Sequence<T>> {
         let instance = self.instances.get_mut(&slot_id.instance)?;
         let occupant = instance.slots.get_mut(slot_id.slot as usize)?.occupant.take()?;
@@ -229,12 +229,12 @@ impl<T> SlotTable<T> {
         Some(occupant)
     }
 
-    /// Whether the tenants of this instance are its last.
+    /// Whether the instance is being removed, so that its current sequences are its last.
     pub(super) fn is_leaving(&self, instance: InstanceId) -> bool {
         self.instances.get(&instance).is_none_or(|slots| slots.leaving)
     }
 
-    /// A slot stands in line for the next tenant, unless its instance leaves.
+    /// Makes a slot available for the next sequence, unless its instance is being removed.
     pub(super) fn offer(&mut self, slot_id: SlotId) {
         if self.is_leaving(slot_id.instance) {
             self.remove_unused(slot_id.instance);
@@ -244,7 +244,7 @@ impl<T> SlotTable<T> {
         self.free.insert(free);
     }
 
-    /// The request of a slot runs no more. Says whether one did.
+    /// Records that the request of a slot has stopped. Returns whether one was running.
     pub(super) fn stop(&mut self, slot_id: SlotId) -> bool {
         let as_running = self.free_slot(slot_id);
         let Some(instance) = self.instances.get_mut(&slot_id.instance) else { return false };
@@ -253,14 +253,14 @@ impl<T> SlotTable<T> {
         slot.running = false;
         instance.running -= 1;
         if slot.occupant.is_none() {
-            // It may be worth more to a newcomer now.
+            // The slot may now rank higher for the next sequence.
             self.free.remove(&as_running);
             self.offer(slot_id);
         }
         true
     }
 
-    /// A slot has no request any more.
+    /// Records that a slot has no request any more.
     pub(super) fn remove_ready(&mut self, slot_id: SlotId) {
         if let Some(instance) = self.instances.get_mut(&slot_id.instance) {
             instance.remove_ready(slot_id.slot);
@@ -274,7 +274,7 @@ impl<T> SlotTable<T> {
         Free { rank, slot_id }
     }
 
-    /// Offers the first slot that was never used, if the configuration grants one.
+    /// Offers the first slot that was never used, if the configuration allows one more.
     fn offer_another(&mut self, instance: InstanceId) {
         let used = self.instances.get(&instance).map_or(0, |slots| slots.slots.len());
         if let Ok(slot) = u32::try_from(used)

@@ -1,4 +1,4 @@
-//! What scripts and random histories do not show.
+//! Tests of rules that the scripts and the random histories do not cover.
 use std::num::NonZeroU64;
 
 use super::*;

@@ -1,17 +1,18 @@
-//! What can be seen of the slots from outside.
+//! A view of the slots for callers outside the batcher.
 use crate::{batch::InstanceId, step::SequenceId};
 
-/// Who has a slot, for logs and pictures.
+/// The occupant of a slot, for logs and diagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotState<'a> {
     /// The instance.
     pub instance: InstanceId,
-    /// The slot's number there.
+    /// The slot's number in the instance.
     pub slot: u32,
-    /// Whose it is; `None` is nobody's, while a request of the sequence before still runs.
+    /// The sequence that occupies the slot. `None`: no sequence occupies it, but a request of the previous sequence
+    /// still runs.
     pub sequence: Option<&'a SequenceId>,
-    /// How many of its requests wait.
+    /// The number of the sequence's waiting requests.
     pub waiting: usize,
-    /// Whether a request runs here, if not always one of this sequence.
+    /// Whether a request runs in the slot. It may belong to the previous sequence.
     pub running: bool,
 }

@@ -1,4 +1,5 @@
-//! A dynamic batcher whose instance waits for resources: batches grow until they are granted.
+//! Tests a dynamic batcher whose instance waits for resources: its batches grow until the limiter grants the
+//! resources.
 use std::time::Duration;
 
 use nereid_scheduling::{
@@ -48,7 +49,7 @@ fn every_batch_is_full_if_requests_come_faster_than_batches_run() {
     assert_eq!(sizes, [4; 20]);
 }
 
-/// A batcher whose instance waits, because somebody else holds what it needs.
+/// A batcher whose instance waits, because another claimant holds the resources.
 fn waiting() -> (RateLimiter, nereid_scheduling::Claimant, Scheduler<u32>, EntryId) {
     let mut limiter = unlimited();
     let [holder, claimant] = [1, 1].map(|count| register(&mut limiter, &needs(&[("r", count)])));

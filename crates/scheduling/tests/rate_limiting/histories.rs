@@ -1,6 +1,6 @@
-//! Random histories against plain bookkeeping: what the limiter promises holds after every step.
+//! Compares random histories with plain bookkeeping: the promises of the limiter must hold after every step.
 //!
-//! A failing history is shrunk and printed. `PROPTEST_CASES=100000` looks harder than the default does.
+//! The test shrinks a failing history and prints it. `PROPTEST_CASES=100000` tries more histories than the default.
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
@@ -23,7 +23,7 @@ enum Step {
     Cancel(Index),
 }
 
-/// Two of them are global.
+/// Two of them are names of global resources.
 const NAMES: [&str; 5] = ["a", "b", "c", "global a", "global b"];
 
 /// One resource within its scope.
@@ -57,22 +57,23 @@ fn capacities() -> impl Strategy<Value = Vec<Capacity>> {
 enum State {
     Idle,
     Waiting {
-        /// Grants to competitors so far.
+        /// Number of grants to competitors so far.
         passed: u64,
         bound: u64,
         overdue: Option<Overdue>,
     },
-    /// The number of the grant.
+    /// The number of the grant that the claimant holds.
     Holding(u64),
 }
 
 #[derive(Debug, PartialEq)]
 struct Overdue {
-    /// The grant that was one too many. Among several claims for which this was the same, any may be first.
+    /// The number of the grant that made the claim overdue. If one grant made several claims overdue, any of them may
+    /// be first.
     since: u64,
-    /// Grants that it may still have to wait for.
+    /// Grants for which the claim may still have to wait.
     blocked_by: BTreeSet<u64>,
-    /// Claimants that have been overdue for longer, until they are granted.
+    /// Claimants that became overdue earlier, until they are granted.
     behind: BTreeSet<Claimant>,
 }
 
@@ -82,12 +83,12 @@ struct Member {
     state: State,
 }
 
-/// The limiter, and what one can know of it from outside.
+/// The limiter, and what an observer can know of it.
 struct History {
     limiter: RateLimiter,
     capacities: Vec<Capacity>,
     members: BTreeMap<Claimant, Member>,
-    /// All claimants there ever were.
+    /// All claimants that ever existed.
     known: Vec<Claimant>,
     grants: u64,
 }
@@ -176,7 +177,7 @@ impl History {
         self.members.remove(&claimant);
         self.forget(claimant);
         if self.capacities.is_empty() {
-            // Capacities may have shrunk below what was promised.
+            // Capacities may have shrunk below the promised units.
             let holders = self.holders();
             for member in self.members.values_mut() {
                 if let State::Waiting { overdue: Some(Overdue { blocked_by, .. }), .. } = &mut member.state {
@@ -206,7 +207,7 @@ impl History {
         self.granted(grants);
     }
 
-    /// Notes that it waits from now on. `false` if it did before, or holds what it needs.
+    /// Records that the claimant waits from now on. Returns `false` if it already waited, or holds its resources.
     fn wait(&mut self, claimant: Claimant) -> bool {
         let Some(member) = self.members.get(&claimant) else { return false };
         if member.state != State::Idle {
@@ -275,7 +276,7 @@ impl History {
         }
     }
 
-    /// It waits no more, without having been granted.
+    /// Records that the claimant stops waiting without a grant.
     fn forget(&mut self, claimant: Claimant) {
         for member in self.members.values_mut() {
             if let State::Waiting { overdue: Some(overdue), .. } = &mut member.state {
@@ -336,7 +337,7 @@ impl History {
         self.check();
     }
 
-    /// Nobody claims any more, and whoever holds something releases it.
+    /// No claimant claims any more, and every holder releases its resources.
     fn run_dry(&mut self) {
         loop {
             let mut members = self.members.iter();
@@ -353,7 +354,7 @@ impl History {
     }
 }
 
-/// `with_cases` alone would not listen to the environment.
+/// `with_cases` alone would ignore the environment.
 fn cases() -> u32 {
     env::var("PROPTEST_CASES").map_or(700, |cases| cases.parse().expect("PROPTEST_CASES is a number"))
 }
@@ -381,7 +382,7 @@ proptest! {
             history.play(&Step::Register { needs: vec![(0, a), (1, b)], device: Device::Cpu, priority });
         }
         for (index, renews) in turns {
-            // Whoever is idle claims, and whoever runs goes on or pauses.
+            // An idle claimant claims. A running claimant renews or pauses.
             let who = *index.get(&history.known);
             let holds = matches!(history.members[&who].state, State::Holding(_));
             history.play(&match (holds, renews) {

@@ -1,4 +1,4 @@
-//! Who may run when instances share resources: capacities, turns, shares, and what holds in every history.
+//! Tests of instances that share resources: capacities, turns, shares, and the promises in every history.
 use std::num::NonZeroU32;
 
 use nereid_scheduling::{Capacities, Capacity, Claimant, Device, Need, RateLimiter, Resources, Shortage};
@@ -10,7 +10,7 @@ mod sharing;
 mod simulation;
 mod turns;
 
-/// What an instance on the host needs. A name that begins with `global` is of a global resource.
+/// The needs of an instance on the host. A name with the prefix `global` belongs to a global resource.
 fn needs(needs: &[(&str, u32)]) -> Resources {
     on(Device::Cpu, needs)
 }
@@ -30,7 +30,7 @@ fn limiter(capacities: &[(&str, u32, Option<u32>)]) -> RateLimiter {
     RateLimiter::new(capacities.iter().map(capacity).collect())
 }
 
-/// Capacities are what the neediest claimant asks for.
+/// Each capacity is the largest need of a claimant.
 fn unlimited() -> RateLimiter {
     RateLimiter::new(Capacities::default())
 }

@@ -1,4 +1,4 @@
-//! Which claimants are admitted, and how much there is for them.
+//! Tests which claimants the limiter registers, and the capacities that result.
 use nereid_scheduling::{Claim, Device, Need, Resources, Shortage};
 
 use crate::{limiter, needs, on, priority, register, try_register, unlimited};

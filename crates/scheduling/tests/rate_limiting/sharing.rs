@@ -1,4 +1,4 @@
-//! Who gets how much of the time when there is not enough for all.
+//! Tests the share of time of each claimant when the resources do not suffice for all.
 use nereid_scheduling::{Device, RateLimiter};
 
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
 
 const PLENTY: u64 = 1_000_000;
 
-/// Two models with 80 batches each, of which the second has priority 2 and needs less: how many each has run
-/// when the first of them is through.
+/// Two models with 80 batches each. The second has priority 2 and smaller needs. Returns the number of batches that
+/// each has run when the first of them has finished.
 fn two_models(limiter: RateLimiter) -> (u64, u64) {
     let mut simulation = Simulation::new(limiter);
     let a = simulation.hire(&needs(&[("r", 4)]), 1, 100);
@@ -65,7 +65,7 @@ fn shares_follow_priorities() {
 
 #[test]
 fn a_newcomer_does_not_catch_up() {
-    // Something of its own must not help it either.
+    // A resource of its own must not give the newcomer an advantage either.
     for newcomer in [needs(&[("r", 1)]), needs(&[("r", 1), ("s", 1)])] {
         let mut simulation = Simulation::new(unlimited());
         let old = simulation.hire(&needs(&[("r", 1)]), 1, 10);
@@ -139,8 +139,9 @@ fn a_large_claim_gets_its_share_among_small_ones() {
     assert!(simulation.done(large) * 11 > most * 10, "{} against {counts:?}", simulation.done(large));
 }
 
-/// Two pairs that have nothing to do with each other and run at different pace, until somebody comes who needs what
-/// either of them needs: how often that one has run at the end, and how often each of the slow pair has since.
+/// Two pairs of claimants share no resource and run at different rates. Then a claimant arrives that needs the
+/// resources of both pairs. Returns how often this claimant has run at the end, and how often each claimant of the
+/// slow pair has run since.
 fn join_two_crowds(fast_batches: u64) -> (u64, [u64; 2]) {
     let mut simulation = Simulation::new(unlimited());
     let fast = [1, 1].map(|priority| simulation.hire(&needs(&[("fast", 1)]), priority, 1));
@@ -175,7 +176,7 @@ fn crowds_that_were_joined_agree_on_the_time() {
     }
 }
 
-/// A client that has eight requests under way until it has sent eighty, or another client has.
+/// A client that keeps eight requests in flight until it has sent eighty, or another client has.
 struct Client {
     worker: WorkerId,
     sent: u64,
@@ -188,7 +189,7 @@ impl Client {
         simulation.give(self.worker, 1);
     }
 
-    /// Sends as many as it may. One that has been told to stop does so after the request that it was about to send.
+    /// Sends as many requests as allowed. If `stop` is set, the client sends one more request and then stops.
     fn go_on(&mut self, simulation: &mut Simulation, stop: bool) {
         while !self.stops && self.sent - simulation.done(self.worker) < 8 {
             self.send(simulation);

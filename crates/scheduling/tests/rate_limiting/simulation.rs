@@ -1,18 +1,19 @@
-//! Instances that always take the same time for a batch, on a virtual clock, driven as the engine drives them.
+//! Simulates instances that need a constant time for each batch, on a virtual clock. It drives them as the engine
+//! does.
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use nereid_scheduling::{Claim, Claimant, Grants, RateLimiter, Resources};
 
 use crate::priority;
 
-/// A number of the simulation's own, in order of hiring.
+/// The simulation's own number of a worker, in the order in which workers were added.
 pub(crate) type WorkerId = usize;
 
 pub(crate) struct Simulation {
     pub(crate) limiter: RateLimiter,
     pub(crate) now: u64,
     workers: Vec<Worker>,
-    /// When which worker is done.
+    /// The time at which each running worker finishes.
     running: BinaryHeap<Reverse<(u64, WorkerId)>>,
 }
 
@@ -36,7 +37,7 @@ impl Simulation {
         self.workers.len() - 1
     }
 
-    /// Gives it work. A worker that already has some takes it as more of the same.
+    /// Gives the worker batches to run. If it already has batches, these are added.
     pub(crate) fn give(&mut self, worker: WorkerId, batches: u64) {
         self.workers[worker].waiting += batches;
         let busy = self.running.iter().any(|Reverse((_, running))| *running == worker);
@@ -49,7 +50,7 @@ impl Simulation {
         self.workers[worker].done
     }
 
-    /// Lets one batch end. `false` if none runs.
+    /// Ends the next batch. Returns `false` if no batch runs.
     pub(crate) fn step(&mut self) -> bool {
         let Some(Reverse((at, worker))) = self.running.pop() else { return false };
         self.now = at;

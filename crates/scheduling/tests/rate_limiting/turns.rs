@@ -1,9 +1,9 @@
-//! Who is next: claims, grants, and how long a large claim is overtaken by small ones.
+//! Tests of the order of claims and grants, and of how long small claims may overtake a large one.
 use nereid_scheduling::{Claim, Claimant, RateLimiter};
 
 use crate::{limiter, needs, priority, register};
 
-/// Claimants that need so many of six units each.
+/// Claimants that need these counts, of six units each.
 fn crowd<const N: usize>(counts: [u32; N]) -> (RateLimiter, [Claimant; N]) {
     let mut limiter = limiter(&[("r", 6, None)]);
     let claimants = counts.map(|count| register(&mut limiter, &needs(&[("r", count)])));
@@ -92,8 +92,8 @@ fn numbers_of_claimants_do_not_come_again() {
     assert!(later != a && later != b);
 }
 
-/// Lets the first, which holds something, and the second run in turns, overlapping, until one of them must wait.
-/// Answers how often they did, and who holds something still.
+/// The first claimant holds its resources. It and the second run in turns, with overlap, until one of them must wait.
+/// Returns the number of turns, and the claimant that still holds its resources.
 fn take_turns(limiter: &mut RateLimiter, [first, second]: [Claimant; 2]) -> (u64, Claimant) {
     let (mut holding, mut other) = (first, second);
     for turns in 0..1000 {

@@ -1,5 +1,5 @@
-//! Who may share a batch besides what sizes and shapes say: once as plain as can be, and once as a rule that the
-//! batcher asks, which complains if it is asked what it should not be.
+//! A limit on batches beyond sizes and shapes, in two forms: as a plain function, and as a filter that the batcher
+//! calls. The filter panics if the batcher makes a call that it must not make.
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -9,15 +9,15 @@ use nereid_scheduling::BatchFilter;
 
 use crate::driver::RequestId;
 
-/// What a batch may consist of.
+/// The requests that a batch may contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Limit {
-    /// Anything.
+    /// Any requests.
     #[default]
     None,
     /// One request.
     Alone,
-    /// Requests whose volumes add up to no more than this.
+    /// Requests whose volumes add up to at most this number.
     Volume(u32),
 }
 
@@ -33,12 +33,12 @@ impl BatchLimit {
         Self { limit, ..Self::default() }
     }
 
-    /// Requests without a volume have one of 1.
+    /// Sets the volume of a request. Other requests have a volume of 1.
     pub(crate) fn weigh(&self, request: RequestId, volume: u32) {
         self.volumes().insert(request, volume);
     }
 
-    /// Whether `next` may join `batch`; if that is empty, whether anybody may join `next`.
+    /// Whether `next` may join `batch`. If `batch` is empty: whether other requests may join `next`.
     pub(crate) fn admits(&self, batch: &[RequestId], next: RequestId) -> bool {
         let volumes = self.volumes();
         let volume = |request: &RequestId| volumes.get(request).copied().unwrap_or(1);
@@ -49,7 +49,7 @@ impl BatchLimit {
         }
     }
 
-    /// The same as a filter, if there is a limit.
+    /// The limit as a filter, if there is a limit.
     pub(crate) fn filter(&self) -> Option<Box<dyn BatchFilter<RequestId>>> {
         match self.limit {
             Limit::None => None,
@@ -66,7 +66,7 @@ impl BatchLimit {
 
 struct Filter {
     batch_limit: BatchLimit,
-    /// Asked about since the batch under construction has begun.
+    /// The requests that the batcher has asked about for the batch under construction.
     requests: Vec<RequestId>,
     ended: bool,
 }

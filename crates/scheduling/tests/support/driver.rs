@@ -5,17 +5,17 @@ use nereid_scheduling::{InstanceId, Meta, Rejected, Rejection, ScheduledBatch, T
 
 use crate::subject::Subject;
 
-/// How the tests name a request.
+/// The test's id of a request.
 pub(crate) type RequestId = u64;
 
-/// What the outside sees of a scheduler's decision.
+/// The visible result of a scheduler's decision.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Rejected(RequestId, Rejection),
     Started(ScheduledBatch<RequestId>),
 }
 
-/// How long a batch runs; `None` is until somebody says that the instance is idle.
+/// The run time of a batch. `None`: the batch runs until the test reports that the instance is idle.
 pub(crate) type RunTime = Box<dyn Fn(&ScheduledBatch<RequestId>) -> Option<Duration>>;
 
 pub(crate) struct Driver {
@@ -37,7 +37,7 @@ impl Driver {
         }
     }
 
-    /// A request comes; its thread may have read the clock a little before.
+    /// A request arrives. Its thread may have read the clock a little earlier.
     pub(crate) fn arrive(&mut self, request: RequestId, meta: Meta, clock_read: Timestamp) -> Vec<Outcome> {
         match self.scheduler.enqueue(clock_read, meta, request) {
             Ok(()) => self.settle(),
@@ -45,7 +45,7 @@ impl Driver {
         }
     }
 
-    /// These are cancelled, if they still wait.
+    /// Cancels these requests, if they still wait.
     pub(crate) fn cancel(&mut self, requests: &[RequestId]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for &request in requests {
@@ -62,13 +62,14 @@ impl Driver {
         self.settle()
     }
 
-    /// The next moment at which something may happen by itself.
+    /// The next time at which something may happen without an event from the test.
     pub(crate) fn next_event(&mut self) -> Option<Timestamp> {
         let finish = self.finishing.first().map(|&(at, _)| at);
         [finish, self.scheduler.next_wakeup(self.now)].into_iter().flatten().min()
     }
 
-    /// Goes to the next moment at which something may happen by itself, if there is one until `limit`.
+    /// Advances to the next time at which something may happen without an event from the test, if there is one until
+    /// `limit`.
     pub(crate) fn step(&mut self, limit: Timestamp) -> Option<Vec<Outcome>> {
         let next = self.next_event().filter(|&next| next <= limit)?;
         if let Some(before) = next.as_nanos().checked_sub(1).map(Timestamp::from_nanos) {
@@ -83,7 +84,7 @@ impl Driver {
         Some(self.settle())
     }
 
-    /// What the real driver does after every piece of news.
+    /// Does what the real driver does after every event.
     pub(crate) fn settle(&mut self) -> Vec<Outcome> {
         let mut outcomes: Vec<_> = rejections(&self.scheduler.expire(self.now)).collect();
         while let Some(due) = self.scheduler.due(self.now, &self.idle) {

@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats, and the shrinking of what they led to.
+//! Random numbers that a seed repeats, and the shrinking of failing lists.
 
 /// As `SplitMix64`.
 pub(crate) struct Random(u64);
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// 0 to `limit`, without it.
+    /// A number from 0 to `limit`, exclusive.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// The shortest list that still fails, as far as leaving out parts of it finds one.
+/// The shortest failing list that this function finds by leaving out parts.
 pub(crate) fn shrink<O: Clone>(mut failing: Vec<O>, fails: impl Fn(&[O]) -> bool) -> Vec<O> {
     let mut chunk = failing.len().next_power_of_two() / 2;
     while chunk > 0 {
@@ -44,7 +44,7 @@ pub(crate) fn shrink<O: Clone>(mut failing: Vec<O>, fails: impl Fn(&[O]) -> bool
                 start += chunk;
             }
         }
-        // What could not go alone may go now that others have.
+        // A part that could not be left out before may be left out now, after others.
         if chunk > 1 || failing.len() == before {
             chunk /= 2;
         }

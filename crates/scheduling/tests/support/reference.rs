@@ -1,7 +1,7 @@
-//! The dynamic batcher once more, as plain as can be: one list, sorted and walked anew for every answer.
+//! A plain second version of the dynamic batcher: one list, sorted and scanned again for every answer.
 //!
-//! It follows the description of the decision step by step and remembers nothing between two calls,
-//! so that it can bear witness for the real one, which remembers what it can.
+//! It follows the description of the decision step by step and keeps nothing between two calls. The real batcher,
+//! which keeps results between calls, is compared with it.
 use std::time::Duration;
 
 use nereid_scheduling::{DynamicBatching, Meta, QueuePolicy, Rejection, TimeoutAction, Timestamp};
@@ -25,11 +25,11 @@ struct Waiting {
     arrived: Timestamp,
     level: u64,
     deadline: Option<Timestamp>,
-    /// Set when it is late and may stay: it is then served in the order of lateness.
+    /// Set when the request is late and may stay. The queue then serves it in the order of lateness.
     late_since: Option<Timestamp>,
 }
 
-/// What the walk over the queue comes to.
+/// The result of the scan of the queue.
 enum Walk {
     Send(usize),
     Wait(Timestamp),
@@ -156,7 +156,7 @@ impl Reference {
                 cut = pending.len();
             }
             if !admitted {
-                // Even the first one is refused: it runs, but nobody joins it.
+                // Even the first request is refused. It runs, but no other request may join it.
                 blocked = true;
                 break;
             }

@@ -1,16 +1,17 @@
-//! Plays written scenes on a virtual clock and writes down what happens.
+//! Plays written scripts on a virtual clock and records the results.
 //!
-//! A scene is a paragraph: `#` lines that tell what it is about, a `model` line, `level` lines for queue
-//! policies of priority levels, then events. What stands right of `->` is what the scheduler did; the
-//! player writes it anew, adds a line for whatever happens by itself in between, and goes on until
-//! nothing more happens, so a scene that agrees with its own picture hides nothing.
+//! A script is a paragraph: `#` lines that describe the behaviour, a `model` line, `level` lines for queue policies of
+//! priority levels, and then events. The text to the right of `->` is what the scheduler did. The player writes this
+//! text again. It adds a line for everything that happens between events. It continues until nothing more happens. A
+//! script that equals its result is therefore complete.
 //!
-//! - `model dynamic max=8 preferred=2,6 delay=10s instances=1 runs=0s`, or `model unbatched ...`. Without
-//!   `runs`, an instance is busy until `idle` says otherwise. Without `preferred` it is the maximum, as in a configuration.
-//!   `batch_limit=alone` and `batch_limit=10` are rules beyond sizes and shapes: one request, and volumes up to 10 together.
-//! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16, volume 5)`: in brackets rows and wishes.
-//! - `cancel a`, `idle 0`, `drain`, each with `at 50us` in front or at the time of the line before.
-//! - `at 50us` alone looks at what happens then. `just after 50us` is one tick of the clock later.
+//! - `model dynamic max=8 preferred=2,6 delay=10s instances=1 runs=0s`, or `model unbatched ...`. Without `runs`, an
+//!   instance is busy until an `idle` event. Without `preferred`, the only preferred size is `max`, as in a
+//!   configuration. `batch_limit=alone` and `batch_limit=10` are rules beyond sizes and shapes: one request, and
+//!   volumes up to 10 together.
+//! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16, volume 5)`: the brackets contain rows and other attributes.
+//! - `cancel a`, `idle 0`, `drain`. Each may begin with `at 50us`. Otherwise it has the time of the previous line.
+//! - `at 50us` alone records what happens then. `just after 50us` is one tick of the clock later.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -30,7 +31,7 @@ use crate::{
     subject::Subject,
 };
 
-/// Plays one paragraph and returns it with the picture it really gives.
+/// Plays one paragraph, and returns it with the real result.
 pub(crate) fn play(scene: &str) -> String {
     let mut heads = Vec::new();
     let mut events = Vec::new();
@@ -53,13 +54,13 @@ pub(crate) fn play(scene: &str) -> String {
     stage.picture(&heads)
 }
 
-/// A model in the middle of a scene.
+/// A model during a script.
 struct Stage {
     model: Driver,
     batch_limit: BatchLimit,
     names: Vec<String>,
     waiting: Vec<RequestId>,
-    /// What was said, and what it led to.
+    /// The events, and their results.
     lines: Vec<(String, String)>,
 }
 
@@ -72,7 +73,7 @@ impl Stage {
         let (time, event) = split_time(said);
         if let Some(time) = time {
             assert!(self.model.now <= time, "'{said}' runs backwards");
-            // What happens at the time of a mere look belongs into its own line.
+            // If a line has a time but no event, what happens at that time belongs into that line.
             let before = if event.is_empty() { time.as_nanos() - 1 } else { time.as_nanos() };
             self.advance(Timestamp::from_nanos(before));
             self.model.now = Timestamp::from_nanos(before);
@@ -105,7 +106,7 @@ impl Stage {
             "drain" => outcomes.extend(self.model.drain()),
             _ => panic!("'{said}': there is no event '{verb}'"),
         }
-        // Instances that need no time are idle again at once.
+        // Instances with a run time of zero are idle again at once.
         while let Some(more) = self.model.step(self.model.now) {
             outcomes.extend(more);
         }
@@ -126,7 +127,7 @@ impl Stage {
         outcomes
     }
 
-    /// Lets happen what happens by itself until `limit`.
+    /// Advances to `limit`, and records everything that happens without an event.
     fn advance(&mut self, limit: Timestamp) {
         while let Some(mut outcomes) = self.model.step(limit) {
             let now = self.model.now;
@@ -140,7 +141,7 @@ impl Stage {
     }
 
     fn rest(&mut self) {
-        // More than any scene needs; the clock has no end.
+        // No script needs more steps. The clock has no end.
         for _ in 0..1_000 {
             let Some(next) = self.model.next_event() else { return };
             self.advance(next);

@@ -1,4 +1,4 @@
-//! A model with sequences and its history, compared with the reference after every step.
+//! A model with sequences and its history. It is compared with the reference after every step.
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
@@ -16,7 +16,7 @@ use crate::{
     sequence_reference::{PlainRow, Reference},
 };
 
-/// A request that a backend has.
+/// A request that a backend executes.
 #[derive(Debug)]
 struct Running {
     instance: InstanceId,
@@ -24,7 +24,7 @@ struct Running {
     meta: Meta,
 }
 
-/// A model in the middle of its history: the real batcher, the plain one, and what anybody can see from outside.
+/// A model during its history: the real batcher, the reference, and what an observer can see.
 pub(crate) struct History {
     real: Scheduler<RequestId>,
     plain: Reference,
@@ -34,11 +34,11 @@ pub(crate) struct History {
     busy: BTreeSet<InstanceId>,
     next_instance: InstanceId,
     arrivals: u64,
-    /// What the batcher calls those that it has accepted.
+    /// The batcher's ids of the requests that it has accepted.
     entries: BTreeMap<RequestId, EntryId>,
     waiting: BTreeMap<RequestId, u64>,
     running: BTreeMap<RequestId, Running>,
-    /// Of each sequence, the requests that must still come to their end, in order.
+    /// For each sequence, the requests that have not ended, in order.
     order: BTreeMap<u64, Vec<RequestId>>,
     sequence_of: BTreeMap<RequestId, u64>,
     run_before: BTreeSet<RequestId>,
@@ -170,7 +170,7 @@ impl History {
         self.end(request);
     }
 
-    /// A request has come to its end.
+    /// Records that a request has ended.
     fn end(&mut self, request: RequestId) {
         let sequence = self.sequence_of[&request];
         self.order.entry(sequence).or_default().retain(|&other| other != request);
@@ -184,7 +184,7 @@ impl History {
         self.idle.push(instance);
     }
 
-    /// Cancels some of those that wait, or of all that there ever were.
+    /// Cancels some waiting requests, or with `any` some of all requests that ever existed.
     fn cancel(&mut self, first: u64, count: u64, any: bool) {
         let waiting: Vec<_> = self.waiting.keys().copied().collect();
         let requests = if any { self.entries.keys().copied().collect() } else { waiting };
@@ -200,7 +200,7 @@ impl History {
         }
     }
 
-    /// Everything that waits is given up.
+    /// Rejects every waiting request.
     fn reject_all(&mut self) {
         let rejected = self.real.reject_all();
         assert!(rejected.iter().all(|rejected| rejected.reason == Rejection::Cancelled));
@@ -211,7 +211,7 @@ impl History {
     }
 
     fn add_instance(&mut self) {
-        // Sometimes one that was to leave stays.
+        // Sometimes an instance that was being removed stays.
         let leaving = self.idle.iter().chain(&self.busy).copied().min();
         let instance = match leaving.filter(|instance| instance % 2 == 0) {
             Some(instance) if self.plain.capacity() > 0 => instance,
@@ -241,7 +241,7 @@ impl History {
         let ran = self.running.extract_if(.., |_, running| running.instance == instance);
         let ran: Vec<_> = ran.map(|(request, running)| (request, running.slot)).collect();
         for (request, slot) in ran {
-            // Whoever cleans up may be late.
+            // The backend may report a release late.
             self.real.released(self.now, instance, slot);
             self.end(request);
         }
@@ -261,9 +261,9 @@ impl History {
         self.tell(|| format!("  refused {requests:?}"));
     }
 
-    /// Time goes on, and stops wherever something happens by itself.
+    /// Advances the time. Stops at every time at which something happens without an event.
     fn advance(&mut self, until: Timestamp) {
-        // More than any history needs.
+        // No history needs more steps.
         for _ in 0..1_000 {
             let wakeup = self.real.next_wakeup(self.now);
             assert!(wakeup.is_none_or(|wakeup| wakeup > self.now), "a wake-up in the past would spin");
@@ -283,7 +283,7 @@ impl History {
         panic!("time stands still");
     }
 
-    /// What the driver does after every piece of news.
+    /// Does what the driver does after every event.
     fn settle(&mut self) {
         let late = self.real.expire(self.now);
         assert!(late.iter().all(|rejected| rejected.reason == Rejection::SequenceTimedOut));
@@ -367,7 +367,7 @@ impl History {
         assert_eq!(self.real.backlog().map(|(id, _)| id).collect::<Vec<_>>(), self.plain.backlog());
     }
 
-    /// Everything comes to an end, and then there is room for as many sequences as in the beginning.
+    /// Ends everything. Afterwards as many slots must be free as at the start.
     pub(crate) fn rest(&mut self) {
         if self.plain.capacity() == 0 {
             self.perform(&Operation::AddInstance);
@@ -409,7 +409,7 @@ fn shape(row: &Row<RequestId>) -> Option<u64> {
     }
 }
 
-/// One of those that are there, if any.
+/// One of the existing elements, if there is any.
 fn nth<'a, I: IntoIterator<Item = &'a E, IntoIter: ExactSizeIterator>, E: 'a>(
     all: I,
     which: u64,

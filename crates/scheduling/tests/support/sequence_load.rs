@@ -1,11 +1,12 @@
-//! What may happen to a model with sequences, at random.
+//! Random events for a model with sequences.
 use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
 use nereid_scheduling::{DirectStrategy, Meta, OldestStrategy, SequenceBatching, SequenceId, Strategy};
 
 use crate::random::Random;
 
-/// What happens next. Numbers stand for one of those that are there then, so that any part of a history is one.
+/// The next event. Its numbers select one of the elements that exist then, so that every part of a history is a
+/// history.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Arrive {
@@ -14,19 +15,19 @@ pub(crate) enum Operation {
         meta: Meta,
         clock_lag: u64,
     },
-    /// Gives back a running request, or wants to run it again.
+    /// Releases a running request, or reschedules it.
     Return {
         which: u64,
         again: bool,
     },
-    /// The execution of a busy instance is over, and with it its requests, or not yet.
+    /// The execution of a busy instance ends. Its requests end with it or later.
     Finish {
         which: u64,
         all: bool,
     },
     Wait(Duration),
     WaitForWakeup,
-    /// Requests that wait, or `any` there ever were.
+    /// Cancels waiting requests, or with `any` requests that existed at any time.
     Cancel {
         first: u64,
         count: u64,
@@ -79,7 +80,7 @@ fn arrive(random: &mut Random) -> Operation {
     Operation::Arrive { id, flags: random.next(), meta, clock_lag }
 }
 
-/// A model under test, and how to repeat it.
+/// A model under test, with the data that repeats the test.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub(crate) config: SequenceBatching,

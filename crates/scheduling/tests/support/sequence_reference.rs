@@ -1,25 +1,25 @@
-//! The sequence batcher once more, as plain as can be: lists that are searched anew for every question.
+//! A plain second version of the sequence batcher. It searches its lists again for every answer.
 use std::time::Duration;
 
 use nereid_scheduling::{InstanceId, Meta, Rejection, SequenceBatching, SequenceId, Strategy, Timestamp};
 
 use crate::RequestId;
 
-/// A row of a batch: who, and in which slot; `None` is padding.
+/// A row of a batch: the request and its slot; `None` is padding.
 pub(crate) type PlainRow = Option<(RequestId, u32)>;
 
 #[derive(Debug)]
 pub(crate) struct Reference {
     config: SequenceBatching,
     pub(crate) slots: u32,
-    /// Those that are not over, in the order in which they began.
+    /// The sequences that are not over, in the order in which they began.
     sequences: Vec<Sequence>,
     instances: Vec<(InstanceId, Stay)>,
-    /// Slots with a request that has not been given back.
+    /// Slots with a request that has not been released.
     running: Vec<(InstanceId, u32)>,
     begun: u64,
     own_ids: u64,
-    /// Counts the requests that could run.
+    /// The number of turns given so far.
     turns: u64,
     latest: Timestamp,
     held: bool,
@@ -35,16 +35,16 @@ enum Stay {
 
 #[derive(Debug)]
 struct Sequence {
-    /// Which one since the beginning of time.
+    /// The number of the sequence since the start.
     number: u64,
     id: SequenceId,
     open: bool,
     requests: Vec<Request>,
-    /// `None` is in the backlog.
+    /// `None`: the sequence is in the backlog.
     slot: Option<(InstanceId, u32)>,
-    /// Since when it has nothing to do.
+    /// The time since which the sequence is idle.
     idle_since: Option<Timestamp>,
-    /// Its turn, since its first request may run, and since when that is.
+    /// The turn of the sequence, if its first request may run, and the time since which it may run.
     turn: Option<(u64, Timestamp)>,
 }
 
@@ -79,7 +79,7 @@ impl Reference {
         }
     }
 
-    /// Says which sequence the request belongs to.
+    /// Accepts a request, and returns the number of its sequence.
     pub(crate) fn enqueue(&mut self, now: Timestamp, meta: &Meta, id: RequestId) -> Result<u64, Rejection> {
         if meta.batch_size > 1 {
             return Err(Rejection::MultipleRows);
@@ -146,7 +146,7 @@ impl Reference {
         self.begun
     }
 
-    /// The free slot a newcomer gets.
+    /// The free slot that a new sequence gets.
     fn best_slot(&self) -> Option<(InstanceId, u32)> {
         let mut free = Vec::new();
         for &(instance, stay) in &self.instances {
@@ -165,7 +165,7 @@ impl Reference {
         free.into_iter().min().map(|(_, instance, slot)| (instance, slot))
     }
 
-    /// Whoever can run and could not before stands in line. After one change that is one at most.
+    /// Gives a turn to each sequence that can run and could not before. After one change there is at most one.
     fn give_turns(&mut self) {
         for index in 0..self.sequences.len() {
             let sequence = &self.sequences[index];
@@ -177,7 +177,7 @@ impl Reference {
         }
     }
 
-    /// A sequence is over: the first of the backlog has its slot.
+    /// Ends a sequence. The first sequence of the backlog gets its slot.
     fn end(&mut self, number: u64) -> Vec<Request> {
         let index = self.sequences.iter().position(|it| it.number == number).expect("it is not over");
         let ended = self.sequences.remove(index);
@@ -239,7 +239,7 @@ impl Reference {
         rejected
     }
 
-    /// Ends the sequence that the request waits in.
+    /// Ends the sequence in which the request waits.
     pub(crate) fn cancel(&mut self, request: RequestId) -> Vec<RequestId> {
         let waits = |it: &Sequence| it.requests.iter().any(|waiting| waiting.id == request);
         let found = self.sequences.iter().find(|it| waits(it)).map(|it| it.number);
@@ -248,13 +248,13 @@ impl Reference {
 
     pub(crate) fn reject_all(&mut self) -> Vec<RequestId> {
         let mut busy: Vec<_> = self.sequences.iter().filter(|it| !it.requests.is_empty()).collect();
-        // Those in the backlog first.
+        // The sequences in the backlog come first.
         busy.sort_by_key(|it| (it.slot, it.number));
         let busy: Vec<_> = busy.into_iter().map(|it| it.number).collect();
         busy.into_iter().flat_map(|number| self.close(number)).collect()
     }
 
-    /// No more requests join it, and those that wait do not run.
+    /// Closes the sequence: no more requests join it, and its waiting requests do not run.
     fn close(&mut self, number: u64) -> Vec<RequestId> {
         let sequence = self.sequence(number);
         let slot = sequence.slot;
@@ -402,12 +402,12 @@ impl Reference {
         self.instances.iter().any(|&(known, _)| known == instance)
     }
 
-    /// How many sequences there is room for.
+    /// The number of sequences for which there are slots.
     pub(crate) fn capacity(&self) -> usize {
         self.instances.iter().filter(|(_, stay)| *stay == Stay::Stays).count() * self.slots as usize
     }
 
-    /// Who has each slot, in order.
+    /// The occupant of each slot, in order.
     pub(crate) fn occupants(&self) -> Vec<((InstanceId, u32), &SequenceId)> {
         let mut occupants: Vec<_> = self.sequences.iter().filter_map(|it| Some((it.slot?, &it.id))).collect();
         occupants.sort_unstable_by_key(|&(slot, _)| slot);
@@ -429,7 +429,7 @@ impl Reference {
         if self.held || line.is_empty() {
             return Verdict::Nothing;
         }
-        // In a model that stops, nobody comes but to sequences that have no request here now.
+        // In a model that drains, requests can arrive only for sequences that have no request in this instance now.
         let complete = self.draining && line.len() == self.sequences.iter().filter(here).count();
         match &self.config.strategy {
             Strategy::Direct(direct) => {
@@ -450,7 +450,7 @@ impl Reference {
         }
     }
 
-    /// The dynamic batcher's rule for requests of one row each.
+    /// The dynamic batcher's rule, for requests of one row each.
     fn cut(
         &self,
         line: &[&Sequence],
@@ -465,7 +465,7 @@ impl Reference {
         let blocked = fits < line.len();
         let since = line[0].turn.map_or(Timestamp::default(), |(_, since)| since);
         let late = !delay.is_zero() && since + delay <= now;
-        // What there will be if one more comes decides whether to cut before it.
+        // Whether to cut here depends on the batch with one more request.
         let passed = (1..=fits).find(|&size| size + 1 > largest && (size < fits || blocked));
         let reached = preferred.iter().copied().filter(|&size| size <= fits).max();
         if let Some(size) = reached.or(passed).filter(|_| !late) {

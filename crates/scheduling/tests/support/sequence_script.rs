@@ -1,17 +1,18 @@
-//! Plays scenes with sequences: a line per event, and after it who has which slot.
+//! Plays scripts with sequences: one line for each event, and after it the occupants of the slots.
 //!
 //! As in `script.rs`, but:
 //! - `model sequence direct max=2 instances=2 idle=1s delay=3s utilization=0.5`, or `model sequence oldest max=4
-//!   candidates=4 preferred=2 delay=5s`; `iterative`; `hold=2` and `backlog=1` for the test hooks; `controls` shows
-//!   what the model is told in every row.
-//! - `arrive a1(start) a2 a3(end)`: the letters in front name the sequence; `id 5` and `id '5'` name another,
-//!   `alone` none; `timeout 3s`, `shape 16` and `rows 2` are wishes.
-//! - `idle 0` says that an instance has finished: its requests are given back and it is idle. `returns 0` says only
-//!   the latter, `release a1` only the former of one request; `again a1` wants to run it once more.
-//! - `join 2`, `leave 0` and `lose 0` are about instances.
+//!   candidates=4 preferred=2 delay=5s`. `iterative` makes the model iterative. `hold=2` and `backlog=1` set the test
+//!   limits. `controls` shows the control values of every row.
+//! - `arrive a1(start) a2 a3(end)`: the letters before the number name the sequence. `id 5` and `id '5'` name another
+//!   sequence, `alone` names none. `timeout 3s`, `shape 16` and `rows 2` are attributes of the request.
+//! - `idle 0`: an instance has finished. The backend releases its requests, and the instance is idle. `returns 0`: the
+//!   instance is idle, without a release. `release a1`: the backend releases one request. `again a1`: the backend
+//!   reschedules the request.
+//! - `join 2`, `leave 0` and `lose 0` add, remove and lose an instance.
 //!
-//! In the picture of the slots `.` is free, `a` is the sequence that has it, `*` a request that runs there, `+2` two
-//! that wait.
+//! In the picture of the slots, `.` is a free slot, `a` is the sequence in the slot, `*` is a running request, and `+2`
+//! means two waiting requests.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -30,7 +31,7 @@ use crate::{
     script::{at, duration, number, options, show, split_requests, split_time},
 };
 
-/// Plays one paragraph and returns it with the picture it really gives.
+/// Plays one paragraph, and returns it with the real result.
 pub(crate) fn play(scene: &str) -> String {
     let (heads, events): (Vec<_>, Vec<_>) =
         scene.lines().partition(|line| line.starts_with('#') || line.starts_with("model "));
@@ -55,14 +56,14 @@ struct Stage {
     runs_for: Option<Duration>,
     controls: bool,
     now: Timestamp,
-    /// All there are, busy or not.
+    /// All instances, busy or idle.
     instances: BTreeSet<InstanceId>,
     idle: Vec<InstanceId>,
     finishing: BTreeSet<(Timestamp, InstanceId)>,
     names: Vec<String>,
-    /// What the scheduler calls those that it has accepted.
+    /// The scheduler's ids of the requests that it has accepted.
     entries: BTreeMap<RequestId, EntryId>,
-    /// Requests that a backend has, and where.
+    /// Requests that a backend executes, with their instance and slot.
     running: BTreeMap<RequestId, (InstanceId, u32, Entry<RequestId>)>,
     lines: Vec<(String, String)>,
     last_map: String,
@@ -123,7 +124,7 @@ impl Stage {
         let (time, event) = split_time(said);
         if let Some(time) = time {
             assert!(self.now <= time, "'{said}' runs backwards");
-            // What happens at the time of a mere look belongs into its own line.
+            // If a line has a time but no event, what happens at that time belongs into that line.
             let before = if event.is_empty() { time.as_nanos() - 1 } else { time.as_nanos() };
             self.advance(Timestamp::from_nanos(before));
             self.now = Timestamp::from_nanos(before);
@@ -228,7 +229,7 @@ impl Stage {
         }
     }
 
-    /// Everything an instance has is given back, and it is idle.
+    /// Releases all requests of an instance, and makes the instance idle.
     fn finish(&mut self, instance: InstanceId) {
         let done = self.running.extract_if(.., |_, &mut (on, ..)| on == instance);
         let mut done: Vec<_> = done.map(|(_, (instance, slot, _))| (instance, slot)).collect();
@@ -299,7 +300,7 @@ impl Stage {
         [finish, self.batcher.next_wakeup(self.now)].into_iter().flatten().min()
     }
 
-    /// Goes to the next moment at which something happens by itself, if there is one until `limit`.
+    /// Advances to the next time at which something happens without an event, if there is one until `limit`.
     fn step(&mut self, limit: Timestamp, told: &mut Vec<String>) -> bool {
         let Some(next) = self.next_event().filter(|&next| next <= limit) else { return false };
         if let Some(before) = next.as_nanos().checked_sub(1).map(Timestamp::from_nanos) {
@@ -315,7 +316,7 @@ impl Stage {
         true
     }
 
-    /// Lets happen what happens by itself until `limit`.
+    /// Advances to `limit`, and records everything that happens without an event.
     fn advance(&mut self, limit: Timestamp) {
         let mut told = Vec::new();
         while self.step(limit, &mut told) {
@@ -328,7 +329,7 @@ impl Stage {
     }
 
     fn rest(&mut self) {
-        // More than any scene needs; the clock has no end.
+        // No script needs more steps. The clock has no end.
         for _ in 0..1_000 {
             let Some(next) = self.next_event() else { return };
             self.advance(next);
@@ -343,7 +344,7 @@ impl Stage {
         self.lines.push((said, told));
     }
 
-    /// Who has which slot, and who waits for one.
+    /// The occupant of each slot, and the sequences that wait for a slot.
     fn map(&mut self) -> String {
         let mut map = String::new();
         for &instance in &self.instances {

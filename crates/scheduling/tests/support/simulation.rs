@@ -1,4 +1,4 @@
-//! A model under a load, on a virtual clock, and what must hold at every step whatever the policy.
+//! A model under a load, on a virtual clock, and the promises that hold at every step for every policy.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -15,44 +15,44 @@ use crate::{
     subject::{Subject, requests},
 };
 
-/// How far the clock a request brings may lag behind, in microseconds.
+/// The largest delay of a request's clock reading, in microseconds.
 pub(crate) const MAX_CLOCK_LAG: u64 = 5;
 
 /// One request of a history. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrival {
-    /// After the one before.
+    /// Time after the previous request.
     pub(crate) gap: u64,
-    /// Its thread reads the clock so long before it gets to the scheduler.
+    /// The time between the thread's clock reading and its call to the scheduler.
     pub(crate) clock_lag: u64,
     pub(crate) meta: Meta,
-    /// After its own arrival.
+    /// Time after its own arrival.
     pub(crate) cancelled_after: Option<u64>,
     pub(crate) runs_for: u64,
-    /// What a limit on the volume of a batch counts.
+    /// The number that a limit on the volume of a batch counts.
     pub(crate) volume: u32,
 }
 
-/// What happens to a model from outside.
+/// The events of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) instances: usize,
-    /// How many requests come before the model is told to take no more.
+    /// The number of requests that arrive before the model starts to drain.
     pub(crate) drained_after: usize,
 }
 
-/// A model under a load, with a record of who went where.
+/// A model under a load, with a record of the requests that have left.
 pub(crate) struct History {
     driver: Driver,
     config: DynamicBatching,
     batch_limit: BatchLimit,
-    /// Asked for levels only.
+    /// Used only to look up levels.
     levels: Reference,
     cancellations: BTreeSet<(Timestamp, RequestId)>,
     cancelled: BTreeSet<RequestId>,
     waiting: BTreeMap<RequestId, Waiting>,
-    /// Who has left, and why if it was not to run.
+    /// The requests that have left, each with its rejection if it did not run.
     pub(crate) gone: BTreeMap<RequestId, Option<Rejection>>,
     draining: bool,
 }
@@ -65,7 +65,7 @@ struct Waiting {
 }
 
 impl History {
-    /// Plays a load to its end, checking at every step what every policy must keep.
+    /// Plays a load to its end, and checks the promises of every policy at each step.
     pub(crate) fn play(
         scheduler: Subject,
         config: DynamicBatching,
@@ -156,7 +156,7 @@ impl History {
     }
 
     fn rest(&mut self) {
-        // More than any history needs.
+        // No history needs more steps.
         for _ in 0..100_000 {
             let Some(next) = self.next_event() else { return };
             self.advance(next);
@@ -218,7 +218,7 @@ impl History {
         assert!(self.may_go_first(*first_id, first, *then_id, then), "{first_id} stands before {then_id}");
     }
 
-    /// First come, first served within a level, unless late requests are delayed there.
+    /// First come, first served within a level, unless the level delays late requests.
     fn may_go_first(&self, first_id: RequestId, first: &Waiting, then_id: RequestId, then: &Waiting) -> bool {
         let policy = self.policy(first.level);
         let delays = policy.default_timeout.is_some() && policy.timeout_action == TimeoutAction::Delay;

@@ -1,4 +1,4 @@
-//! The scheduler under test, and beside it the plain one, which must agree with every answer.
+//! The scheduler under test, and the plain reference, which must give the same answers.
 use std::collections::BTreeMap;
 
 use nereid_scheduling::{
@@ -10,7 +10,7 @@ use crate::{driver::RequestId, reference::Reference};
 pub(crate) struct Subject {
     real: Scheduler<RequestId>,
     plain: Option<Reference>,
-    /// What the plain one would send off now.
+    /// The requests of the batch that the reference would release now.
     expected: Vec<RequestId>,
     names: BTreeMap<RequestId, EntryId>,
 }
@@ -46,7 +46,7 @@ impl Subject {
         real
     }
 
-    /// A request that was refused has no name; one that has left is still called by its own.
+    /// A rejected request has no id. A request that has left keeps its id.
     pub(crate) fn cancel(&mut self, request: RequestId) -> Vec<Rejected<RequestId>> {
         let real = self.names.get(&request).map(|&name| self.real.cancel(name)).unwrap_or_default();
         if let Some(plain) = &mut self.plain {

@@ -1,4 +1,4 @@
-//! The whole way of a configuration, from its source to its typed form.
+//! Tests of all steps of a configuration, from its source to its typed form.
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use super::*;
@@ -27,7 +27,7 @@ fn overridden(json: &str) -> Result<Declared, ConfigErrors> {
     declare(ConfigSource::Override(json), &layout("m", "model.onnx"), Completion::Auto)
 }
 
-/// As with a backend that adds nothing, on a machine without GPU.
+/// Resolves a configuration with a backend that adds nothing, on a machine without GPU.
 fn finished(text: &str) -> Result<ResolvedConfig, ConfigErrors> {
     let declared = auto(text)?;
     finish(&declared, declared.config.clone(), &CompletionContext::default())
@@ -132,7 +132,7 @@ fn a_missing_file_is_an_empty_configuration_or_an_error() {
         error.to_string(),
         "failed to open text file for read models/m/config.pbtxt: No such file or directory"
     );
-    // A backend that knows the model makes up for the file; another one does not.
+    // A backend that knows the model replaces the missing file. Another backend does not.
     let error = finish(&declared, declared.config.clone(), &CompletionContext::default()).unwrap_err();
     assert_eq!(
         (error.problems()[0].code, error.to_string().as_str()),
@@ -206,7 +206,7 @@ fn what_the_source_set_is_known_apart_from_its_default() {
     assert!(!auto("name: 'm'").unwrap().fields.contains("max_batch_size"));
 }
 
-/// What `edit` does to the declared configuration is what the backend's hook does.
+/// `edit` changes the declared configuration as the backend's hook would.
 fn completed(text: &str, edit: impl FnOnce(&mut proto::ModelConfig)) -> Result<ResolvedConfig, ConfigErrors> {
     let declared = auto(text).unwrap();
     let mut config = declared.config.clone();
@@ -247,7 +247,7 @@ fn a_backend_may_not_change_the_scheduling_choice() {
     .unwrap_err();
     let text = "Cannot update scheduling choice from 11 to 13 when auto-completing.";
     assert_eq!((error.problems()[0].code, error.to_string().as_str()), (ErrorCode::Internal, text));
-    // Its settings stay the user's.
+    // The settings of the user stay.
     let kept = completed(&format!("dynamic_batching {{ preserve_ordering: true }} {IO}"), |config| {
         config.scheduling_choice =
             Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
@@ -371,7 +371,7 @@ fn numbers_that_name_nothing_are_refused() {
     }
 }
 
-/// A small reproducible source of numbers (Knuth's constants).
+/// A small reproducible generator of numbers (Knuth's constants).
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! The protobuf form, its rules checked, as the typed form.
+//! Converts the protobuf form, whose rules were checked, into the typed form.
 mod dynamic;
 mod instances;
 mod sequence;
@@ -12,11 +12,11 @@ use proto::{model_config::SchedulingChoice, model_optimization_policy::ModelPrio
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy};
 use crate::{DataType, Name, Shape, element_count};
 
-/// Converts a configuration that passed all rules. With it comes what is worth a warning.
+/// Converts a configuration that passed all rules. Also returns the warnings.
 ///
 /// # Errors
-/// Values that no rule of Triton forbids and that have no meaning: numbers that name nothing, names with NUL, sizes
-/// beyond any memory, GPUs.
+/// Values that no rule of Triton forbids but that have no meaning: numbers without a name, names with NUL, sizes
+/// larger than any memory, GPUs.
 pub(super) fn typed(config: &proto::ModelConfig) -> Result<(ModelConfig, Vec<String>), ConfigErrors> {
     let errors = ConfigErrors::default();
     let mut conversion = ConfigConversion { errors, warnings: Vec::new(), model: &config.name };
@@ -25,7 +25,8 @@ pub(super) fn typed(config: &proto::ModelConfig) -> Result<(ModelConfig, Vec<Str
     Ok((typed, conversion.warnings))
 }
 
-/// Converts part by part; what cannot be converted leaves a problem, and any value in its place.
+/// Converts the configuration part by part. If a part cannot be converted, it adds a problem and uses an arbitrary
+/// value.
 struct ConfigConversion<'a> {
     errors: ConfigErrors,
     warnings: Vec<String>,
@@ -75,7 +76,7 @@ impl ConfigConversion<'_> {
         }
     }
 
-    /// A model with this parameter is slowed down by its clients: good for large streams to few clients.
+    /// Clients can slow down a model with this parameter. It is useful for large streams to few clients.
     fn most_unread_responses(&mut self, config: &proto::ModelConfig) -> Option<NonZeroUsize> {
         let value = &config.parameters.get(MOST_UNREAD_RESPONSES)?.string_value;
         let number = value.parse().ok();
@@ -120,7 +121,7 @@ impl ConfigConversion<'_> {
         Name::new(name)
     }
 
-    /// A name that must not be empty, where no rule says so in words of its own.
+    /// A name that must not be empty, where no rule with its own text demands this.
     fn given_name(&mut self, field: &str, name: &str) -> Name {
         if name.is_empty() {
             self.wrong(field, "must be given");
@@ -135,8 +136,8 @@ impl ConfigConversion<'_> {
         })
     }
 
-    /// The dims of a tensor that is made here, -1 counting as 1: they must be possible, and their bytes must have a
-    /// number.
+    /// The dims of a tensor that the server creates; -1 counts as 1. The dims must be possible, and their byte count
+    /// must not overflow.
     fn made_dims(&mut self, field: &str, dims: &[i64], datatype: DataType) -> Shape {
         if dims.iter().any(|dim| *dim < -1) {
             self.wrong(field, "must not be negative, except -1 for a variable-size dimension");

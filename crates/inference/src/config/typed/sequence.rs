@@ -1,4 +1,4 @@
-//! `sequence_batching`: what the scheduler needs, controls, and implicit state.
+//! `sequence_batching`: the settings for the scheduler, controls, and implicit state.
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,7 +47,7 @@ impl ConfigConversion<'_> {
         let field = "sequence_batching.oldest.preferred_batch_size";
         let sizes = oldest.preferred_batch_size.iter();
         OldestStrategy {
-            // As Triton, which takes a negative number for none.
+            // As Triton: a negative number counts as none.
             max_candidate_sequences: u32::try_from(oldest.max_candidate_sequences).unwrap_or(0),
             preferred_batch_sizes: sizes.map(|size| self.size(field, *size)).collect(),
             max_queue_delay: Duration::from_micros(oldest.max_queue_delay_microseconds),
@@ -84,11 +84,11 @@ impl ConfigConversion<'_> {
         }
     }
 
-    /// The states but for those that repeat a name: Triton ignores them as well (sequence_state.cc, Initialize), in
-    /// whatever order a hash gives; here the first one in the configuration counts.
+    /// The states, without those that repeat a name. Triton ignores repeated names as well (sequence_state.cc,
+    /// Initialize), in the arbitrary order of a hash table. Nereid uses the first one in the configuration.
     ///
-    /// `use_same_buffer_for_input_output` changes nothing: it saves memory where a state is written in place, and a
-    /// model that writes it sees the same values either way.
+    /// `use_same_buffer_for_input_output` has no effect. It saves memory if a model writes a state in place, and the
+    /// model sees the same values in both cases.
     fn states(&mut self, config: &proto::ModelConfig, batching: &ModelSequenceBatching) -> Vec<StateSpec> {
         let mut states: Vec<StateSpec> = Vec::with_capacity(batching.state.len());
         for (position, state) in batching.state.iter().enumerate() {
@@ -135,7 +135,7 @@ impl ConfigConversion<'_> {
     }
 }
 
-/// The only pair that is given; the rules demand one of two values.
+/// The only pair that the control sets. The rules require one of two values.
 fn false_true(control: &ProtoControl) -> Option<FalseTrue> {
     let int32 = || <[i32; 2]>::try_from(&control.int32_false_true[..]).ok().map(FalseTrue::Int32);
     let fp32 = || <[f32; 2]>::try_from(&control.fp32_false_true[..]).ok().map(FalseTrue::Fp32);

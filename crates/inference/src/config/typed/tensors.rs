@@ -1,4 +1,4 @@
-//! Inputs and outputs, those of the model and those made of batches.
+//! Inputs and outputs of the model and of batches.
 use std::sync::Arc;
 
 use proto::{ModelTensorReshape, batch_input::Kind as BatchKind};

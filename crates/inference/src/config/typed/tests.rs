@@ -1,4 +1,4 @@
-//! What sequences, warm-up and instance groups become.
+//! Tests of the conversion of sequences, warm-up and instance groups.
 use std::time::Duration;
 
 use scheduling::{OldestStrategy, Strategy};
@@ -12,7 +12,7 @@ use super::{
     *,
 };
 
-/// The typed form of a model `m`, or what is wrong, and the warnings.
+/// The typed form of a model `m` with its warnings, or the problems.
 fn converted(text: &str) -> Result<(ModelConfig, Vec<String>), ConfigErrors> {
     let mut config =
         proto::text::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}\n{error}")).config;

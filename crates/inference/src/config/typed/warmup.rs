@@ -29,7 +29,7 @@ impl ConfigConversion<'_> {
 
     fn warmup_inputs(&mut self, warmup_field: &str, warmup: &ModelWarmup) -> Vec<WarmupInput> {
         if warmup.batch_size == 0 {
-            // As Triton, nobody has looked at what a skipped sample holds.
+            // As Triton: the content of a skipped sample is not checked.
             return Vec::new();
         }
         let inputs = warmup.inputs.iter();

@@ -1,4 +1,5 @@
-//! The rules of `ensemble_scheduling`: a data flow in which every tensor is made, and made for something.
+//! The rules of `ensemble_scheduling`. The steps must form a data flow in which some step produces every tensor and
+//! some step uses it.
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto::{ModelConfig, ModelEnsembling};
@@ -51,9 +52,9 @@ fn steps_are_complete(config: &ModelConfig, ensemble: &ModelEnsembling, errors: 
 /// A tensor of the ensemble.
 #[derive(Default)]
 struct EnsembleTensor<'a> {
-    /// The tensors that the step that makes it needs, in the order of the step; empty if no step makes it.
+    /// The inputs of the step that produces the tensor, in the order of the step; empty if no step produces it.
     sources: Vec<&'a str>,
-    /// Whether some step needs it.
+    /// Whether some step uses it.
     used: bool,
 }
 
@@ -124,7 +125,7 @@ fn tensors_are_connected(config: &ModelConfig, flow: &Flow<'_>, errors: &mut Con
     }
 }
 
-/// The tensors that are made once the inputs of the ensemble are there.
+/// The tensors that the steps can produce from the inputs of the ensemble.
 fn reachable<'a>(config: &'a ModelConfig, flow: &Flow<'a>) -> BTreeSet<&'a str> {
     let mut ready: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
     loop {

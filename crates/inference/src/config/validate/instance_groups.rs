@@ -1,4 +1,4 @@
-//! The rules of `instance_group`, once every group has its defaults.
+//! The rules of `instance_group`, after every group has its defaults.
 use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
 
 use super::ConfigErrors;
@@ -7,7 +7,7 @@ use crate::{
     config::complete::{CompletionContext, is_ensemble, is_gpu},
 };
 
-/// The least CUDA compute capability, as the error about GPUs prints it.
+/// The smallest CUDA compute capability, as the error about GPUs prints it.
 const MIN_COMPUTE_CAPABILITY: &str = "6.000000";
 
 /// Kinds, devices and profiles (model_config_utils.cc, ValidateInstanceGroup).
@@ -64,7 +64,7 @@ fn gpu_problem(group: &ModelInstanceGroup, environment: &CompletionContext) -> O
     ))
 }
 
-/// The end of the sentence, which for other platforms lacks a blank in Triton as well.
+/// The end of the error sentence. For other platforms it lacks a space, as in Triton.
 fn profile_problem(config: &ModelConfig, group: &ModelInstanceGroup) -> Option<String> {
     if config.platform != "tensorrt_plan" {
         let given = !group.profile.is_empty();

@@ -1,7 +1,7 @@
-//! The rules a configuration must keep, one function each, in the order and words of Triton.
+//! The rules for configurations, one function each, with the order and texts of Triton.
 //!
-//! Each function adds what it finds to the errors and looks at nothing else, so that one attempt to load a model tells
-//! everything that is wrong with it.
+//! Each function only adds its problems to the errors. One attempt to load a model therefore reports all problems of
+//! its configuration.
 mod ensemble;
 mod instance_groups;
 mod paths;
@@ -23,7 +23,7 @@ pub(super) use warmup::check_warmups;
 
 use super::{ConfigErrors, complete::is_ensemble};
 
-/// The rules that need neither the backend nor the machine (model_config_utils.cc, ValidateModelConfig).
+/// The rules that depend neither on the backend nor on the machine (model_config_utils.cc, ValidateModelConfig).
 pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
     name_is_given(config, errors);
     backend_fits_platform(config, errors);
@@ -40,7 +40,7 @@ pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
     metrics_are_complete(config, errors);
 }
 
-/// The model lies in a directory of its own name.
+/// The name of the model must equal the name of its directory.
 pub(super) fn directory_has_the_name(config: &ModelConfig, directory: &str, errors: &mut ConfigErrors) {
     if config.name != directory {
         let model = &config.name;
@@ -149,7 +149,7 @@ fn is_cached(config: &ModelConfig) -> bool {
     config.response_cache.as_ref().is_some_and(|cache| cache.enable)
 }
 
-/// The names that occur before in the list, each once.
+/// The names that appeared earlier in the list, each once.
 fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let (mut seen, mut twice) = (HashSet::new(), Vec::new());
     for name in names {

@@ -1,4 +1,4 @@
-//! File names in a configuration stay inside the model's directory.
+//! File names in a configuration must stay inside the model's directory.
 use std::path::{Component, Path};
 
 use proto::{
@@ -9,9 +9,10 @@ use proto::{
 use super::ConfigErrors;
 use crate::ErrorCode;
 
-/// Labels as Triton, and by the same rule the model file and the files of warmup and initial states.
+/// Checks label files as Triton does. The same rule applies to the model file and the files of warmup and initial
+/// states.
 ///
-/// Only names are looked at: a link inside the directory may point anywhere.
+/// The check looks only at names: a link inside the directory may point anywhere.
 pub(in super::super) fn check_paths(config: &ModelConfig, errors: &mut ConfigErrors) {
     let model = &config.name;
     let mut refuse = |field: &str, what: &str, whose: &str| {
@@ -30,7 +31,7 @@ pub(in super::super) fn check_paths(config: &ModelConfig, errors: &mut ConfigErr
         }
     }
     let path = &config.default_model_filename;
-    // It lies in a version directory, one below the model's.
+    // The model file is in a version directory, one level below the model's directory.
     if leaves(1, path) {
         refuse("default_model_filename", &format!("model file path '{path}'"), "");
     }
@@ -58,7 +59,7 @@ pub(in super::super) fn check_paths(config: &ModelConfig, errors: &mut ConfigErr
     }
 }
 
-/// Whether a path that starts `depth` directories below the model's directory ends outside of it.
+/// Whether a path that starts `depth` directories below the model's directory ends outside it.
 fn leaves(depth: usize, path: &str) -> bool {
     let mut depth = depth;
     for component in Path::new(path).components() {

@@ -51,7 +51,7 @@ fn controls_are_named_once(
         if tensor.is_empty() {
             errors.invalid(&field, format!("sequence batching control tensor must have a name for {model}"));
         } else if !seen.insert(tensor) || control.control.len() > 1 {
-            // Triton lets one entry have several kinds, and the last one overwrites the others.
+            // In Triton an entry may have several kinds, and the last one overwrites the others.
             let text = format!(
                 "sequence batching control tensor '{tensor}' is specified for multiple control kinds for {model}"
             );
@@ -134,7 +134,7 @@ fn preferred_sizes_are_possible(config: &ModelConfig, oldest: &StrategyOldest, e
 }
 
 fn utilization_is_a_share(config: &ModelConfig, direct: &StrategyDirect, errors: &mut ConfigErrors) {
-    // Not a number is in no range either.
+    // NaN is in no range either.
     if !(0.0..=1.0).contains(&direct.minimum_slot_utilization) {
         let name = &config.name;
         let text =

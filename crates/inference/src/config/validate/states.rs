@@ -1,4 +1,4 @@
-//! The rules of implicit state, `sequence_batching.state`, that need no files.
+//! The rules of implicit state (`sequence_batching.state`) that do not depend on files.
 use std::collections::HashSet;
 
 use proto::{
@@ -10,8 +10,8 @@ use proto::{
 
 use super::ConfigErrors;
 
-/// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData, and what sequence_state.cc, Initialize tells of
-/// growable memory with the first request of each sequence.
+/// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData. The rule on growable memory is in
+/// sequence_state.cc, Initialize; Triton checks it with the first request of each sequence.
 pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigErrors) {
     let Some(SchedulingChoice::SequenceBatching(batching)) = &config.scheduling_choice else { return };
     let mut initialised = HashSet::new();
@@ -30,7 +30,7 @@ pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigEr
             for text in initial_problems(state, initial) {
                 errors.invalid(field, text);
             }
-            // Two states of a name are legal unless both have an initial state.
+            // Two states with the same name are legal unless both have an initial state.
             if !initialised.insert(name) {
                 errors.invalid(field, format!("State input name '{name}' specified more than once."));
             }
@@ -76,7 +76,7 @@ fn initial_problems(state: &State, initial: &InitialState) -> Vec<String> {
     problems
 }
 
-/// Memory that grows in place is a matter of GPUs.
+/// Growable memory exists only on GPUs.
 fn growable_problem(config: &ModelConfig, state: &State) -> Option<String> {
     let name = &state.input_name;
     if !state.use_growable_memory {

@@ -7,7 +7,7 @@ use proto::{
 use super::{ConfigErrors, repeated};
 use crate::{ShapeError, element_count};
 
-/// What inputs and outputs have in common.
+/// The fields that inputs and outputs share.
 struct TensorField<'a> {
     /// `input` or `output`.
     side: &'static str,
@@ -21,7 +21,7 @@ struct TensorField<'a> {
     format: Format,
 }
 
-/// Inputs, then outputs, then what is made of batches (model_config_utils.cc, ValidateModelIOConfig).
+/// Checks inputs, then outputs, then batch inputs and batch outputs (model_config_utils.cc, ValidateModelIOConfig).
 pub(in super::super) fn check_tensors(config: &ModelConfig, errors: &mut ConfigErrors) {
     for tensor in tensors(config) {
         for text in problems(config, &tensor) {
@@ -101,7 +101,7 @@ fn problems(config: &ModelConfig, tensor: &TensorField<'_>) -> Vec<String> {
     problems
 }
 
-/// The first rule about dims and reshape that is broken: the later ones make no sense without the earlier.
+/// The first broken rule about dims and reshape. Later rules have no meaning if an earlier one is broken.
 fn shape_problem(config: &ModelConfig, tensor: &TensorField<'_>) -> Option<&'static str> {
     let possible = |shape: &[i64]| shape.iter().all(|dim| *dim >= 1 || *dim == -1);
     let reshape = tensor.reshape.map(|reshape| &reshape.shape[..]);
@@ -192,7 +192,7 @@ fn unknown_sources<'a>(config: &ModelConfig, sources: &'a [String]) -> impl Iter
     sources.iter().filter(|source| !config.input.iter().any(|input| input.name == **source))
 }
 
-/// Triton accepts a name twice, and then serves whichever it finds first.
+/// Triton accepts a repeated name, and then uses the tensor that it finds first.
 fn names_are_unique(config: &ModelConfig, errors: &mut ConfigErrors) {
     let model = &config.name;
     let inputs = config.input.iter().map(|input| input.name.as_str()).filter(|name| !name.is_empty());

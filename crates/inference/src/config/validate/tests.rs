@@ -1,4 +1,4 @@
-//! One row per rule: a configuration that breaks it, and the words that clients know.
+//! One row for each rule: a configuration that breaks the rule, and the error text that clients of Triton know.
 use super::*;
 use crate::config::complete::{CompletionContext, complete_instance_groups, normalise};
 
@@ -6,7 +6,7 @@ fn parsed(text: &str) -> ModelConfig {
     proto::text::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}\n{error}")).config
 }
 
-/// The texts that `check` gives for each row, compared with the row's.
+/// Compares the error texts of `check` with the text in each row.
 fn table(rows: &[(&str, &str)], check: impl Fn(&mut ModelConfig, &mut ConfigErrors)) {
     for (text, wanted) in rows {
         let mut errors = ConfigErrors::default();
@@ -155,7 +155,7 @@ fn sequence_batching_is_possible() {
     }
 }
 
-/// An ensemble of one step from `a` to `b`, and what `rest` adds.
+/// An ensemble with one step from `a` to `b`, and the fields in `rest`.
 fn ensemble(rest: &str) -> String {
     format!(
         "platform: 'ensemble' {rest} ensemble_scheduling {{ step {{ model_name: 's' input_map {{ key: 'x' value: 'a' }}
@@ -216,7 +216,7 @@ fn the_tensors_of_an_ensemble_are_made_and_used() {
         (&with(io, &step("a", "c")), "ensemble tensor 'c' is unused in ensemble 'm'"),
         (&with("input { name: 'a' } output { name: 'c' }", &step("b", "c")), ""),
     ]);
-    // An output that nobody makes has no source to blame.
+    // If no step produces an output, the error names no source.
     let text = "platform: 'ensemble' input { name: 'a' } output { name: 'c' } output { name: 'b' } ensemble_scheduling {
         step { model_name: 's' input_map { key: 'x' value: 'a' } input_map { key: 'z' value: 'c' }
                output_map { key: 'y' value: 'b' } } }";

@@ -1,11 +1,12 @@
-//! The rules of `model_warmup` that need no files.
+//! The rules of `model_warmup` that do not depend on files.
 use proto::ModelConfig;
 
 use super::ConfigErrors;
 
-/// As Triton: backend_model_instance.cc, GenerateWarmupData. A sample of batch size 0 is skipped, and so are its rules.
+/// As Triton: backend_model_instance.cc, GenerateWarmupData. A sample of batch size 0 is skipped, and its rules do
+/// not apply.
 pub(in super::super) fn check_warmups(config: &ModelConfig, errors: &mut ConfigErrors) {
-    // A sample that is too large brings Triton down.
+    // A sample that is too large crashes Triton.
     let largest = u32::try_from(config.max_batch_size).unwrap_or(0).max(1);
     for (position, warmup) in
         config.model_warmup.iter().enumerate().filter(|(_, warmup)| warmup.batch_size > 0)
