@@ -126,7 +126,7 @@ fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAl
     prepare(allocator);
     let ask = Ask::new(&stage, &app).with(allocator, ptr::from_ref(manner).cast_mut().cast()).input(b"abc");
     let answer = ask.answer();
-    // SAFETY: the responses are gone.
+    // SAFETY: the responses have been deleted.
     unsafe { said(TRITONSERVER_ResponseAllocatorDelete(allocator)) }.unwrap();
     assert_eq!(answer.outputs.is_empty(), answer.error.is_some());
     answer.error
