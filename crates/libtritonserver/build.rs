@@ -1,9 +1,9 @@
-//! How the shared library presents itself to the loader.
+//! Sets the name and the symbol rules of the shared library.
 
 fn main() {
-    // Programs that were linked against the reference's library ask for this name.
+    // Programs that were linked against Triton's library need this name.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libtritonserver.so");
-    // Its own calls stay inside, even if another library of the process has functions of the same names.
+    // Calls inside the library stay inside, even if another library of the process has functions of the same names.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -1,10 +1,10 @@
-//! A command line taken apart by name; what nobody took is an error.
+//! Takes the arguments of a command line by name. Arguments that are left are an error.
 
 use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-/// The words not taken yet, in order.
+/// The arguments not taken yet, in order.
 pub(crate) struct Arguments {
     words: Vec<String>,
 }
@@ -14,12 +14,12 @@ impl Arguments {
         Arguments { words: words.collect() }
     }
 
-    /// Takes the first word.
+    /// Takes the first argument.
     pub(crate) fn word(&mut self) -> Option<String> {
         (!self.words.is_empty()).then(|| self.words.remove(0))
     }
 
-    /// Takes a word that stands alone; whether it was there.
+    /// Takes a flag without a value. Returns whether it was given.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.words.len();
         self.words.retain(|word| word != name);
@@ -43,7 +43,7 @@ impl Arguments {
     }
 
     /// # Errors
-    /// A word is left.
+    /// An argument is left.
     pub(crate) fn finish(self) -> Result<()> {
         ensure!(self.words.is_empty(), "unknown: {}; see `cargo xtask help`", self.words.join(" "));
         Ok(())

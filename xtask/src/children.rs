@@ -1,4 +1,4 @@
-//! Servers that do not outlive this program, also if a signal ends it.
+//! Ends server processes together with this program, also if a signal ends it.
 //!
 //! Ctrl-C reaches a whole group of processes; SIGTERM and SIGHUP reach this one only. A thread waits for them, passes
 //! SIGTERM on to every server that runs, and ends the program.
@@ -12,11 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 static WATCH: Once = Once::new();
 
-/// A running server; it is forgotten when this is dropped.
+/// A running server. Dropping this removes it from the list.
 pub(crate) struct Child(u32);
 
 impl Child {
-    /// From now on SIGTERM and SIGHUP end the server too.
+    /// Lets SIGTERM and SIGHUP end the server too.
     ///
     /// # Errors
     /// The signals cannot be caught.
@@ -36,7 +36,7 @@ impl Drop for Child {
 }
 
 fn running() -> std::sync::MutexGuard<'static, Vec<u32>> {
-    // What a thread that panicked has left here is a list of numbers all the same.
+    // If a thread panicked while it held the lock, the list of numbers is still valid.
     RUNNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -55,11 +55,11 @@ fn watch_signals() -> Result<()> {
         });
         for id in running().iter() {
             if let Some(id) = i32::try_from(*id).ok().and_then(Pid::from_raw) {
-                // An error means that it has ended.
+                // An error means that the server has ended.
                 let _ = kill_process(id, Signal::TERM);
             }
         }
-        // As a shell tells of a program that a signal has ended.
+        // The exit code that a shell reports for a program that a signal has ended.
         std::process::exit(128 + number.as_raw());
     })?;
     Ok(())
@@ -75,10 +75,10 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that the test below ends by a signal.
+    /// Set in the process that the test below starts and ends with a signal.
     const ROLE: &str = "XTASK_TEST_HAS_A_SERVER";
 
-    /// Whether the process runs; one that has ended and was not waited for does not.
+    /// Whether the process runs. A process that has ended and was not waited for does not run.
     fn runs(id: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))

@@ -1,8 +1,8 @@
-//! `cargo xtask deepcheck`: what takes too long for every change, or needs what not every machine has.
+//! `cargo xtask deepcheck`: checks that take too long for every change, or that need tools which not every machine has.
 //!
-//! A model checker tries every order in which threads may run; sanitizers of the compiler watch the tests of the crates that
-//! exchange memory with C; valgrind watches a program in C; miri, where it is installed, watches what owns memory. What the
-//! machine lacks is skipped, and the summary says what that is.
+//! A model checker tries every order of threads. Sanitizers of the compiler check the tests of the crates that exchange
+//! memory with C. Valgrind checks a program in C. Miri, if it is installed, checks the code that owns memory. A check
+//! whose tool is missing is skipped, and the summary names it.
 
 use std::process::{Command, Stdio};
 
@@ -12,13 +12,13 @@ use crate::steps::Steps;
 use crate::workspace::cargo;
 use crate::{memcheck, process, runtime_library, workspace};
 
-/// How many times in one execution the model checker takes the processor from a thread that could go on, in a quick run.
-/// Nearly all mistakes show with two.
+/// How many times in one execution the model checker preempts a thread, in a quick run. Two preemptions find nearly all
+/// mistakes.
 pub(crate) const FEW_SWITCHES: u32 = 2;
-/// The same where there is time.
+/// The same for a long run.
 const MANY_SWITCHES: u32 = 4;
 
-/// Runs all steps, or those whose name contains `only`, prints how they went, and gives whether all passed.
+/// Runs all steps, or those whose name contains `only`, and prints their results. Returns whether all passed.
 pub(crate) fn run(only: Option<&str>) -> Result<bool> {
     let mut steps = Steps::new();
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
@@ -50,8 +50,8 @@ pub(crate) fn run(only: Option<&str>) -> Result<bool> {
     Ok(steps.summary())
 }
 
-/// Checks the channel of responses, their order, the hand-over of work and inline wake-ups. The code is the real one, with
-/// the model checker's locks and atomics.
+/// Checks the response channel, the order of responses, the hand-over of work to threads, and inline wake-ups. The
+/// checked code is the real one, with the model checker's locks and atomics.
 pub(crate) fn model_checker(switches: u32) -> Result<()> {
     let response = ["test", "--package", "nereid-inference", "--features", "loom", "--test", "loom_response"];
     let others = ["test", "--package", "nereid-engine", "--package", "nereid-frontend", "--lib"];
@@ -63,16 +63,16 @@ pub(crate) fn model_checker(switches: u32) -> Result<()> {
     Ok(())
 }
 
-/// One of the compiler's sanitizers, and what it watches.
+/// One of the compiler's sanitizers, and the tests it checks.
 struct Sanitizer {
-    /// As `-Zsanitizer` has it.
+    /// Its name for `-Zsanitizer`.
     name: &'static str,
-    /// The runtime library's ending.
+    /// The suffix of the runtime library's name.
     runtime: &'static str,
     packages: &'static [&'static str],
-    /// Which tests: arguments of cargo.
+    /// The tests, as arguments of cargo.
     tests: &'static [&'static str],
-    /// Environment variable with the runtime's options, and its value below the root.
+    /// The environment variable with the runtime's options, and its value. Paths in it are relative to the root.
     options: (&'static str, &'static str),
 }
 
@@ -94,7 +94,7 @@ const SANITIZERS: [Sanitizer; 2] = [
 ];
 
 impl Sanitizer {
-    /// Why it cannot run here, if so.
+    /// The reason why it cannot run on this machine, if any.
     fn cannot_run(&self) -> Result<Option<String>> {
         let folder = process::output(Command::new("rustc").args(["--print", "target-libdir"]))?;
         let files = std::fs::read_dir(folder.trim()).with_context(|| format!("cannot read {folder}"))?;
@@ -104,7 +104,7 @@ impl Sanitizer {
         Ok((!has).then(|| format!("the toolchain lacks the runtime of the {} sanitizer", self.name)))
     }
 
-    /// Builds and runs the tests below a target folder of its own. The standard library is as it comes, not watched.
+    /// Builds and runs the tests in a target folder of its own. The standard library is not instrumented.
     fn run(&self) -> Result<()> {
         let target = host()?;
         let mut command = cargo(&["test", "--locked", "--target", &target]);
@@ -114,7 +114,7 @@ impl Sanitizer {
         let (variable, options) = self.options;
         command
             .args(self.tests)
-            // Sanitizers are not stable; the switch says that we know.
+            // Sanitizers are unstable; this variable allows them.
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTFLAGS", format!("-Zsanitizer={} -Cunsafe-allow-abi-mismatch=sanitizer", self.name))
             .env("CARGO_TARGET_DIR", workspace::target().join("sanitizers").join(self.name))
@@ -124,14 +124,14 @@ impl Sanitizer {
     }
 }
 
-/// The machine's own target, which sanitizers need to be told, so that build scripts go without them.
+/// The target triple of this machine. Sanitizers need it, so that build scripts are not instrumented.
 fn host() -> Result<String> {
     let about = process::output(Command::new("rustc").arg("-vV").stderr(Stdio::inherit()))?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc does not say what it runs on")
 }
 
-/// What owns memory that C points to, and what needs nothing but memory.
+/// The crates that own memory which C points to, and whose tests need nothing but memory.
 fn miri() -> Result<()> {
     let tests = ["stable_box", "words::parameter", "words::buffer_attributes", "handle"];
     let mut command = cargo(&["miri", "test", "--package", "nereid-c-api", "--lib", "--"]);

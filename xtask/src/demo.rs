@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: from a fresh clone to served models, one that classifies and one that writes, and a look at what
-//! they answer.
+//! `cargo xtask demo`: from a fresh clone to a server with two models, a classifier and a text generator, and requests
+//! to both.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::process::{self, ServerProcess};
 use crate::workspace::{self, Profile};
 use crate::{python, runtime_library};
 
-/// How to run it.
+/// The options of the demo.
 pub(crate) struct DemoOptions {
     /// HTTP listens here, gRPC and metrics on the next two.
     pub(crate) port_base: u16,
-    /// End after the result instead of serving on.
+    /// Whether to end after the result instead of serving further.
     pub(crate) once: bool,
     pub(crate) profile: Profile,
 }
@@ -40,7 +40,7 @@ impl DemoOptions {
     }
 }
 
-/// Runs the demo; serves until interrupted unless asked to end. True when all digits were answered.
+/// Runs the demo. Serves until interrupted, unless the options say to end. Returns true if all digits were answered.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let ports = options.ports()?;
     for port in ports {
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     Ok(true)
 }
 
-/// Says what begins and, where it took its time, how long that was.
+/// Prints the beginning of a step and, if it took long, its time.
 fn step<T>(name: &str, action: impl FnOnce() -> Result<T>) -> Result<T> {
     println!("-- {name}");
     std::io::stdout().flush()?;

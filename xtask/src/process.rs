@@ -1,4 +1,4 @@
-//! Starting programs, and servers that end with us.
+//! Starts programs, and servers that end with this program.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,20 +12,20 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::children;
 
-/// Runs a program to its end; what it prints is seen as it comes.
+/// Runs a program to its end and shows its output.
 ///
 /// # Errors
-/// It cannot be started or does not succeed.
+/// The program cannot be started or fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
     ensure!(status.success(), "{} ended with {status}", line(command));
     Ok(())
 }
 
-/// Runs a program to its end and gives what it wrote to standard output.
+/// Runs a program to its end and returns its standard output.
 ///
 /// # Errors
-/// It cannot be started or does not succeed.
+/// The program cannot be started or fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {}", line(command)))?;
@@ -33,13 +33,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} wrote no text", line(command)))
 }
 
-/// The command as one would type it.
+/// The command as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// A server process: asked to end, then waited for, when dropped.
+/// A server process. Dropping this asks it to end, then waits for it.
 pub(crate) struct ServerProcess {
     child: Child,
     log: PathBuf,
@@ -54,7 +54,7 @@ impl ServerProcess {
     /// Starts the command with its output in `log` and waits until it is ready at the HTTP port.
     ///
     /// # Errors
-    /// It ends early or is not ready in time; the end of its log is part of the error.
+    /// The server ends early or is not ready in time. The error contains the end of its log.
     pub(crate) fn start(command: &mut Command, log: PathBuf, http_port: u16) -> Result<ServerProcess> {
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -85,7 +85,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the server ends by itself.
     pub(crate) fn wait(mut self) -> Result<()> {
         self.child.wait()?;
         Ok(())
@@ -104,7 +104,7 @@ impl Drop for ServerProcess {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // The standard library can only kill; a server must be asked.
+        // The standard library can only kill; a server needs SIGTERM.
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let start = Instant::now();
         while asked.is_ok() && start.elapsed() < START_TIMEOUT {
@@ -113,13 +113,13 @@ impl Drop for ServerProcess {
             }
             sleep(STEP);
         }
-        // Errors mean that it is gone already.
+        // Errors mean that the server has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Ports that nobody listens on now.
+/// Ports on which no program listens now.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut listeners = Vec::new();
     let mut ports = [0; N];

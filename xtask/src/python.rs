@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::{process, workspace};
 
-/// Starts the interpreter of the environment, which must exist, in the root.
+/// The interpreter of the environment, which must exist, started in the root.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(folder().join("bin/python"));
-    // Client libraries print warnings about packages that we do not use.
+    // Client libraries print warnings about packages that the tests do not use.
     command.current_dir(workspace::root()).env("PYTHONWARNINGS", "ignore").env("PYTHONUNBUFFERED", "1");
     command
 }
@@ -39,12 +39,12 @@ pub(crate) fn make() -> Result<()> {
 /// Makes the environment and installs a requirements file of the repository, unless both were done before.
 ///
 /// # Errors
-/// There is no Python, or the packages cannot be had.
+/// There is no Python, or the packages cannot be installed.
 pub(crate) fn install(requirements: &str) -> Result<()> {
     make()?;
     let wanted = fs::read_to_string(workspace::root().join(requirements))
         .with_context(|| format!("cannot read {requirements}"))?;
-    // Lies in the environment, so that it goes with it.
+    // The marker is in the environment, so that it is deleted together with it.
     let stamp = folder().join(requirements.replace('/', "-"));
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());

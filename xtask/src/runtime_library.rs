@@ -1,4 +1,4 @@
-//! ONNX Runtime's library, taken out of its PyPI wheel.
+//! Takes ONNX Runtime's library out of its PyPI wheel.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::{process, python, workspace};
 
-/// Tells the server and the tests where the library is.
+/// The environment variable that tells the server and the tests where the library is.
 pub(crate) const VARIABLE: &str = "NEREID_ONNXRUNTIME_LIBRARY";
 
 const VERSION: &str = "1.31.1";
@@ -22,7 +22,7 @@ with zipfile.ZipFile(glob.glob(os.path.join(folder, '*.whl'))[0]) as wheel, whee
 os.rename(target + '.part', target)
 ";
 
-/// Fetches the library unless it is there, and gives its path.
+/// Downloads the library unless it exists, and returns its path.
 ///
 /// # Errors
 /// There is no Python, or PyPI cannot be reached.

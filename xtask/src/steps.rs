@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Runs steps one after the other and remembers how they went. A failed step does not keep the next from running.
+/// Runs steps one after the other and stores their results. After a failed step the next one still runs.
 pub(crate) struct Steps {
     done: Vec<(String, StepOutcome, Duration)>,
 }
@@ -21,7 +21,7 @@ impl Steps {
         Steps { done: Vec::new() }
     }
 
-    /// Runs one step; what it prints appears as it comes.
+    /// Runs one step and shows its output.
     pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
         heading(name);
         let start = Instant::now();
@@ -35,7 +35,7 @@ impl Steps {
         self.done.push((name.to_owned(), outcome, start.elapsed()));
     }
 
-    /// Runs a step that not every machine can do: if it fails, it counts as skipped.
+    /// Runs a step that not every machine can do. If it fails, it counts as skipped.
     pub(crate) fn attempt(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
         self.run(name, step);
         if let Some((_, outcome, _)) = self.done.last_mut()
@@ -49,7 +49,7 @@ impl Steps {
         self.done.push((name.to_owned(), StepOutcome::Skipped(reason.to_owned()), Duration::ZERO));
     }
 
-    /// Prints how each step went; whether none failed.
+    /// Prints the result of each step. Returns whether none failed.
     pub(crate) fn summary(&self) -> bool {
         heading("summary");
         for (name, outcome, time) in &self.done {
@@ -73,7 +73,7 @@ impl Steps {
     }
 }
 
-/// A line that is easy to find among the output of other programs.
+/// Prints a line that is easy to find in the output of other programs.
 pub(crate) fn heading(text: &str) {
     if stdout().is_terminal() {
         println!("\n\x1b[1m== {text}\x1b[0m");

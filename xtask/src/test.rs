@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must be good before a change is.
+//! `cargo xtask test`: all checks that a change must pass.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, workspace};
 
-/// Runs all steps, prints how they went, and gives whether all passed.
+/// Runs all steps and prints their results. Returns whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
     let mut steps = Steps::new();
     steps.run("format", || process::run(&mut cargo(&["fmt", "--all", "--check"])));
@@ -59,7 +59,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         Ok(())
     });
     if workspace::has_cargo_command("deny") {
-        // The advisories come from a repository of their own, which a machine without network cannot read.
+        // The advisories come from a repository of their own, which needs a network.
         steps.run("deny", || process::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"])));
     } else {
         steps.skip("deny", "cargo-deny is not installed");
@@ -68,7 +68,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
 }
 
 fn tests() -> Result<()> {
-    // Programs in C are linked with it; no test of ours is, so that cargo would not build it for them.
+    // Programs in C are linked with this library. No Rust test is, so cargo would not build it for the tests.
     process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
     let command = if workspace::has_cargo_command("nextest") {
         cargo(&["nextest", "run", "--workspace", "--locked"])
@@ -78,7 +78,7 @@ fn tests() -> Result<()> {
     process::run(&mut with_library(command)?)
 }
 
-/// Without `plugins`, what needs Triton's plug-ins is skipped.
+/// Without `plugins`, the tests that need Triton's plug-ins are skipped.
 fn python_clients(plugins: Option<&Path>) -> Result<()> {
     let server = workspace::build_server(Profile::Dev)?;
     let mut pytest = with_library(python::command())?;

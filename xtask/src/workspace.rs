@@ -1,4 +1,4 @@
-//! Where things are, and what cargo says about them.
+//! Paths of the workspace, and what cargo reports about it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ pub(crate) fn root() -> PathBuf {
     own.parent().expect("xtask lies below the root").to_owned()
 }
 
-/// Where everything that can be made again goes.
+/// The folder for everything that can be made again.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// The cargo that runs us, started in the root.
+/// The cargo that runs this program, started in the root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
@@ -44,14 +44,14 @@ pub(crate) fn packages() -> Result<Vec<Value>> {
     }
 }
 
-/// How a binary is built.
+/// The build profile of a binary.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Profile {
     Dev,
     Release,
 }
 
-/// Builds the server and gives its path. Cargo shows its own progress.
+/// Builds the server and returns its path. Cargo shows its own progress.
 pub(crate) fn build_server(profile: Profile) -> Result<PathBuf> {
     let (folder, options): (_, &[&str]) = match profile {
         Profile::Dev => ("debug", &[]),

@@ -33,7 +33,7 @@ type AboutAgent = unsafe extern "C-unwind" fn(*mut Agent) -> *mut CError;
 type AboutModel = unsafe extern "C-unwind" fn(*mut Agent, *mut AgentModelHandle) -> *mut CError;
 type Act = unsafe extern "C-unwind" fn(*mut Agent, *mut AgentModelHandle, u32) -> *mut CError;
 
-/// Agents in shared libraries below one directory (`--repoagent-directory`). An agent lives while it looks after a model.
+/// Agents in shared libraries below one directory (`--repoagent-directory`). An agent lives while a model uses it.
 #[derive(Debug)]
 pub struct Agents {
     directory: PathBuf,
@@ -41,7 +41,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Those below `directory`.
+    /// The agents below `directory`.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, running: Mutex::default() }
     }
@@ -49,7 +49,7 @@ impl Agents {
 
 impl AgentFinder for Agents {
     fn find(&self, name: &str) -> Result<Arc<dyn RepositoryAgent>, Error> {
-        // Held while the library initializes itself.
+        // The lock is held while the library initializes itself.
         let mut running = self.running.lock();
         running.retain(|(_, agent)| agent.strong_count() > 0);
         if let Some(agent) =
@@ -123,7 +123,7 @@ impl Drop for Agent {
     }
 }
 
-/// An agent as the repository knows it.
+/// An agent as the repository uses it.
 struct AttachableAgent(Arc<Agent>);
 
 impl RepositoryAgent for AttachableAgent {
@@ -136,7 +136,7 @@ impl RepositoryAgent for AttachableAgent {
                 unsafe { consume(initialize(agent, model_handle)) }
             });
             if let Err(error) = initialized {
-                // As Triton: what has failed to begin is finalized all the same.
+                // As Triton: a model whose initialization has failed is finalized all the same.
                 attached_model.leave(model);
                 return Err(error);
             }
@@ -145,14 +145,14 @@ impl RepositoryAgent for AttachableAgent {
     }
 }
 
-/// One model that the library looks after.
+/// One model that the library acts on.
 struct AttachedModel {
     agent: Arc<Agent>,
     model_handle: StableBox<AgentModelHandle>,
 }
 
 impl AttachedModel {
-    /// Calls the library, which may ask about the model meanwhile.
+    /// Calls the library. The library may ask about the model during the call.
     fn during(
         &self,
         model: &mut AgentModel,
@@ -192,15 +192,15 @@ impl ModelAgent for AttachedModel {
     }
 }
 
-/// `TRITONREPOAGENT_AgentModel`: a model that an agent looks after.
+/// `TRITONREPOAGENT_AgentModel`: a model that an agent acts on.
 #[derive(Default)]
 pub struct AgentModelHandle {
     state: AtomicPtr<c_void>,
-    /// There while the library is called.
+    /// Set while the library is called.
     model: AtomicPtr<AgentModel>,
-    /// Held by whoever uses the model: a library may call from threads of its own.
+    /// Each user of the model locks it: a library may call from threads of its own.
     asking: Mutex<()>,
-    /// Paths that the library has been told, and may read until the model is gone.
+    /// Paths that the library has received. The library may read them until the model is deleted.
     told: Mutex<Vec<CString>>,
 }
 
@@ -211,14 +211,14 @@ impl Handle for AgentModelHandle {
 impl AgentModelHandle {
     fn with<T>(&self, ask: impl FnOnce(&mut AgentModel) -> Result<T, Error>) -> Result<T, Error> {
         let _one_at_a_time = self.asking.lock();
-        // SAFETY: null, or the model of the call that the library is in. The lock makes us the only ones, and no function
-        // here calls out.
+        // SAFETY: null, or the model of the call that the library is in. The lock makes this the only reference, and no
+        // function in this file calls the library while it holds the lock.
         let model = unsafe { self.model.load(Acquire).as_mut() };
         ask(model
             .ok_or_else(|| Error::unavailable("a model can be asked about while its agent is called"))?)
     }
 
-    /// A path for the library to read.
+    /// A path that the library may read.
     fn tell(&self, path: &Path) -> *const c_char {
         let path = c_path(path);
         let mut told = self.told.lock();
@@ -235,14 +235,14 @@ fn artifact(number: u32) -> ArtifactType {
     if number == 0 { ArtifactType::Filesystem } else { ArtifactType::RemoteFilesystem }
 }
 
-/// The version of the agent interface: 0.1.
+/// Returns the version of the agent interface: 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ApiVersion(major: *mut u32, minor: *mut u32) -> *mut CError {
     // SAFETY: null or writable.
     guard(|| unsafe { put(major, 0).and_then(|()| put(minor, 1)) })
 }
 
-/// Where the model lies (artifact type 0, a file system); the path belongs to the model.
+/// Returns the location of the model (artifact type 0, a file system). The path belongs to the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocation(
     _agent: *mut Agent,
@@ -258,7 +258,8 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocation(
     })
 }
 
-/// Gives a directory that the agent may fill; it is removed when it is released, or with the model.
+/// Gives the agent a directory that it may fill. The directory is removed when the agent releases it, or with the
+/// model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationAcquire(
     _agent: *mut Agent,
@@ -275,7 +276,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationAcquire(
     })
 }
 
-/// Removes the directory that was acquired; there is one at most, whatever `location` says.
+/// Removes the directory that was acquired. There is at most one, so `location` is not used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationRelease(
     _agent: *mut Agent,
@@ -286,7 +287,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryLocationRelease(
     guard(|| unsafe { borrow(model)?.with(AgentModel::release) })
 }
 
-/// Says where the model lies from now on; only while it is being loaded. The path is copied.
+/// Sets the location of the model. Allowed only while the model is being loaded. The path is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryUpdate(
     _agent: *mut Agent,
@@ -301,7 +302,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelRepositoryUpdate(
     })
 }
 
-/// How many parameters the configuration gives the agent.
+/// Returns the number of parameters that the configuration gives the agent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameterCount(
     _agent: *mut Agent,
@@ -315,7 +316,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameterCount(
     })
 }
 
-/// A parameter; name and value belong to the model.
+/// Returns a parameter. Name and value belong to the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameter(
     _agent: *mut Agent,
@@ -335,7 +336,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelParameter(
     })
 }
 
-/// The configuration as it was read, as JSON (version 1). The caller owns the message.
+/// Returns the configuration as it was read, as JSON (version 1). The caller owns the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelConfig(
     _agent: *mut Agent,
@@ -351,7 +352,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelConfig(
     })
 }
 
-/// What the library has stored with the model; null at first.
+/// Returns the pointer that the library has stored with the model; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelState(
     model: *mut AgentModelHandle,
@@ -361,7 +362,7 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelState(
     guard(|| unsafe { put(state, borrow(model)?.state.load(Acquire)) })
 }
 
-/// Stores something with the model; the library goes on owning it.
+/// Stores a pointer with the model. The library keeps owning what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_ModelSetState(
     model: *mut AgentModelHandle,
@@ -371,14 +372,14 @@ pub unsafe extern "C" fn TRITONREPOAGENT_ModelSetState(
     guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Release)))
 }
 
-/// What the library has stored with the agent; null at first.
+/// Returns the pointer that the library has stored with the agent; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_State(agent: *mut Agent, state: *mut *mut c_void) -> *mut CError {
     // SAFETY: null or a live agent; null or writable.
     guard(|| unsafe { put(state, borrow(agent)?.state.load(Acquire)) })
 }
 
-/// Stores something with the agent; the library goes on owning it.
+/// Stores a pointer with the agent. The library keeps owning what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONREPOAGENT_SetState(agent: *mut Agent, state: *mut c_void) -> *mut CError {
     // SAFETY: null or a live agent.

@@ -26,7 +26,7 @@ pub struct Strategies {
 }
 
 impl Strategies {
-    /// `server` is what strategies see as the server their model is in.
+    /// `server` is the server handle that strategies get.
     pub fn new(server: ServerHandle) -> Self {
         Self { server }
     }
@@ -62,7 +62,7 @@ impl StrategyOpener for Strategies {
         };
         let model = Arc::new(Model::shown(source, config, self.server));
         let mut batcher = ptr::null_mut();
-        // SAFETY: a place, and a model that lives as long as the batcher.
+        // SAFETY: a place of this function, and a model that lives as long as the batcher.
         unsafe { consume(start(&raw mut batcher, Arc::as_ptr(&model).cast_mut()))? };
         let functions = Functions { finish, initialize, include, finalize };
         Ok(Some(Box::new(Strategy(Arc::new(Batcher { batcher, model, functions, _library: opened })))))
@@ -77,7 +77,7 @@ struct Functions {
     finalize: BatchFinalize,
 }
 
-/// What a library has made of itself for one model; finalized when dropped.
+/// The batcher that a library has made for one model; finalized when dropped.
 #[derive(Debug)]
 struct Batcher {
     batcher: *mut c_void,
@@ -86,7 +86,7 @@ struct Batcher {
     _library: Library,
 }
 
-// SAFETY: the library's object is asked by one thread at a time, which the door promises; from which, it does not say.
+// SAFETY: only one thread at a time asks the library's object, as the trait promises. The header allows any thread.
 unsafe impl Send for Batcher {}
 // SAFETY: the same.
 unsafe impl Sync for Batcher {}
@@ -124,13 +124,13 @@ impl BatchingStrategy for Strategy {
     }
 }
 
-/// A batch in the making, as the library knows it; null if it has nothing to remember.
+/// A batch under construction, as the library represents it; null if the library stores nothing.
 struct Pending {
     batch: *mut c_void,
     batcher: Arc<Batcher>,
 }
 
-// SAFETY: asked by one thread at a time, which the door promises.
+// SAFETY: only one thread at a time asks it, as the trait promises.
 unsafe impl Send for Pending {}
 
 impl PendingBatch for Pending {
@@ -149,7 +149,7 @@ impl PendingBatch for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // As Triton: nothing is finalized that was not made.
+        // As Triton: a batch that the library has not made is not finalized.
         if !self.batch.is_null() {
             // SAFETY: made by the library, and finalized once.
             let result = unsafe { consume((self.batcher.functions.finalize)(self.batch)) };

@@ -1,7 +1,7 @@
-//! What every exported function begins with: null checks, borrowed texts, owned boxes, caught panics.
+//! What every exported function starts with: null checks, borrowed texts, owned boxes, caught panics.
 //!
-//! Handles become shared references only; what changes behind them lies in atomics and locks, so that a function that
-//! calls out may be entered again.
+//! Handles become shared references only. What changes in an object is protected by atomics and locks. So a library may
+//! call an exported function while another exported function has called the library.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference::{Error, panic_message};

@@ -1,6 +1,6 @@
-//! From pointers that C passes to what Rust may use, and back: null checks, borrowed texts, owned boxes.
+//! Converts between pointers of C and types of Rust: null checks, borrowed texts, owned boxes.
 //!
-//! Knows nothing of what the handles are, not even of errors.
+//! This module knows nothing about the types of the handles or about error objects.
 use std::{
     borrow::Cow,
     ffi::{CStr, CString, OsStr, c_char},
@@ -32,13 +32,13 @@ pub unsafe fn borrow<'a, T: Handle>(handle: *const T) -> Result<&'a T, Error> {
     unsafe { handle.as_ref() }.ok_or_else(|| missing(T::NAME))
 }
 
-/// Takes the object behind a handle over.
+/// Takes ownership of the object behind a handle.
 ///
 /// # Errors
 /// INVALID_ARG for null.
 ///
 /// # Safety
-/// The handle is null or has come from [`give`] or [`Box::into_raw`], and nobody uses it after this.
+/// The handle is null, or [`give`] or [`Box::into_raw`] has made it and the caller does not use it after this.
 pub unsafe fn take<T: Handle>(handle: *mut T) -> Result<Box<T>, Error> {
     if handle.is_null() {
         return Err(missing(T::NAME));
@@ -58,13 +58,13 @@ pub unsafe fn delete<T>(handle: *mut T) {
     }
 }
 
-/// Writes an answer.
+/// Writes a result.
 ///
 /// # Errors
-/// INVALID_ARG if there is no place for it.
+/// INVALID_ARG for a null output parameter.
 ///
 /// # Safety
-/// The place is null or may be written.
+/// The output parameter is null or may be written.
 pub unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Error> {
     if place.is_null() {
         return Err(missing("place for an answer"));
@@ -74,10 +74,10 @@ pub unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes an answer if the caller wants it.
+/// Writes a result if the output parameter is not null.
 ///
 /// # Safety
-/// The place is null or may be written.
+/// The output parameter is null or may be written.
 pub unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
     if !place.is_null() {
         // SAFETY: not null, and writable as the caller promises.
@@ -85,13 +85,13 @@ pub unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
     }
 }
 
-/// Hands a new object to the caller, who must delete it.
+/// Gives a new object to the caller, who must delete it.
 ///
 /// # Errors
-/// INVALID_ARG if there is no place for the handle; the object is dropped then.
+/// INVALID_ARG for a null output parameter; then the object is dropped.
 ///
 /// # Safety
-/// The place is null or may be written.
+/// The output parameter is null or may be written.
 pub unsafe fn give<T>(place: *mut *mut T, value: T) -> Result<(), Error> {
     if place.is_null() {
         return Err(missing("place for an answer"));
@@ -100,7 +100,7 @@ pub unsafe fn give<T>(place: *mut *mut T, value: T) -> Result<(), Error> {
     unsafe { put(place, Box::into_raw(Box::new(value))) }
 }
 
-/// A text.
+/// Reads a text.
 ///
 /// # Errors
 /// INVALID_ARG for null and for what is not UTF-8.
@@ -116,7 +116,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Error> {
     text.to_str().map_err(|_| Error::invalid(format!("'{}' is not UTF-8", text.to_string_lossy())))
 }
 
-/// A text for people to read, with signs in place of what is not UTF-8.
+/// Reads a text for people. Bytes that are not UTF-8 become replacement characters.
 ///
 /// # Errors
 /// INVALID_ARG for null.
@@ -131,7 +131,7 @@ pub unsafe fn text_lossy<'a>(text: *const c_char) -> Result<Cow<'a, str>, Error>
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// A path, of whatever bytes.
+/// Reads a path, which may have any bytes.
 ///
 /// # Errors
 /// INVALID_ARG for null.
@@ -147,17 +147,17 @@ pub unsafe fn path(text: *const c_char) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// A path for C readers. No path of a file has a NUL.
+/// A path as a C string. The path of a file has no NUL.
 pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }
 
-/// A text of ours, to be read in place by C.
+/// A text of Rust as a C string that C reads in place.
 pub fn readable(name: &Name) -> *const c_char {
     name.with_nul().as_ptr().cast()
 }
 
-/// An array; null has no elements.
+/// Reads an array; null has no elements.
 ///
 /// # Errors
 /// INVALID_ARG for more elements than memory can have.

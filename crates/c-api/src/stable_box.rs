@@ -1,11 +1,11 @@
-//! An owned object whose address a library knows.
+//! An owned object whose address a library stores.
 use std::{fmt, ops::Deref, ptr::NonNull};
 
-/// Owns an object on the heap, and hands out its address.
+/// Owns an object on the heap and gives out its address.
 ///
-/// A [`Box`] says that nobody else has a pointer to its content, and says so anew each time it is moved: a library that
-/// reads through an older pointer would break that promise, which the compiler relies on. This type promises nothing but
-/// to drop the object. It gives shared references only; what changes in the object lies behind atomics and locks.
+/// A [`Box`] promises to the compiler that no other pointer to its content is used, and repeats the promise each time
+/// it is moved. A library that reads through an older pointer would break it. This type makes no such promise: it only
+/// drops the object. It gives shared references only; what changes in the object is protected by atomics and locks.
 pub(crate) struct StableBox<T>(NonNull<T>);
 
 // SAFETY: as a `Box`; a value that is moved to another thread takes the object with it.
@@ -19,7 +19,7 @@ impl<T> StableBox<T> {
         Self(unsafe { NonNull::new_unchecked(Box::into_raw(Box::new(value))) })
     }
 
-    /// The address as C functions take it. It stays the same, and may be read through, until `self` is dropped.
+    /// The address as C functions take it. It stays the same and is readable until `self` is dropped.
     pub(crate) fn as_ptr(&self) -> *mut T {
         self.0.as_ptr()
     }
@@ -35,7 +35,7 @@ impl<T> Deref for StableBox<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: lives until `self` is dropped, and nobody has a mutable reference.
+        // SAFETY: the object lives until `self` is dropped, and there is no mutable reference.
         unsafe { self.0.as_ref() }
     }
 }
@@ -45,7 +45,8 @@ impl<T> StableBox<T> {
     pub(crate) fn into_inner(self) -> T {
         let content = self.0;
         std::mem::forget(self);
-        // SAFETY: made from a box, and not dropped, for `self` is forgotten. The library uses the address no more.
+        // SAFETY: made from a box, and not dropped, because `self` is forgotten. The library no longer uses the
+        // address.
         *unsafe { Box::from_raw(content.as_ptr()) }
     }
 }

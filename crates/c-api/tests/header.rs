@@ -1,10 +1,10 @@
-//! Our header is what C and C++ compilers take without a complaint.
+//! C and C++ compilers accept the generated header without a warning.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::fs;
 
 use testing::plugins::check_syntax;
 
-/// What a plug-in's author writes first: the header alone, and an entry with the mark that old sources carry.
+/// The first lines of a plug-in: the header alone, and an entry point with the mark that old sources carry.
 const SOURCE: &str = "
 #include \"nereid.h\"
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_ResponseAllocator`: where the application wants its outputs.
+//! `TRITONSERVER_ResponseAllocator`: the application's functions that allocate memory for outputs.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -78,12 +78,12 @@ pub(crate) struct Allocator {
     userp: *mut c_void,
 }
 
-// SAFETY: the header asks for allocator functions that any thread may call; the pointers are only handed back to them.
+// SAFETY: the header requires allocator functions that any thread may call; the pointers are only passed back to them.
 unsafe impl Send for Allocator {}
 // SAFETY: the same.
 unsafe impl Sync for Allocator {}
 
-/// Memory of the application with an output in it. Dropping it gives it back.
+/// Memory of the application that contains an output. Dropping it gives the memory back.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     allocator: Allocator,
@@ -93,7 +93,7 @@ pub(crate) struct Buffer {
     memory: (MemoryType, i64),
 }
 
-// SAFETY: as for `Allocator`; the memory is written before anybody else sees the buffer.
+// SAFETY: as for `Allocator`; the memory is written before any other code gets the buffer.
 unsafe impl Send for Buffer {}
 // SAFETY: the same.
 unsafe impl Sync for Buffer {}
@@ -111,26 +111,26 @@ impl Allocator {
     }
 
     fn functions(&self) -> &ResponseAllocator {
-        // SAFETY: outlives the request and its responses, as was promised when this was made.
+        // SAFETY: the allocator outlives the request and its responses, as the caller of `new` promised.
         unsafe { &*self.handle }
     }
 
-    /// Says that the allocations that follow are for another response.
+    /// Tells the application that the following allocations belong to another response.
     pub(crate) fn start(&self) {
         let Some(start) = self.functions().start else { return };
-        // SAFETY: the application's function as the header declares it; its error is ours.
+        // SAFETY: the application's function as the header declares it; this function owns the error it returns.
         if let Err(error) = unsafe { consume(start(self.handle, self.userp)) } {
             log::error!("response allocation start failed: {}", error.with_code());
         }
     }
 
-    /// The kind of host memory the application would like; nothing else can be filled from here.
+    /// The kind of host memory that the application prefers; Nereid can fill no other memory.
     fn preferred(&self, name: &Name, mut byte_size: usize) -> (MemoryType, i64) {
         let host = (MEMORY_CPU, 0);
         let query = *self.functions().query.lock();
         let Some(query) = query else { return host };
         let (mut kind, mut number) = host;
-        // SAFETY: the application's function as the header declares it; its error is ours.
+        // SAFETY: the application's function as the header declares it; this function owns the error it returns.
         let asked = unsafe {
             let answer =
                 query(self.handle, self.userp, readable(name), &mut byte_size, &mut kind, &mut number);
@@ -142,13 +142,14 @@ impl Allocator {
     /// Copies an output into memory of the application.
     ///
     /// # Errors
-    /// The application's, or UNSUPPORTED if it gives memory of a device. No memory at all is not an error.
+    /// The application's error, or UNSUPPORTED if the application gives memory of a device. No memory is not an error.
     pub(crate) fn copy(&self, name: &Name, data: &TensorData) -> Result<Buffer, Error> {
         let byte_size = data.len();
         let (mut kind, mut number) = self.preferred(name, byte_size);
         let (mut base, mut userp) = (ptr::null_mut(), ptr::null_mut());
         let alloc = self.functions().alloc;
-        // SAFETY: the application's function as the header declares it, with places of this function; its error is ours.
+        // SAFETY: the application's function as the header declares it, with places of this function; this function
+        // owns the error it returns.
         unsafe {
             consume(alloc(
                 self.handle,
@@ -181,7 +182,8 @@ impl OutputPlacement for Allocator {
         let query = query.ok_or_else(|| Error::unavailable("Output properties are not available"))?;
         let (mut size, mut kind) = (byte_size, memory_number(kind));
         let size = size.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-        // SAFETY: the application's function as the header declares it, with places of this function; its error is ours.
+        // SAFETY: the application's function as the header declares it, with places of this function; this function
+        // owns the error it returns.
         unsafe {
             let name = name.map_or(ptr::null(), readable);
             consume(query(self.handle, self.userp, name, size, &mut kind, &mut number))?;
@@ -191,14 +193,14 @@ impl OutputPlacement for Allocator {
 }
 
 impl Buffer {
-    /// Lets the application say more of the buffer. What it says of size and kind of memory is known already.
+    /// Lets the application describe the buffer further. Size and kind of memory are known already.
     fn report_attributes(&self, name: &Name) -> Result<(), Error> {
         let Allocator { handle, userp } = self.allocator;
         let tell = *self.allocator.functions().attributes.lock();
         let Some(tell) = tell else { return Ok(()) };
         let attributes = BufferAttributes::host(self.byte_size);
         let place = ptr::from_ref(&attributes).cast_mut();
-        // SAFETY: the application's function as the header declares it; its error is ours.
+        // SAFETY: the application's function as the header declares it; this function owns the error it returns.
         unsafe { consume(tell(handle, readable(name), place, userp, self.userp)) }
     }
 
@@ -211,17 +213,17 @@ impl Buffer {
         if data.is_empty() || self.base.is_null() {
             return Ok(());
         }
-        // SAFETY: the application has given so many bytes to be written, and nobody else sees them yet.
+        // SAFETY: the application has given that many writable bytes, and no other code has the buffer yet.
         data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.byte_size) });
         Ok(())
     }
 
-    /// Where it is, its size, and its kind of memory.
+    /// The address, the size and the kind of memory.
     pub(crate) fn parts(&self) -> (*const c_void, usize, (MemoryType, i64)) {
         (self.base, self.byte_size, self.memory)
     }
 
-    /// What the application keeps with it.
+    /// The pointer that the application stores with the buffer.
     pub(crate) fn userp(&self) -> *mut c_void {
         self.userp
     }
@@ -243,7 +245,8 @@ impl Drop for Buffer {
         }
         let (handle, (kind, number)) = (self.allocator.handle, self.memory);
         let release = self.allocator.functions().release;
-        // SAFETY: the application's function as the header declares it; the buffer goes back once; its error is ours.
+        // SAFETY: the application's function as the header declares it; the buffer is given back once; this function
+        // owns the error.
         let released =
             unsafe { consume(release(handle, self.base, self.userp, self.byte_size, kind, number)) };
         if let Err(error) = released {
@@ -252,7 +255,7 @@ impl Drop for Buffer {
     }
 }
 
-/// An allocator of the application's functions, of which the last may be null. The caller owns it.
+/// Makes an allocator from functions of the application, of which the last may be null. The caller owns it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorNew(
     allocator: *mut *mut ResponseAllocator,
@@ -269,7 +272,7 @@ pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorNew(
     })
 }
 
-/// Says who describes buffers after they were allocated.
+/// Sets the function that describes buffers after they were allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
     allocator: *mut ResponseAllocator,
@@ -279,7 +282,7 @@ pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorSetBufferAttributesFuncti
     guard(|| unsafe { borrow(allocator) }.map(|own| *own.attributes.lock() = buffer_attributes))
 }
 
-/// Says who is asked which memory is liked, before any is allocated.
+/// Sets the function that states the preferred memory before any is allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorSetQueryFunction(
     allocator: *mut ResponseAllocator,
@@ -294,7 +297,7 @@ pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorSetQueryFunction(
 pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorDelete(
     allocator: *mut ResponseAllocator,
 ) -> *mut CError {
-    // SAFETY: null or an allocator nobody uses after this.
+    // SAFETY: null or an allocator that the caller does not use after this.
     unsafe { delete(allocator) };
     ptr::null_mut()
 }

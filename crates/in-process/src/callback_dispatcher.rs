@@ -1,7 +1,8 @@
-//! From the response channel of a request to the application's callback.
+//! Passes the responses of a request from its response channel to the application's callback.
 //!
-//! A dispatcher is polled like a task, by the threads for callbacks. A wake-up puts it into their queue, where it is at most
-//! once: so the callbacks of a request come in order, and the thread that answers never runs code of the application.
+//! The threads for callbacks poll a dispatcher like a task. A wake-up puts the dispatcher into their queue, which
+//! contains it at most once. So the callbacks of a request come in order, and the thread that answers never runs code
+//! of the application.
 use std::{
     collections::VecDeque,
     ffi::c_void,
@@ -31,7 +32,7 @@ pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *
 /// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
 const FINAL: u32 = 1;
 
-/// Where the application wants its responses.
+/// The callback that receives the responses, and its argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recipient {
     pub(crate) allocator: Allocator,
@@ -39,47 +40,47 @@ pub(crate) struct Recipient {
     pub(crate) userp: *mut c_void,
 }
 
-// SAFETY: the header asks for a callback that any thread may call; the pointer is only handed back to it.
+// SAFETY: the header requires a callback that any thread may call; the pointer is only passed back to it.
 unsafe impl Send for Recipient {}
 // SAFETY: the same.
 unsafe impl Sync for Recipient {}
 
 impl Recipient {
     fn call(&self, response: *mut InferenceResponse, last: bool) {
-        // SAFETY: the application's function as the header declares it; the response is its own from now on.
+        // SAFETY: the application's function as the header declares it; the application owns the response from now on.
         unsafe { (self.respond)(response, if last { FINAL } else { 0 }, self.userp) };
     }
 }
 
-/// The answers of one request on their way to the application. Dropping it gives the trace back, then the request.
+/// Dispatches the responses of one request. Dropping it gives the trace back, then the request.
 pub(crate) struct CallbackDispatcher {
-    /// Not zero while somebody drains; more than they have seen if there is more to drain.
+    /// The number of wake-ups that the draining thread has not yet processed; 0 if no thread drains.
     wakes: AtomicUsize,
-    /// Touched by whoever drains. Gone when everything was delivered.
+    /// Used by the draining thread only. `None` when everything was delivered.
     stream: Mutex<Option<ResponseStream>>,
     model: Arc<Model>,
     request_id: Name,
     recipient: Recipient,
     traced: Option<(Arc<OwnedTrace>, Arc<TraceEvents>)>,
     callbacks: CallbackQueue,
-    /// Of a request that nothing else holds.
+    /// Set for a request without input memory: nothing else holds it.
     _return_guard: Option<Arc<RequestReturnGuard>>,
 }
 
-/// What a delivery is made of.
+/// The parts of a dispatcher.
 pub(crate) struct DispatcherParts {
     pub(crate) stream: ResponseStream,
     pub(crate) model: Arc<Model>,
     pub(crate) request_id: Name,
     pub(crate) recipient: Recipient,
-    /// The trace, and what it is to be told.
+    /// The trace, and its activities that are not yet reported.
     pub(crate) traced: Option<(Arc<OwnedTrace>, Arc<TraceEvents>)>,
     pub(crate) return_guard: Option<Arc<RequestReturnGuard>>,
     pub(crate) callbacks: CallbackQueue,
 }
 
 impl CallbackDispatcher {
-    /// Delivers what there is, and from now on what comes. Does not block.
+    /// Begins to deliver responses. Does not block.
     pub(crate) fn begin(parts: DispatcherParts) {
         let DispatcherParts { stream, model, request_id, recipient, traced, return_guard, callbacks } = parts;
         let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
@@ -99,25 +100,25 @@ impl CallbackDispatcher {
         dispatcher.go_on();
     }
 
-    /// Lets a thread for callbacks drain.
+    /// Queues the dispatcher, so that a thread for callbacks drains it.
     fn go_on(self: Arc<Self>) {
         let callbacks = self.callbacks.clone();
         callbacks.push(move || self.drain());
     }
 
-    /// Delivers what there is.
+    /// Delivers the responses that have arrived.
     fn drain(self: Arc<Self>) {
         let waker = Waker::from(self.clone());
         let mut seen = 1;
         loop {
             loop {
                 let item = self.next(&waker);
-                // What has happened before a response is told before it.
+                // Activities before a response are reported before it.
                 self.tell_trace();
                 let Some(item) = item else { break };
                 self.deliver(item);
             }
-            // Whoever has woken us meanwhile has gone away again.
+            // A wake-up that came in the meantime has been processed.
             match self.wakes.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(now) => seen = now,
@@ -125,7 +126,7 @@ impl CallbackDispatcher {
         }
     }
 
-    /// The next response; the inner `None` is the end of a request that had no last one.
+    /// The next response. The inner `None` is the end of a request without a final response.
     fn next(&self, waker: &Waker) -> Option<Option<ResponseItem>> {
         match self.stream.lock().as_mut()?.poll_item(&mut Context::from_waker(waker)) {
             Poll::Ready(item) => Some(item),
@@ -172,8 +173,9 @@ impl Wake for CallbackDispatcher {
     }
 }
 
-/// What the trace of a request is to be told. The threads that work on the request never run code of the application: they
-/// leave here what has happened, and the dispatcher tells it. Holds at most as many events as a request has activities.
+/// The activities of a request that its trace must report. The threads that work on the request never run code of the
+/// application: they store the activities here, and the dispatcher reports them. It stores at most as many events as a
+/// request has activities.
 #[derive(Default)]
 pub(crate) struct TraceEvents {
     pending: Mutex<VecDeque<(trace::Activity, u64)>>,

@@ -1,8 +1,8 @@
-//! The threads on which the server calls the program back.
+//! The threads on which the server calls the functions of the program.
 //!
-//! A callback of the program may block for as long as it likes, also until another request has been answered, or for a
-//! lock that the program holds while it sends requests. So neither a thread of the engine nor the thread that sends the
-//! request makes callbacks, but threads of this pool only.
+//! A callback of the program may block for any time. For example, it may wait until another request has been answered,
+//! or for a lock that the program holds while it sends requests. So only threads of this pool make callbacks. The
+//! threads of the engine and the thread that sends the request never do.
 use std::{
     cell::Cell,
     collections::VecDeque,
@@ -16,32 +16,32 @@ use std::{
 use inference::panic_message;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Threads of one server that call the program back, at most. While so many callbacks have not returned, the next ones
-/// wait. Nothing else waits for them.
+/// The maximum number of threads per server. While that many callbacks have not returned, further callbacks wait.
+/// Nothing else in the server waits for callbacks.
 const MOST_THREADS: usize = 64;
 
-/// Threads that stay although there is nothing to do.
+/// The number of threads that stay when there is no work.
 const MOST_IDLE: usize = 4;
 
-/// As much as the threads of instances have.
+/// The same stack size as the threads of instances have.
 const STACK_BYTES: usize = 8 << 20;
 
 thread_local! {
-    /// The pool that this thread belongs to. Compared only.
+    /// The pool of this thread. Only compared.
     static POOL: Cell<*const PoolShared> = const { Cell::new(ptr::null()) };
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Calls the program back. The threads end when the pool is dropped and everything in the queue was done.
+/// Calls functions of the program. The threads end when the pool is dropped and the queue is empty.
 ///
-/// The queue has no bound of its own: each request that the program has sent is in it at most three times, with its
-/// responses, its release and the release of its trace.
+/// The queue needs no bound: it contains each request of the program at most three times, for its responses, its
+/// release and the release of its trace.
 pub(crate) struct CallbackPool {
     shared: Arc<PoolShared>,
 }
 
-/// Hands work to a pool, as long as it likes.
+/// Queues work for a pool. The pool may have ended.
 #[derive(Clone)]
 pub(crate) struct CallbackQueue {
     shared: Arc<PoolShared>,
@@ -50,9 +50,9 @@ pub(crate) struct CallbackQueue {
 #[derive(Default)]
 struct PoolShared {
     state: Mutex<PoolState>,
-    /// Signalled when a thread is wanted that takes the next job, and when the pool has been closed.
+    /// Signalled when a thread must take the next job, and when the pool has been closed.
     work: Condvar,
-    /// Signalled when a call has returned and no other waits in the queue.
+    /// Signalled when a call has returned and the queue is empty.
     returned: Condvar,
 }
 
@@ -60,14 +60,15 @@ struct PoolShared {
 struct PoolState {
     jobs: VecDeque<Job>,
     threads: usize,
-    /// Of these, those that wait for work.
+    /// The number of these threads that wait for work.
     idle: usize,
-    /// Of these, those that are in a callback.
+    /// The number of these threads that are in a callback.
     running: usize,
-    /// A thread has been started or signalled, and has not yet looked for a job. One at a time: whoever takes a job calls
-    /// the next thread, so that a job never waits for a callback that blocks, and brief callbacks need few threads.
+    /// Set from the time a thread is started or signalled until it looks for a job. Only one thread is called at a
+    /// time: a thread that takes a job calls the next one. So a job never waits for a callback that blocks, and brief
+    /// callbacks need few threads.
     coming: bool,
-    /// It has been logged that all threads are busy.
+    /// Whether it has been logged that all threads are busy.
     complained: bool,
     closed: bool,
 }
@@ -81,8 +82,8 @@ impl CallbackPool {
         CallbackQueue { shared: self.shared.clone() }
     }
 
-    /// Waits until all calls that were pushed have returned, but so long at most. A thread of the pool does not wait for
-    /// the callback that it is in. Whether they have.
+    /// Waits until all queued calls have returned, or until the timeout. A thread of the pool does not wait for the
+    /// callback that it runs itself. Returns whether all calls have returned.
     pub(crate) fn wait_until_quiet(&self, most: Duration) -> bool {
         let own = usize::from(ptr::eq(POOL.get(), &raw const *self.shared));
         let mut state = self.shared.state.lock();
@@ -114,7 +115,7 @@ impl CallbackQueue {
 }
 
 impl PoolShared {
-    /// Lets a thread come that takes the next job, if there is one.
+    /// Starts or wakes a thread for the next job, if there is a job.
     fn call_thread(self: &Arc<Self>, state: &mut MutexGuard<'_, PoolState>) {
         if state.jobs.is_empty() || state.coming {
             return;
@@ -141,7 +142,8 @@ impl PoolShared {
             }
             Err(error) => {
                 log::error!("failed to start a thread for callbacks: {error}");
-                // Without any thread nobody would ever make the calls.
+                // If no thread can be started and none exists, this thread makes the calls: otherwise they would never
+                // be made.
                 while state.threads == 0
                     && let Some(job) = state.jobs.pop_front()
                 {
@@ -151,7 +153,7 @@ impl PoolShared {
         }
     }
 
-    /// The life of a thread.
+    /// The loop of a thread.
     fn run(self: Arc<Self>) {
         POOL.set(&raw const *self);
         let mut state = self.state.lock();
@@ -209,7 +211,7 @@ mod tests {
             })
             .collect();
         gates.iter().for_each(|_| begun.recv().unwrap());
-        // Now all threads are taken: one more waits, without another thread.
+        // All threads are busy now: one more call waits, and no thread is added.
         let (answer, answered) = mpsc::channel();
         queue.push(move || answer.send(()).unwrap());
         {
@@ -242,7 +244,7 @@ mod tests {
         threads(MOST_IDLE);
         drop(pool);
         threads(0);
-        // A request may come back after its server has gone.
+        // A request may be released after its server was deleted.
         let (answer, answered) = mpsc::channel();
         queue.push(move || answer.send(()).unwrap());
         answered.recv().unwrap();

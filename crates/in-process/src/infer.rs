@@ -1,4 +1,4 @@
-//! `TRITONSERVER_ServerInferAsync`: a request leaves the application, and comes back to it.
+//! `TRITONSERVER_ServerInferAsync`: takes a request of the application and gives it back.
 use std::{
     ffi::c_void,
     ptr::NonNull,
@@ -31,32 +31,32 @@ pub type ReleaseFn = unsafe extern "C-unwind" fn(*mut InferenceRequest, u32, *mu
 /// `TRITONSERVER_REQUEST_RELEASE_ALL`.
 const RELEASE_ALL: u32 = 1;
 
-/// How the application gets a request back.
+/// The callback that gives a request back to the application, and its argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReleaseCallback {
     pub(crate) release: ReleaseFn,
     pub(crate) userp: *mut c_void,
 }
 
-// SAFETY: the header asks for a callback that any thread may call; the pointer is only handed back to it.
+// SAFETY: the header requires a callback that any thread may call; the pointer is only passed back to it.
 unsafe impl Send for ReleaseCallback {}
 // SAFETY: the same.
 unsafe impl Sync for ReleaseCallback {}
 
-/// A request of the application in the hands of the server. Every piece of its input memory holds it; when the last one
-/// is gone, nobody reads that memory any more, and the request goes back, exactly once.
+/// A request of the application that the server uses. Every piece of its input memory holds this guard. When the last
+/// piece is dropped, no code reads that memory any more, and the request is given back, exactly once.
 pub(crate) struct RequestReturnGuard {
-    /// As it was handed over.
+    /// The handle that the application passed.
     request: *mut InferenceRequest,
-    /// `None` as long as it is not known.
+    /// `None` until it is known.
     back: Option<ReleaseCallback>,
-    /// The request has become the server's. Otherwise it has stayed with the application.
+    /// Whether the server has accepted the request. Otherwise the application keeps it.
     accepted: AtomicBool,
-    /// Where it is given back, whichever thread has read the memory last.
+    /// The pool on which the request is given back, whichever thread has dropped the last piece of memory.
     callbacks: CallbackQueue,
 }
 
-// SAFETY: the request is only handed back; that may happen on any thread, says the header.
+// SAFETY: the request is only passed back; the header allows that on any thread.
 unsafe impl Send for RequestReturnGuard {}
 // SAFETY: the same.
 unsafe impl Sync for RequestReturnGuard {}
@@ -72,9 +72,9 @@ impl Drop for RequestReturnGuard {
     }
 }
 
-/// A request on its way back, on whatever thread.
+/// A request that is being given back, on any thread.
 struct PendingReturn {
-    /// As it was handed over.
+    /// The handle that the application passed.
     request: *mut InferenceRequest,
     back: ReleaseCallback,
 }
@@ -85,26 +85,26 @@ unsafe impl Send for PendingReturn {}
 impl PendingReturn {
     fn back(self) {
         let ReleaseCallback { release, userp } = self.back;
-        // SAFETY: the application's function as the header declares it; the request is its own again.
+        // SAFETY: the application's function as the header declares it; the application owns the request again.
         unsafe { release(self.request, RELEASE_ALL, userp) };
     }
 }
 
-/// A piece of input memory that belongs to the application.
+/// A piece of input memory that the application owns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the application leaves the memory as it is until the request comes back; any thread may read it.
+// SAFETY: the application does not change the memory until the request is given back; any thread may read it.
 unsafe impl Send for Piece {}
 // SAFETY: the same.
 unsafe impl Sync for Piece {}
 
 impl Piece {
     /// # Safety
-    /// So many bytes may be read from there for as long as a request that has the piece is with the server.
+    /// That many bytes are readable at that address while the server uses a request that has the piece.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }
     }
@@ -113,7 +113,7 @@ impl Piece {
         self.len
     }
 
-    /// The same memory without copying it.
+    /// The same memory as a shared buffer, without copying it.
     pub(crate) fn lend(self, return_guard: &Arc<RequestReturnGuard>) -> Bytes {
         Bytes::from_owner(BorrowedBuffer { piece: self, _return_guard: return_guard.clone() })
     }
@@ -126,19 +126,19 @@ struct BorrowedBuffer {
 
 impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the application leaves the memory as it is until the loan is given back.
+        // SAFETY: the application does not change the memory until the guard gives the request back.
         unsafe { std::slice::from_raw_parts(self.piece.base.as_ptr(), self.piece.len) }
     }
 }
 
-/// Sends a request. If that succeeds the request belongs to the server until its release callback; otherwise it stays with
-/// the caller and no callback is made. The trace is taken over in any case.
+/// Sends a request. On success the server owns the request until it calls the release callback. On an error the caller
+/// keeps the request and no callback is made. The server owns the trace in either case.
 ///
-/// Callbacks may come before this returns. They come on threads that the server has for callbacks only, so they may block,
-/// and wait for other requests. Responses of one request come one after the other. While 64 callbacks have not returned, the
-/// next ones wait until one of them has. The release callback comes when nobody reads the memory of the inputs any more,
-/// before or after responses; without inputs, after the last response. The trace is told each time soon after it happens, in
-/// order, before the response that follows it.
+/// Callbacks may come before this function returns. They run on threads that the server has for callbacks only, so they
+/// may block, and wait for other requests. The responses of one request come one after the other. While 64 callbacks
+/// have not returned, further callbacks wait until one of them returns. The release callback comes when no code reads
+/// the memory of the inputs any more, before or after responses; without inputs, after the last response. The trace
+/// reports each activity soon after it happens, in order, before the response that follows it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
     server: *mut Server,
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerInferAsync(
 }
 
 /// # Safety
-/// The request is null or live, and the caller gives it away if this succeeds.
+/// The request is null or live. On success the caller must not use it until it is given back.
 unsafe fn send(
     handle: *mut InferenceRequest,
     trace: Option<OwnedTrace>,
@@ -200,7 +200,7 @@ unsafe fn hand_over(
     drop(request_attributes);
     let recipient = match called_back {
         Ok((recipient, _)) => recipient,
-        // As Triton: what is wrong with the request itself is said first.
+        // As Triton: errors of the request itself are reported first.
         Err(missing) => return own.model().check(request).and(Err(missing)),
     };
     let request_id = request.id.clone();
@@ -213,7 +213,7 @@ unsafe fn hand_over(
     let model = own.model().clone();
     let stream = model.infer(request)?;
     return_guard.accepted.store(true, Ordering::Release);
-    // The loan that is held here keeps the handle alive until the end of this function.
+    // This guard keeps the handle alive until the end of this function.
     own.running(stream.canceller());
     let (traced, callbacks) = (traced.cloned(), callbacks.clone());
     let kept = (!lends_memory).then(|| return_guard.clone());

@@ -1,18 +1,17 @@
-//! The server inside somebody else's program: `tritonserver.h`, from options to responses.
+//! The server inside a program: `tritonserver.h`, from options to responses.
 //!
-//! A second composition root beside the binary: here the program's own options, in C, become an engine with its
-//! backends, and requests come and go by function calls. The binary uses the same handle ([`Server`]) for plug-ins that
-//! call the server they run in.
+//! This crate assembles a server from options in C: an engine with its backends. Requests and responses pass by
+//! function calls. The binary uses the same handle ([`Server`]) for plug-ins that call the server they run in.
 //!
-//! Callbacks are made on whatever thread has the news: the one that answers, or the one that asked, even before
-//! `TRITONSERVER_ServerInferAsync` returns. No lock is held meanwhile, so a callback may call anything here. Nothing on
-//! this way needs a network runtime.
+//! Callbacks run on a pool of threads of their own (`calls`). They may block, call any function of this crate, and
+//! come before `TRITONSERVER_ServerInferAsync` returns. No lock is held during a callback. Nothing in this crate needs
+//! a network.
 //!
 //! # Safety
-//! What holds for every exported function, as the header says: a handle is null or has come from this library as that
-//! type and has not been deleted; a text is null or ends with a NUL; a place for an answer is null or may be written; an
-//! array is null or has as many elements as the number beside it says. Null where something is needed is answered with
-//! INVALID_ARG. The memory of inputs stays as it is until the request comes back.
+//! These promises hold for every exported function, as the header says. A handle is null, or this library has returned
+//! it with that type and the caller has not deleted it. A text is null or ends with a NUL. An output parameter is null
+//! or may be written. An array is null or has as many elements as the number beside it says. Null for a required
+//! argument gives INVALID_ARG. The application does not change the memory of inputs until the request is given back.
 #![deny(missing_docs)]
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
@@ -34,7 +33,7 @@ pub use server::{EXTENSIONS, Server, TRITON_VERSION};
 
 use inference::Error;
 
-/// The refusal of what this server does not have.
+/// The error for a feature that this server does not have.
 fn not_offered(what: &str) -> Error {
     Error::unsupported(format!("{what} is not supported by this version of nereid"))
 }

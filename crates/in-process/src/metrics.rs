@@ -16,7 +16,7 @@ use crate::Server;
 /// `TRITONSERVER_METRIC_PROMETHEUS`.
 const PROMETHEUS: u32 = 0;
 
-/// `TRITONSERVER_Metrics`: where metrics are read, and what was read last.
+/// `TRITONSERVER_Metrics`: the source of the metrics, and the text that was read last.
 pub struct Metrics {
     read: Box<dyn Fn() -> String + Send + Sync>,
     text: Mutex<CString>,
@@ -26,7 +26,7 @@ impl Handle for Metrics {
     const NAME: &'static str = "TRITONSERVER_Metrics";
 }
 
-/// The metrics of a server. The caller owns them.
+/// Makes a handle on the metrics of a server. The caller owns it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerMetrics(
     server: *mut Server,
@@ -43,12 +43,12 @@ pub unsafe extern "C" fn TRITONSERVER_ServerMetrics(
 /// Deletes metrics; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricsDelete(metrics: *mut Metrics) -> *mut CError {
-    // SAFETY: null or metrics nobody uses after this.
+    // SAFETY: null or metrics that the caller does not use after this.
     unsafe { delete(metrics) };
     ptr::null_mut()
 }
 
-/// Reads the metrics. The text belongs to them, until they are read again or deleted.
+/// Reads the metrics. The text belongs to the handle until the handle is read again or deleted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricsFormatted(
     metrics: *mut Metrics,

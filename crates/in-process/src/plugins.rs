@@ -1,4 +1,4 @@
-//! What every server is made of besides the engine: the same for the binary and inside other programs.
+//! The backends and plug-ins of a server, the same for the binary and for servers inside programs.
 use std::{path::PathBuf, sync::Arc};
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
@@ -11,9 +11,9 @@ use engine::Plugins;
 
 use crate::{Server, custom_metrics};
 
-/// The built-in backend, whose library is looked for as `onnxruntime` says, and all that comes in shared libraries except
-/// the response cache. Plug-ins know the server by `server`, which must last as long as they do; repository agents lie
-/// below `agents`.
+/// Makes the built-in backend, whose library is searched as `onnxruntime` says, and all plug-ins except the response
+/// cache. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository agents are
+/// in the directory `agents`.
 pub fn plugins(server: &Arc<Server>, onnxruntime: LibrarySearch, agents: PathBuf) -> Plugins {
     let handle = ServerHandle(server.as_ptr().cast());
     Plugins {

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_InferenceResponse`: one answer, its outputs in the application's memory.
+//! `TRITONSERVER_InferenceResponse`: one response, with its outputs in the application's memory.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -23,7 +23,7 @@ use crate::allocator::{Allocator, Buffer};
 pub struct InferenceResponse {
     model: Arc<Model>,
     request_id: Name,
-    /// Why there are no outputs.
+    /// The error, if there are no outputs.
     error: Option<Error>,
     outputs: Vec<ResponseOutput>,
     parameters: Parameters,
@@ -36,7 +36,7 @@ pub(crate) struct ResponseOutput {
     pub(crate) datatype: DataType,
     pub(crate) shape: Shape,
     pub(crate) buffer: Buffer,
-    /// Class labels as C reads them, once somebody has asked.
+    /// Class labels as C strings, made at the first call that needs them.
     labels: OnceLock<Box<[Name]>>,
 }
 
@@ -45,8 +45,8 @@ impl Handle for InferenceResponse {
 }
 
 impl InferenceResponse {
-    /// The answer to a request of that id, its outputs copied to where the application wants them. If that fails, the
-    /// answer is the failure.
+    /// Makes a response to a request with that id, and copies its outputs into memory of the application's allocator.
+    /// If that fails, the response is the error.
     pub(crate) fn new(
         model: &Arc<Model>,
         request_id: &Name,
@@ -113,17 +113,17 @@ fn at<'a, T>(all: &'a [T], index: u32, what: &str) -> Result<&'a T, Error> {
     })
 }
 
-/// Deletes a response, which gives its buffers back; null is fine.
+/// Deletes a response, which gives its buffers back to the allocator; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseDelete(
     response: *mut InferenceResponse,
 ) -> *mut CError {
-    // SAFETY: null or a response nobody uses after this.
+    // SAFETY: null or a response that the caller does not use after this.
     unsafe { delete(response) };
     ptr::null_mut()
 }
 
-/// Why the request has failed; null if it has not. A new error each time, which the caller owns.
+/// Returns the error of the request; null if it has none. Each call makes a new error, which the caller owns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseError(
     response: *mut InferenceResponse,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseError(
     guard(|| unsafe { borrow(response) }?.error.clone().map_or(Ok(()), Err))
 }
 
-/// Name, which belongs to the response, and version of the model that has answered.
+/// Returns the name and the version of the model. The name belongs to the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseModel(
     response: *mut InferenceResponse,
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseModel(
     })
 }
 
-/// The id of the request; belongs to the response.
+/// Returns the id of the request. It belongs to the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseId(
     response: *mut InferenceResponse,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseId(
     guard(|| unsafe { put(request_id, readable(&borrow(response)?.request_id)) })
 }
 
-/// How many parameters there are.
+/// Returns the number of parameters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseParameterCount(
     response: *mut InferenceResponse,
@@ -171,7 +171,8 @@ fn count_of<T>(all: &[T]) -> u32 {
     u32::try_from(all.len()).unwrap_or(u32::MAX)
 }
 
-/// A parameter, which belongs to the response. The value of a text is the text, that of others points to it.
+/// Returns a parameter, which belongs to the response. The value of a text is the text; the value of other types is a
+/// pointer to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseParameter(
     response: *mut InferenceResponse,
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseParameter(
     })
 }
 
-/// How many outputs there are.
+/// Returns the number of outputs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutputCount(
     response: *mut InferenceResponse,
@@ -199,7 +200,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutputCount(
     guard(|| unsafe { put(count, count_of(&borrow(response)?.outputs)) })
 }
 
-/// An output, which belongs to the response; `userp` is what the allocator has said. Places that nobody wants may be null.
+/// Returns an output, which belongs to the response. `userp` is the pointer that the allocator has set. Output
+/// parameters that the caller does not need may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutput(
     response: *mut InferenceResponse,
@@ -244,7 +246,7 @@ unsafe fn show_buffer(
     }
 }
 
-/// The label of a class of an output, null if it has none; belongs to the response.
+/// Returns the label of a class of an output; null if it has none. The label belongs to the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceResponseOutputClassificationLabel(
     response: *mut InferenceResponse,

@@ -1,11 +1,11 @@
-//! The options of the log, which is the process's: alone in a process, so that no other test writes to it.
+//! The options of the log. This test has a process of its own, so that no other test writes to the log.
 use std::{ffi::CString, fs, ptr};
 
 use c_api::types::error::{CError, consume};
 use nereid_in_process::options::*;
 
 fn fine(error: *mut CError) {
-    // SAFETY: null or an error for us.
+    // SAFETY: null or an error that this function owns.
     unsafe { consume(error) }.expect("no error");
 }
 

@@ -1,6 +1,6 @@
-//! The functions that Rust sources export, found by their text.
+//! Finds the exported functions in the text of Rust sources.
 //!
-//! Formatted sources are regular enough for that: a function begins with `extern "C"`, `fn` and its name on one line.
+//! Formatted sources are regular enough: a function begins with `extern "C"`, `fn` and its name on one line.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ const MARK: &str = "fn TRITON";
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Export {
     pub(crate) name: String,
-    /// What its documentation says, without headings and what stands below them.
+    /// Its documentation, without headings and the sections below them.
     pub(crate) docs: String,
     pub(crate) signature: FunctionSignature,
     /// Lines of its body, comments not counted.
     pub(crate) lines: usize,
 }
 
-/// What a function takes and gives, with aliases replaced.
+/// The parameters and the result of a function, with aliases replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FunctionSignature {
     pub(crate) parameters: Vec<Type>,
@@ -31,11 +31,11 @@ pub(crate) struct FunctionSignature {
 pub(crate) enum Type {
     /// A pointer to a function, null or not.
     Function(Box<FunctionSignature>),
-    /// Any other, as Rust writes it; empty for none.
+    /// Any other type, as Rust writes it; empty for none.
     Plain(String),
 }
 
-/// Names and meanings of type aliases.
+/// Names of type aliases and the types they stand for.
 type Aliases = Vec<(String, String)>;
 
 /// All exported functions of the folders. A folder that does not exist has none.
@@ -96,13 +96,13 @@ fn exports(source: &str, aliases: &Aliases) -> Vec<Export> {
     found
 }
 
-/// Of what stands behind the brace that opens a function.
+/// The number of lines after the brace that opens a function.
 fn body_lines(rest: &str) -> usize {
     let body = if rest.starts_with('}') { "" } else { rest.split_once("\n}").map_or(rest, |(body, _)| body) };
     body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
-/// Of a text such as `fn name(a: A, b: B) -> C` or `fn(A, B)`.
+/// The signature in a text such as `fn name(a: A, b: B) -> C` or `fn(A, B)`.
 fn signature(text: &str, aliases: &Aliases) -> Option<FunctionSignature> {
     let (_, rest) = text.split_once("fn")?.1.split_once('(')?;
     let end = closing(rest)?;
@@ -114,7 +114,7 @@ fn signature(text: &str, aliases: &Aliases) -> Option<FunctionSignature> {
     Some(FunctionSignature { parameters: parameters.collect(), returns: resolve(returns.trim(), aliases) })
 }
 
-/// Where the parenthesis closes that has just been opened.
+/// The index of the parenthesis that closes the one that has just been opened.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, letter) in text.char_indices() {
@@ -128,7 +128,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// The lines between a function and what stands before it.
+/// The documentation and attributes directly above a function.
 fn above(text: &str) -> Vec<&str> {
     let lines = text.lines().rev().map(str::trim).take_while(|line| !line.is_empty() && *line != "}");
     let mut lines: Vec<_> = lines.collect();
@@ -152,7 +152,7 @@ fn split(text: &str) -> Vec<&str> {
     for (at, letter) in text.char_indices() {
         match letter {
             '(' | '<' | '[' => depth += 1,
-            // Not the arrow of a function type.
+            // The arrow of a function type does not count.
             '>' if text[..at].ends_with('-') => {}
             ')' | '>' | ']' => depth -= 1,
             ',' if depth == 0 => {
@@ -167,7 +167,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The type with aliases replaced by what they mean.
+/// The type with aliases replaced by the types they stand for.
 fn resolve(kind: &str, aliases: &Aliases) -> Type {
     let bare = kind.strip_prefix("Option<").and_then(|rest| rest.strip_suffix('>')).unwrap_or(kind);
     if bare.contains("fn(") {

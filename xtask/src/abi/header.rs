@@ -1,11 +1,11 @@
-//! `include/nereid.h`: the tables as C and C++ read them, with the words of the Rust functions.
+//! Writes `include/nereid.h`: the tables in C and C++, with the documentation of the Rust functions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::table::{Enum, Interface, Prototype, Side};
 
-/// Lines do not become longer where they can be broken.
+/// Lines are broken so that they are not longer than this.
 const WIDTH: usize = 100;
 
 const BEGIN: &str = "\
@@ -55,7 +55,7 @@ const END: &str = "
 #endif /* NEREID_H */
 ";
 
-/// The whole header. `docs` are the words of the exported functions.
+/// The whole header. `docs` are the documentation texts of the exported functions.
 pub(crate) fn text(interfaces: &[Interface], docs: &BTreeMap<String, String>) -> String {
     let mut out = BEGIN.to_owned();
     for prefix in interfaces.iter().map(|interface| &interface.prefix).filter(|it| *it != "TRITONSERVER") {
@@ -117,7 +117,7 @@ fn functions(out: &mut String, interface: &Interface, side: Side, docs: &BTreeMa
     }
 }
 
-/// The parameters after the opening parenthesis, to the semicolon.
+/// The parameters between the opening parenthesis and the semicolon.
 fn parameters(out: &mut String, head: &str, prototype: &Prototype) {
     let all = prototype.parameters.iter();
     let all: Vec<_> =
@@ -140,7 +140,7 @@ fn parameters(out: &mut String, head: &str, prototype: &Prototype) {
     line(out, format_args!("{current}"));
 }
 
-/// `T*` as `T *`, ready for a name.
+/// `T*` as `T *`, followed by a name.
 fn attached(kind: &str) -> String {
     let spaced = spaced(kind);
     if spaced.ends_with('*') { spaced } else { format!("{spaced} ") }
@@ -156,7 +156,7 @@ fn heading(out: &mut String, text: &str) {
     line(out, format_args!("\n/* ---- {text} {} */", "-".repeat(WIDTH.saturating_sub(text.len() + 12))));
 }
 
-/// A comment before a declaration, or an empty line if there is nothing to say.
+/// A comment before a declaration, or an empty line if there is no text.
 fn comment(out: &mut String, docs: &str) {
     out.push('\n');
     let docs = plain(docs);
@@ -181,7 +181,7 @@ fn comment(out: &mut String, docs: &str) {
     line(out, format_args!("{current}\n */"));
 }
 
-/// Without the marks of Rust's documentation, and without what would end a comment.
+/// The text without the markup of Rust's documentation, and without characters that would end a comment.
 fn plain(docs: &str) -> String {
     let mut plain = String::new();
     let mut rest = docs;

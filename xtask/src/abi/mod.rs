@@ -1,7 +1,7 @@
-//! Triton's C interfaces as facts: the tables in `crates/c-api/abi`, and what follows from them.
+//! Triton's C interfaces: the tables in `crates/c-api/abi`, the header made from them, and the checks against them.
 //!
-//! The tables come first and Rust is compared with them. A header made of the Rust functions would be as wrong as they
-//! are, and whoever is served by it could not tell.
+//! The tables are written first, and Rust is compared with them. A header made from the Rust functions would repeat
+//! their mistakes, and users of the header could not notice.
 
 mod exports;
 mod header;
@@ -15,13 +15,13 @@ use anyhow::{Context, Result, ensure};
 
 use table::Interface;
 
-/// Where the header lies, from the root.
+/// The path of the header, relative to the root.
 const HEADER: &str = "include/nereid.h";
 const TABLES: [&str; 2] = ["crates/c-api/abi/types.txt", "crates/c-api/abi/functions.txt"];
-/// Where functions are exported from.
+/// The folders of exported functions.
 const EXPORTING_CRATES: [&str; 2] = ["crates/c-api/src", "crates/in-process/src"];
 
-/// Writes the header anew.
+/// Writes the header.
 ///
 /// # Errors
 /// A table is wrong, or a file cannot be read or written.
@@ -31,7 +31,7 @@ pub(crate) fn write_header(root: &Path) -> Result<()> {
     fs::write(&path, header_text(root)?).with_context(|| format!("cannot write {HEADER}"))
 }
 
-/// What of the header and of the exported functions is not as the tables say, one line each.
+/// Differences of the header and of the exported functions from the tables, one line each.
 ///
 /// # Errors
 /// A table is wrong, or a file cannot be read.

@@ -1,16 +1,16 @@
-//! Whether the exported Rust functions take and give what C believes.
+//! Checks that the exported Rust functions have the parameters and results that C expects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::exports::{Export, FunctionSignature, Type};
 use super::table::{Interface, Prototype, Side};
 
-/// What a value is to the machine, and what a pointer points to.
+/// The machine type of a value, and what a pointer points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Class {
     Nothing,
     Bool,
-    /// Letters, and bytes read as such.
+    /// Characters, and bytes read as such.
     Char,
     Signed32,
     Signed64,
@@ -25,10 +25,11 @@ enum Class {
     Pointer(Box<Class>),
 }
 
-/// An exported function checks, borrows, calls and maps the error; what takes more lines belongs behind it.
+/// The maximum number of lines of an exported function: it checks, borrows, calls and maps the error. Other code
+/// belongs into the function it calls.
 const WRAPPER_LINES: usize = 10;
 
-/// What of the exports is not as the tables and the rules say, one line each.
+/// Exported functions that break the tables or the rules, one line each.
 pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String> {
     let functions = interfaces.iter().flat_map(|interface| &interface.functions);
     let functions: BTreeMap<_, _> =
@@ -54,7 +55,7 @@ pub(crate) fn broken(interfaces: &[Interface], exports: &[Export]) -> Vec<String
     broken
 }
 
-/// The types that C knows.
+/// The types of the C interfaces.
 struct Types<'a> {
     enums: BTreeSet<&'a str>,
     callbacks: BTreeMap<&'a str, &'a Prototype>,
@@ -83,7 +84,7 @@ impl<'a> Types<'a> {
         differences
     }
 
-    /// How the type of `what` differs from the one in C.
+    /// The difference between the type of `what` and the one in C.
     fn difference(&self, what: &str, expected: &str, found: &Type) -> Vec<String> {
         match (self.callbacks.get(expected), found) {
             (Some(callback), Type::Function(rust)) => {
@@ -122,7 +123,7 @@ impl<'a> Types<'a> {
     }
 }
 
-/// `None` for a type that must not cross the wall by value.
+/// `None` for a type that must not pass by value between C and Rust.
 fn of_rust(kind: &str) -> Option<Class> {
     if let Some(pointee) = kind.strip_prefix("*mut ").or_else(|| kind.strip_prefix("*const ")) {
         return Some(Class::Pointer(Box::new(of_rust(pointee).unwrap_or(Class::Opaque))));
@@ -145,7 +146,7 @@ fn agree(expected: &Class, found: &Class) -> bool {
     match (expected, found) {
         (Class::Enum, Class::Unsigned32 | Class::Signed32) => true,
         (Class::Pointer(expected), Class::Pointer(found)) => match (&**expected, &**found) {
-            // `void*` may be read as anything but a pointer, and a handle is called otherwise in Rust.
+            // `void*` may be any type but a pointer. A handle has another name in Rust.
             (Class::Nothing | Class::Opaque, found) => !matches!(found, Class::Pointer(_)),
             (expected, found) => agree(expected, found),
         },

@@ -1,11 +1,11 @@
-//! Reading the tables: statements that end with a semicolon, in sections named by headers.
+//! Reads the tables: statements that end with a semicolon, in sections named by headers.
 
 use anyhow::{Context, Result, bail, ensure};
 
 /// One of the four interfaces.
 #[derive(Debug, Default)]
 pub(crate) struct Interface {
-    /// Name of the reference's header.
+    /// Name of Triton's header.
     pub(crate) header: String,
     /// Prefix of its names.
     pub(crate) prefix: String,
@@ -33,7 +33,7 @@ pub(crate) struct Enum {
     pub(crate) constants: Vec<(String, u32)>,
 }
 
-/// What C says of a function.
+/// The C declaration of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prototype {
     pub(crate) docs: String,
@@ -48,7 +48,7 @@ pub(crate) struct PrototypeParameter {
     pub(crate) name: String,
 }
 
-/// Who defines a function.
+/// Which side defines a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Server,
@@ -61,10 +61,10 @@ pub(crate) struct Function {
     pub(crate) prototype: Prototype,
 }
 
-/// Adds what a table says.
+/// Adds the statements of a table.
 ///
 /// # Errors
-/// A statement that is none, with its text.
+/// An invalid statement, with its text.
 pub(crate) fn read(table: &str, interfaces: &mut Vec<Interface>) -> Result<()> {
     let mut current = None;
     let (mut docs, mut statement) = (String::new(), String::new());

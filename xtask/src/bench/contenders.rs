@@ -1,4 +1,4 @@
-//! Who is measured: our server, the reference server, a bare loop over ONNX Runtime.
+//! The programs that are measured: Nereid, Triton, a bare loop over ONNX Runtime.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,14 +13,14 @@ use crate::process::{self, ServerProcess};
 use crate::runtime_library;
 use crate::workspace::{self, cargo};
 
-/// One that can be asked for a row. Servers run as long as it lives.
+/// A contender that can be measured for a row. Its server runs as long as it lives.
 pub(crate) enum Contender {
     Server {
         name: &'static str,
         server: ServerProcess,
         http_port: u16,
         grpc_port: u16,
-        /// The binary with the load generator: the same for all.
+        /// The binary with the load generator, the same for all contenders.
         perf: PathBuf,
     },
     Bare {
@@ -30,7 +30,7 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    /// Starts our server with the repository `FOLDER/ours`.
+    /// Starts Nereid with the repository `FOLDER/ours`.
     pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path) -> Result<Contender> {
         let mut command = Command::new(binary);
         command.env(runtime_library::VARIABLE, library);
@@ -38,7 +38,7 @@ impl Contender {
         Contender::start("ours", command, folder, binary)
     }
 
-    /// Starts the reference server with the repository `FOLDER/reference` and our identity backend.
+    /// Starts Triton with the repository `FOLDER/reference` and the identity backend of this repository.
     ///
     /// # Errors
     /// `packages` is not a site-packages folder with the wheel, or there is no C compiler.
@@ -51,7 +51,7 @@ impl Contender {
         let mut command = Command::new(binary);
         command.arg(format!("--backend-directory={}", backends.display()));
         command.env("LD_LIBRARY_PATH", packages.join("nvidia_pytriton.libs"));
-        // Its Python models must find the packages beside it: site-packages lies in PREFIX/lib/python3.N.
+        // Its Python models must find the installed packages: site-packages is in PREFIX/lib/python3.N.
         let prefix = packages.ancestors().nth(3).context("--reference: not a site-packages folder")?;
         let mut path = OsString::from(prefix.join("bin"));
         path.push(":");
@@ -76,7 +76,7 @@ impl Contender {
         }
     }
 
-    /// One measurement of so many seconds.
+    /// Makes one measurement of that many seconds.
     pub(crate) fn measure(&self, row: &BenchRow, seconds: u32) -> Result<Figures> {
         match self {
             Contender::Bare { bare, batch } => {
@@ -100,8 +100,8 @@ impl Contender {
     }
 }
 
-/// The backends folder of the reference: its Python backend with the stub for the interpreter that it will find,
-/// and our C identity backend.
+/// Makes the backends folder of Triton: its Python backend with the stub for the interpreter that it will find, and the
+/// C identity backend of this repository.
 fn reference_backends(packages: &Path, folder: &Path) -> Result<PathBuf> {
     let installed = packages.join("pytriton/tritonserver");
     let interpreter = packages.parent().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -115,7 +115,7 @@ fn reference_backends(packages: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(backends)
 }
 
-/// A backends folder with our C identity backend.
+/// Makes a backends folder with the C identity backend of this repository.
 fn identity_backend(folder: &Path) -> Result<PathBuf> {
     let backends = folder.join("backends");
     let identity = backends.join("identity");
@@ -126,7 +126,7 @@ fn identity_backend(folder: &Path) -> Result<PathBuf> {
     Ok(backends)
 }
 
-/// A loop over ONNX Runtime's C interface without any server: what the compute-bound model can give at most.
+/// A loop over ONNX Runtime's C interface without a server: the most that the compute-bound model can reach.
 #[derive(Clone)]
 pub(crate) struct Bare {
     binary: PathBuf,
@@ -148,7 +148,7 @@ impl Bare {
     pub(crate) fn inferences_per_second(&self, batch: u32, seconds: u32) -> Result<f64> {
         let mut command = Command::new(&self.binary);
         command.arg("--model").arg(&self.model).env(runtime_library::VARIABLE, &self.library);
-        // One thread, as the server's only instance has.
+        // One thread, as the only instance of the server has.
         command.args(["--batch", &batch.to_string(), "--seconds", &seconds.to_string(), "--threads", "1"]);
         let printed = process::output(&mut command)?;
         let figure = printed.split_whitespace().find_map(|word| word.strip_prefix("inferences_per_second="));

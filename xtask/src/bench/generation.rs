@@ -1,9 +1,9 @@
-//! Tokens per second of a model that generates: our server, where requests join running batches at each step, beside the
-//! same model in whole batches, which run until the longest of their requests is done.
+//! Tokens per second of a model that generates. In Nereid, requests join running batches at each step. The comparison
+//! runs the same model in whole batches, which run until the longest of their requests is done.
 //!
-//! Of eight requests seven want 10 tokens and one wants 200. Both sides are asked for the same requests in the same order,
-//! by as many callers, and compute with as many threads. The server answers over gRPC streams; a whole batch has no
-//! server around it, so what the server costs counts against it.
+//! Of eight requests seven want 10 tokens and one wants 200. Both sides get the same requests in the same order from
+//! the same number of callers, and compute with the same number of threads. Nereid answers over gRPC streams. A whole
+//! batch runs without a server. So the cost of the server counts against Nereid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use crate::steps::heading;
 use crate::workspace::{self, cargo};
 use crate::{process, python, runtime_library};
 
-/// What `--filter` is compared with.
+/// The name of this row for `--filter`.
 pub(super) const NAME: &str = "generation grpc-stream x64";
 const CALLERS: &str = "64";
-/// So many texts are compared.
+/// How many texts are compared.
 const TEXTS: &str = "64";
 
-/// What a row of the table shows.
+/// The columns of a row.
 #[derive(Clone, Copy)]
 struct GenerationFigures {
     tokens_per_second: f64,
@@ -31,14 +31,15 @@ struct GenerationFigures {
     first_p99_us: f64,
 }
 
-/// Whole batches of the model of the server, outside of it.
+/// The server's model in whole batches, without the server.
 struct Whole<'a> {
     binary: PathBuf,
     folder: &'a Path,
     library: &'a Path,
 }
 
-/// Measures, prints and writes the table; true when every request was answered, and with the same texts on both sides.
+/// Measures, prints and writes the table. Returns true if every request was answered, with the same texts on both
+/// sides.
 pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path, library: &Path) -> Result<bool> {
     let package = ["build", "--release", "--package", "nereid-backend-onnx", "--example", "whole_batch"];
     process::run(&mut cargo(&package))?;
@@ -55,7 +56,7 @@ pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path, libra
             _ => whole.measure(options.seconds, true).map(|figures| (figures, 0.0)),
         };
         let mut taken = [None; KINDS.len()];
-        // As for the other rows: each round begins with another one.
+        // As for the other rows: each round begins with another contender.
         for turn in 0..KINDS.len() {
             let turn = (round + turn) % KINDS.len();
             let (figures, failed) = measure(turn)?;
@@ -109,7 +110,7 @@ impl Whole<'_> {
         command.env(runtime_library::VARIABLE, self.library);
         command.arg("--model").arg(self.folder.join("ours/generation"));
         command.arg("--requests").arg(self.folder.join("generation.json"));
-        // As many threads as the server gives the model's only instance.
+        // The same number of threads as the server gives the model's only instance.
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         command.args(["--threads", &threads.to_string()]);
         command
@@ -134,7 +135,7 @@ impl Whole<'_> {
     }
 }
 
-/// Whether a request has the same text whoever it is run with.
+/// Whether a request has the same text in any batch.
 fn same_texts(ours: &Contender, whole: &Whole<'_>) -> Result<bool> {
     let Contender::Server { http_port, .. } = ours else { bail!("no server to ask") };
     let texts = whole.folder.join("texts.json");
@@ -153,7 +154,7 @@ impl GenerationFigures {
     }
 }
 
-/// The medians, and how often as many tokens the server gives as the others: the median of the rounds' ratios.
+/// The medians. The last column is the median of the rounds' ratios of tokens per second.
 fn table(rounds: &[Round]) -> String {
     let median = |value: &dyn Fn(&Round) -> f64| {
         let mut values: Vec<f64> = rounds.iter().map(value).collect();

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: our server beside the reference server and beside a bare loop over ONNX Runtime.
+//! `cargo xtask bench`: compares Nereid with Triton and with a bare loop over ONNX Runtime.
 //!
-//! All contenders of a row take turns within each round, so that whatever else the machine does hits them alike.
+//! All contenders of a row take turns within each round, so that other load on the machine affects all of them.
 
 mod contenders;
 mod generation;
@@ -22,7 +22,7 @@ use crate::{process, python, runtime_library};
 
 /// What to measure and how long.
 pub(crate) struct BenchOptions {
-    /// The `site-packages` folder with the reference server; none: without it.
+    /// The `site-packages` folder with Triton; `None`: Triton is not measured.
     reference: Option<PathBuf>,
     rounds: usize,
     seconds: u32,
@@ -55,7 +55,7 @@ impl BenchOptions {
     }
 }
 
-/// Measures and prints; true when every request of every row was answered.
+/// Measures and prints. Returns true if every request of every row was answered.
 pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     let mut good = true;
     if options.only != Some(Only::Micro) {
@@ -113,7 +113,7 @@ fn load(options: &BenchOptions) -> Result<bool> {
     Ok(good && table.errors() == 0.0)
 }
 
-/// The medians of each contender, which take turns.
+/// The medians of each contender. The contenders take turns.
 fn measure(
     row: &BenchRow,
     contenders: &[&Contender],
@@ -121,7 +121,7 @@ fn measure(
 ) -> Result<Vec<(String, Figures)>> {
     let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); contenders.len()];
     for round in 0..options.rounds {
-        // Each round begins with another one: whoever comes after a busy neighbour is not always the same.
+        // Each round begins with another contender, so that the same one is not always measured after a busy one.
         for turn in 0..contenders.len() {
             let index = (round + turn) % contenders.len();
             let figures = contenders[index].measure(row, options.seconds)?;
@@ -154,7 +154,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every criterion bench of the workspace.
+/// Runs every criterion bench of the workspace.
 fn micro() -> Result<()> {
     for package in workspace::packages()? {
         for target in package["targets"].as_array().into_iter().flatten() {

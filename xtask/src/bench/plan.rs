@@ -1,6 +1,6 @@
-//! The rows of the benchmark: which model, how it is called, by how many.
+//! The rows of the benchmark: the model, the protocol, the number of callers.
 
-/// One row; every contender is asked for it.
+/// One row. Every contender is measured for it.
 pub(crate) struct BenchRow {
     pub(crate) name: String,
     pub(crate) model: &'static str,
@@ -26,7 +26,7 @@ impl BenchProtocol {
         }
     }
 
-    /// As options of `nereid perf`.
+    /// The row as options of `nereid perf`.
     pub(crate) fn options(self) -> [&'static str; 2] {
         match self {
             BenchProtocol::HttpJson => ["--protocol=http", "--payload=json"],
@@ -36,8 +36,8 @@ impl BenchProtocol {
     }
 }
 
-/// Tiny requests, where the server is all the cost; a model that computes, where batching is; and large tensors,
-/// where copies are.
+/// Tiny requests, for the cost of the server; a model that computes, for the cost of batching; and large tensors, for
+/// the cost of copies.
 pub(crate) fn rows() -> Vec<BenchRow> {
     use BenchProtocol::{Grpc, HttpBinary, HttpJson};
     let of = |model: &'static str, protocols: &[BenchProtocol], counts: &[u32]| {

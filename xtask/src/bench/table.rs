@@ -1,10 +1,10 @@
-//! Figures, their medians, and the tables they end up in.
+//! The figures, their medians, and the tables that show them.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
-/// What is measured, in the order of the columns: the name in the CSV of the load generator, and the heading.
+/// The measured values, in the order of the columns: the name in the CSV of the load generator, and the heading.
 const COLUMNS: [(&str, &str); 6] = [
     ("requests_per_second", "req/s"),
     ("inferences_per_second", "infer/s"),
@@ -14,12 +14,12 @@ const COLUMNS: [(&str, &str); 6] = [
     ("errors", "errors"),
 ];
 
-/// One value per column; none where it does not apply.
+/// One value for each column; `None` where the column does not apply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figures([Option<f64>; COLUMNS.len()]);
 
 impl Figures {
-    /// From the two lines of a CSV of `nereid perf`.
+    /// Reads the two lines of a CSV of `nereid perf`.
     pub(crate) fn from_csv(text: &str) -> Result<Figures> {
         let (headings, row) = text.trim_end().split_once('\n').context("the load generator wrote no row")?;
         let fields: BTreeMap<&str, &str> = headings.split(',').zip(row.split(',')).collect();

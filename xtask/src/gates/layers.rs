@@ -1,9 +1,9 @@
-//! Which of our crates may use which: the table of the architecture.
+//! Checks which crate of the workspace uses which: the table of the architecture.
 
 use serde_json::Value;
 
-/// Crate, and what of ours it may use in its normal and build dependencies. A new arrow is a decision: it comes
-/// with a record in docs/adr.
+/// Each crate, with the crates of the workspace that it may use in its normal and build dependencies. A new entry is an
+/// architectural decision and needs a record in docs/adr.
 const TABLE: &[(&str, &[&str])] = &[
     ("scheduling", &[]),
     ("proto", &[]),
@@ -33,12 +33,12 @@ const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// For tests of any crate, and for nothing else.
+/// Only tests may use it, of any crate.
 const ONLY_FOR_TESTS: &str = "testing";
 
 const PREFIX: &str = "nereid-";
 
-/// What breaks the table, one line each. `packages` are those of `cargo metadata`.
+/// Dependencies that break the table, one line each. `packages` are those of `cargo metadata`.
 pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
     let mut broken = Vec::new();
     for package in packages {

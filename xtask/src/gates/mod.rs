@@ -1,4 +1,4 @@
-//! Rules that a machine can check and no other tool does.
+//! Rules that a program can check and no other tool does.
 
 mod layers;
 mod names;
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::{abi, workspace};
 
-/// Checks all rules and prints what breaks them; whether nothing does.
+/// Checks all rules and prints violations. Returns whether there are none.
 pub(crate) fn run() -> Result<bool> {
     let layers = layers::broken(&workspace::packages()?);
     let sources = sources::check(&workspace::root())?;

@@ -1,6 +1,7 @@
-//! A type name is defined once in the workspace: a name that means two things has to be explained at each use.
+//! Checks that each type name is defined once in the workspace. A name with two meanings needs an explanation at each
+//! use.
 //!
-//! The crates of the C interfaces keep the names of C, and test code may call its helpers what it likes.
+//! The crates of the C interfaces keep the names of C. Test code may use any names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,12 +18,12 @@ const NAMED_BY_C: &[&str] = &["crates/c-api/", "crates/in-process/"];
 /// Folders of code that no other code uses, and the crate of test helpers.
 const TEST_CODE: &[&str] = &["/tests/", "/benches/", "/examples/", "crates/testing/"];
 
-/// Names that two crates define for one concept. Remove a name from here when its types have been made one.
+/// Names that two crates define for one concept. Remove a name from this list when its types have been merged.
 const DEFINED_TWICE: &[&str] = &["BackendSetting", "Batch", "Device", "SequenceStep"];
 
 const KINDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
 
-/// What breaks the rule, one line for each name.
+/// Violations of the rule, one line for each name.
 ///
 /// # Errors
 /// `root` is not a repository, or a file cannot be read.
@@ -31,7 +32,7 @@ pub(crate) fn broken(root: &Path) -> Result<Vec<String>> {
     list.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]).current_dir(root);
     let mut definitions = Definitions::default();
     for path in process::output(&mut list)?.lines().filter(|path| is_looked_at(path)) {
-        // Listed, but deleted and not yet committed.
+        // The file is listed, but deleted and not yet committed.
         if root.join(path).is_file() {
             let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
             definitions.add(path, &text);
@@ -47,7 +48,7 @@ fn is_looked_at(path: &str) -> bool {
         && !TEST_CODE.iter().any(|folder| path.contains(folder))
 }
 
-/// Where each type name is defined.
+/// The places where each type name is defined.
 #[derive(Default)]
 struct Definitions(BTreeMap<String, Vec<String>>);
 
@@ -85,7 +86,7 @@ fn defined(text: &str) -> impl Iterator<Item = &str> {
             return None;
         }
         let mut words = line.split(' ').skip_while(|word| word.starts_with("pub") || *word == "unsafe");
-        // `pub(in path)` is two words.
+        // `pub(in path)` consists of two words.
         let kind = words.find(|word| !word.ends_with(')'))?;
         let name = words.next().filter(|_| KINDS.contains(&kind))?;
         name.split(|character: char| !(character.is_alphanumeric() || character == '_')).next()
@@ -96,7 +97,7 @@ fn defined(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    /// What the gate says of two files with one definition each, but for the names on the list.
+    /// The message of the gate for two files with one definition each, without the names on the list.
     fn of_both(first: &str, second: &str) -> Vec<String> {
         let mut definitions = Definitions::default();
         definitions.add("crates/a/src/lib.rs", first);

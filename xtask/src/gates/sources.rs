@@ -1,4 +1,4 @@
-//! The shape of source files, and words that must not be in them.
+//! Checks the shape of source files, and words that must not be in them.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// A longer file is two files. Tests and generated code may be longer.
+/// A longer file must be split. Tests and generated code may be longer.
 const MAX_LINES: usize = 600;
 
-/// Signs of unfinished work. Written so that this file does not contain them.
+/// Signs of unfinished work. The code builds them, so that this file does not contain them.
 const UNFINISHED_MACROS: &[&str] =
     &[concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("d", "bg!(")];
 const UNFINISHED_WORDS: &[&str] = &[concat!("FIX", "ME"), concat!("X", "XX")];
@@ -23,14 +23,14 @@ const MACHINE_PATHS: &[&str] =
 /// The crates that may contain unsafe code.
 const UNSAFE_CRATES: &[&str] = &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/"];
 
-/// What was looked at and what breaks the rules, one line each.
+/// The number of checked files and the violations, one line each.
 pub(crate) struct Report {
     pub(crate) files: usize,
     pub(crate) broken: Vec<String>,
     pub(crate) long_but_excepted: Vec<String>,
 }
 
-/// Looks at every text file that is, or could be, in the repository.
+/// Checks every text file that is, or could be, in the repository.
 ///
 /// # Errors
 /// `root` is not a repository, or a file cannot be read.
@@ -39,7 +39,7 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
     list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let mut report = Report { files: 0, broken: Vec::new(), long_but_excepted: Vec::new() };
     for path in process::output(&mut list)?.lines() {
-        // Listed, but deleted and not yet committed.
+        // The file is listed, but deleted and not yet committed.
         if !root.join(path).is_file() || path == "Cargo.lock" {
             continue;
         }

@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_BackendAttribute`: what a backend says of itself once.
+//! `TRITONBACKEND_BackendAttribute`: what a backend declares about itself, once.
 use parking_lot::Mutex;
 use proto::{ModelInstanceGroup, model_instance_group::Kind};
 
@@ -16,7 +16,7 @@ pub struct Attributes {
     values: Mutex<AttributeValues>,
 }
 
-/// What was said.
+/// What the backend has declared.
 #[derive(Debug, Default)]
 pub(super) struct AttributeValues {
     pub(super) preferred_groups: Vec<ModelInstanceGroup>,
@@ -33,7 +33,8 @@ impl Handle for Attributes {
     const NAME: &'static str = "TRITONBACKEND_BackendAttribute";
 }
 
-/// Adds instance groups that a model gets whose configuration names none, the best first. Device numbers are copied.
+/// Adds instance groups for models whose configuration names none, in the order of preference. Device numbers are
+/// copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
     attributes: *mut Attributes,
@@ -65,7 +66,7 @@ fn group(kind: InstanceGroupKind, count: u64, devices: &[u64]) -> ModelInstanceG
     }
 }
 
-/// Says whether instances may be initialized side by side.
+/// Sets whether instances may be initialized in parallel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
     attributes: *mut Attributes,

@@ -31,12 +31,12 @@ use crate::{
     types::{error::CError, message::Message},
 };
 
-/// `TRITONSERVER_Server`, as backends get it from [`TRITONBACKEND_ModelServer`](super::model): nothing here looks behind
-/// it.
+/// `TRITONSERVER_Server`, as backends get it from [`TRITONBACKEND_ModelServer`](super::model). This crate never reads
+/// what the pointer refers to.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerHandle(pub *mut c_void);
 
-// SAFETY: a number to this crate; what lies behind it is shared by all threads, as the header says of servers.
+// SAFETY: this crate uses the pointer as a number only. All threads share the server, as the header says.
 unsafe impl Send for ServerHandle {}
 // SAFETY: the same.
 unsafe impl Sync for ServerHandle {}
@@ -62,10 +62,10 @@ impl Handle for Backend {
     const NAME: &'static str = "TRITONBACKEND_Backend";
 }
 
-/// Where the library of a backend is, and on whose behalf it is opened.
+/// Where the library of a backend is, and for which backend it is opened.
 pub(super) struct Opening<'a> {
     pub(super) name: &'a str,
-    /// Of a backend that another one runs (`model.py`): whose settings it gets.
+    /// For a backend that another backend runs (`model.py`): the name whose settings it gets.
     pub(super) settings_name: &'a str,
     pub(super) directory: &'a Path,
     pub(super) library: &'a Path,
@@ -77,7 +77,7 @@ impl Backend {
     /// Initializes `library` under a backend's name.
     ///
     /// # Errors
-    /// Whatever the library says, or that it is none.
+    /// The error of the library, or NOT_FOUND if it is no backend.
     pub(super) fn start(library: Arc<Library>, opening: Opening<'_>) -> Result<Arc<Self>, Error> {
         let Opening { name, settings_name, directory, library: path, settings, server } = opening;
         let entries = Entries::of(&library, path)?;
@@ -102,7 +102,7 @@ impl Backend {
         });
         backend.entries.initialize(&backend)?;
         let attributes = Attributes::default();
-        // As Triton: a failure only means that the backend has nothing to say.
+        // As Triton: a failure only means that the backend declares no attributes.
         if let Err(error) = backend.entries.get_attribute(&backend, &attributes) {
             log::warn!("backend '{name}' does not tell its attributes: {error}");
         }
@@ -110,7 +110,7 @@ impl Backend {
         if let Some(forced) = std::env::var_os("TRITON_PARALLEL_INSTANCE_LOADING") {
             values.parallel_loading = forced == "1";
         }
-        // Set once, here.
+        // Set once, at this place.
         let _ = backend.values.set(values);
         Ok(backend)
     }
@@ -127,12 +127,12 @@ impl Backend {
         self.values.get().is_some_and(|values| values.parallel_loading)
     }
 
-    /// Where it was found.
+    /// The directory where the library was found.
     pub(super) fn directory(&self) -> &Path {
         Path::new(OsStr::from_bytes(self.directory.as_bytes()))
     }
 
-    /// Whether it is written in Python, and the Python backend runs it.
+    /// Whether the backend is written in Python, so that the Python backend runs it.
     pub(super) fn is_run_by_python(&self) -> bool {
         self.settings_name != *self.name
     }
@@ -147,7 +147,7 @@ impl Drop for Backend {
     }
 }
 
-/// A backend as the runtime knows it.
+/// A backend as the engine uses it.
 #[derive(Debug, Clone)]
 pub(super) struct SharedBackend(pub(super) Arc<Backend>);
 
@@ -179,14 +179,14 @@ impl inference::backend::Backend for SharedBackend {
     }
 }
 
-/// The version of the backend interface: 1.19.
+/// Returns the version of the backend interface: 1.19.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ApiVersion(major: *mut u32, minor: *mut u32) -> *mut CError {
     // SAFETY: null or writable.
     guard(|| unsafe { put(major, 1).and_then(|()| put(minor, 19)) })
 }
 
-/// The backend's name; belongs to the backend.
+/// Returns the backend's name. It belongs to the backend.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendName(
     backend: *mut Backend,
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendName(
     guard(|| unsafe { put(name, readable(&borrow(backend)?.name)) })
 }
 
-/// The settings of the command line as `{"cmdline": {...}}`; belongs to the backend.
+/// Returns the settings of the command line as `{"cmdline": {...}}`. The message belongs to the backend.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendConfig(
     backend: *mut Backend,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendConfig(
     guard(|| unsafe { put(config, ptr::from_ref(&borrow(backend)?.config).cast_mut()) })
 }
 
-/// Whether an instance blocks while it executes (0), or all instances of its device do (1).
+/// Returns the execution policy: 0 if an instance blocks while it executes, 1 if all instances of its device do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendExecutionPolicy(
     backend: *mut Backend,
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendExecutionPolicy(
     guard(|| unsafe { put(policy, borrow(backend)?.policy.load(Acquire)) })
 }
 
-/// Sets the execution policy. Instances of GPUs, which alone share a thread by device, do not exist here.
+/// Sets the execution policy. It has no effect: only instances of GPUs share a thread by device, and Nereid has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendSetExecutionPolicy(
     backend: *mut Backend,
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendSetExecutionPolicy(
     guard(|| unsafe { borrow(backend) }.map(|own| own.policy.store(policy, Release)))
 }
 
-/// The directory the backend was found in (artifact type 0, a file system); the path belongs to the backend.
+/// Returns the directory where the backend was found (artifact type 0, a file system). The path belongs to the backend.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendArtifacts(
     backend: *mut Backend,
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendArtifacts(
     })
 }
 
-/// The memory manager; belongs to the backend.
+/// Returns the memory manager. It belongs to the backend.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendMemoryManager(
     backend: *mut Backend,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendMemoryManager(
     guard(|| unsafe { put(manager, ptr::from_ref(&borrow(backend)?.memory_manager).cast_mut()) })
 }
 
-/// What the library has stored with the backend; null at first.
+/// Returns the pointer that the library has stored with the backend; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendState(
     backend: *mut Backend,
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn TRITONBACKEND_BackendState(
     guard(|| unsafe { put(state, borrow(backend)?.state.load(Acquire)) })
 }
 
-/// Stores something with the backend; the library goes on owning it.
+/// Stores a pointer with the backend. The library keeps owning what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_BackendSetState(
     backend: *mut Backend,

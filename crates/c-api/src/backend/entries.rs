@@ -1,4 +1,4 @@
-//! What a backend's library defines.
+//! The functions that a backend's library defines.
 use std::path::Path;
 
 use inference::Error;
@@ -9,7 +9,7 @@ use crate::{
     types::error::{CError, consume},
 };
 
-/// A function of a plug-in that is given one object.
+/// A function of a plug-in that takes one object.
 type About<T> = unsafe extern "C-unwind" fn(*mut T) -> *mut CError;
 type Execute = unsafe extern "C-unwind" fn(*mut ModelInstance, *mut *mut Request, u32) -> *mut CError;
 type GetAttribute = unsafe extern "C-unwind" fn(*mut Backend, *const Attributes) -> *mut CError;
@@ -77,23 +77,24 @@ impl Entries {
         call(self.instance_finalize, instance)
     }
 
-    /// Whether the library can be asked whether an instance is ready.
+    /// Whether the library defines the function that tells whether an instance is ready.
     pub(super) fn reports_readiness(&self) -> bool {
         self.instance_ready.is_some()
     }
 
-    /// Asks the library whether an instance is ready, which it is if the library has no say in that.
+    /// Asks the library whether an instance is ready. If the library does not define that function, the instance is
+    /// ready.
     pub(super) fn instance_ready(&self, instance: &ModelInstance) -> Result<(), Error> {
         call(self.instance_ready, instance)
     }
 
     pub(super) fn get_attribute(&self, backend: &Backend, attributes: &Attributes) -> Result<(), Error> {
         let Some(function) = self.get_attribute else { return Ok(()) };
-        // SAFETY: both live during the call; the library got `backend` when it was initialized.
+        // SAFETY: both live during the call; the library has received `backend` when it was initialized.
         unsafe { consume(function(std::ptr::from_ref(backend).cast_mut(), attributes)) }
     }
 
-    /// Hands requests to the library. If it succeeds they are the library's; on an error they are still ours.
+    /// Hands requests to the library. On success the library owns them. On an error the caller still owns them.
     pub(super) fn execute(
         &self,
         instance: &ModelInstance,
@@ -101,7 +102,8 @@ impl Entries {
     ) -> Result<(), Error> {
         // A batch has at most as many requests as rows, which are counted in 32 bits.
         let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
-        // SAFETY: the instance lives during the call, the requests until they are released; the array is ours.
+        // SAFETY: the instance lives during the call, and each request lives until it is released; this function owns
+        // the array.
         unsafe {
             consume((self.execute)(std::ptr::from_ref(instance).cast_mut(), requests.as_mut_ptr(), count))
         }
@@ -110,6 +112,7 @@ impl Entries {
 
 fn call<T>(function: Option<About<T>>, object: &T) -> Result<(), Error> {
     let Some(function) = function else { return Ok(()) };
-    // SAFETY: the object lives during the call; the library uses it as a handle, through shared references of ours.
+    // SAFETY: the object lives during the call; the library uses it as a handle, and Rust uses it through shared
+    // references.
     unsafe { consume(function(std::ptr::from_ref(object).cast_mut())) }
 }

@@ -1,4 +1,4 @@
-//! An instance of a library's model as the runtime runs it.
+//! An instance of a library's model as the engine executes it.
 use std::sync::Arc;
 
 use inference::{
@@ -17,10 +17,10 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Lets the library initialize the instance, which is ready then, or whatever the library says.
+    /// Lets the library initialize the instance. Afterwards the instance is ready.
     ///
     /// # Errors
-    /// The library's.
+    /// The error of the library.
     pub(super) fn start(instance: ModelInstance, backend: Arc<Backend>) -> Result<Self, Error> {
         let running = Self { instance: Arc::new(instance), backend };
         running.backend.entries().instance_initialize(&running.instance)?;
@@ -30,7 +30,8 @@ impl Running {
 }
 
 impl BackendInstance for Running {
-    /// The library answers and releases the requests, now or later. If it reports an error they have stayed ours.
+    /// The library answers and releases the requests, during the call or later. On an error Rust still owns the
+    /// requests.
     fn execute(&mut self, batch: Batch) {
         let instance = &*self.instance;
         let first = batch.executions.first();
@@ -41,12 +42,12 @@ impl BackendInstance for Running {
             .into_iter()
             .map(|execution| Box::into_raw(Box::new(Request::new(execution, model))))
             .collect();
-        // The array is the library's to scribble on.
+        // The library may overwrite the array.
         let mut lent = requests.clone();
         if let Err(error) = self.backend.entries().execute(instance, &mut lent) {
             let error = error.because(FailureReason::Backend);
             for request in requests {
-                // SAFETY: made above; with an error the library has kept none of them.
+                // SAFETY: made above; a library that returns an error keeps none of the requests.
                 unsafe { Box::from_raw(request) }.fail(error.clone());
             }
         }

@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_ResponseFactory`: makes answers to a request, also after the request has been released.
+//! `TRITONBACKEND_ResponseFactory`: makes responses to a request, also after the request has been released.
 use std::{
     ptr,
     sync::{
@@ -15,7 +15,7 @@ use crate::{
     types::error::CError,
 };
 
-/// `TRITONBACKEND_ResponseFactory`. While there is one, the model stays.
+/// `TRITONBACKEND_ResponseFactory`. The model stays loaded as long as a factory exists.
 #[derive(Debug)]
 pub struct ResponseFactory {
     responder: Responder,
@@ -38,17 +38,17 @@ impl ResponseFactory {
         })
     }
 
-    /// Reports how the next response was made that is reported. It has its number even if the report makes no sense.
+    /// Reports how the next response was made. The response gets its number even if the report is invalid.
     ///
     /// # Errors
-    /// That of the report.
+    /// The error of the report.
     pub(super) fn report(&self, report: Result<ResponseReport, Error>) -> Result<(), Error> {
         let index = self.response_index.fetch_add(1, Relaxed);
         report.map(|report| self.responder.report_response(index, report))
     }
 }
 
-/// A factory for answers to a request. The library deletes it.
+/// Makes a factory for responses to a request. The library deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryNew(
     factory: *mut *mut ResponseFactory,
@@ -58,7 +58,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryNew(
     guard(|| unsafe { give(factory, ResponseFactory::new(borrow(request)?)?) })
 }
 
-/// Deletes a factory; null is fine. A request whose last word nobody can say any more ends with an error.
+/// Deletes a factory; null is fine. If the request has no final response and nothing can send one any more, the request
+/// ends with an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryDelete(factory: *mut ResponseFactory) -> *mut CError {
     // SAFETY: null or a factory that the library does not use after this.
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryDelete(factory: *mut Respo
     })
 }
 
-/// Says, without an answer, that none comes any more (1).
+/// Sends the final flag (1) without a response: no further response follows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseFactorySendFlags(
     factory: *mut ResponseFactory,
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseFactorySendFlags(
     })
 }
 
-/// Whether nobody waits for answers any more.
+/// Returns whether the request was cancelled: its responses are no longer wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryIsCancelled(
     factory: *mut ResponseFactory,
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseFactoryIsCancelled(
     guard(|| unsafe { put(is_cancelled, borrow(factory)?.responder.is_cancelled()) })
 }
 
-/// Begins an answer. The library sends or deletes it.
+/// Begins a response. The library sends or deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseNewFromFactory(
     response: *mut *mut Response,

@@ -1,7 +1,8 @@
-//! Where the library of a backend lies.
+//! Finds the library of a backend.
 //!
-//! As Triton: backend_model.cc, GetBackendLibraryProperties. The version's directory, then the model's, then
-//! `<backend directory>/<backend>`; a backend that is written in Python (`model.py`) is run by the Python backend.
+//! As Triton: backend_model.cc, GetBackendLibraryProperties. The order is: the version's directory, the model's
+//! directory, `<backend directory>/<backend>`. The Python backend runs a backend that is written in Python
+//! (`model.py`).
 use std::{
     collections::BTreeMap,
     fmt::Write,
@@ -22,15 +23,15 @@ const PYTHON: &str = "python";
 const PYTHON_LIBRARY: &str = "libtriton_python.so";
 const PYTHON_MODEL: &str = "model.py";
 
-/// Backends in shared libraries. Each is initialized once, and stays until the server is gone.
+/// Backends in shared libraries. Each is initialized once, and stays loaded until the server ends.
 #[derive(Debug)]
 pub struct Libraries {
     server: ServerHandle,
-    /// By library, backend name and backend directory: a library may serve several backends.
+    /// Keyed by library, backend name and backend directory: one library may serve several backends.
     opened: Mutex<BTreeMap<(PathBuf, String, PathBuf), SharedBackend>>,
 }
 
-/// A library that was found, and on whose behalf.
+/// A library that was found, and the backend it was found for.
 struct Found {
     library: PathBuf,
     directory: PathBuf,
@@ -38,7 +39,7 @@ struct Found {
 }
 
 impl Libraries {
-    /// `server` is what backends see as the server they are in.
+    /// `server` is the server handle that backends get.
     pub fn new(server: ServerHandle) -> Self {
         Self { server, opened: Mutex::default() }
     }
@@ -52,7 +53,8 @@ impl Libraries {
         let Found { library: path, directory, settings_name } = found;
         // The same file under two names is one library.
         let file = path.canonicalize().unwrap_or_else(|_| path.clone());
-        // Held while the library initializes itself: backends were never written to do so side by side.
+        // The lock is held while the library initializes itself: backends were never written to initialize themselves
+        // in parallel.
         let mut backends = self.opened.lock();
         let key = (file.clone(), name.to_owned(), directory.clone());
         if let Some(opened) = backends.get(&key) {
@@ -109,7 +111,7 @@ impl BackendFinder for Libraries {
     }
 }
 
-/// The file name of the library that a configuration asks for.
+/// The file name of the library that a configuration names.
 fn library_name(source: &ModelSource) -> Result<String, Error> {
     let (backend, runtime) = (&source.declared.backend, &source.declared.runtime);
     if runtime.is_empty() {

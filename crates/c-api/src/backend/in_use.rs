@@ -1,8 +1,8 @@
-//! What keeps a model alive: requests and response factories in a library's hands, and questions to it.
+//! Keeps a model alive while its library still uses requests or response factories, or is being asked something.
 //!
-//! A library may release a request after it was executed and answered. Its instance and its model are finalized only when
-//! the last one has come back; or has not for so long that it was forgotten, as Triton's Python backend forgets the
-//! factories of requests whose process has died.
+//! A library may release a request after the request was executed and answered. The instance and the model are
+//! finalized only when the library has released everything. There is a time limit, because a library may forget to
+//! release: Triton's Python backend forgets the factories of requests whose process has died.
 use std::{
     sync::{
         Arc,
@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// Counts what the library holds of one model.
+/// Counts the objects of one model that the library holds.
 #[derive(Debug, Default)]
 pub(super) struct InUseCount {
     count: AtomicUsize,
@@ -22,13 +22,14 @@ pub(super) struct InUseCount {
 }
 
 impl InUseCount {
-    /// One thing more is in the library's hands.
+    /// Counts one more object that the library holds.
     pub(super) fn hold(self: &Arc<Self>) -> InUseGuard {
         self.count.fetch_add(1, Ordering::Relaxed);
         InUseGuard(self.clone())
     }
 
-    /// Returns when everything has come back, or when patience ends, and tells how many things have not. Blocks.
+    /// Returns the number of objects that the library still holds: 0 as soon as it has released all, or the rest after
+    /// the timeout. Blocks.
     pub(super) fn wait(&self, timeout: Duration) -> usize {
         let end = Instant::now() + timeout;
         let mut waiting = self.waiting.lock();
@@ -41,14 +42,14 @@ impl InUseCount {
     }
 }
 
-/// One thing in the library's hands.
+/// One object that the library holds.
 #[derive(Debug)]
 pub(super) struct InUseGuard(Arc<InUseCount>);
 
 impl Drop for InUseGuard {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Under the lock, so that whoever has just found one left does not miss it.
+            // The lock is held, so that a thread that has just read the count and begins to wait does not miss this.
             drop(self.0.waiting.lock());
             self.0.returned.notify_all();
         }

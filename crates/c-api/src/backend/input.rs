@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_Input`: one input of a request, in as many pieces as the network brought.
+//! `TRITONBACKEND_Input`: one input of a request, in the pieces in which the network delivered it.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Input {
     tensor: Tensor,
-    /// Of each piece; made when somebody asks.
+    /// The attributes of each piece, made at the first call that needs them.
     attributes: OnceLock<Box<[BufferAttributes]>>,
 }
 
@@ -37,14 +37,14 @@ impl Input {
         &self.tensor
     }
 
-    /// Where a piece lies and how long it is; nothing beyond the last.
+    /// The address and the length of a piece; `None` beyond the last.
     fn piece(&self, index: u32) -> (*const c_void, u64) {
         let pieces = self.tensor.data().pieces();
         let piece = usize::try_from(index).ok().and_then(|index| pieces.get(index));
         piece.map_or((ptr::null(), 0), |piece| (piece.as_ptr().cast(), piece.len() as u64))
     }
 
-    /// What an attribute object says of a piece.
+    /// The attributes of a piece.
     fn attributes(&self, index: u32) -> Option<&BufferAttributes> {
         let all = self.attributes.get_or_init(|| {
             let pieces = self.tensor.data().pieces().iter();
@@ -54,7 +54,8 @@ impl Input {
     }
 }
 
-/// What an input is: every place may be null. The shape includes the batch dimension. Everything belongs to the request.
+/// Returns the properties of an input. Each output parameter may be null. The shape includes the batch dimension.
+/// Everything belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InputProperties(
     input: *mut Input,
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InputProperties(
     })
 }
 
-/// The same; no host policy has a copy of its own.
+/// Returns the properties of an input. The host policy is ignored: all host policies share one copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InputPropertiesForHostPolicy(
     input: *mut Input,
@@ -90,13 +91,13 @@ pub unsafe extern "C" fn TRITONBACKEND_InputPropertiesForHostPolicy(
     byte_size: *mut u64,
     buffer_count: *mut u32,
 ) -> *mut CError {
-    // SAFETY: as the other function wants them.
+    // SAFETY: the same promises as those of the called function.
     unsafe {
         TRITONBACKEND_InputProperties(input, name, datatype, shape, dims_count, byte_size, buffer_count)
     }
 }
 
-/// A piece of an input; null and 0 bytes beyond the last. The memory belongs to the request.
+/// Returns a piece of an input: null and 0 bytes beyond the last. The memory belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InputBuffer(
     input: *mut Input,
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InputBuffer(
     })
 }
 
-/// The same; no host policy has a copy of its own.
+/// Returns a piece of an input. The host policy is ignored: all host policies share one copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InputBufferForHostPolicy(
     input: *mut Input,
@@ -128,11 +129,11 @@ pub unsafe extern "C" fn TRITONBACKEND_InputBufferForHostPolicy(
     memory_type: *mut MemoryType,
     memory_type_id: *mut i64,
 ) -> *mut CError {
-    // SAFETY: as the other function wants them.
+    // SAFETY: the same promises as those of the called function.
     unsafe { TRITONBACKEND_InputBuffer(input, index, buffer, buffer_byte_size, memory_type, memory_type_id) }
 }
 
-/// A piece of an input and what is known of it; null beyond the last. Both belong to the request.
+/// Returns a piece of an input and its attributes: null beyond the last. Both belong to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InputBufferAttributes(
     input: *mut Input,

@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_ModelInstance`: one executable copy of a model in a backend's hands.
+//! `TRITONBACKEND_ModelInstance`: one executable copy of a model that a backend runs.
 use std::{
     ffi::{CString, c_char, c_void},
     ptr,
@@ -41,11 +41,11 @@ pub struct ModelInstance {
     is_passive: bool,
     host_policy: Message,
     profiles: Box<[CString]>,
-    /// Kind and number of each.
+    /// Kind and number of each further device.
     secondary_devices: Box<[(Name, i64)]>,
     model: Arc<Model>,
     state: AtomicPtr<c_void>,
-    /// Of the latest batch.
+    /// The requests of the latest batch.
     reporter: Mutex<Option<BatchReporter>>,
     memory: Account,
 }
@@ -87,7 +87,7 @@ impl ModelInstance {
         &self.model
     }
 
-    /// Reports of the library are about that batch from now on.
+    /// From this call on, reports of the library refer to that batch.
     pub(super) fn report_through(&self, reporter: Option<BatchReporter>) {
         *self.reporter.lock() = reporter;
     }
@@ -97,7 +97,7 @@ impl ModelInstance {
     }
 }
 
-/// The group of an instance that is called `<group>_<index>`.
+/// The group of an instance whose name is `<group>_<index>`.
 fn group_of<'a>(config: &'a ModelConfig, instance: &str) -> Option<&'a InstanceGroup> {
     let (group, _) = instance.rsplit_once('_')?;
     config.instance_groups.iter().find(|candidate| candidate.name == group)
@@ -107,7 +107,7 @@ fn out_of_bounds(index: u32, has: usize, what: &str) -> Error {
     Error::invalid(format!("out of bounds index {index}: instance is configured with {has} {what}"))
 }
 
-/// `<group>_<index>`; belongs to the instance.
+/// Returns the instance's name, `<group>_<index>`. It belongs to the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceName(
     instance: *mut ModelInstance,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceName(
     guard(|| unsafe { put(name, readable(&borrow(instance)?.name)) })
 }
 
-/// On what kind of device the instance runs; never AUTO.
+/// Returns the kind of device that the instance runs on; never AUTO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceKind(
     instance: *mut ModelInstance,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceKind(
     guard(|| unsafe { put(kind, borrow(instance)?.kind) })
 }
 
-/// The device's number; 0 for host processors.
+/// Returns the device's number; 0 for host processors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceDeviceId(
     instance: *mut ModelInstance,
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceDeviceId(
     guard(|| unsafe { put(device_id, borrow(instance)?.device_id) })
 }
 
-/// The host policy as `{"<name>": {...}}`; belongs to the instance.
+/// Returns the host policy as `{"<name>": {...}}`. The message belongs to the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceHostPolicy(
     instance: *mut ModelInstance,
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceHostPolicy(
     guard(|| unsafe { put(host_policy, ptr::from_ref(&borrow(instance)?.host_policy).cast_mut()) })
 }
 
-/// Whether the instance never gets requests.
+/// Returns whether the instance is passive: it never gets requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceIsPassive(
     instance: *mut ModelInstance,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceIsPassive(
     guard(|| unsafe { put(is_passive, borrow(instance)?.is_passive) })
 }
 
-/// How many optimization profiles the instance is configured with.
+/// Returns the number of optimization profiles that the configuration gives the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceProfileCount(
     instance: *mut ModelInstance,
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceProfileCount(
     guard(|| unsafe { put(count, u32::try_from(borrow(instance)?.profiles.len()).unwrap_or(u32::MAX)) })
 }
 
-/// An optimization profile; belongs to the instance.
+/// Returns an optimization profile. It belongs to the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceProfileName(
     instance: *mut ModelInstance,
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceProfileName(
     })
 }
 
-/// How many further devices the instance is configured with.
+/// Returns the number of secondary devices that the configuration gives the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
     instance: *mut ModelInstance,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
     })
 }
 
-/// Kind, which belongs to the instance, and number of a further device.
+/// Returns the kind and the number of a secondary device. The kind belongs to the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
     instance: *mut ModelInstance,
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
     })
 }
 
-/// The instance's model.
+/// Returns the instance's model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceModel(
     instance: *mut ModelInstance,
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceModel(
     guard(|| unsafe { put(model, Arc::as_ptr(&borrow(instance)?.model).cast_mut()) })
 }
 
-/// What the library has stored with the instance; null at first.
+/// Returns the pointer that the library has stored with the instance; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceState(
     instance: *mut ModelInstance,
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceState(
     guard(|| unsafe { put(state, borrow(instance)?.state.load(Acquire)) })
 }
 
-/// Stores something with the instance; the library goes on owning it.
+/// Stores a pointer with the instance. The library keeps owning what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSetState(
     instance: *mut ModelInstance,
@@ -246,8 +246,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceSetState(
     guard(|| unsafe { borrow(instance) }.map(|own| own.state.store(state, Release)))
 }
 
-/// Tells how much memory of each kind the instance takes, in place of what was told before. The attributes stay the
-/// library's.
+/// Reports how much memory of each kind the instance uses. It replaces the previous report. The library keeps owning
+/// the attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportMemoryUsage(
     instance: *mut ModelInstance,

@@ -1,7 +1,7 @@
-//! The instances of a model that its library can be asked about.
+//! The instances of a model whose library can be asked whether they are ready.
 //!
-//! Whoever asks holds the model as a request does: an instance is finalized when it has left the roster and what found it
-//! there before has come back.
+//! A caller that asks counts as a user of the model, as a request does. An instance is finalized after it has left this
+//! registry and after all callers that found it there have finished.
 use std::sync::{Arc, Weak};
 
 use inference::Error;
@@ -9,28 +9,28 @@ use parking_lot::Mutex;
 
 use super::{ModelInstance, in_use::InUseCount};
 
-/// Those that are initialized and not about to be finalized.
+/// The instances that are initialized and not about to be finalized.
 #[derive(Debug, Default)]
 pub(super) struct InstanceRegistry {
     entered: Mutex<Vec<Weak<ModelInstance>>>,
 }
 
 impl InstanceRegistry {
-    /// An instance has been initialized.
+    /// Adds an instance that has been initialized.
     pub(super) fn enter(&self, instance: &Arc<ModelInstance>) {
         self.entered.lock().push(Arc::downgrade(instance));
     }
 
-    /// An instance is about to be finalized, after a wait for all that is held.
+    /// Removes an instance that is about to be finalized, then waits until the library holds nothing of it.
     pub(super) fn leave(&self, instance: &Arc<ModelInstance>) {
         let own = Arc::as_ptr(instance);
         self.entered.lock().retain(|entered| entered.as_ptr() != own);
     }
 
-    /// Asks each instance, until there is an error. Blocks as long as the answers take.
+    /// Asks each instance until one returns an error. Blocks until the library has answered.
     ///
     /// # Errors
-    /// The first one.
+    /// The first error.
     pub(super) fn ask(
         &self,
         in_use: &Arc<InUseCount>,
@@ -42,7 +42,7 @@ impl InstanceRegistry {
             (in_use.hold(), instances)
         };
         let answer = instances.iter().try_for_each(|instance| question(instance));
-        // In this order: nothing of an instance is left here when it is finalized.
+        // The order matters: the registry no longer contains an instance when it is finalized.
         drop(instances);
         drop(hold);
         answer

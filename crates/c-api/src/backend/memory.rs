@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_MemoryManager`: memory that backends ask the server for.
+//! `TRITONBACKEND_MemoryManager`: memory that backends allocate from the server.
 use std::{
     alloc::{Layout, alloc_zeroed},
     ffi::c_void,
@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// `TRITONBACKEND_MemoryManager`: without GPUs, the C library's allocator.
+/// `TRITONBACKEND_MemoryManager`: the allocator of the C library, as Nereid supports no GPUs.
 #[derive(Debug, Default)]
 pub struct MemoryManager {
-    // C needs an address, and an address needs a byte.
+    // C needs a unique address, and only a type with a size has one.
     _byte: u8,
 }
 
@@ -26,7 +26,7 @@ impl Handle for MemoryManager {
     const NAME: &'static str = "TRITONBACKEND_MemoryManager";
 }
 
-/// Allocates memory, to be freed by [`TRITONBACKEND_MemoryManagerFree`]. Only ordinary host memory is supported.
+/// Allocates memory. [`TRITONBACKEND_MemoryManagerFree`] frees it. Only ordinary host memory is supported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_MemoryManagerAllocate(
     manager: *mut MemoryManager,
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn TRITONBACKEND_MemoryManagerAllocate(
     })
 }
 
-/// Zeros of that length; `None` if there is not so much memory. Large ones come from the system as they are: they cost
-/// nothing until they are touched.
+/// Zeros of that length; `None` if the system has not so much memory. Large blocks come directly from the system: they
+/// cost nothing until they are written.
 pub(super) fn zeroed(len: usize) -> Option<Vec<u8>> {
     let layout = Layout::array::<u8>(len).ok()?;
     if len == 0 {
@@ -57,7 +57,8 @@ pub(super) fn zeroed(len: usize) -> Option<Vec<u8>> {
     Some(unsafe { Vec::from_raw_parts(memory.as_ptr(), len, len) })
 }
 
-/// Memory to be given to `free`, all zero: a library that sends what it has not written must not send what was there before.
+/// Memory for `free` of the C library, all zero. A library may send a buffer that it has not written completely; such a
+/// buffer must not contain old data of the process.
 fn allocate(memory_type: MemoryType, byte_size: u64) -> Result<*mut c_void, Error> {
     match memory_type {
         MEMORY_CPU => {}
@@ -65,7 +66,7 @@ fn allocate(memory_type: MemoryType, byte_size: u64) -> Result<*mut c_void, Erro
         MEMORY_CPU_PINNED => return Err(Error::unsupported("Pinned memory allocation not supported")),
         other => return Err(Error::invalid(format!("there is no memory type {other}"))),
     }
-    // SAFETY: any size may be asked for.
+    // SAFETY: `calloc` accepts any size.
     let memory = unsafe { libc::calloc(1, usize::try_from(byte_size).unwrap_or(usize::MAX)) };
     if memory.is_null() && byte_size > 0 {
         return Err(Error::new(ErrorCode::Unavailable, "CPU memory allocation failed"));
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn the_memory_manager_gives_zeros() {
         const LEN: usize = 200;
-        // SAFETY: freed below, once.
+        // SAFETY: freed once, at the end of this test.
         unsafe {
             let dirty = allocate(MEMORY_CPU, LEN as u64).unwrap().cast::<u8>();
             dirty.write_bytes(0xAA, LEN);

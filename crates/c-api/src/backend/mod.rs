@@ -1,8 +1,8 @@
 //! `tritonbackend.h`: backends in shared libraries, and the functions they call.
 //!
-//! Three nested lifetimes as in [`inference::backend`]: a [`Backend`] has opened a library, a [`Model`] is one version of
-//! a model it has opened, a [`ModelInstance`] is one executable copy. Requests and responses pass from the runtime to
-//! the library and back as boxes; who holds which is said at the functions that take or give them.
+//! Three nested lifetimes as in [`inference::backend`]: a [`Backend`] has opened a library, a [`Model`] is one version
+//! of a model, a [`ModelInstance`] is one executable copy of it. Requests and responses pass from Rust to the library
+//! and back as boxes. The functions that take or give them say who owns them.
 pub mod attributes;
 pub mod backend_handle;
 mod entries;

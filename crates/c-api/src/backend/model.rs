@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_Model`: one version of a model in a backend's hands.
+//! `TRITONBACKEND_Model`: one version of a model that a backend runs.
 use std::{
     ffi::{CString, c_char, c_void},
     ptr,
@@ -37,20 +37,20 @@ use crate::{
     },
 };
 
-/// How long a library may keep what belongs to requests that have ended.
+/// How long the engine waits for a library to release what belongs to requests that have ended.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// `TRITONBACKEND_Model`. Its library finalizes it when it is dropped.
+/// `TRITONBACKEND_Model`. When it is dropped, the library finalizes it.
 #[derive(Debug)]
 pub struct Model {
     source: ModelSource,
     directory: CString,
-    /// `None` for a model that is only looked at (custom batching).
+    /// `None` for a model that is not executed (custom batching).
     backend: Option<Arc<Backend>>,
     server: ServerHandle,
-    /// As far as it is settled.
+    /// The configuration as far as it is known.
     config: Mutex<proto::ModelConfig>,
-    /// What the library made of it in order to complete it.
+    /// The configuration that the library has completed.
     completed: Mutex<Option<proto::ModelConfig>>,
     typed: OnceLock<Arc<ModelConfig>>,
     /// Names of all outputs, sorted.
@@ -70,7 +70,7 @@ impl Model {
         Self::new(source, &source.declared, backend.server(), Some(backend.clone()))
     }
 
-    /// A model to be looked at, whoever executes it.
+    /// A model that is not executed. Another backend may execute it.
     pub(crate) fn shown(source: &ModelSource, config: &proto::ModelConfig, server: ServerHandle) -> Self {
         Self::new(source, config, server, None)
     }
@@ -101,13 +101,13 @@ impl Model {
         &self.source.name
     }
 
-    /// Settings of the host policy of that name.
+    /// Settings of the host policy with that name.
     pub(super) fn host_policy(&self, name: &str) -> serde_json::Value {
         let settings = self.source.host_policies.get(name).cloned().unwrap_or_default();
         serde_json::json!({ name: settings })
     }
 
-    /// The validated configuration, once instances are built.
+    /// The validated configuration; set when instances are built.
     pub(super) fn typed(&self) -> Option<&Arc<ModelConfig>> {
         self.typed.get()
     }
@@ -117,13 +117,13 @@ impl Model {
         self.outputs.get().map_or(&[], |outputs| outputs)
     }
 
-    /// Something of this model gets into the library's hands.
+    /// Counts one more object of this model that the library holds.
     pub(super) fn hold(&self) -> InUseGuard {
         self.in_use.hold()
     }
 
-    /// Returns when the library holds nothing of this model any more, or after a while: the requests have ended, so that
-    /// whatever it still holds is of no use to anybody.
+    /// Returns when the library holds nothing of this model any more, or after a timeout. All requests have ended by
+    /// then, so the library has no more use for what it still holds.
     pub(super) fn wait_for_returns(&self) {
         let left = self.in_use.wait(RELEASE_TIMEOUT);
         if left > 0 {
@@ -134,12 +134,12 @@ impl Model {
         }
     }
 
-    /// What the model takes; its instances have accounts beside it.
+    /// The memory that the model uses; each instance has an account of its own.
     pub(super) fn memory(&self) -> &Account {
         &self.memory
     }
 
-    /// Its instances.
+    /// The instances of this model.
     pub(super) fn instance_registry(&self) -> &InstanceRegistry {
         &self.instance_registry
     }
@@ -148,7 +148,7 @@ impl Model {
         self.source.settings.get("auto-complete-config").is_none_or(|value| value != "false")
     }
 
-    /// Takes over what a library may complete.
+    /// Takes over those parts of the configuration that a library may complete.
     fn complete(&self, completed: proto::ModelConfig) -> Result<(), Error> {
         let mut config = self.config.lock();
         *config = complete(&config, completed)?;
@@ -156,7 +156,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a model of a backend in Python is told besides its own configuration.
+    /// The settings that a model of a backend in Python gets in addition to its own configuration.
     fn run_by_python(&self, backend: &Backend) {
         let mut config = self.config.lock();
         "model.py".clone_into(&mut config.runtime);
@@ -178,7 +178,7 @@ impl Drop for Model {
     }
 }
 
-/// A model as the runtime knows it.
+/// A model as the engine uses it.
 #[derive(Debug)]
 pub(super) struct OpenedModel {
     model: Arc<Model>,
@@ -189,7 +189,7 @@ impl OpenedModel {
     /// Lets the library initialize the model.
     ///
     /// # Errors
-    /// The library's.
+    /// The error of the library.
     pub(super) fn open(backend: &Arc<Backend>, source: &ModelSource) -> Result<Self, Error> {
         let opened = Self { model: Arc::new(Model::opened(backend, source)), backend: backend.clone() };
         if backend.is_run_by_python() {
@@ -241,7 +241,7 @@ impl BackendModel for OpenedModel {
         });
         let instance = ModelInstance::new(&self.model, config, spec);
         let running = Running::start(instance, self.backend.clone())?;
-        // The interface promises that an instance is not executed twice at a time, not on which thread it is.
+        // The interface promises that an instance is not executed twice at a time. It promises nothing about threads.
         let own_thread = self.model.source.settings.get("own-thread").is_some_and(|value| value == "true");
         Ok(if own_thread {
             Instance::ThreadBound(Box::new(running))
@@ -251,21 +251,21 @@ impl BackendModel for OpenedModel {
     }
 }
 
-/// The model's name; belongs to the model.
+/// Returns the model's name. It belongs to the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelName(model: *mut Model, name: *mut *const c_char) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
     guard(|| unsafe { put(name, readable(&borrow(model)?.source.name)) })
 }
 
-/// The version's number.
+/// Returns the version's number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelVersion(model: *mut Model, version: *mut u64) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
     guard(|| unsafe { put(version, u64::try_from(borrow(model)?.source.version).unwrap_or_default()) })
 }
 
-/// The model's directory (artifact type 0, a file system); the path belongs to the model.
+/// Returns the model's directory (artifact type 0, a file system). The path belongs to the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelRepository(
     model: *mut Model,
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelRepository(
     })
 }
 
-/// The configuration with its defaults, as JSON (version 1). The caller owns the message.
+/// Returns the configuration with its defaults, as JSON (version 1). The caller owns the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelConfig(
     model: *mut Model,
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelConfig(
     })
 }
 
-/// The only form of configurations that the interface knows.
+/// The only version of the configuration format that the interface defines.
 pub(crate) fn check_version(config_version: u32) -> Result<(), Error> {
     if config_version == 1 {
         return Ok(());
@@ -306,7 +306,7 @@ pub(crate) fn check_version(config_version: u32) -> Result<(), Error> {
     )))
 }
 
-/// Whether the library should complete the configuration.
+/// Returns whether the library should complete the configuration.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelAutoCompleteConfig(
     model: *mut Model,
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelAutoCompleteConfig(
     guard(|| unsafe { put(auto_complete, borrow(model)?.is_auto_completed()) })
 }
 
-/// Completes the configuration, while the model is being initialized. The message stays the caller's.
+/// Completes the configuration. Allowed only while the model is being initialized. The caller keeps owning the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelSetConfig(
     model: *mut Model,
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelSetConfig(
     })
 }
 
-/// The server the model is in; belongs to whoever made it.
+/// Returns the server of the model. It belongs to the program that made it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelServer(
     model: *mut Model,
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelServer(
     guard(|| unsafe { put(server, borrow(model)?.server.0) })
 }
 
-/// The model's backend; null if that is no shared library.
+/// Returns the model's backend; null if the backend is not a shared library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelBackend(
     model: *mut Model,
@@ -355,22 +355,22 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelBackend(
     })
 }
 
-/// What the library has stored with the model; null at first.
+/// Returns the pointer that the library has stored with the model; null at first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelState(model: *mut Model, state: *mut *mut c_void) -> *mut CError {
     // SAFETY: null or a live model; null or writable.
     guard(|| unsafe { put(state, borrow(model)?.state.load(Acquire)) })
 }
 
-/// Stores something with the model; the library goes on owning it.
+/// Stores a pointer with the model. The library keeps owning what it points to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelSetState(model: *mut Model, state: *mut c_void) -> *mut CError {
     // SAFETY: null or a live model.
     guard(|| unsafe { borrow(model) }.map(|own| own.state.store(state, Release)))
 }
 
-/// Tells how much memory of each kind the model takes besides its instances, in place of what was told before. The
-/// attributes stay the library's.
+/// Reports how much memory of each kind the model uses besides its instances. It replaces the previous report. The
+/// library keeps owning the attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelReportMemoryUsage(
     model: *mut Model,

@@ -19,7 +19,7 @@ use crate::{
 pub struct Output {
     name: Name,
     datatype: DataType,
-    /// As a client sees it.
+    /// The shape that a client sees.
     shape: Shape,
     memory: Mutex<Option<Vec<u8>>>,
     attributes: BufferAttributes,
@@ -46,7 +46,8 @@ impl Output {
         &self.shape
     }
 
-    /// Memory of that size, once, all zero: what the library does not write, a client may see. Null for no bytes, as front ends of the reference give it.
+    /// Memory of that size, all zero, at most once. Zero, because a client may see the bytes that the library does not
+    /// write. Null for 0 bytes, as the front ends of Triton give it.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let mut place = self.memory.lock();
         if place.is_some() {
@@ -65,7 +66,7 @@ impl Output {
         Ok(buffer)
     }
 
-    /// What the backend has made of it.
+    /// The tensor that the backend has written.
     pub(super) fn into_tensor(self) -> Tensor {
         let mut memory = self.memory.into_inner().unwrap_or_default();
         memory.truncate(self.attributes.byte_size());
@@ -73,8 +74,9 @@ impl Output {
     }
 }
 
-/// Gives memory for an output, to be written before the response is sent; it belongs to the response. It is host memory
-/// whatever was preferred, and zero. A second call is ALREADY_EXISTS.
+/// Allocates the memory of an output, which the library writes before it sends the response. The memory belongs to the
+/// response. It is host memory, whatever memory type is preferred, and is filled with zeros. A second call is
+/// ALREADY_EXISTS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_OutputBuffer(
     output: *mut Output,
@@ -93,7 +95,7 @@ pub unsafe extern "C" fn TRITONBACKEND_OutputBuffer(
     })
 }
 
-/// What is known of an output's memory; belongs to the response.
+/// Returns the attributes of an output's memory. They belong to the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_OutputBufferAttributes(
     output: *mut Output,

@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_Request`: a request in a backend's hands until it releases it.
+//! `TRITONBACKEND_Request`: a request that a backend holds until it releases it.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -24,24 +24,24 @@ use crate::{
     },
 };
 
-/// `TRITONBACKEND_Request`. What changes is the library's to serialize: one request, one thread at a time.
+/// `TRITONBACKEND_Request`. The library must serialize its calls: only one thread uses a request at a time.
 #[derive(Debug)]
 pub struct Request {
-    /// What was asked, without its inputs.
+    /// The request without its inputs.
     asked: inference::Request,
     inputs: SmallVec<[Input; 2]>,
-    /// `None` for a request that is only looked at (custom batching).
+    /// `None` for a request that is not executed (custom batching).
     responder: Option<Responder>,
-    /// What the sequence remembers, for models with states.
+    /// The state of the sequence, for models with states.
     state: Option<SequenceState>,
-    /// Ends with the request, unless it is executed again. Only releasing takes it out.
+    /// Dropped with the request, unless the request is executed again. Only releasing takes it out.
     execution: Mutex<Option<Execution>>,
     model: Arc<Model>,
-    /// The correlation id for readers of C, once one has asked.
+    /// The correlation id as a C string, made at the first call that needs it.
     correlation_text: OnceLock<Name>,
-    /// Next number of a response, for the statistics of decoupled models; shared with the factories.
+    /// The number of the next response, for the statistics of decoupled models. The factories share it.
     response_index: OnceLock<Arc<AtomicU64>>,
-    /// Output states; they live as long as the request. The library knows their addresses.
+    /// Output states. They live as long as the request, because the library knows their addresses.
     states: Mutex<Vec<StableBox<State>>>,
     _in_use: Option<InUseGuard>,
 }
@@ -56,7 +56,7 @@ const RELEASE_ALL: u32 = 1;
 const RELEASE_RESCHEDULE: u32 = 2;
 
 impl Request {
-    /// A request to be executed, with the states of its sequence among its inputs.
+    /// A request that is executed, with the states of its sequence among its inputs.
     pub(super) fn new(mut execution: Execution, model: &Arc<Model>) -> Self {
         let asked = std::mem::take(&mut execution.request);
         let states = execution.state.as_ref().map(SequenceState::inputs);
@@ -69,7 +69,7 @@ impl Request {
         request
     }
 
-    /// A request to be looked at, and not to be executed.
+    /// A request that is not executed. Only a batching strategy reads it.
     pub(crate) fn shown(asked: inference::Request, model: &Arc<Model>) -> Self {
         Self::of(asked, model, None)
     }
@@ -97,14 +97,14 @@ impl Request {
         }
     }
 
-    /// Answers with an error and gives the request back.
+    /// Ends the request with an error and releases it.
     pub(super) fn fail(self: Box<Self>, error: Error) {
         if let Some(responder) = &self.responder {
             responder.clone().fail(error);
         }
     }
 
-    /// What answers it.
+    /// The responder of the request.
     pub(super) fn responder(&self) -> Result<&Responder, Error> {
         self.responder
             .as_ref()
@@ -155,12 +155,12 @@ impl Request {
         }
     }
 
-    /// A request that is only looked at has been found to be waited for.
+    /// Always false for a request that is not executed.
     fn is_cancelled(&self) -> bool {
         self.responder.as_ref().is_some_and(Responder::is_cancelled)
     }
 
-    /// Names of the outputs that are wanted, sorted.
+    /// Names of the requested outputs, sorted.
     fn outputs(&self) -> &[Name] {
         match &self.asked.outputs {
             OutputSelection::All => self.model.outputs(),
@@ -168,7 +168,7 @@ impl Request {
         }
     }
 
-    /// Kind and number of the memory where an output will lie, of which the library may like some.
+    /// Kind and number of the memory where an output will lie. The library may state a preference.
     fn placement(
         &self,
         name: Option<&Name>,
@@ -181,7 +181,7 @@ impl Request {
         Ok((memory_number(kind), number))
     }
 
-    /// The state that an output of that name replaces, about to be written.
+    /// The state that an output of that name replaces. The library is about to write it.
     pub(super) fn new_state(
         &self,
         name: &str,
@@ -202,7 +202,8 @@ impl Request {
         Ok(address)
     }
 
-    /// Lets the request be executed once more, if the flags say so. The caller drops it, unless this is an error.
+    /// Lets the request be executed again if the flags say so. The caller drops the request, unless this returns an
+    /// error.
     fn release(&self, flags: u32) -> Result<(), Error> {
         if flags & RELEASE_RESCHEDULE == 0 {
             return if flags & RELEASE_ALL == 0 {
@@ -215,7 +216,7 @@ impl Request {
         let Some(mut execution) = place.take() else {
             return Err(Error::invalid("a request that is not executed cannot be rescheduled"));
         };
-        // State inputs come anew each time.
+        // The next execution adds the state inputs again.
         let states = execution.state.as_ref().map_or(0, |state| state.inputs().len());
         let own = self.inputs.len().saturating_sub(states);
         let tensors = self.inputs.iter().take(own).map(|input| input.tensor().clone()).collect();
@@ -229,7 +230,7 @@ impl Request {
     }
 }
 
-/// The request's id, empty if it has none; belongs to the request.
+/// Returns the request's id, empty if it has none. It belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestId(
     request: *mut Request,
@@ -239,7 +240,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestId(
     guard(|| unsafe { put(id, readable(&borrow(request)?.asked.id)) })
 }
 
-/// The correlation id, 0 outside of sequences. A text is INVALID_ARG.
+/// Returns the correlation id if it is a number; 0 outside of sequences. INVALID_ARG if the id is a text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationId(
     request: *mut Request,
@@ -253,7 +254,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationId(
     })
 }
 
-/// The correlation id, if it is a text; belongs to the request. Otherwise INVALID_ARG.
+/// Returns the correlation id if it is a text. It belongs to the request. INVALID_ARG if the id is a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationIdString(
     request: *mut Request,
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationIdString(
     })
 }
 
-/// The queueing time the client grants, in microseconds; 0 for no limit.
+/// Returns the time limit that the client has set for the request, in microseconds; 0 for no limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
     request: *mut Request,
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
     })
 }
 
-/// Whether the request begins (1) or ends (2) its sequence.
+/// Returns whether the request begins (1) or ends (2) its sequence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestFlags(request: *mut Request, flags: *mut u32) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
@@ -293,7 +294,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestFlags(request: *mut Request, flags
     })
 }
 
-/// Whether nobody waits for an answer any more.
+/// Returns whether the request was cancelled: its responses are no longer wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestIsCancelled(
     request: *mut Request,
@@ -303,7 +304,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestIsCancelled(
     guard(|| unsafe { put(is_cancelled, borrow(request)?.is_cancelled()) })
 }
 
-/// How many parameters the request has.
+/// Returns the number of parameters of the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestParameterCount(
     request: *mut Request,
@@ -315,7 +316,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestParameterCount(
     })
 }
 
-/// A parameter; name and value belong to the request.
+/// Returns a parameter. Name and value belong to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestParameter(
     request: *mut Request,
@@ -335,7 +336,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestParameter(
     })
 }
 
-/// How many inputs the request has, control and state inputs included.
+/// Returns the number of inputs of the request, control and state inputs included.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestInputCount(
     request: *mut Request,
@@ -345,7 +346,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInputCount(
     guard(|| unsafe { put(count, u32::try_from(borrow(request)?.inputs.len()).unwrap_or(u32::MAX)) })
 }
 
-/// The name of an input; belongs to the request.
+/// Returns the name of an input. It belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestInputName(
     request: *mut Request,
@@ -356,7 +357,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInputName(
     guard(|| unsafe { put(input_name, readable(borrow(request)?.input_at(index)?.tensor().name())) })
 }
 
-/// The input of that name; belongs to the request.
+/// Returns the input of that name. It belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestInput(
     request: *mut Request,
@@ -376,7 +377,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInput(
     })
 }
 
-/// An input; belongs to the request.
+/// Returns an input by its index. It belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestInputByIndex(
     request: *mut Request,
@@ -387,7 +388,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInputByIndex(
     guard(|| unsafe { put(input, ptr::from_ref(borrow(request)?.input_at(index)?).cast_mut()) })
 }
 
-/// How many outputs are wanted: those the client named, or all.
+/// Returns the number of requested outputs: those that the client named, or all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestOutputCount(
     request: *mut Request,
@@ -397,7 +398,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestOutputCount(
     guard(|| unsafe { put(count, u32::try_from(borrow(request)?.outputs().len()).unwrap_or(u32::MAX)) })
 }
 
-/// The name of a wanted output, of which there are as many as sorted names; belongs to the request.
+/// Returns the name of a requested output. The names are sorted, and belong to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestOutputName(
     request: *mut Request,
@@ -418,9 +419,9 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestOutputName(
     })
 }
 
-/// Where the buffer of an output will lie, if it has that many bytes; name and size may be null. What stands in the places
-/// for the answer is what the library would like. A program that brings the memory of outputs is asked by its query function:
-/// UNAVAILABLE if it has none.
+/// Returns where the buffer of an output will lie if it has that many bytes. Name and size may be null. The library
+/// writes the memory type it prefers into the output parameters before the call. If a program provides the memory of
+/// outputs, Nereid asks its query function. UNAVAILABLE if the program has no query function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestOutputBufferProperties(
     request: *mut Request,
@@ -440,8 +441,8 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestOutputBufferProperties(
     })
 }
 
-/// Gives the request back for good (1) or to be executed again with others (2). It is the library's no more, unless an
-/// error is returned: then it stays the library's.
+/// Releases the request for good (1), or returns it so that it is executed again (2). On success the library no longer
+/// owns the request. On an error the library still owns it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestRelease(
     request: *mut Request,
@@ -457,7 +458,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestRelease(
     })
 }
 
-/// The trace of the request, null if it has none; it lives as long as the request at least.
+/// Returns the trace of the request; null if it has none. The trace lives at least as long as the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_RequestTrace(
     request: *mut Request,

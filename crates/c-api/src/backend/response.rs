@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_Response`: an answer while the backend makes it.
+//! `TRITONBACKEND_Response`: a response that a backend is making.
 use std::{ffi::c_char, ptr, sync::Arc};
 
 use inference::{Error, FailureReason, Name, Parameter, Parameters, Responder, Shape};
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// `TRITONBACKEND_Response`. Deleting it instead of sending it answers nothing.
+/// `TRITONBACKEND_Response`. Deleting a response without sending it sends nothing to the client.
 #[derive(Debug)]
 pub struct Response {
     responder: Responder,
@@ -30,7 +30,7 @@ impl Handle for Response {
     const NAME: &'static str = "TRITONBACKEND_Response";
 }
 
-/// Nothing comes after it.
+/// The final flag: no response follows.
 pub(super) const FINAL: u32 = 1;
 
 impl Response {
@@ -44,7 +44,7 @@ impl Response {
         }
     }
 
-    /// Adds an output. Its address stays while the response lives.
+    /// Adds an output. Its address does not change while the response lives.
     fn add_output(&self, name: &str, kind: CDataType, shape: &[i64]) -> Result<*mut Output, Error> {
         let config = self.model.typed();
         let spec = config.and_then(|config| config.outputs.iter().find(|output| output.name == *name));
@@ -66,7 +66,7 @@ impl Response {
         self.parameters.lock().push((name, value));
     }
 
-    /// Sends what was made, or why nothing was.
+    /// Sends the response, or the error that replaces it.
     fn send(self, flags: u32, error: Option<Error>) {
         let Self { responder, outputs, parameters, .. } = self;
         let is_last = flags & FINAL != 0;
@@ -81,7 +81,7 @@ impl Response {
     }
 }
 
-/// Begins an answer. The library sends or deletes it.
+/// Begins a response. The library sends or deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseNew(
     response: *mut *mut Response,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseNew(
     })
 }
 
-/// Deletes an answer that is not sent; null is fine.
+/// Deletes a response that is not sent; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseDelete(response: *mut Response) -> *mut CError {
     // SAFETY: null or a response that the library does not use after this.
@@ -121,7 +121,7 @@ unsafe fn set_parameter(
     })
 }
 
-/// Adds a text to the answer's parameters; it is copied.
+/// Adds a text to the parameters of the response. The text is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseSetStringParameter(
     response: *mut Response,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseSetStringParameter(
     unsafe { set_parameter(response, name, || Ok(Parameter::String(text(value)?.into()))) }
 }
 
-/// Adds an integer to the answer's parameters.
+/// Adds an integer to the parameters of the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseSetIntParameter(
     response: *mut Response,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseSetIntParameter(
     unsafe { set_parameter(response, name, || Ok(Parameter::Int(value))) }
 }
 
-/// Adds a truth value to the answer's parameters.
+/// Adds a boolean to the parameters of the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseSetBoolParameter(
     response: *mut Response,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseSetBoolParameter(
     unsafe { set_parameter(response, name, || Ok(Parameter::Bool(value))) }
 }
 
-/// Adds a number to the answer's parameters.
+/// Adds a double to the parameters of the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseSetDoubleParameter(
     response: *mut Response,
@@ -165,7 +165,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseSetDoubleParameter(
     unsafe { set_parameter(response, name, || Ok(Parameter::Double(value))) }
 }
 
-/// Adds an output to the answer. The shape includes the batch dimension and is copied; the output belongs to the answer.
+/// Adds an output to the response. The shape includes the batch dimension and is copied. The output belongs to the
+/// response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseOutput(
     response: *mut Response,
@@ -188,7 +189,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseOutput(
     })
 }
 
-/// Sends an answer, which is the library's no more. With `error`, which stays the library's, sends that instead.
+/// Sends a response. The library no longer owns it afterwards. If `error` is not null, it is sent instead; the library
+/// keeps owning the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ResponseSend(
     response: *mut Response,
@@ -206,7 +208,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseSend(
     })
 }
 
-/// What one of the outputs is; name and shape belong to the answer.
+/// Returns the properties of an output by its index. Name and shape belong to the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InferenceResponseOutput(
     response: *mut Response,
@@ -228,7 +230,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InferenceResponseOutput(
     })
 }
 
-/// What the output of that name is; the shape belongs to the answer.
+/// Returns the properties of the output of that name. The shape belongs to the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_InferenceResponseOutputByName(
     response: *mut Response,

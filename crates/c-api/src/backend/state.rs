@@ -1,4 +1,4 @@
-//! `TRITONBACKEND_State`: what a model wants its sequence to remember.
+//! `TRITONBACKEND_State`: a state that a model stores for its sequence.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -33,7 +33,7 @@ impl Handle for State {
 }
 
 impl State {
-    /// Memory of that size; the same as before if the size is.
+    /// Memory of that size. If the size has not changed, it is the same memory as before.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let no_room = || {
             Error::unavailable(format!("failed to allocate {byte_size} bytes for state '{}'", self.output))
@@ -47,7 +47,7 @@ impl State {
         Ok(buffer.as_mut_ptr().cast())
     }
 
-    /// Lets the sequence remember what was written, without copying it.
+    /// Stores the written value in the sequence, without copying it.
     fn update(&self) -> Result<(), Error> {
         let data = std::mem::take(&mut *self.buffer.lock());
         self.attributes.set_byte_size(0);
@@ -56,7 +56,7 @@ impl State {
     }
 }
 
-/// Begins a new value of a state of the request's sequence. The shape is copied; the state belongs to the request.
+/// Begins a new value of a state of the request's sequence. The shape is copied. The state belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_StateNew(
     state: *mut *mut State,
@@ -88,8 +88,8 @@ fn begin(request: &Request, name: &str, kind: CDataType, shape: &[i64]) -> Resul
     })
 }
 
-/// Gives memory for a state, to be written before the update; it belongs to the state, until the update. It is host
-/// memory whatever was preferred.
+/// Allocates the memory of a state, which the library writes before the update. The memory belongs to the state until
+/// the update. It is host memory, whatever memory type is preferred.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_StateBuffer(
     state: *mut State,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn TRITONBACKEND_StateBuffer(
     })
 }
 
-/// What is known of a state's memory; belongs to the state.
+/// Returns the attributes of a state's memory. They belong to the state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_StateBufferAttributes(
     state: *mut State,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn TRITONBACKEND_StateBufferAttributes(
     guard(|| unsafe { put(buffer_attributes, ptr::from_ref(&borrow(state)?.attributes).cast_mut()) })
 }
 
-/// Makes what was written the state that the sequence's next request sees.
+/// Stores the written value. The sequence's next request reads it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_StateUpdate(state: *mut State) -> *mut CError {
     // SAFETY: null or a live state.

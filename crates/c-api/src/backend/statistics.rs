@@ -1,7 +1,7 @@
-//! What backends report of the time their work took: executions, requests, and single responses of decoupled requests.
-//! It is what clients see in `inference_stats`, `batch_stats` and `response_stats`.
+//! The times that backends report: of executions, of requests, and of single responses of decoupled requests. Clients
+//! see them in `inference_stats`, `batch_stats` and `response_stats`.
 //!
-//! Times are those of the steady clock (`CLOCK_MONOTONIC`) in nanoseconds, as the runtime's own moments are.
+//! Times are those of the monotonic clock (`CLOCK_MONOTONIC`) in nanoseconds, as in the whole server.
 use std::ptr;
 
 use inference::{Error, ErrorCode, ReportedTimes, ResponseReport, Timestamp};
@@ -22,7 +22,8 @@ fn times(exec_start: u64, compute_start: u64, compute_end: u64, exec_end: u64) -
     }
 }
 
-/// Reports the times of a request, before it is released. Whether it succeeded, its answers have told.
+/// Reports the times of a request before the library releases it. The `success` flag is ignored: the responses have
+/// told whether the request succeeded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportStatistics(
     instance: *mut ModelInstance,
@@ -42,7 +43,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportStatistics(
     })
 }
 
-/// Reports the times of the latest batch of an instance. How many rows it had, the runtime knows.
+/// Reports the times of the latest batch of an instance. The batch size is ignored: the server knows the number of
+/// rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportBatchStatistics(
     instance: *mut ModelInstance,
@@ -110,7 +112,7 @@ unsafe fn record(
     guard(|| unsafe { borrow(statistics) }.map(|own| what(&mut own.reported.lock())))
 }
 
-/// An empty report. The library deletes it.
+/// Makes an empty report. The library deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsNew(
     statistics: *mut *mut ResponseStatistics,
@@ -129,7 +131,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
     ptr::null_mut()
 }
 
-/// Says which instance made the response.
+/// Sets the instance that made the response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
     statistics: *mut ResponseStatistics,
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetModelIn
     unsafe { record(statistics, |reported| reported.instance = instance) }
 }
 
-/// Says of which request the response is.
+/// Sets the request that the response belongs to, by a response factory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
     statistics: *mut ResponseStatistics,
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetRespons
     unsafe { record(statistics, |reported| reported.factory = factory) }
 }
 
-/// Says when work on the response began.
+/// Sets when the work on the response began.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
     statistics: *mut ResponseStatistics,
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetRespons
     unsafe { record(statistics, |reported| reported.start = response_start) }
 }
 
-/// Says when its outputs were computed; 0 for a response without outputs.
+/// Sets when its outputs were computed; 0 for a response without outputs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
     statistics: *mut ResponseStatistics,
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetCompute
     unsafe { record(statistics, |reported| reported.compute_output_start = compute_output_start) }
 }
 
-/// Says when it was sent.
+/// Sets when the response was sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
     statistics: *mut ResponseStatistics,
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetRespons
     unsafe { record(statistics, |reported| reported.end = response_end) }
 }
 
-/// Says why it failed; the error stays the caller's, and only its code is taken.
+/// Sets the error of the response. The caller keeps owning the error. Only its code is used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     statistics: *mut ResponseStatistics,
@@ -191,7 +193,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
     unsafe { record(statistics, |reported| reported.error = code) }
 }
 
-/// Reports the response, which becomes the next one of its request. Times that run backwards are an error.
+/// Reports a response: the next one of its request. Times that do not increase are an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
     statistics: *mut ResponseStatistics,
@@ -199,7 +201,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
     guard(|| {
         // SAFETY: null or live statistics.
         let reported = unsafe { borrow(statistics)? }.reported.lock();
-        // SAFETY: null or live, as whoever said them promised.
+        // SAFETY: null or live, as the callers of the setters promised.
         let factory = unsafe { borrow(reported.instance).and(borrow(reported.factory))? };
         factory.report(reported.report())
     })

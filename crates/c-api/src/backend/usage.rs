@@ -1,4 +1,4 @@
-//! How much memory a model and its instances take, as their library reports it.
+//! The memory that a model and its instances use, as their library reports it.
 use std::{
     collections::BTreeMap,
     fmt,
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Amounts(BTreeMap<(MemoryKind, i64), u64>);
 
-/// What one model, or one instance of it, takes. What it took is forgotten when the account is dropped.
+/// The memory that one model, or one instance of it, uses. Dropping the account removes its report.
 #[derive(Debug)]
 pub(super) struct Account {
     number: u64,
@@ -43,7 +43,7 @@ impl Account {
         Self::within(Arc::default())
     }
 
-    /// One more account of the same model.
+    /// Another account of the same model.
     pub(super) fn beside(&self) -> Self {
         Self::within(self.ledger.clone())
     }
@@ -52,12 +52,12 @@ impl Account {
         Self { number: ledger.opened.fetch_add(1, Relaxed), ledger }
     }
 
-    /// This, in place of what was reported before.
+    /// Replaces the previous report.
     pub(super) fn report(&self, amounts: Amounts) {
         self.ledger.reported.lock().insert(self.number, amounts);
     }
 
-    /// What the model and all its instances take.
+    /// The sum over the model and all its instances.
     pub(super) fn total(&self) -> Vec<MemoryUsage> {
         let mut sums = BTreeMap::<_, u64>::new();
         for (memory, byte_size) in self.ledger.reported.lock().values().flat_map(|Amounts(amounts)| amounts) {
@@ -75,11 +75,11 @@ impl Drop for Account {
 }
 
 impl Amounts {
-    /// What an array of attributes says. Of entries for the same memory the last one counts, as Triton: model.h,
+    /// Reads an array of attributes. If several entries name the same memory, the last one counts. As Triton: model.h,
     /// SetMemoryUsage.
     ///
     /// # Errors
-    /// INVALID_ARG for an entry that is null, or a kind of memory that there is not.
+    /// INVALID_ARG for an entry that is null, or for an unknown kind of memory.
     ///
     /// # Safety
     /// Null or an array of that many handles, each null or live.

@@ -1,8 +1,8 @@
 //! `tritoncache.h`: response caches in shared libraries, and the functions they call.
 //!
-//! A cache owns its memory, the server owns what goes in and out of it. Both meet in [`TRITONCACHE_Copy`], which the cache
-//! calls while it holds whatever protects that memory. The functions of a cache may take long: they run on threads of its
-//! own ([`workers`]).
+//! The cache owns the memory of its entries. The server owns the bytes that it stores and reads. The cache calls
+//! [`TRITONCACHE_Copy`] to copy between them, while it holds the locks that protect its memory. The functions of a
+//! cache may take long, so they run on threads of their own ([`workers`]).
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_char, c_void},
@@ -36,7 +36,7 @@ type Finalize = unsafe extern "C-unwind" fn(*mut c_void) -> *mut CError;
 type Pass =
     unsafe extern "C-unwind" fn(*mut c_void, *const c_char, *mut CacheEntry, *mut Allocator) -> *mut CError;
 
-/// What is done with the buffers of an entry when the cache says copy.
+/// What happens to the buffers of an entry when the cache calls the copy function.
 type Copy<'a> = dyn FnMut(&[Buffer]) -> Result<(), Error> + 'a;
 
 /// Caches in shared libraries.
@@ -58,7 +58,7 @@ impl CacheFinder for Caches {
     }
 }
 
-/// A cache that runs; finalized when dropped.
+/// An initialized cache; finalized when dropped.
 #[derive(Debug)]
 struct Cache {
     name: String,
@@ -69,7 +69,7 @@ struct Cache {
     _library: Library,
 }
 
-// SAFETY: the header wants caches to be used by many threads at a time.
+// SAFETY: the header requires that many threads may use a cache at a time.
 unsafe impl Send for Cache {}
 // SAFETY: the same.
 unsafe impl Sync for Cache {}
@@ -101,7 +101,7 @@ impl Cache {
         Ok(Self { name: name.to_owned(), cache, finalize, lookup, insert, _library: library })
     }
 
-    /// Lets the library look up or insert; `copy` is what happens when it calls [`TRITONCACHE_Copy`].
+    /// Lets the library look up or insert. `copy` runs when the library calls [`TRITONCACHE_Copy`].
     fn pass(&self, function: Pass, key: &str, entry: &CacheEntry, copy: &mut Copy) -> Result<(), Error> {
         let key: CString = c_text(key);
         let mut copy = copy;
@@ -126,7 +126,7 @@ impl Cache {
         let mut response = None;
         let mut copy = |buffers: &[Buffer]| {
             let [buffer] = buffers else { return Err(unexpected_count(buffers.len())) };
-            // SAFETY: the library has added it, and it stays while the library is in its call.
+            // SAFETY: the library has added the buffer, which stays while the library is in its call.
             response = Some(packed::read(unsafe { buffer.bytes() })?);
             Ok(())
         };
@@ -143,7 +143,8 @@ impl Cache {
         let entry = CacheEntry { buffers: Mutex::new(vec![Buffer { base: ptr::null_mut(), size }]) };
         let mut copy = |buffers: &[Buffer]| match buffers {
             [buffer] if buffer.size == size && !buffer.base.is_null() => {
-                // SAFETY: the library has set it aside for the response, and it stays while the library is in its call.
+                // SAFETY: the library has reserved the buffer for the response. It stays while the library is in its
+                // call.
                 packed::write(response, unsafe { buffer.place() });
                 Ok(())
             }
@@ -159,7 +160,7 @@ fn unexpected_count(count: usize) -> Error {
     ))
 }
 
-/// A cache in a shared library, whose functions are called on threads of its own.
+/// A cache in a shared library. Its functions run on threads of their own.
 #[derive(Debug)]
 struct CLibraryCache {
     name: String,
@@ -210,14 +211,14 @@ struct Buffer {
 
 impl Buffer {
     /// # Safety
-    /// The memory is there and is not written meanwhile.
+    /// The memory is valid, and no thread writes it during the copy.
     unsafe fn bytes<'a>(&self) -> &'a [u8] {
         // SAFETY: as the caller promises.
         unsafe { crate::handle::array(self.base, self.size) }.unwrap_or_default()
     }
 
     /// # Safety
-    /// The memory is there and nobody else uses it meanwhile.
+    /// The memory is valid, and no other thread uses it during the copy.
     unsafe fn place<'a>(&self) -> &'a mut [u8] {
         if self.base.is_null() {
             return &mut [];
@@ -233,7 +234,7 @@ pub struct CacheEntry {
     buffers: Mutex<Vec<Buffer>>,
 }
 
-// SAFETY: the addresses are the cache's, which may be anywhere.
+// SAFETY: the addresses are the cache's; any thread may use them.
 unsafe impl Send for CacheEntry {}
 // SAFETY: the same.
 unsafe impl Sync for CacheEntry {}
@@ -253,7 +254,7 @@ impl CacheEntry {
     }
 }
 
-/// `TRITONCACHE_Allocator`: what is to be done when the cache says copy.
+/// `TRITONCACHE_Allocator`: what happens when the cache calls the copy function.
 #[derive(Debug)]
 pub struct Allocator {
     copy: Mutex<Copying>,
@@ -261,7 +262,7 @@ pub struct Allocator {
 
 #[derive(Debug)]
 struct Copying {
-    /// A `&mut Copy`, without its lifetime: the call that the cache is in.
+    /// A `&mut Copy` without its lifetime. It is set while the cache is in its call.
     copy: *mut c_void,
     done: bool,
 }
@@ -270,28 +271,28 @@ impl Handle for Allocator {
     const NAME: &'static str = "TRITONCACHE_Allocator";
 }
 
-/// The version of the cache interface: 0.1.
+/// Returns the version of the cache interface: 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_ApiVersion(major: *mut u32, minor: *mut u32) -> *mut CError {
     // SAFETY: null or writable.
     guard(|| unsafe { put(major, 0).and_then(|()| put(minor, 1)) })
 }
 
-/// An empty entry. The caller deletes it.
+/// Makes an empty entry. The caller deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_CacheEntryNew(entry: *mut *mut CacheEntry) -> *mut CError {
     // SAFETY: null or writable.
     guard(|| unsafe { give(entry, CacheEntry::default()) })
 }
 
-/// Deletes an entry of [`TRITONCACHE_CacheEntryNew`], and not what its buffers lie in.
+/// Deletes an entry of [`TRITONCACHE_CacheEntryNew`], but not the memory of its buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_CacheEntryDelete(entry: *mut CacheEntry) -> *mut CError {
-    // SAFETY: null or an entry that nobody uses after this.
+    // SAFETY: null or an entry that the caller does not use after this.
     guard(|| unsafe { take(entry) }.map(drop))
 }
 
-/// How many buffers the entry has.
+/// Returns the number of buffers of the entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_CacheEntryBufferCount(
     entry: *mut CacheEntry,
@@ -312,7 +313,7 @@ fn no_such_buffer() -> Error {
     Error::invalid("index was greater than count")
 }
 
-/// Adds a buffer of the cache's memory, which must stay until it has been copied. The attributes are copied.
+/// Adds a buffer of the cache's memory. The memory must stay valid until it has been copied. The attributes are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_CacheEntryAddBuffer(
     entry: *mut CacheEntry,
@@ -329,7 +330,7 @@ pub unsafe extern "C" fn TRITONCACHE_CacheEntryAddBuffer(
     })
 }
 
-/// Where a buffer lies, null if it has no place yet, and, into attributes of the caller, how large it is.
+/// Returns the address of a buffer, null if it has none yet. Writes its size into attributes that the caller owns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_CacheEntryGetBuffer(
     entry: *mut CacheEntry,
@@ -347,7 +348,7 @@ pub unsafe extern "C" fn TRITONCACHE_CacheEntryGetBuffer(
     })
 }
 
-/// Gives a buffer another place, and, with attributes, another size. The attributes are copied.
+/// Sets the address of a buffer and, if attributes are given, its size. The attributes are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_CacheEntrySetBuffer(
     entry: *mut CacheEntry,
@@ -367,7 +368,7 @@ pub unsafe extern "C" fn TRITONCACHE_CacheEntrySetBuffer(
     })
 }
 
-/// Copies between the entry's buffers and what belongs to the server, in the direction of the call the cache is in.
+/// Copies between the entry's buffers and the server's. A look-up copies out of the cache, an insertion copies into it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONCACHE_Copy(allocator: *mut Allocator, entry: *mut CacheEntry) -> *mut CError {
     guard(|| {
@@ -375,7 +376,7 @@ pub unsafe extern "C" fn TRITONCACHE_Copy(allocator: *mut Allocator, entry: *mut
         let (allocator, entry) = unsafe { (borrow(allocator)?, borrow(entry)?) };
         let buffers = entry.buffers.lock().clone();
         let mut copying = allocator.copy.lock();
-        // SAFETY: the closure lives while the cache is in its call; the lock makes us the only ones.
+        // SAFETY: the closure lives while the cache is in its call; the lock makes this the only reference.
         unsafe { (*copying.copy.cast::<&mut Copy>())(&buffers)? };
         copying.done = true;
         Ok(())

@@ -1,4 +1,4 @@
-//! The threads on which the functions of a response cache run, and the bounded queue before them.
+//! The threads on which the functions of a response cache run, and the bounded queue in front of them.
 use std::{
     future::ready,
     io,
@@ -13,14 +13,15 @@ use inference::{Error, cache::CacheFuture};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Calls of a cache that run at the same time. A cache in memory is busy with copying; one in the network waits.
+/// How many calls of a cache run at the same time. A cache in memory is busy with copying; a cache in the network
+/// waits.
 const THREADS: usize = 4;
-/// Calls that wait for a thread. Beyond, a look-up finds nothing and a response is not kept.
+/// How many calls wait for a thread. Beyond that, a look-up finds nothing and a response is not stored.
 const MOST_WAITING: usize = 256;
 
 type Call<C> = Box<dyn FnOnce(&C) + Send>;
 
-/// Calls `C`, which may block, on a few threads. Dropping it waits for the calls that have begun, and drops `C`.
+/// Calls `C`, which may block, on a few threads. Dropping this waits for the calls that have begun, and drops `C`.
 #[derive(Debug)]
 pub(super) struct Workers<C> {
     calls: Option<SyncSender<Call<C>>>,
@@ -38,7 +39,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, calls: Some(calls) })
     }
 
-    /// Has a thread do `call`, unless nobody waits for it any more by then.
+    /// Lets a thread run `call`. The call is skipped if the future was dropped before the call began.
     pub(super) fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&C) -> Result<T, Error> + Send + 'static,
@@ -70,7 +71,7 @@ impl<C> Drop for Workers<C> {
     fn drop(&mut self) {
         self.calls = None;
         for thread in self.threads.drain(..) {
-            // A thread that has panicked has told so.
+            // The panic of a thread has already been logged.
             let _ = thread.join();
         }
     }

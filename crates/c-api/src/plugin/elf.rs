@@ -1,14 +1,14 @@
-//! The few facts of an ELF shared object that opening a plug-in takes: what it needs, and where it looks.
+//! Reads the facts about an ELF shared object that are needed to open a plug-in: its dependencies and search paths.
 use std::path::{Path, PathBuf};
 
-/// What the dynamic section of a library says.
+/// The contents of the dynamic section of a library.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dynamic {
     /// Names of the libraries it needs (`DT_NEEDED`).
     pub(super) needed: Vec<String>,
-    /// Where it looks for them (`DT_RUNPATH`, else `DT_RPATH`), not expanded.
+    /// The directories in which it searches for them (`DT_RUNPATH`, else `DT_RPATH`), not expanded.
     search: Vec<String>,
-    /// The libraries it needs look there, too: true of `DT_RPATH`.
+    /// Whether the libraries it needs search there, too: true of `DT_RPATH`.
     is_inherited: bool,
 }
 
@@ -26,7 +26,7 @@ struct Segment {
     size: u64,
 }
 
-/// Reads a 64-bit little-endian library; `None` if the bytes are no such thing.
+/// Reads a 64-bit little-endian library; `None` if the bytes are not such a library.
 pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
     if !file.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -59,7 +59,8 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
 }
 
 impl Dynamic {
-    /// Where it looks for what it needs, and where what it needs looks. `inherited` is the latter of who needs it.
+    /// The directories in which this library searches, and those that its dependencies inherit. `inherited` are the
+    /// directories that this library inherits from the library that needs it.
     pub(super) fn places(&self, origin: &Path, inherited: &[PathBuf]) -> Places {
         let origin = origin.to_string_lossy();
         let expand = |path: &String| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into();
@@ -73,7 +74,7 @@ impl Dynamic {
     }
 }
 
-/// Directories in which a library and those that it needs look for theirs.
+/// The directories in which a library and its dependencies search for libraries.
 #[derive(Debug)]
 pub(super) struct Places {
     own: Vec<PathBuf>,
@@ -81,7 +82,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Where the library lies that is needed under that name.
+    /// The path of the needed library of that name.
     pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
         self.own.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
     }
@@ -103,7 +104,7 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
         .collect()
 }
 
-/// Where in the file the loaded address lies.
+/// The offset in the file of an address in memory.
 fn offset_of(segments: &[Segment], address: u64) -> Option<u64> {
     let holds = |segment: &&Segment| {
         segment.kind == PT_LOAD && (segment.address..segment.address + segment.size).contains(&address)

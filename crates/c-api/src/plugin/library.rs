@@ -1,9 +1,9 @@
-//! Opening a plug-in's library.
+//! Opens a plug-in's library.
 //!
-//! The file is copied into memory first and loaded from there: replacing or deleting it on disk cannot pull the ground
-//! from under the running code. What the library needs from its own surroundings (`$ORIGIN`) is opened from the disk
-//! before it, so that it finds it loaded. A library whose surroundings have no names by which the loader could know them
-//! again (`DT_SONAME`) is itself loaded from the disk.
+//! Nereid copies the file into memory and loads the copy, so that replacing or deleting the file does not affect the
+//! running code. Dependencies beside the file (`$ORIGIN`) are opened from the disk first; the loader then finds them
+//! loaded. If such a dependency has no name (`DT_SONAME`), the loader could not recognize it; then the library itself
+//! is loaded from the disk.
 use std::{
     ffi::{CStr, c_int, c_void},
     fs::{self, File},
@@ -21,26 +21,27 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{elf, placeholder};
 
-/// Library names that mean us: `libtritonserver.so`, `libtritonserver-717102f0.so`, ...
+/// Library names that mean this library: `libtritonserver.so`, `libtritonserver-717102f0.so`, ...
 const OURS: &str = "libtritonserver";
 
-/// The libraries that stay loaded for ever. One at a time opens libraries, with this lock: their constructors were never
-/// written to run side by side.
+/// The libraries that stay loaded for ever. Only the thread with this lock opens libraries, because constructors of
+/// libraries were never written to run in parallel.
 static STAYING: Mutex<Vec<(Identity, Arc<Library>)>> = Mutex::new(Vec::new());
 
 /// An opened shared library, closed when dropped.
 #[derive(Debug)]
 pub struct Library {
-    /// Dropped, which closes it, before its copy.
+    /// This field is dropped before the copy below. Dropping it closes the library.
     handle: unix::Library,
     _copy: Option<LoadedCopy>,
 }
 
-/// A file in memory that a library was loaded from. Held open, for the loader knows the library by this file's number.
+/// The file in memory that a library was loaded from. It stays open, because the loader identifies the library by the
+/// number of this file.
 #[derive(Debug)]
 struct LoadedCopy(Option<File>);
 
-/// What changes when a file is replaced or written anew.
+/// The properties of a file that change when the file is replaced or rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -49,7 +50,7 @@ struct Identity {
     modified: (i64, i64),
 }
 
-/// A library's file as it was read.
+/// The contents of a library's file.
 struct Content {
     identity: Identity,
     bytes: Vec<u8>,
@@ -71,15 +72,15 @@ impl Library {
     /// Opens a library that is closed when dropped (caches, agents, batching strategies).
     ///
     /// # Errors
-    /// UNAVAILABLE with what the loader says.
+    /// UNAVAILABLE with the loader's message.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let content = read(path)?;
         let _one_at_a_time = STAYING.lock();
         Self::load(path, &content.bytes)
     }
 
-    /// Opens a library that stays loaded for ever: backends leave threads and thread-local destructors behind. All servers
-    /// of the process share it, until the file changes.
+    /// Opens a library that stays loaded for ever: backends leave threads and thread-local destructors behind. All
+    /// servers of the process share it until the file changes.
     ///
     /// # Errors
     /// As [`Library::open`].
@@ -132,8 +133,8 @@ impl Library {
 
 impl Drop for LoadedCopy {
     fn drop(&mut self) {
-        // Some libraries stay all the same, as those in C++ with unique symbols. Then the loader goes on knowing them by
-        // the number of their file, which must not be given to another.
+        // Some libraries stay loaded after closing, for example C++ libraries with unique symbols. The loader still
+        // identifies them by the number of their file, so no other file may get that number.
         if let Some(copy) = self.0.take_if(|copy| is_loaded(&path_of(copy))) {
             mem::forget(copy);
         }
@@ -148,9 +149,9 @@ fn read(path: &Path) -> Result<Content, Error> {
     Content::read(path).map_err(|error| failed(path, &error.to_string()))
 }
 
-/// Loads what a library needs, and what that needs first: placeholders for us, and what lies where the library looks.
-/// `inherited` is where its needs look besides; `seen` is what has been found on the way here. What cannot be loaded is
-/// left to the loader, which says why when it comes to the library itself.
+/// Loads the dependencies of a library, and their dependencies first: placeholders for this library, and the libraries
+/// in the search paths. `inherited` are additional search paths. `seen` are the libraries found so far. What cannot be
+/// loaded is left to the loader, which reports it when it loads the library itself.
 fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf], seen: &mut Vec<PathBuf>) {
     let places = dynamic.places(origin, inherited);
     for name in &dynamic.needed {
@@ -162,17 +163,17 @@ fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf
                 let origin = found.parent().unwrap_or(Path::new("."));
                 open_surroundings(&nested, origin, &places.passed_on, seen);
             }
-            // It stays, for the library that needs it.
+            // The library stays loaded for the library that needs it.
             let _ = dlopen(&found, RTLD_NOW | RTLD_LOCAL).map(mem::forget);
         }
     }
 }
 
-/// A plug-in that names no library finds our functions only if all can see them, which is not so if a program has opened
-/// our library for itself alone.
+/// Makes the exported functions visible to plug-ins that name no library. They are not visible if the program has
+/// opened this library with local scope.
 fn show_own_functions() {
     if let Some(own) = own_library() {
-        // It is loaded, or this code would not run.
+        // This library is loaded, because this code runs.
         let _ = dlopen(own.as_ref(), RTLD_NOW | libc::RTLD_NOLOAD | RTLD_GLOBAL).map(mem::forget);
     }
 }
@@ -181,7 +182,7 @@ fn is_loaded(path: &Path) -> bool {
     dlopen(path, RTLD_NOW | libc::RTLD_NOLOAD).is_ok()
 }
 
-/// Makes sure that a library of that name is loaded, and is us or nothing.
+/// Makes sure that a library of that name is loaded: this library, or an empty placeholder.
 fn open_placeholder(name: &str) -> Result<(), String> {
     if is_loaded(name.as_ref()) {
         return Ok(());
@@ -194,7 +195,7 @@ fn open_placeholder(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The shared library this code is in; `None` if it is in the program itself.
+/// The shared library that contains this code; `None` if the program itself contains it.
 fn own_library() -> Option<String> {
     let mut found = libc::Dl_info {
         dli_fname: std::ptr::null(),
@@ -202,7 +203,7 @@ fn own_library() -> Option<String> {
         dli_sname: std::ptr::null(),
         dli_saddr: std::ptr::null_mut(),
     };
-    // SAFETY: any address may be asked for; the answer is filled in if there is one.
+    // SAFETY: any address is allowed; the structure is filled in if the call succeeds.
     let known = unsafe { libc::dladdr(own_library as *const c_void, &raw mut found) };
     if known == 0 || found.dli_fname.is_null() {
         return None;
@@ -223,12 +224,12 @@ fn path_of(copy: &File) -> PathBuf {
     format!("/proc/self/fd/{}", copy.as_raw_fd()).into()
 }
 
-/// Opens a library; what the error says are the loader's words.
+/// Opens a library. The error has the loader's message.
 fn dlopen(path: &Path, flags: c_int) -> Result<unix::Library, String> {
-    // SAFETY: runs the library's constructors, which whoever installed it trusts.
+    // SAFETY: runs the library's constructors. The operator who installed the library trusts them.
     let opened = unsafe { unix::Library::open(Some(path), flags) };
     opened.map_err(|error| {
-        // Its own text says only which call failed.
+        // The error's own text says only which call failed.
         let words = std::error::Error::source(&error).map(ToString::to_string);
         words.unwrap_or_else(|| error.to_string())
     })
@@ -260,7 +261,7 @@ mod tests {
         assert!(is_loaded("libtritonserver-of-a-test.so".as_ref()));
     }
 
-    /// Compiles a source of its own, not of the test plug-ins.
+    /// Compiles the given source, which is not one of the test plug-ins.
     fn compile(directory: &Path, source: &str, library: &str, flags: &[&str]) -> PathBuf {
         let (file, library) = (directory.join("source.c"), directory.join(library));
         fs::write(&file, source).unwrap();
@@ -314,7 +315,7 @@ mod tests {
         compile(&deep, near, "libnear.so", &["-lfar", "-Wl,-soname,libnear.so"]);
         let (search, rpath) =
             (format!("-L{}", deep.display()), "-Wl,--disable-new-dtags,-rpath,$ORIGIN/deep");
-        // Only the first knows where the others lie.
+        // Only the first library knows the directory of the others.
         let flags = [&search, "-lnear", rpath, "-Wl,--allow-shlib-undefined"];
         let source = "int near(void); int here(void) { return near(); }";
         let library = Library::open(&compile(directory.path(), source, "libhere.so", &flags)).unwrap();

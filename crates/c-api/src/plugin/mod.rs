@@ -1,4 +1,5 @@
-//! Shared libraries that somebody else has compiled: finding their dependencies, opening them, asking for their entries.
+//! Shared libraries that other people have compiled: finding their dependencies, opening them, looking up their
+//! functions.
 mod elf;
 mod library;
 mod placeholder;

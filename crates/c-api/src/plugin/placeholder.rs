@@ -1,12 +1,13 @@
-//! An empty shared object under a wanted name.
+//! Makes an empty shared object with a given name.
 //!
 //! A plug-in names the library that its functions come from (`libtritonserver.so`, or a name with a hash). The dynamic
-//! loader compares such names with those of loaded objects before it searches any path. So an empty object of that name,
-//! loaded first, satisfies the plug-in; its functions are then found where they really are: in this program, or in our
-//! library, which the placeholder names as its own need so that the plug-in reaches it even where it is not global.
+//! loader compares such names with those of loaded objects before it searches any path. An empty object of that name,
+//! loaded first, satisfies the plug-in. The loader then finds the functions in this program or in this library. The
+//! placeholder names this library as a dependency, so that the plug-in finds the functions even if the library has
+//! local scope.
 const BASE: usize = 64 + 3 * 56;
 
-/// A 64-bit shared object that defines nothing, is called `name` and needs `needs`.
+/// A 64-bit shared object that defines nothing, has the name `name` and needs `needs`.
 pub(super) fn shared_object(name: &str, needs: Option<&str>) -> Vec<u8> {
     let mut strings = vec![0];
     let mut add = |text: &str| {

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_BufferAttributes`: where a buffer lies and how large it is.
+//! `TRITONSERVER_BufferAttributes`: the location and size of a buffer.
 use std::{
     ffi::c_void,
     ptr,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::handle::{Handle, borrow, delete, give, guard, put};
 
-/// `TRITONSERVER_BufferAttributes`. The default is nothing, in host memory.
+/// `TRITONSERVER_BufferAttributes`. The default is an empty buffer in host memory.
 #[derive(Debug, Default)]
 pub struct BufferAttributes {
     byte_size: AtomicUsize,
@@ -28,17 +28,17 @@ impl Handle for BufferAttributes {
 }
 
 impl BufferAttributes {
-    /// So many bytes of host memory.
+    /// That many bytes of host memory.
     pub fn host(byte_size: usize) -> Self {
         Self { byte_size: AtomicUsize::new(byte_size), ..Self::default() }
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     pub fn byte_size(&self) -> usize {
         self.byte_size.load(Relaxed)
     }
 
-    /// Says anew how many bytes.
+    /// Sets the number of bytes.
     pub fn set_byte_size(&self, byte_size: usize) {
         self.byte_size.store(byte_size, Relaxed);
     }
@@ -48,12 +48,12 @@ impl BufferAttributes {
         self.memory_type.load(Relaxed) == MEMORY_CPU
     }
 
-    /// Kind of memory, and its number.
+    /// The kind of memory and its number.
     pub fn memory(&self) -> (MemoryType, i64) {
         (self.memory_type.load(Relaxed), self.memory_type_id.load(Relaxed))
     }
 
-    /// Becomes a copy of another.
+    /// Copies the values of another object.
     pub fn copy_from(&self, other: &Self) {
         self.byte_size.store(other.byte_size.load(Relaxed), Relaxed);
         self.memory_type.store(other.memory_type.load(Relaxed), Relaxed);
@@ -62,7 +62,7 @@ impl BufferAttributes {
     }
 }
 
-/// Attributes of an empty buffer in host memory. The caller owns them.
+/// Makes the attributes of an empty buffer in host memory. The caller owns them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesNew(
     attributes: *mut *mut BufferAttributes,
@@ -76,12 +76,12 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesNew(
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesDelete(
     attributes: *mut BufferAttributes,
 ) -> *mut CError {
-    // SAFETY: null or attributes nobody uses after this.
+    // SAFETY: null or attributes that the caller does not use after this.
     unsafe { delete(attributes) };
     ptr::null_mut()
 }
 
-/// Says which of several memories of its type.
+/// Sets the number of the memory among those of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetMemoryTypeId(
     attributes: *mut BufferAttributes,
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetMemoryTypeId(
     guard(|| unsafe { borrow(attributes) }.map(|own| own.memory_type_id.store(memory_type_id, Relaxed)))
 }
 
-/// Says which kind of memory.
+/// Sets the memory type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetMemoryType(
     attributes: *mut BufferAttributes,
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetMemoryType(
     guard(|| unsafe { borrow(attributes) }.map(|own| own.memory_type.store(memory_type, Relaxed)))
 }
 
-/// Says by which handle other processes reach the memory. The handle is not copied.
+/// Sets the handle by which other processes access the memory. The handle is not copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetCudaIpcHandle(
     attributes: *mut BufferAttributes,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetCudaIpcHandle(
     guard(|| unsafe { borrow(attributes) }.map(|own| own.cuda_ipc_handle.store(cuda_ipc_handle, Release)))
 }
 
-/// Says how many bytes.
+/// Sets the number of bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetByteSize(
     attributes: *mut BufferAttributes,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesSetByteSize(
     guard(|| unsafe { borrow(attributes) }.map(|own| own.set_byte_size(byte_size)))
 }
 
-/// Which of several memories of its type.
+/// Returns the number of the memory among those of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesMemoryTypeId(
     attributes: *mut BufferAttributes,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesMemoryTypeId(
     guard(|| unsafe { put(memory_type_id, borrow(attributes)?.memory_type_id.load(Relaxed)) })
 }
 
-/// Which kind of memory.
+/// Returns the memory type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesMemoryType(
     attributes: *mut BufferAttributes,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesMemoryType(
     guard(|| unsafe { put(memory_type, borrow(attributes)?.memory_type.load(Relaxed)) })
 }
 
-/// By which handle other processes reach the memory; null if they cannot.
+/// Returns the handle by which other processes access the memory; null if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesCudaIpcHandle(
     attributes: *mut BufferAttributes,
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn TRITONSERVER_BufferAttributesCudaIpcHandle(
     guard(|| unsafe { put(cuda_ipc_handle, borrow(attributes)?.cuda_ipc_handle.load(Acquire)) })
 }
 
-/// How many bytes.
+/// Returns the number of bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_BufferAttributesByteSize(
     attributes: *mut BufferAttributes,

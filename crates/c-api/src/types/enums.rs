@@ -1,6 +1,6 @@
 //! Enumerations as C passes them, and their names.
 //!
-//! C may pass any number, so they are numbers here and become Rust enumerations at the door.
+//! C may pass any number. So the functions take numbers and convert them into Rust enumerations.
 use std::ffi::{CStr, c_char};
 
 use inference::{DataType, Error, backend::MemoryKind};
@@ -62,7 +62,7 @@ const DATA_TYPES: [(DataType, &CStr); 14] = [
 /// The kind of memory of a `TRITONSERVER_MemoryType`.
 ///
 /// # Errors
-/// INVALID_ARG for a number that is none.
+/// INVALID_ARG for an unknown number.
 pub fn memory_kind(number: MemoryType) -> Result<MemoryKind, Error> {
     match number {
         MEMORY_CPU => Ok(MemoryKind::Cpu),
@@ -87,7 +87,7 @@ pub fn datatype_number(datatype: DataType) -> CDataType {
     index.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(TYPE_INVALID)
 }
 
-/// The datatype of a number of C.
+/// The datatype of a number in C.
 pub fn datatype(number: CDataType) -> Option<DataType> {
     let index = usize::try_from(number).ok()?.checked_sub(1)?;
     DATA_TYPES.get(index).map(|(datatype, _)| *datatype)
@@ -98,14 +98,14 @@ fn name(names: &[&'static CStr], number: u32, otherwise: &'static CStr) -> *cons
     index.and_then(|index| names.get(index)).unwrap_or(&otherwise).as_ptr()
 }
 
-/// Name of a datatype, such as `FP32`; `<invalid>` for other numbers. Never null; static.
+/// Returns the name of a datatype, such as `FP32`; `<invalid>` for other numbers. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_DataTypeString(datatype: CDataType) -> *const c_char {
     let index = usize::try_from(datatype).ok().and_then(|number| number.checked_sub(1));
     index.and_then(|index| DATA_TYPES.get(index)).map_or(c"<invalid>", |(_, name)| name).as_ptr()
 }
 
-/// The datatype of a name such as `FP32`; 0 (invalid) for others.
+/// Returns the datatype of a name such as `FP32`; 0 (invalid) for others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_StringToDataType(name: *const c_char) -> CDataType {
     // SAFETY: a text or null.
@@ -113,26 +113,26 @@ pub unsafe extern "C" fn TRITONSERVER_StringToDataType(name: *const c_char) -> C
     name.and_then(DataType::from_protocol_name).map_or(TYPE_INVALID, datatype_number)
 }
 
-/// Bytes of one element; 0 for BYTES and for other numbers.
+/// Returns the bytes of one element; 0 for BYTES and for other numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_DataTypeByteSize(number: CDataType) -> u32 {
     let size = datatype(number).and_then(DataType::byte_size).unwrap_or(0);
     u32::try_from(size).unwrap_or(0)
 }
 
-/// Name of a memory type. Never null; static.
+/// Returns the name of a memory type. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_MemoryTypeString(memory_type: MemoryType) -> *const c_char {
     name(&[c"CPU", c"CPU_PINNED", c"GPU"], memory_type, c"<invalid>")
 }
 
-/// Name of a parameter's type. Never null; static.
+/// Returns the name of a parameter's type. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_ParameterTypeString(parameter_type: ParameterType) -> *const c_char {
     name(&[c"STRING", c"INT", c"BOOL", c"DOUBLE", c"BYTES"], parameter_type, c"<invalid>")
 }
 
-/// Name of an instance group's kind. Never null; static.
+/// Returns the name of an instance group's kind. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_InstanceGroupKindString(kind: InstanceGroupKind) -> *const c_char {
     name(&[c"AUTO", c"CPU", c"GPU", c"MODEL"], kind, c"<invalid>")

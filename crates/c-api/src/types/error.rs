@@ -1,11 +1,11 @@
-//! `TRITONSERVER_Error`: null is success; whoever gets one must delete it.
+//! `TRITONSERVER_Error`: null is success. The receiver of an error must delete it.
 use std::ffi::{CString, c_char};
 
 use inference::{Error, ErrorCode};
 
 use crate::pointers;
 
-/// `TRITONSERVER_Error`: what went wrong, as C holds it.
+/// `TRITONSERVER_Error`: an error as C holds it.
 pub struct CError {
     code: ErrorCode,
     message: CString,
@@ -30,39 +30,39 @@ impl CError {
         Self { code, message: c_text(message), code_text: c_text(code.as_str()) }
     }
 
-    /// The same as Rust code sees it.
+    /// The error as a Rust value.
     pub fn to_error(&self) -> Error {
         Error::new(self.code, self.message.to_string_lossy().into_owned())
     }
 }
 
-/// A text for C readers, cut at its first NUL.
+/// A text as a C string, cut at its first NUL.
 pub(crate) fn c_text(text: &str) -> CString {
     let text = text.split('\0').next().unwrap_or_default();
     CString::new(text).unwrap_or_default()
 }
 
-/// An error object for whoever called; they must delete it.
+/// Makes an error object. The caller must delete it.
 pub fn into_c(error: &Error) -> *mut CError {
     Box::into_raw(Box::new(CError::new(error.code, &error.message)))
 }
 
-/// What a function of a plug-in has returned, taken over.
+/// Takes ownership of what a function of a plug-in has returned.
 ///
 /// # Errors
-/// The plug-in's.
+/// The error of the plug-in.
 ///
 /// # Safety
-/// `error` is null or an error object that nobody else deletes.
+/// `error` is null, or an error object that no other code deletes.
 pub unsafe fn consume(error: *mut CError) -> Result<(), Error> {
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: not null, and ours as the caller promises.
+    // SAFETY: not null, and owned by this function as the caller promises.
     Err(unsafe { Box::from_raw(error) }.to_error())
 }
 
-/// Makes an error. A code out of range is taken as unknown, a null message as empty. The caller owns it.
+/// Makes an error. A code out of range becomes unknown, a null message becomes empty. The caller owns the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char) -> *mut CError {
     let code = usize::try_from(code).ok().and_then(|code| CODES.get(code)).copied();
@@ -74,11 +74,11 @@ pub unsafe extern "C" fn TRITONSERVER_ErrorNew(code: u32, message: *const c_char
 /// Deletes an error; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorDelete(error: *mut CError) {
-    // SAFETY: null or an error nobody uses after this.
+    // SAFETY: null or an error that the caller does not use after this.
     unsafe { pointers::delete(error) };
 }
 
-/// The code of an error; 0 (unknown) for null.
+/// Returns the code of an error; 0 (unknown) for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorCode(error: *mut CError) -> u32 {
     // SAFETY: null or a live error.
@@ -86,14 +86,14 @@ pub unsafe extern "C" fn TRITONSERVER_ErrorCode(error: *mut CError) -> u32 {
     CODES.iter().position(|known| *known == code).and_then(|index| u32::try_from(index).ok()).unwrap_or(0)
 }
 
-/// The code of an error in words; belongs to the error.
+/// Returns the name of an error's code. It belongs to the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorCodeString(error: *mut CError) -> *const c_char {
     // SAFETY: null or a live error.
     unsafe { error.as_ref() }.map_or(c"<invalid>".as_ptr(), |error| error.code_text.as_ptr())
 }
 
-/// The message of an error; belongs to the error.
+/// Returns the message of an error. It belongs to the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ErrorMessage(error: *mut CError) -> *const c_char {
     // SAFETY: null or a live error.

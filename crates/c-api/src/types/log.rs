@@ -1,4 +1,4 @@
-//! `TRITONSERVER_Log*`: what plug-ins have to say, in the server's own log.
+//! `TRITONSERVER_Log*`: plug-ins write into the server's log.
 use std::ffi::{c_char, c_int};
 
 use ::log::{Level, Record};
@@ -6,7 +6,7 @@ use ::log::{Level, Record};
 use super::error::CError;
 use crate::handle::{guard, text_lossy};
 
-/// `TRITONSERVER_LogLevel` as the log knows it; other numbers are details.
+/// `TRITONSERVER_LogLevel` as a level of the `log` crate; other numbers are the verbose level.
 fn level(number: u32) -> Level {
     match number {
         0 => Level::Info,
@@ -16,13 +16,13 @@ fn level(number: u32) -> Level {
     }
 }
 
-/// Whether a message of that level would be seen.
+/// Returns whether messages of that level are logged.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_LogIsEnabled(log_level: u32) -> bool {
     ::log::log_enabled!(target: "plugin", level(log_level))
 }
 
-/// Logs a message as coming from that place of the plug-in's source.
+/// Logs a message with the given file and line of the plug-in's source.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_LogMessage(
     log_level: u32,

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_Message`: JSON on its way through the wall.
+//! `TRITONSERVER_Message`: JSON that passes between C and Rust.
 use std::{
     ffi::{CString, c_char},
     ptr,
@@ -20,31 +20,31 @@ impl Handle for Message {
 }
 
 impl Message {
-    /// A message of that JSON.
+    /// A message with that JSON.
     pub fn new(json: &str) -> Self {
         Self { json: c_text(json) }
     }
 
-    /// Its JSON.
+    /// The JSON of the message.
     pub fn json(&self) -> &str {
-        // Made of a `str` or checked when it came in.
+        // The text was a `str`, or was checked when C passed it.
         self.json.to_str().unwrap_or_default()
     }
 }
 
-/// As the caller's to delete.
+/// Gives a message to the caller, who must delete it.
 ///
 /// # Errors
-/// INVALID_ARG if there is no place for it.
+/// INVALID_ARG for a null output parameter.
 ///
 /// # Safety
-/// The place is null or may be written.
+/// The output parameter is null or may be written.
 pub unsafe fn give_json(place: *mut *mut Message, json: &str) -> Result<(), Error> {
     // SAFETY: as the caller promises.
     unsafe { give(place, Message::new(json)) }
 }
 
-/// Parses JSON of that many bytes and copies it. The caller owns the message.
+/// Parses that many bytes of JSON and copies them. The caller owns the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MessageNewFromSerializedJson(
     message: *mut *mut Message,
@@ -65,12 +65,12 @@ pub unsafe extern "C" fn TRITONSERVER_MessageNewFromSerializedJson(
 /// Deletes a message; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MessageDelete(message: *mut Message) -> *mut CError {
-    // SAFETY: null or a message nobody uses after this.
+    // SAFETY: null or a message that the caller does not use after this.
     unsafe { delete(message) };
     ptr::null_mut()
 }
 
-/// The JSON of a message; belongs to the message. It has a closing NUL, which `byte_size` does not count.
+/// Returns the JSON of a message. It belongs to the message. It has a closing NUL, which `byte_size` does not count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MessageSerializeToJson(
     message: *mut Message,

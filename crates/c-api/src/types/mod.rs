@@ -1,5 +1,5 @@
-//! The vocabulary that all four interfaces share: enumerations, errors, messages, parameters, buffers, traces, metrics,
-//! the log.
+//! The types that all four interfaces share: enumerations, errors, messages, parameters, buffers, traces, metrics, the
+//! log.
 pub mod buffer_attributes;
 pub mod enums;
 pub mod error;

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_Parameter`: a named value on its way through the wall.
+//! `TRITONSERVER_Parameter`: a named value that passes between C and Rust.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -25,7 +25,7 @@ impl Handle for NamedParameter {
     const NAME: &'static str = "TRITONSERVER_Parameter";
 }
 
-/// The type of a value, and where C may read it while the value stays where it is.
+/// The type of a value, and the address where C may read it. The address is valid while the value is not moved.
 pub fn show(value: &Parameter) -> (ParameterType, *const c_void) {
     match value {
         Parameter::String(text) => (PARAMETER_STRING, readable(text).cast()),
@@ -36,15 +36,15 @@ pub fn show(value: &Parameter) -> (ParameterType, *const c_void) {
     }
 }
 
-/// Reads a value of a type where C has it.
+/// Reads a value of a type from memory of C.
 ///
 /// # Errors
-/// INVALID_ARG for null, for text that is not UTF-8, and for bytes, whose number a value does not tell.
+/// INVALID_ARG for null, for text that is not UTF-8, and for bytes, whose length this call does not pass.
 unsafe fn read(kind: ParameterType, value: *const c_void) -> Result<Parameter, Error> {
     if value.is_null() {
         return Err(Error::invalid("unexpected null parameter value"));
     }
-    // SAFETY: not null, and of the type that the caller says.
+    // SAFETY: not null, and of the type that the caller states.
     unsafe {
         match kind {
             PARAMETER_STRING => Ok(Parameter::String(text(value.cast())?.into())),
@@ -63,8 +63,8 @@ fn own(name: Result<&str, Error>, value: Result<Parameter, Error>) -> *mut Named
     }
 }
 
-/// A parameter of a text, an integer, a truth value or a double, which is copied. Null for bytes and for what is not a
-/// parameter. The caller owns it.
+/// Makes a parameter of a text, an integer, a boolean or a double, which is copied. Returns null for bytes and for an
+/// unknown type. The caller owns the parameter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ParameterNew(
     name: *const c_char,
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn TRITONSERVER_ParameterNew(
     unsafe { own(text(name), read(kind, value)) }
 }
 
-/// A parameter of that many bytes, which are copied. Null without a name. The caller owns it.
+/// Makes a parameter of that many bytes, which are copied. Returns null without a name. The caller owns the parameter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ParameterBytesNew(
     name: *const c_char,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn TRITONSERVER_ParameterBytesNew(
 /// Deletes a parameter; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ParameterDelete(parameter: *mut NamedParameter) {
-    // SAFETY: null or a parameter nobody uses after this.
+    // SAFETY: null or a parameter that the caller does not use after this.
     unsafe { delete(parameter) };
 }
 

@@ -1,4 +1,4 @@
-//! The form of a log line.
+//! The format of a log line.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use super::Format;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-/// What decides how a line looks, apart from the record.
+/// What determines the format of a line, apart from the record.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     pub(super) format: Format,
@@ -19,10 +19,10 @@ pub(super) struct Style {
     pub(super) process: u32,
 }
 
-/// The record as it belongs in the log, with its newline.
+/// The record as a line of the log, with its newline.
 ///
-/// Of a record with several lines on purpose ([`MULTILINE`]) the first line is the message; if it is empty, as above a
-/// table, nothing stands for it.
+/// Some records have several lines on purpose ([`MULTILINE`]). Their first line is the message. If it is empty, as
+/// above a table, it is left out.
 pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u8> {
     let mut line = Vec::with_capacity(192);
     push_header(&mut line, record, time, style);
@@ -77,7 +77,7 @@ fn push(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     line.write_fmt(text).expect("a vector takes any text");
 }
 
-/// A time in UTC, taken apart.
+/// A time in UTC, split into its parts.
 #[derive(Debug, PartialEq, Eq)]
 struct UtcTime {
     year: u64,

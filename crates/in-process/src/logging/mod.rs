@@ -1,9 +1,9 @@
-//! The log: Triton's lines behind the `log` facade, with switches that can be turned while the server runs.
+//! The log: Triton's line format behind the `log` crate, with settings that may change while the server runs.
 //!
-//! `log::info!`, `warn!` and `error!` are the three levels of the same name; `debug!` is verbose level 1 and
-//! `trace!` verbose level 2 and above. Each has a switch of its own in [`LogSettings`]. A record of a level
-//! that no switch lets through costs one atomic load. A line is written whole, with one system call, so lines
-//! of several threads or processes that share a file do not mix.
+//! `log::info!`, `warn!` and `error!` are the three levels of the same name; `debug!` is verbose level 1 and `trace!`
+//! verbose level 2 and above. Each has a switch of its own in [`LogSettings`]. A record of a level that is switched off
+//! costs one atomic load. Each line is written with one system call, so lines of several threads or processes that
+//! share a file do not mix.
 
 mod line;
 mod settings;
@@ -20,24 +20,24 @@ pub use settings::{Format, Levels, LogSettings};
 
 use line::Style;
 
-/// How the log starts out.
+/// The initial settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     /// The switches.
     pub levels: Levels,
-    /// Where all lines go; `None` for stdout (information and verbose) and stderr (warnings and errors).
+    /// The file for all lines; `None` for stdout (information and verbose) and stderr (warnings and errors).
     pub file: Option<PathBuf>,
     /// Whether messages are JSON strings, so that one message is always one line.
     pub escape_messages: bool,
 }
 
-/// The switches of this process's logger, once it is one of ours.
+/// The switches of this process's logger, if Nereid has installed it.
 static PROCESS: OnceLock<Arc<LogSettings>> = OnceLock::new();
 
 /// Makes this the process's logger and returns its switches. Call once.
 ///
 /// # Errors
-/// The log file cannot be opened (P-W35: the reference goes on without a log), or there is a logger already.
+/// The log file cannot be opened (P-W35: Triton continues without a log), or the process has a logger already.
 pub fn install(config: &LogConfig) -> Result<Arc<LogSettings>, Error> {
     let logger = Logger::new(config)?;
     let settings = Arc::clone(&logger.settings);
@@ -47,8 +47,8 @@ pub fn install(config: &LogConfig) -> Result<Arc<LogSettings>, Error> {
     Ok(PROCESS.get_or_init(|| settings).clone())
 }
 
-/// The switches of this process's logger, which is made if there is none: everything but verbose lines, to stdout and
-/// stderr. `None` if somebody else's logger is in place.
+/// The switches of this process's logger. If there is no logger, this installs one: everything but verbose lines, to
+/// stdout and stderr. `None` if the program has installed another logger.
 pub fn of_process() -> Option<Arc<LogSettings>> {
     let raw = std::env::var_os("TRITON_SERVER_ESCAPE_LOG_MESSAGES").is_some_and(|value| value == "0");
     let config = LogConfig { levels: Levels::default(), file: None, escape_messages: !raw };

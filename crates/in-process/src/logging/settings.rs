@@ -1,4 +1,4 @@
-//! The switches of the log, shared between the logger and whoever may turn them.
+//! The settings of the log, which the logger shares with the code that changes them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The word that options and the logging endpoint use.
+    /// The name of the format in options and in the logging endpoint.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -28,13 +28,13 @@ impl Format {
         }
     }
 
-    /// The format of this word; case matters.
+    /// The format with this name; case matters.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Default, Self::Iso8601].into_iter().find(|format| format.name() == name)
     }
 }
 
-/// The position of every switch.
+/// The values of all switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Levels {
     /// Whether to log normal operation.
@@ -77,7 +77,7 @@ impl Levels {
             .map_or(LevelFilter::Off, |level| level.to_level_filter())
     }
 
-    /// All switches in one word, so that a reader never sees half a change.
+    /// All switches in one atomic word, so that a reader never sees half of a change.
     fn pack(self) -> u64 {
         let iso8601 = self.format == Format::Iso8601;
         u64::from(self.verbose) << 32
@@ -99,18 +99,18 @@ impl Levels {
     }
 }
 
-/// The switches of a logger, and where its lines go.
+/// The switches of a logger, and the destination of its lines.
 #[derive(Debug)]
 pub struct LogSettings {
     levels: AtomicU64,
     output: RwLock<LogOutput>,
-    /// Whether the facade's own limit follows these switches.
+    /// Whether the maximum level of the `log` crate follows these switches.
     governs_facade: AtomicBool,
-    /// Held while switches change: two changes at once must not undo each other.
+    /// Held while switches change, so that two changes at the same time do not undo each other.
     change: Mutex<()>,
 }
 
-/// Where lines go, and the name of that.
+/// The destination of lines, and its name.
 #[derive(Debug)]
 struct LogOutput {
     sink: Sink,
@@ -127,7 +127,7 @@ impl LogSettings {
         }
     }
 
-    /// The switches as they are.
+    /// The current values of the switches.
     pub fn levels(&self) -> Levels {
         Levels::unpack(self.levels.load(Ordering::Relaxed))
     }
@@ -137,7 +137,7 @@ impl LogSettings {
         self.output.read().file.clone()
     }
 
-    /// Lines go to the end of that file from now on; for `None` to stdout and stderr.
+    /// Sets the file that lines are appended to; `None` for stdout and stderr.
     ///
     /// # Errors
     /// INTERNAL: the file cannot be opened; nothing has changed then.
@@ -153,22 +153,22 @@ impl LogSettings {
         Ok(())
     }
 
-    /// Opens the log file anew, so that lines go to a new file where the old one was renamed. Gives its path; `None` if
-    /// there is no log file.
+    /// Opens the log file again, so that lines go to a new file after the old one was renamed. Returns its path; `None`
+    /// if there is no log file.
     ///
     /// # Errors
-    /// INTERNAL: the file cannot be opened; lines go on to the old one.
+    /// INTERNAL: the file cannot be opened; lines still go to the old file.
     pub fn reopen(&self) -> Result<Option<PathBuf>, Error> {
         let Some(path) = self.file() else { return Ok(None) };
         self.set_file(Some(&path)).map(|()| Some(path))
     }
 
-    /// Writes a line whole.
+    /// Writes a whole line.
     pub(super) fn write(&self, level: Level, line: &[u8]) {
         self.output.read().sink.write(level, line);
     }
 
-    /// Turns switches, all at once as far as anyone can see, and returns their new positions.
+    /// Changes switches atomically and returns their new values.
     pub fn update(&self, change: impl FnOnce(&mut Levels)) -> Levels {
         let _one_at_a_time = self.change.lock();
         let mut levels = self.levels();
@@ -184,7 +184,7 @@ impl LogSettings {
         self.levels().enabled(level)
     }
 
-    /// From now on the facade drops what no switch lets through, before it reaches the logger.
+    /// Lets the `log` crate drop records that are switched off, before they reach the logger.
     pub(super) fn govern_facade(&self) {
         self.governs_facade.store(true, Ordering::Relaxed);
         self.update(|_| ());

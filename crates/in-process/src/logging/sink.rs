@@ -1,4 +1,4 @@
-//! Where log lines go.
+//! The destination of log lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -19,13 +19,13 @@ impl Sink {
         OpenOptions::new().create(true).append(true).open(path).map(Self::File)
     }
 
-    /// Writes a line that ends with a newline, whole. A line that cannot be written is lost: there is nowhere
-    /// to say so.
+    /// Writes a whole line, which ends with a newline. A line that cannot be written is lost: an error has no other
+    /// place to go.
     pub(super) fn write(&self, level: Level, line: &[u8]) {
         _ = match self {
             Self::File(file) => (&*file).write_all(line),
             Self::Streams if level <= Level::Warn => io::stderr().lock().write_all(line),
-            // The standard library's buffer passes what ends with a newline straight on, in one piece.
+            // The buffer of the standard library writes a text that ends with a newline at once, with one system call.
             Self::Streams => io::stdout().lock().write_all(line),
         };
     }

@@ -1,4 +1,4 @@
-//! Options of memory pools and devices. This server reserves no memory ahead and uses no GPU.
+//! Options of memory pools and devices. Nereid reserves no memory in advance and uses no GPU.
 use std::ffi::{CStr, c_char, c_int};
 
 use c_api::{
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
     unsafe { set(options, |_| Ok(())) }
 }
 
-/// Sets the least compute capability of a GPU that may be used; backends are told.
+/// Sets the lowest compute capability of usable GPUs. Nereid passes it to backends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(
     options: *mut ServerOptions,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMinSupportedComputeCapabil
     }
 }
 
-/// Sets whether GPUs may reach each other's memory; without effect.
+/// Sets whether GPUs may access each other's memory; without effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetEnablePeerAccess(
     options: *mut ServerOptions,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetEnablePeerAccess(
     unsafe { set(options, |_| Ok(())) }
 }
 
-/// Sets how many threads copy inputs and outputs, of which this server has none.
+/// Sets how many threads copy inputs and outputs; without effect, as Nereid has no such threads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(
     options: *mut ServerOptions,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(
     unsafe { set(options, |_| if thread_count > 0 { Err(refusal()) } else { Ok(()) }) }
 }
 
-/// Sets how full the memory of a GPU may be for a model to be loaded onto it; backends are told.
+/// Sets how full the memory of a GPU may be when a model is loaded onto it. Nereid passes it to backends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
     options: *mut ServerOptions,
@@ -118,7 +118,7 @@ fn load_limit(kind: InstanceGroupKind, device: c_int, fraction: f64) -> Result<B
     Ok(BackendSetting { backend: None, key, value: format!("{fraction:.6}") })
 }
 
-/// Sets where the instances of groups with a host policy run: `numa-node` or `cpu-cores`.
+/// Sets a host policy, which determines where the instances of its groups run: `numa-node` or `cpu-cores`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetHostPolicy(
     options: *mut ServerOptions,

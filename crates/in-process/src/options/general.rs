@@ -32,7 +32,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelRepositoryPath(
     }
 }
 
-/// Sets when models are loaded: 0 is once, at the start, which is all this server does.
+/// Sets when models are loaded: 0 is once, at the start. Nereid has no other mode.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelControlMode(
     options: *mut ServerOptions,
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelControlMode(
     }
 }
 
-/// Names a model to load at the start, which is for a control mode that this server does not have.
+/// Names a model to load at the start. Refused: it needs a control mode that Nereid does not have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStartupModel(
     options: *mut ServerOptions,
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStartupModel(
     unsafe { set(options, |_| text(model_name).and(Err(not_offered("naming the models of the start")))) }
 }
 
-/// Sets whether configurations must be complete; if not, backends complete them.
+/// Sets whether configurations must be complete. If not, backends complete them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStrictModelConfig(
     options: *mut ServerOptions,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStrictModelConfig(
     }
 }
 
-/// Sets which configuration of a model is preferred; empty for the usual one.
+/// Sets which configuration of a model is used; empty for the default one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelConfigName(
     options: *mut ServerOptions,
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelConfigName(
     }
 }
 
-/// Sets whether instances share resources: 0 they do not, 1 by how often they ran.
+/// Sets the rate limiter: 0 for none, 1 if instances share resources in the order of how often they ran.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetRateLimiterMode(
     options: *mut ServerOptions,
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetRateLimiterMode(
     }
 }
 
-/// Adds units of a resource on a device, -1 for each. Of two numbers for the same the smaller counts.
+/// Adds units of a resource on a device; -1 for each device. If a resource is set twice, the smaller number counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsAddRateLimiterResource(
     options: *mut ServerOptions,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsAddRateLimiterResource(
     }
 }
 
-/// Sets whether a server is made only if all its models can be loaded.
+/// Sets whether making the server fails if a model cannot be loaded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetExitOnError(
     options: *mut ServerOptions,
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
     }
 }
 
-/// Sets whether repositories may have models of the same name, which this server does not let them.
+/// Sets whether several repositories may have models of the same name. Refused: Nereid does not support it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelNamespacing(
     options: *mut ServerOptions,

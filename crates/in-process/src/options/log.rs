@@ -1,4 +1,4 @@
-//! Options of the log, which is the process's: they act at once and for every server.
+//! Options of the log. The process has one log, so they take effect at once and for every server.
 use std::{
     ffi::{c_char, c_int},
     path::Path,
@@ -26,7 +26,7 @@ unsafe fn of_log(
     unsafe { set(options, |_| change(&*logging::of_process().ok_or_else(foreign)?)) }
 }
 
-/// Turns switches of the process's log.
+/// Changes switches of the process's log.
 ///
 /// # Safety
 /// The options are null or live.
@@ -40,7 +40,7 @@ unsafe fn turn(options: *mut ServerOptions, change: impl FnOnce(&mut Levels)) ->
     }
 }
 
-/// Sets to which file log lines are appended; for null and the empty text to stdout and stderr.
+/// Sets the file that log lines are appended to. Null and the empty text mean stdout and stderr.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFile(
     options: *mut ServerOptions,
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogError(
     unsafe { turn(options, |levels| levels.error = log) }
 }
 
-/// Sets how log lines begin: 0 as usual, 1 by ISO 8601.
+/// Sets the format of log lines: 0 for the default, 1 for ISO 8601.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFormat(
     options: *mut ServerOptions,
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFormat(
     unsafe { turn(options, |levels| levels.format = format) }
 }
 
-/// Sets how much detail is logged; 0 and less for none.
+/// Sets the verbosity; 0 and less for none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogVerbose(
     options: *mut ServerOptions,

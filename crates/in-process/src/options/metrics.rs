@@ -7,7 +7,7 @@ use inference::Error;
 use super::{ServerOptions, Settings, set};
 use crate::not_offered;
 
-/// Sets whether the server shows metrics of its own.
+/// Sets whether the server shows its own metrics.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetrics(
     options: *mut ServerOptions,
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetrics(
     }
 }
 
-/// Sets whether GPUs are among the metrics; without effect, as there are none.
+/// Sets whether the metrics contain GPUs; without effect, as Nereid uses none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetGpuMetrics(
     options: *mut ServerOptions,
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetGpuMetrics(
     unsafe { set(options, |_| Ok(())) }
 }
 
-/// Sets whether processors and memory of the host are among the metrics.
+/// Sets whether the metrics contain processors and memory of the host.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetCpuMetrics(
     options: *mut ServerOptions,
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetCpuMetrics(
     }
 }
 
-/// Sets how often measured values are refreshed; without effect, as they are measured when they are read.
+/// Sets how often measured values are refreshed; without effect, as Nereid measures them when they are read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsInterval(
     options: *mut ServerOptions,
@@ -57,7 +57,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsInterval(
     unsafe { set(options, |_| Ok(())) }
 }
 
-/// Sets which latencies are shown, for the empty name: `counter_latencies`, and what this server does not have.
+/// Sets which latencies are shown. Only the empty name is allowed, with `counter_latencies` and settings of features
+/// that Nereid does not have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsConfig(
     options: *mut ServerOptions,
@@ -73,7 +74,7 @@ fn apply(own: &mut Settings, name: &str, setting: &str, value: &str) -> Result<(
     match (name, setting) {
         ("", "counter_latencies") => own.counter_latencies = truth(value)?,
         ("", "summary_latencies" | "histogram_latencies") if !truth(value)? => {}
-        // Says where summaries are cut; there are none to cut.
+        // Sets the quantiles of summaries. Nereid has no summaries.
         ("", "summary_quantiles") => {}
         ("", setting) => return Err(not_offered(&format!("metrics setting '{setting}'"))),
         (name, setting) => return Err(not_offered(&format!("metrics setting '{setting}' of '{name}'"))),

@@ -1,7 +1,7 @@
-//! `TRITONSERVER_ServerOptions`: what a program wants of its server.
+//! `TRITONSERVER_ServerOptions`: the options of a server.
 //!
-//! What would switch on a feature that this server does not have is refused; where such a feature would look for its
-//! files, or how much of a GPU it may take, is taken as a build of the reference without it takes it: without effect.
+//! An option that switches on a feature which Nereid does not have is refused. An option that only names the files of
+//! such a feature, or its share of a GPU, is accepted without effect. Builds of Triton without the feature do the same.
 mod devices;
 mod general;
 mod log;
@@ -41,7 +41,7 @@ impl ServerOptions {
     }
 }
 
-/// What has been set.
+/// The values that have been set.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) exit_on_error: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     load_threads: u32,
     load_retries: u32,
     rate_limit: bool,
-    /// Units of a resource by device, `None` for each.
+    /// Units of a resource by device, `None` for each device.
     resources: BTreeMap<(Option<u32>, String), u32>,
     host_metrics: bool,
     counter_latencies: bool,
@@ -63,13 +63,13 @@ pub(crate) struct Settings {
     backend_directory: String,
     pub(crate) agent_directory: String,
     pub(crate) cache_directory: String,
-    /// By name, with their settings. A server has one at most.
+    /// Caches by name, with their settings. A server has at most one.
     pub(crate) caches: BTreeMap<String, BTreeMap<String, String>>,
     backend_settings: Vec<BackendSetting>,
     host_policies: BTreeMap<String, HostPolicy>,
 }
 
-/// Those of the reference, except that models are loaded once instead of again whenever they change.
+/// The defaults of Triton, except that models are loaded once and not again when they change.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Default for Settings {
 
 impl Settings {
     /// # Errors
-    /// INVALID_ARG for what no server can start with.
+    /// INVALID_ARG for values that no server can start with.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.repositories.is_empty() {
             return Err(Error::invalid("--model-repository must be specified"));
@@ -116,13 +116,13 @@ impl Settings {
         Ok(())
     }
 
-    /// What the program has told backends: which backend, a name and its value.
+    /// The settings that the program has set for backends: the backend, the name and the value.
     pub(crate) fn backend_settings(&self) -> impl Iterator<Item = (Option<&str>, &str, &str)> {
         let settings = self.backend_settings.iter();
         settings.map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str()))
     }
 
-    /// The same for the engine.
+    /// The settings of backends as the engine takes them.
     pub(crate) fn engine_options(&self) -> engine::EngineOptions {
         let own = [
             ("auto-complete-config", self.auto_complete.to_string()),
@@ -147,7 +147,7 @@ impl Settings {
             load_retries: usize::try_from(self.load_retries).unwrap_or(usize::MAX),
             auto_complete: self.auto_complete,
             config_name: self.config_name.clone(),
-            // As the reference: what the program has set comes first, so that it cannot override these.
+            // As Triton: the program's settings come first, so that they cannot override these.
             backend_settings: self.backend_settings.iter().cloned().chain(own).collect(),
             limits: engine::MemoryLimits::default(),
             metrics: MetricsOptions { counter_latencies: self.counter_latencies, host: self.host_metrics },
@@ -161,7 +161,7 @@ impl Settings {
     }
 }
 
-/// Changes what has been set.
+/// Changes the options.
 ///
 /// # Safety
 /// The options are null or live.
@@ -173,21 +173,21 @@ unsafe fn set(
     guard(|| unsafe { borrow(options) }.and_then(|options| change(&mut options.settings())))
 }
 
-/// The defaults. The caller owns them. The log of the process begins with the first of them.
+/// Makes options with the default values. The caller owns them. The first call in the process installs the log.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsNew(options: *mut *mut ServerOptions) -> *mut CError {
     guard(|| {
-        // Somebody else's logger stays in place.
+        // If the program has installed a logger, it stays in place.
         let _ = logging::of_process();
         // SAFETY: null or writable.
         unsafe { give(options, ServerOptions::default()) }
     })
 }
 
-/// Deletes options; null is fine. Servers that were made with them stay.
+/// Deletes options; null is fine. Servers that were made with them continue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsDelete(options: *mut ServerOptions) -> *mut CError {
-    // SAFETY: null or options nobody uses after this.
+    // SAFETY: null or options that the caller does not use after this.
     unsafe { delete(options) };
     ptr::null_mut()
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{ServerOptions, set};
 
-/// Sets where backends are looked for.
+/// Sets the directory of backends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBackendDirectory(
     options: *mut ServerOptions,
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBackendDirectory(
     unsafe { set(options, |own| text(backend_dir).map(|path| path.clone_into(&mut own.backend_directory))) }
 }
 
-/// Sets where repository agents are looked for.
+/// Sets the directory of repository agents.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetRepoAgentDirectory(
     options: *mut ServerOptions,
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetRepoAgentDirectory(
     unsafe { set(options, |own| text(repoagent_dir).map(|path| path.clone_into(&mut own.agent_directory))) }
 }
 
-/// Sets a setting of a backend, or of all if its name is empty.
+/// Sets a setting of a backend, or of all backends if its name is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBackendConfig(
     options: *mut ServerOptions,
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBackendConfig(
     }
 }
 
-/// Switches the cache `local` on with that size, or off with 0.
+/// Switches the cache `local` on with that size in bytes, or off with 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
     options: *mut ServerOptions,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
     }
 }
 
-/// Switches a response cache on. Its settings are an object of texts, numbers and truth values.
+/// Switches a response cache on. Its settings are a JSON object of texts, numbers and booleans.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetCacheConfig(
     options: *mut ServerOptions,
@@ -96,7 +96,7 @@ fn cache_settings(json: &str) -> Result<BTreeMap<String, String>, Error> {
     parsed.into_iter().map(plain).collect()
 }
 
-/// Sets where caches are looked for.
+/// Sets the directory of caches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetCacheDirectory(
     options: *mut ServerOptions,

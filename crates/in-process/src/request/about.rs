@@ -1,4 +1,4 @@
-//! What is said of a request besides its tensors: id, sequence, priority, time limit, parameters.
+//! The properties of a request besides its tensors: id, sequence, priority, timeout, parameters.
 use std::ffi::c_char;
 
 use c_api::{
@@ -12,7 +12,7 @@ use super::{InferenceRequest, attributes::Correlation, change, look};
 /// The longest correlation id that is a text, in bytes.
 const LONGEST_CORRELATION_ID: usize = 128;
 
-/// The id; belongs to the request.
+/// Returns the id. It belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestId(
     request: *mut InferenceRequest,
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetId(
     }
 }
 
-/// The flags of the request.
+/// Returns the flags of the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestFlags(
     request: *mut InferenceRequest,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetFlags(
     }
 }
 
-/// The correlation id, if it is a number; 0 for none.
+/// Returns the correlation id if it is a number; 0 for none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationId(
     request: *mut InferenceRequest,
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationId(
     })
 }
 
-/// The correlation id, if it is a text; belongs to the request.
+/// Returns the correlation id if it is a text. It belongs to the request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCorrelationIdString(
     request: *mut InferenceRequest,
@@ -130,7 +130,7 @@ fn short(id: &str) -> Result<&str, Error> {
     if id.len() > LONGEST_CORRELATION_ID { Err(Error::unsupported(too_long)) } else { Ok(id) }
 }
 
-/// The priority level, if it is small.
+/// Returns the priority level if it fits in 32 bits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriority(
     request: *mut InferenceRequest,
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriority(
     })
 }
 
-/// The priority level.
+/// Returns the priority level.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriorityUInt64(
     request: *mut InferenceRequest,
@@ -159,17 +159,17 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestPriorityUInt64(
     guard(|| unsafe { put(priority, look(request, |request_attributes| Ok(request_attributes.priority))?) })
 }
 
-/// As [`TRITONSERVER_InferenceRequestSetPriorityUInt64`].
+/// Sets the priority level. See [`TRITONSERVER_InferenceRequestSetPriorityUInt64`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetPriority(
     request: *mut InferenceRequest,
     priority: u32,
 ) -> *mut CError {
-    // SAFETY: handed on as it came.
+    // SAFETY: passed on unchanged.
     unsafe { TRITONSERVER_InferenceRequestSetPriorityUInt64(request, priority.into()) }
 }
 
-/// Sets the priority level, 1 being the most urgent; 0 and what the model does not have are its default.
+/// Sets the priority level; 1 is the most urgent. 0, and levels that the model does not have, mean its default level.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetPriorityUInt64(
     request: *mut InferenceRequest,
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetPriorityUInt64(
     }
 }
 
-/// How long the request may wait in its queue, in microseconds; 0 for any time.
+/// Returns how long the request may wait in its queue, in microseconds; 0 for no limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestTimeoutMicroseconds(
     request: *mut InferenceRequest,
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestTimeoutMicroseconds(
     })
 }
 
-/// Sets how long the request may wait in its queue, in microseconds; 0 for any time.
+/// Sets how long the request may wait in its queue, in microseconds; 0 for no limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     request: *mut InferenceRequest,
@@ -229,7 +229,7 @@ unsafe fn add_parameter(
     }
 }
 
-/// Adds a text, which is copied, for the model.
+/// Adds a text for the model. The text is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetStringParameter(
     request: *mut InferenceRequest,
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetIntParameter(
     unsafe { add_parameter(request, key, Ok(Parameter::Int(value))) }
 }
 
-/// Adds a truth value for the model.
+/// Adds a boolean for the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetBoolParameter(
     request: *mut InferenceRequest,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetBoolParameter(
     unsafe { add_parameter(request, key, Ok(Parameter::Bool(value))) }
 }
 
-/// Adds a floating-point number for the model.
+/// Adds a double for the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetDoubleParameter(
     request: *mut InferenceRequest,

@@ -1,4 +1,4 @@
-//! What a request asks, as the functions of C put it together.
+//! The contents of a request, as calls from C have set them.
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::{NonZeroU64, NonZeroUsize},
@@ -27,7 +27,7 @@ const SEQUENCE_START: u32 = 1;
 /// `TRITONSERVER_REQUEST_FLAG_SEQUENCE_END`.
 const SEQUENCE_END: u32 = 2;
 
-/// Everything that is said of a request.
+/// All properties of a request.
 pub(crate) struct RequestAttributes {
     pub(super) id: Name,
     pub(super) flags: u32,
@@ -38,12 +38,12 @@ pub(crate) struct RequestAttributes {
     pub(super) back: Option<ReleaseCallback>,
     pub(super) recipient: Option<Recipient>,
     inputs: Vec<RequestInput>,
-    /// The input that has no datatype and shape of its own.
+    /// The input without a datatype and shape of its own.
     raw: Option<Name>,
     outputs: BTreeSet<Name>,
 }
 
-/// A correlation id as it was given; 0 and the empty text are none.
+/// A correlation id as the application set it; 0 and the empty text mean none.
 pub(super) enum Correlation {
     Number(u64),
     Text(Name),
@@ -52,11 +52,11 @@ pub(super) enum Correlation {
 /// One input, its memory in pieces.
 struct RequestInput {
     name: Name,
-    /// What a raw input does not tell.
+    /// A raw input has neither.
     form: Option<(DataType, Shape)>,
     pieces: Vec<Piece>,
-    /// The same contents for instances of some host policies. All of it is host memory, so that one serves as well as
-    /// the other; they are read where there are no other pieces.
+    /// Contents for instances with certain host policies. Nereid has host memory only, so it needs one copy. It reads
+    /// these pieces if the input has no others.
     by_policy: BTreeMap<String, Vec<Piece>>,
 }
 
@@ -70,7 +70,7 @@ impl RequestInput {
         pieces.into_iter().flatten()
     }
 
-    /// Whether its pieces could all be in memory.
+    /// Whether the total size of its pieces fits in memory.
     fn can_be(&self) -> bool {
         let len = self.read().try_fold(0, |len: usize, piece| len.checked_add(piece.len()));
         len.is_some_and(|len| isize::try_from(len).is_ok())
@@ -82,7 +82,7 @@ impl RequestInput {
 }
 
 impl RequestAttributes {
-    /// Nothing yet, of that model.
+    /// An empty request to that model.
     pub(super) fn of(model: &Model) -> Self {
         Self {
             id: Name::default(),
@@ -100,17 +100,17 @@ impl RequestAttributes {
     }
 
     /// # Errors
-    /// INVALID_ARG if one of them was not set.
+    /// INVALID_ARG if a callback was not set.
     pub(crate) fn callbacks(&self) -> Result<(Recipient, ReleaseCallback), Error> {
         let missing = |what: &str| Error::invalid(format!("the {what} callback of the request is not set"));
         Ok((self.recipient.ok_or_else(|| missing("response"))?, self.back.ok_or_else(|| missing("release"))?))
     }
 
-    /// The same for the engine. The memory of the inputs is lent.
+    /// The request as the engine takes it. The memory of the inputs is borrowed from the application.
     ///
     /// # Errors
-    /// INVALID_ARG for a raw input among others, for one that is larger than memory, and for a number of unread responses
-    /// that is none.
+    /// INVALID_ARG for a raw input beside other inputs, for an input larger than memory, and for a number of unread responses
+    /// below 1.
     pub(crate) fn request(
         &self,
         model: &Model,
@@ -173,12 +173,12 @@ impl RequestAttributes {
         }
     }
 
-    /// As the engine says it.
+    /// The correlation id as the engine takes it.
     fn invalid(&self, text: &str) -> Error {
         Error::invalid(inference::id_prefix(&self.id) + text)
     }
 
-    /// 0 and what the model has no level for mean its default level.
+    /// 0, and levels that the model does not have, mean its default level.
     pub(super) fn set_priority(&mut self, model: &Model, priority: u64) {
         self.priority = level(model, priority);
     }
@@ -217,7 +217,7 @@ impl RequestAttributes {
         self.raw = None;
     }
 
-    /// Lengthens an input; for a host policy, what its instances read.
+    /// Appends memory to an input; with a host policy, to the contents for that host policy.
     pub(super) fn append(&mut self, name: &str, piece: Piece, policy: Option<&str>) -> Result<(), Error> {
         let missing = self.no_input(name);
         let input = self.inputs.iter_mut().find(|input| input.name == name).ok_or(missing)?;

@@ -1,4 +1,5 @@
-//! `TRITONSERVER_InferenceRequest`: what the application asks, kept in the handle, so that it may be sent again.
+//! `TRITONSERVER_InferenceRequest`: a request of the application. The handle keeps its contents, so it can be sent
+//! again.
 mod about;
 mod attributes;
 mod tensors;
@@ -34,14 +35,14 @@ pub use crate::callback_dispatcher::ResponseFn;
 pub struct InferenceRequest {
     model: Arc<Model>,
     request_attributes: Mutex<RequestAttributes>,
-    /// The last time it was sent.
+    /// The state of the last time it was sent.
     run: Mutex<Option<Run>>,
 }
 
 /// A request that was sent.
 struct Run {
     canceller: Canceller,
-    /// `TRITONSERVER_InferenceRequestCancel` was called since.
+    /// Whether `TRITONSERVER_InferenceRequestCancel` was called since.
     cancelled: bool,
 }
 
@@ -58,12 +59,12 @@ impl InferenceRequest {
         self.request_attributes.lock()
     }
 
-    /// Notes how the request that was just sent can be given up.
+    /// Stores how the request that was just sent can be cancelled.
     pub(crate) fn running(&self, canceller: Canceller) {
         *self.run.lock() = Some(Run { canceller, cancelled: false });
     }
 
-    /// Gives up the request that was sent, without a lock: that may answer it, and call the application.
+    /// Cancels the request that was sent. No lock is held, because cancelling may end the request.
     fn cancel(&self) -> Result<(), Error> {
         let canceller = self.run.lock().as_mut().map(|run| {
             run.cancelled = true;
@@ -87,7 +88,7 @@ impl InferenceRequest {
     }
 }
 
-/// Reads something of what is asked.
+/// Reads contents of the request.
 ///
 /// # Safety
 /// The request is null or live.
@@ -99,7 +100,7 @@ unsafe fn look<T>(
     unsafe { borrow(request) }.and_then(|request| read(&request.request_attributes()))
 }
 
-/// Changes something of what is asked.
+/// Changes contents of the request.
 ///
 /// # Safety
 /// The request is null or live.
@@ -114,7 +115,7 @@ unsafe fn change(
     })
 }
 
-/// A request for a version of a model, -1 for the server's choice. The caller owns it.
+/// Makes a request for a version of a model; -1 for the version that the server selects. The caller owns it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestNew(
     request: *mut *mut InferenceRequest,
@@ -134,19 +135,19 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestNew(
 /// Deletes a request; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestDelete(request: *mut InferenceRequest) -> *mut CError {
-    // SAFETY: null or a request nobody uses after this.
+    // SAFETY: null or a request that the caller does not use after this.
     unsafe { delete(request) };
     ptr::null_mut()
 }
 
-/// Asks for a request that was sent to be given up; its answer comes all the same.
+/// Cancels a request that was sent. The request still gets a response.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestCancel(request: *mut InferenceRequest) -> *mut CError {
     // SAFETY: null or a live request.
     guard(|| unsafe { borrow(request) }?.cancel())
 }
 
-/// Whether that was asked since the request was sent.
+/// Returns whether the request was cancelled since it was sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestIsCancelled(
     request: *mut InferenceRequest,
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestIsCancelled(
     guard(|| unsafe { put(is_cancelled, borrow(request)?.is_cancelled()?) })
 }
 
-/// Says who gets the request back.
+/// Sets the callback that gives the request back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetReleaseCallback(
     request: *mut InferenceRequest,
@@ -172,7 +173,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetReleaseCallback(
     }
 }
 
-/// Says who gets the responses, and where their outputs go. The allocator must outlive all of them.
+/// Sets the callback that receives the responses, and the allocator of their outputs. The allocator must outlive all
+/// responses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestSetResponseCallback(
     request: *mut InferenceRequest,

@@ -1,4 +1,4 @@
-//! The inputs of a request, whose memory stays the application's, and the outputs it wants.
+//! The inputs of a request, whose memory the application owns, and its requested outputs.
 use std::{
     ffi::{c_char, c_void},
     ptr::NonNull,
@@ -17,7 +17,7 @@ use inference::Error;
 use super::{InferenceRequest, change};
 use crate::infer::Piece;
 
-/// Adds an input, without data yet. Name and shape are copied.
+/// Adds an input without data. Name and shape are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddInput(
     request: *mut InferenceRequest,
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddInput(
     }
 }
 
-/// Adds the only input of the request, whose name, datatype and shape follow from the model's configuration.
+/// Adds the only input of the request. Its name, datatype and shape follow from the model's configuration.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddRawInput(
     request: *mut InferenceRequest,
@@ -70,10 +70,10 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputs(
     }
 }
 
-/// Memory of the application that an input may have.
+/// Memory of the application for an input.
 ///
 /// # Safety
-/// The memory is null or stays as it is while the request has it.
+/// The memory is null, or the application does not change it while the request has it.
 unsafe fn piece(base: *const c_void, byte_size: usize, kind: MemoryType) -> Result<Piece, Error> {
     if kind == MEMORY_GPU {
         return Err(crate::not_offered("input data in memory of type GPU"));
@@ -90,7 +90,8 @@ unsafe fn piece(base: *const c_void, byte_size: usize, kind: MemoryType) -> Resu
     Ok(unsafe { Piece::new(base, byte_size) })
 }
 
-/// Appends memory to an input. It is not copied, and must stay as it is until the request has come back.
+/// Appends memory to an input. The memory is not copied. The application must not change it until the request is given
+/// back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputData(
     request: *mut InferenceRequest,
@@ -108,7 +109,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputData(
     }
 }
 
-/// Appends memory to what instances with a host policy read of an input; otherwise as above.
+/// Appends memory to the contents of an input for instances with a host policy. The memory is not copied. The
+/// application must not change it until the request is given back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
     request: *mut InferenceRequest,
@@ -128,7 +130,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithHostPol
     }
 }
 
-/// Appends memory to an input, as large as its attributes say; otherwise as above.
+/// Appends memory to an input, as large as its attributes say. The memory is not copied. The application must not
+/// change it until the request is given back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
     request: *mut InferenceRequest,
@@ -156,7 +159,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputData(
     unsafe { change(request, |request_attributes, _| request_attributes.remove_data(text(name)?)) }
 }
 
-/// Asks for an output. Without any, all are given.
+/// Requests an output. If no output is requested, all are given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddRequestedOutput(
     request: *mut InferenceRequest,
@@ -166,7 +169,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAddRequestedOutput(
     unsafe { change(request, |request_attributes, _| request_attributes.add_output(text(name)?)) }
 }
 
-/// Asks for an output no more, whether it was asked for or not.
+/// Removes a requested output, whether it was requested or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveRequestedOutput(
     request: *mut InferenceRequest,
@@ -181,7 +184,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveRequestedOutput(
     }
 }
 
-/// Asks for no output in particular.
+/// Removes all requested outputs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
     request: *mut InferenceRequest,

@@ -1,4 +1,4 @@
-//! What a server tells of itself and its models, as JSON and as flags.
+//! What a server reports about itself and its models, as JSON and as flags.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -26,7 +26,7 @@ const TXN_ONE_TO_ONE: u32 = 1;
 const TXN_DECOUPLED: u32 = 2;
 /// `TRITONSERVER_INDEX_FLAG_READY`.
 const INDEX_READY: u32 = 1;
-/// The only form of configurations that the header knows.
+/// The only version of the configuration format that the header defines.
 const CONFIG_VERSION: u32 = 1;
 
 impl Server {
@@ -34,13 +34,13 @@ impl Server {
         Ok(json(show::server(&kserve::metadata::server(self.engine()?.server()))))
     }
 
-    /// Of one version, or of all that are ready.
+    /// Metadata of one version, or of all that are ready.
     fn model_metadata(&self, name: &str, version: i64) -> Result<String, Error> {
         let metadata = kserve::metadata::of_model(self.serving()?, name, choice(version))?;
         Ok(json(show::model(&metadata)))
     }
 
-    /// Of all models if the name is empty.
+    /// Statistics of one model, or of all if the name is empty.
     fn statistics(&self, name: &str, version: i64) -> Result<String, Error> {
         let name = Some(name).filter(|name| !name.is_empty());
         let version = name.and_then(|_| choice(version));
@@ -78,7 +78,7 @@ fn json(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|odd| String::from_utf8_lossy(odd.as_bytes()).into_owned())
 }
 
-/// How a model takes batches: 1 in no known way, 2 in the first dimension of its tensors.
+/// Returns how a model takes batches: 1 in no known way, 2 in the first dimension of its tensors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelBatchProperties(
     server: *mut Server,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerModelBatchProperties(
     })
 }
 
-/// How many responses a request to a model has: 1 exactly one, 2 any number.
+/// Returns how many responses a request to a model has: 1 exactly one, 2 any number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelTransactionProperties(
     server: *mut Server,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerModelTransactionProperties(
     })
 }
 
-/// Name, version and extensions of the server. The caller owns the message.
+/// Returns name, version and extensions of the server. The caller owns the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerMetadata(
     server: *mut Server,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerMetadata(
     guard(|| unsafe { give_json(server_metadata, &borrow(server)?.metadata()?) })
 }
 
-/// Versions, inputs and outputs of a model, -1 for all versions. The caller owns the message.
+/// Returns versions, inputs and outputs of a model; -1 for all versions. The caller owns the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelMetadata(
     server: *mut Server,
@@ -136,8 +136,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerModelMetadata(
     })
 }
 
-/// What was counted of a model, -1 for all its versions, or of all models if the name is empty. The caller owns the
-/// message.
+/// Returns the statistics of a model, -1 for all its versions, or of all models if the name is empty. The caller owns
+/// the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelStatistics(
     server: *mut Server,
@@ -152,7 +152,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerModelStatistics(
     })
 }
 
-/// The configuration of a model in the form of that number, which must be 1. The caller owns the message.
+/// Returns the configuration of a model. The version of the configuration format must be 1. The caller owns the
+/// message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelConfig(
     server: *mut Server,
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerModelConfig(
     })
 }
 
-/// All models and their states; with flag 1 those that are ready. The caller owns the message.
+/// Returns all models and their states; with flag 1 those that are ready. The caller owns the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelIndex(
     server: *mut Server,

@@ -1,4 +1,4 @@
-//! Making, stopping and deleting a server, and whether it and its models can be used.
+//! Makes, stops and deletes a server, and tells whether it and its models are ready.
 use std::{
     ffi::c_char,
     ptr,
@@ -15,7 +15,7 @@ use inference::Error;
 use super::{Server, not_ready};
 use crate::options::ServerOptions;
 
-/// A server of these options. Returns when each model is ready or has failed. The caller owns it.
+/// Makes a server with these options. Returns when each model is ready or has failed. The caller owns the server.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerNew(
     server: *mut *mut Server,
@@ -30,20 +30,21 @@ pub unsafe extern "C" fn TRITONSERVER_ServerNew(
     })
 }
 
-/// Stops a server and deletes it; null is fine. If it cannot stop in time it is not deleted.
+/// Stops a server and deletes it; null is fine. A server that does not stop within its time limit is not deleted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerDelete(server: *mut Server) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live server.
         let Some(own) = (unsafe { server.as_ref() }) else { return Ok(()) };
         own.stop()?;
-        // SAFETY: it came from `Arc::into_raw`, because it can be stopped, and nobody uses it after this.
+        // SAFETY: it came from `Arc::into_raw`, because C has made it, and the caller does not use it after this.
         drop(unsafe { Arc::from_raw(server) });
         Ok(())
     })
 }
 
-/// Takes no new requests, finishes those it has, ends all models and waits for callbacks, except one that calls this; null, and a server that has stopped, are fine.
+/// Stops a server: it takes no new requests, finishes the ones it has, unloads all models and waits for callbacks. It
+/// does not wait for a callback that calls this function. Null, and a server that has stopped, are fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerStop(server: *mut Server) -> *mut CError {
     // SAFETY: null or a live server.
@@ -64,11 +65,11 @@ impl Server {
     fn stop(&self) -> Result<(), Error> {
         self.own()?;
         let (began, grace) = (Instant::now(), self.exit_timeout());
-        // Neither one that never served nor one that stops already has anything to stop.
+        // A server without an engine, or one that is already stopping, has nothing to stop.
         if let Ok(engine) = self.serving() {
             self.wait(engine.stop(grace))?;
         }
-        // Who has stopped a server may delete what its callbacks use.
+        // After this, the program may delete what its callbacks use.
         if self.callbacks.wait_until_quiet(grace.saturating_sub(began.elapsed())) {
             Ok(())
         } else {
@@ -76,46 +77,46 @@ impl Server {
         }
     }
 
-    /// A server without an engine is not live, and says so without an error, as the reference.
+    /// A server without an engine is not live. As in Triton, that is not an error.
     fn is_live(&self) -> Result<bool, Error> {
         self.engine().map_or(Ok(false), engine::Engine::live)
     }
 
-    /// Asks on the caller's thread, as the reference does: a plug-in may call from any of the server's own threads.
+    /// Asks on the caller's thread, as Triton does: a plug-in may call from any thread of the server.
     fn is_ready(&self) -> Result<bool, Error> {
         self.engine().map_or(Ok(false), engine::Engine::ready_here)
     }
 
-    /// The same of a model; an unknown one is an error.
+    /// Asks about one model; an unknown model is an error.
     fn is_model_ready(&self, name: &str, version: i64) -> Result<bool, Error> {
         let model = self.model(name, version)?;
         self.serving()?;
         Ok(model.ready_here())
     }
 
-    /// For requests, which a stopping server still takes.
+    /// The engine for requests. A stopping server still returns it.
     pub(crate) fn not_before_start(&self) -> Result<(), Error> {
         self.engine().map(drop).map_err(|_| not_ready())
     }
 }
 
-/// Whether the server lives.
+/// Returns whether the server is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerIsLive(server: *mut Server, live: *mut bool) -> *mut CError {
     // SAFETY: null or a live server; null or writable.
     guard(|| unsafe { put(live, false).and(put(live, borrow(server)?.is_live()?)) })
 }
 
-/// Whether the server is ready for requests; if strict, whether all its models are, by the account of their backends, too,
-/// which may block.
+/// Returns whether the server is ready for requests. With strict readiness all models must be ready, and their backends
+/// are asked too, which may block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerIsReady(server: *mut Server, ready: *mut bool) -> *mut CError {
     // SAFETY: null or a live server; null or writable.
     guard(|| unsafe { put(ready, false).and(put(ready, borrow(server)?.is_ready()?)) })
 }
 
-/// Whether a version of a model can be used, -1 for any, by the account of its backend, too, which may block. An unknown one
-/// is an error.
+/// Returns whether a version of a model is ready; -1 for any version. Its backend is asked too, which may block. An
+/// unknown model is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelIsReady(
     server: *mut Server,

@@ -30,8 +30,8 @@ use crate::{
 /// The Triton release whose behaviour the server follows.
 pub const TRITON_VERSION: &str = "2.73.0";
 
-/// What clients may rely on, in the order of the reference. Extensions of the reference that are not there are not in the
-/// list: of `model_repository` there is the index.
+/// The extensions that clients may rely on, in the order of Triton. Extensions that Nereid does not have are left out.
+/// Of `model_repository` Nereid has the index only.
 pub const EXTENSIONS: [&str; 8] = [
     "classification",
     "sequence",
@@ -43,26 +43,26 @@ pub const EXTENSIONS: [&str; 8] = [
     "statistics",
 ];
 
-/// `TRITONSERVER_Server`: a handle on an engine, its own or somebody else's. Before it has one it answers that it is not
-/// ready.
+/// `TRITONSERVER_Server`: a handle of an engine. The server of this handle, or the program that hosts it, owns the
+/// engine. Until the engine exists, the server is not ready.
 pub struct Server {
     attached: OnceLock<Attached>,
-    /// Of a server that was made from C. Whoever hosts a server stops it in his own way.
+    /// Set for a server that C has made. A host stops its server by other means.
     own: Option<Own>,
-    /// Calls the program back, or the plug-in that sends requests.
+    /// The threads that call functions of the program, or of the plug-in that sends requests.
     callbacks: CallbackPool,
 }
 
-/// The engine, and where its futures run.
+/// The engine, and the runtime that polls its futures.
 struct Attached {
     engine: Engine,
     runtime: runtime::Handle,
 }
 
-/// What belongs to a server that was made from C.
+/// What belongs to a server that C has made.
 struct Own {
     exit_timeout_secs: AtomicU32,
-    /// Shows its own metrics; those of plug-ins are always shown.
+    /// Whether the server shows its own metrics; those of plug-ins are always shown.
     metrics: bool,
     /// Taken out only when dropped.
     runtime: Option<Runtime>,
@@ -71,7 +71,7 @@ struct Own {
 impl Drop for Own {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A load that was interrupted, or a backend that hangs, must not hold the caller up.
+            // An interrupted load, or a backend that does not return, must not block the caller.
             runtime.shutdown_background();
         }
     }
@@ -82,19 +82,19 @@ impl Handle for Server {
 }
 
 impl Server {
-    /// A handle for plug-ins on an engine that is still to come.
+    /// A handle for plug-ins. Its engine is attached later.
     pub fn hosting() -> Arc<Self> {
         Arc::new(Self { attached: OnceLock::new(), own: None, callbacks: CallbackPool::new() })
     }
 
-    /// The engine has come. Said once, in the tokio runtime that the engine uses.
+    /// Attaches the engine. Called once, in the tokio runtime that the engine uses.
     pub fn attach(&self, engine: Engine) {
         let runtime = runtime::Handle::current();
         let first = self.attached.set(Attached { engine, runtime }).is_ok();
         debug_assert!(first, "a server has one engine");
     }
 
-    /// The handle as plug-ins get it; valid while somebody holds the server.
+    /// The handle as plug-ins get it; valid while the server is held.
     pub fn as_ptr(self: &Arc<Self>) -> *mut Self {
         Arc::as_ptr(self).cast_mut()
     }
@@ -113,23 +113,25 @@ impl Server {
         self.engine().and_then(|engine| engine.live().map(|_| engine).map_err(|_| not_ready()))
     }
 
-    /// Waits for something of the engine. Blocks.
+    /// Waits for a future of the engine. Blocks.
     fn wait<T: Send>(&self, task: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
         let runtime = &self.attached()?.runtime;
         if runtime::Handle::try_current().is_err() {
             return runtime.block_on(task);
         }
-        // A thread of a runtime may not do so. A plug-in that calls from a brief execution may be on one.
+        // A thread of a runtime must not block on a future. A plug-in that calls from a brief execution may be on such
+        // a thread.
         let waited = thread::scope(|scope| scope.spawn(|| runtime.block_on(task)).join());
         waited.unwrap_or_else(|_| Err(Error::internal("the server panicked while it was waited for")))
     }
 
-    /// The version of a model that C names, -1 being the server's choice. A stopping server still gives it.
+    /// The version of a model that C names; -1 for the version that the server selects. A stopping server still returns
+    /// it.
     pub(crate) fn model(&self, name: &str, version: i64) -> Result<Arc<Model>, Error> {
         self.engine()?.model(name, choice(version))
     }
 
-    /// Reads the metrics, now and whenever it is called.
+    /// A function that reads the metrics each time it is called.
     pub(crate) fn metrics(&self) -> Result<impl Fn() -> String + Send + Sync + use<>, Error> {
         let engine = self.engine()?.clone();
         let shown = self.own.as_ref().is_none_or(|own| own.metrics);
@@ -143,7 +145,7 @@ impl Server {
         })
     }
 
-    /// Where the callbacks of requests are made.
+    /// The threads for callbacks of requests.
     pub(crate) fn callbacks(&self) -> CallbackQueue {
         self.callbacks.queue()
     }
@@ -153,7 +155,7 @@ impl Server {
         Duration::from_secs(secs.into())
     }
 
-    /// What only a server that was made from C lets C do.
+    /// The part that only a server made by C has.
     fn own(&self) -> Result<&Own, Error> {
         self.own.as_ref().ok_or_else(|| {
             Error::unsupported("the server belongs to the program that runs it, which alone may end it")
@@ -165,7 +167,7 @@ fn not_ready() -> Error {
     Error::unavailable("Server not ready")
 }
 
-/// -1 is the server's choice of a version.
+/// -1 means the version that the server selects.
 fn choice(version: i64) -> Option<i64> {
     (version != -1).then_some(version)
 }

@@ -1,4 +1,4 @@
-//! Which models are served: repositories, loading and unloading.
+//! The served models: repositories, loading and unloading.
 use std::{collections::BTreeMap, ffi::c_char};
 
 use c_api::{
@@ -20,7 +20,7 @@ impl Server {
     }
 }
 
-/// The directories of models by the names the models shall have.
+/// The directories of models, by the names that the models get.
 ///
 /// # Safety
 /// The array is null or has that many parameters, each null or live.
@@ -51,7 +51,7 @@ unsafe fn names(
     Ok(names)
 }
 
-/// Adds a model repository, which a server whose models are all loaded at its start does not do.
+/// Adds a model repository. Refused by a server that loads its models once, at the start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
     server: *mut Server,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
     })
 }
 
-/// Removes a model repository, which a server whose models are all loaded at its start does not do.
+/// Removes a model repository. Refused by a server that loads its models once, at the start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerUnregisterModelRepository(
     server: *mut Server,
@@ -86,8 +86,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerUnregisterModelRepository(
     })
 }
 
-/// Looks for changes in the repositories, which a server whose models are all loaded at its start does not do. Nothing
-/// while it is not ready.
+/// Polls the repositories for changes. Refused by a server that loads its models once, at the start. Does nothing while
+/// the server is not ready.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerPollModelRepository(server: *mut Server) -> *mut CError {
     guard(|| {
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerPollModelRepository(server: *mut Ser
     })
 }
 
-/// Loads a model, or loads it anew. Returns when it is ready or has failed.
+/// Loads or reloads a model. Returns when it is ready or has failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerLoadModel(
     server: *mut Server,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerLoadModel(
     guard(|| unsafe { borrow(server)?.load_model(text(model_name)?) })
 }
 
-/// Loads a model with a configuration or files of the caller's, which this server does not do.
+/// Loads a model with a configuration or files of the caller. Refused: Nereid does not support it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
     server: *mut Server,
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
     parameter_count: u64,
 ) -> *mut CError {
     if parameter_count == 0 {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         return unsafe { TRITONSERVER_ServerLoadModel(server, model_name) };
     }
     guard(|| {
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerUnloadModel(
     guard(|| unsafe { borrow(server)?.unload_model(text(model_name)?) })
 }
 
-/// Unloads a model; no model of this server depends on another.
+/// Unloads a model. Its dependents are ignored: no model of this server depends on another.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerUnloadModelAndDependents(
     server: *mut Server,

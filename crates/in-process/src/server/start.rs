@@ -1,4 +1,4 @@
-//! From the options of a program to a server that serves.
+//! Makes a running server from the options of a program.
 use std::{
     path::Path,
     sync::{Arc, OnceLock, atomic::AtomicU32},
@@ -17,13 +17,13 @@ use super::{Own, Server};
 use crate::{calls::CallbackPool, options::Settings, plugins};
 
 impl Server {
-    /// A server of these options, with a runtime of its own. Blocks until each model is ready or has failed.
+    /// Makes a server with these options and a runtime of its own. Blocks until each model is ready or has failed.
     ///
     /// # Errors
-    /// What the options name cannot be had, or a model has failed. If the options say to go on all the same, the server
-    /// is not live in the first case, and serves the other models in the second.
+    /// A file that the options name is missing, or a model has failed. If the options allow it, the call succeeds all
+    /// the same: in the first case the server is not live, in the second it serves the other models.
     pub(super) fn start(settings: &Settings) -> Result<Arc<Self>, Error> {
-        // Before the server starts a thread; the program may have threads of its own.
+        // This runs before the server starts a thread. The program may have threads of its own.
         prevent_telemetry(settings.backend_settings());
         let server = Self::idle(settings)?;
         let loaded = server.load(settings);
@@ -76,17 +76,17 @@ impl Server {
     }
 }
 
-/// The response cache that the options name.
+/// Opens the response cache that the options name.
 ///
 /// # Errors
-/// It cannot be had.
+/// The cache cannot be opened.
 fn cache(settings: &Settings) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
     let directory = Path::new(&settings.cache_directory);
     let wanted = settings.caches.first_key_value();
     wanted.map(|(name, settings)| Caches.open(name, settings, directory)).transpose()
 }
 
-/// As the binary looks for ONNX Runtime, without an option to name it.
+/// Searches ONNX Runtime as the binary does, without an option that names it.
 fn library_search() -> LibrarySearch {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let program = std::env::current_exe().ok();

@@ -1,4 +1,4 @@
-//! Response allocators: where outputs go, and what happens if they cannot.
+//! Response allocators: where outputs are written, and what happens if that fails.
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn free(
 unsafe extern "C-unwind" fn start(_: *mut ResponseAllocator, userp: *mut c_void) -> *mut CError {
     // SAFETY: as above.
     unsafe { &*userp.cast::<Manner>() }.starts.fetch_add(1, SeqCst);
-    // It is logged, and nothing else.
+    // The error is logged, and has no other effect.
     // SAFETY: a text.
     unsafe { TRITONSERVER_ErrorNew(1, c"not in the mood".as_ptr()) }
 }
@@ -112,7 +112,7 @@ unsafe extern "C-unwind" fn refuses_to_describe(
     unsafe { TRITONSERVER_ErrorNew(5, c"no words".as_ptr()) }
 }
 
-/// The error of a request whose outputs go to an allocator of that manner.
+/// The error of a request whose outputs go to an allocator with that behaviour.
 fn ask(manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
     ask_of(Native::echo(), manner, prepare)
 }
@@ -126,7 +126,7 @@ fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAl
     prepare(allocator);
     let ask = Ask::new(&stage, &app).with(allocator, ptr::from_ref(manner).cast_mut().cast()).input(b"abc");
     let answer = ask.answer();
-    // SAFETY: the responses are gone.
+    // SAFETY: the responses have been deleted.
     unsafe { said(TRITONSERVER_ResponseAllocatorDelete(allocator)) }.unwrap();
     assert_eq!(answer.outputs.is_empty(), answer.error.is_some());
     answer.error

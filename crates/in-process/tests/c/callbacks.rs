@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, echoed, pinned, read, said};
 
-/// Sends a request again, whenever it comes back, until it has been sent so often.
+/// Sends a request again each time it is given back, for a number of times.
 fn send_again(stage: &Stage, app: &App, times: usize) {
     let server = AtomicPtr::new(stage.server.as_ptr());
     let left = AtomicUsize::new(times);
@@ -49,7 +49,7 @@ fn a_request_that_sends_itself_again_never_fills_the_stack() {
 
 #[test]
 fn a_response_callback_may_ask_for_more_and_wait_for_it() {
-    // One instance may wait in the callback for the other.
+    // One instance may wait in its callback for the other instance.
     for config in [MOVABLE, &pinned("")].map(|config| config.replace("KIND_CPU", "KIND_CPU count: 2")) {
         let (stage, app, inner) = (Arc::new(Stage::of(&config, Native::echo())), App::new(), App::new());
         let within = (stage.clone(), inner.clone());
@@ -93,7 +93,7 @@ fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
     batch_of_one(&first, b"block");
     first.send().unwrap();
     begun.recv().unwrap();
-    // The timer ends this one, and its callback waits for one that the timer lets go.
+    // The timer ends this request. Its callback waits for a request that the timer releases.
     let within = (stage.clone(), inner.clone());
     *timed_out.on_response.lock() = Some(Arc::new(Box::new(move |_| {
         let (stage, inner) = &within;

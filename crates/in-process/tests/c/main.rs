@@ -1,4 +1,4 @@
-//! The exported functions as a program in C would call them.
+//! Calls the exported functions as a program in C does.
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, fail by it")]
 mod allocators;
 mod callbacks;

@@ -1,4 +1,4 @@
-//! Options: what is taken, what is refused, and in which words.
+//! Options: which values are accepted, which are refused, and with which texts.
 use std::{
     ffi::{CStr, c_char},
     ptr,

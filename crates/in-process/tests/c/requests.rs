@@ -1,4 +1,4 @@
-//! Requests: what can be said of them, and how they go and come back.
+//! Requests: their properties, and how they are sent and given back.
 use std::{
     ffi::c_void,
     ptr,
@@ -257,7 +257,7 @@ fn input_data_fits_into_memory() {
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let append = |size| {
-        // SAFETY: a live request, which is refused before anybody reads the data.
+        // SAFETY: a live request, which is refused before the data is read.
         said(unsafe {
             let base = b"abc".as_ptr().cast();
             TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, 0, 0)

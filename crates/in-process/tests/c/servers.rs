@@ -1,4 +1,4 @@
-//! Servers: one that is hosted, and one that C makes for itself.
+//! Servers: one that a program hosts, and one that C makes.
 use std::{
     ffi::{CStr, CString},
     fs, ptr,
@@ -13,7 +13,7 @@ use nereid_in_process::{Server, metrics::*, options::*, server::*};
 
 use crate::support::{App, Ask, MOVABLE, Native, Stage, c, json, read, said};
 
-/// What a function gives as JSON.
+/// The JSON that a function returns.
 fn told(give: impl FnOnce(*mut *mut Message) -> *mut c_api::types::error::CError) -> Result<String, String> {
     let mut message = ptr::null_mut();
     said(give(&mut message)).map(|()| json(message))
@@ -38,7 +38,7 @@ fn a_thread_that_a_runtime_works_on_may_ask_for_what_takes_a_while() {
     let unload = || said(unsafe { TRITONSERVER_ServerUnloadModel(stage.server.as_ptr(), c"m".as_ptr()) });
     let refused = unload();
     assert!(refused.is_err());
-    // As a plug-in does whose execution happens where the request arrives.
+    // A plug-in does the same if its execution runs on the thread that sends the request.
     let within = tokio::runtime::Runtime::new().unwrap().block_on(async { unload() });
     assert_eq!(within, refused);
 }
@@ -362,7 +362,7 @@ impl Chosen {
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        // SAFETY: nobody uses them after this.
+        // SAFETY: the test does not use them after this.
         said(unsafe { TRITONSERVER_ServerOptionsDelete(self.handle) }).unwrap();
     }
 }
@@ -373,7 +373,7 @@ fn is_live(server: *mut Server) -> Result<bool, String> {
 }
 
 fn delete(server: *mut Server) {
-    // SAFETY: nobody uses it after this.
+    // SAFETY: the test does not use it after this.
     said(unsafe { TRITONSERVER_ServerDelete(server) }).unwrap();
 }
 

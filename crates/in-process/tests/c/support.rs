@@ -1,4 +1,4 @@
-//! A program that embeds the server: its models, its requests, and what its callbacks have seen.
+//! A program that embeds the server: its models, its requests, and the record of its callbacks.
 use std::{
     ffi::{CStr, CString, c_char, c_void},
     fs, ptr, slice,
@@ -28,12 +28,12 @@ use nereid_in_process::{Server, allocator::*, infer::*, request::*, response::*}
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
-/// Longer than anything here takes; what waits so long has failed.
+/// Longer than anything in these tests takes; a wait of this length has failed.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The error of a function, `Ok` for null.
+/// The error that a function returned; `Ok` for null.
 pub(crate) fn said(error: *mut CError) -> Result<(), String> {
-    // SAFETY: null or an error for us.
+    // SAFETY: null or an error that this function owns.
     unsafe { consume(error) }.map_err(|error| error.with_code())
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn c(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-/// A text that a function has shown.
+/// A text that a function has returned.
 pub(crate) fn read(text: *const c_char) -> String {
     // SAFETY: shown just now.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
@@ -49,7 +49,7 @@ pub(crate) fn read(text: *const c_char) -> String {
 
 /// The JSON of a message, which is deleted.
 pub(crate) fn json(message: *mut Message) -> String {
-    // SAFETY: given to us just now.
+    // SAFETY: this function owns the message.
     unsafe { Box::from_raw(message) }.json().to_owned()
 }
 
@@ -68,12 +68,12 @@ impl Native {
         Self { execute, well: true }
     }
 
-    /// Says of its models that they are not ready.
+    /// Reports that its models are not ready.
     pub(crate) fn unwell(self) -> Self {
         Self { well: false, ..self }
     }
 
-    /// Gives back what it gets.
+    /// Returns its input as its output.
     pub(crate) fn echo() -> Self {
         Self::each(|execution| {
             let response = echoed(&execution);
@@ -127,11 +127,12 @@ impl BackendInstance for Native {
     }
 }
 
-/// A configuration of [`Native`]: `IN` to `OUT`, bytes of any number. Executions happen where requests arrive.
+/// A configuration of [`Native`]: `IN` to `OUT`, any number of bytes. Executions run on the thread that sends the
+/// request.
 pub(crate) const MOVABLE: &str = "backend: 'native' instance_group { kind: KIND_CPU }
     input { name: 'IN' data_type: TYPE_UINT8 dims: -1 } output { name: 'OUT' data_type: TYPE_UINT8 dims: -1 }";
 
-/// The same; executions happen on a thread of the instance.
+/// The same with executions on the thread of the instance.
 pub(crate) fn pinned(rest: &str) -> String {
     format!("{MOVABLE} parameters {{ key: 'instance' value {{ string_value: 'pinned' }} }} {rest}")
 }
@@ -149,7 +150,7 @@ impl Stage {
         let repository = tempfile::tempdir().unwrap();
         for (name, config) in models {
             let directory = repository.path().join(name);
-            // Those with a version policy of their own have two versions.
+            // Models with a version policy of their own have two versions.
             let versions = if config.contains("version_policy") { &["1", "2"][..] } else { &["1"] };
             versions.iter().for_each(|version| fs::create_dir_all(directory.join(version)).unwrap());
             fs::write(directory.join("config.pbtxt"), config).unwrap();
@@ -190,18 +191,18 @@ impl Stage {
         Self { runtime, engine, server, _repository: repository }
     }
 
-    /// One model `m`.
+    /// A server with one model `m`.
     pub(crate) fn of(config: &str, backend: Native) -> Self {
         Self::new(&[("m", config)], backend)
     }
 
-    /// The engine takes no new requests and ends.
+    /// Stops the engine.
     pub(crate) fn stop(&self) {
         self.runtime.block_on(self.engine.stop(TIMEOUT)).unwrap();
     }
 }
 
-/// What a response looked like.
+/// The contents of a response.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answer {
     pub(crate) model: String,
@@ -252,7 +253,7 @@ fn output(response: *mut InferenceResponse, index: u32) -> (String, Vec<u8>) {
     }
 }
 
-/// What callbacks have told, in order.
+/// A callback that was made.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Answer(Answer),
@@ -267,12 +268,12 @@ pub(crate) enum Event {
 type Hook = Box<dyn Fn(*mut InferenceRequest) + Send + Sync>;
 type ResponseHook = Box<dyn Fn(*mut InferenceResponse) + Send + Sync>;
 
-/// A program's side: one allocator, and callbacks that write down what they are told.
+/// The program: one allocator, and callbacks that record what they receive.
 pub(crate) struct App {
     events: Mutex<Vec<Event>>,
     changed: Condvar,
     pub(crate) allocator: AtomicPtr<ResponseAllocator>,
-    /// Buffers that were allocated and not released.
+    /// The number of buffers that were allocated and not released.
     pub(crate) buffers: AtomicUsize,
     pub(crate) on_response: Mutex<Option<Arc<ResponseHook>>>,
     pub(crate) on_release: Mutex<Option<Arc<Hook>>>,
@@ -326,7 +327,7 @@ unsafe extern "C-unwind" fn responded(response: *mut InferenceResponse, flags: u
     let hook = app.on_response.lock().clone();
     hook.iter().for_each(|hook| hook(response));
     let answer = Answer::of(response, flags == 1);
-    // SAFETY: ours.
+    // SAFETY: this function owns the response.
     unsafe { said(TRITONSERVER_InferenceResponseDelete(response)).unwrap() };
     app.tell(Event::Answer(answer));
 }
@@ -366,7 +367,7 @@ unsafe extern "C-unwind" fn shown(
 }
 
 unsafe extern "C-unwind" fn trace_released(trace: *mut Trace, userp: *mut c_void) {
-    // SAFETY: ours; the app outlives its requests.
+    // SAFETY: this function owns the trace; the app outlives its requests.
     unsafe {
         drop(Box::from_raw(trace));
         (*userp.cast::<App>()).tell(Event::TraceReleased);
@@ -398,7 +399,7 @@ impl App {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// All that was told once `enough` is, in order; forgotten then.
+    /// All events in order, as soon as `enough` accepts them. They are removed from the record.
     pub(crate) fn events(&self, enough: impl Fn(&[Event]) -> bool) -> Vec<Event> {
         let mut events = self.events.lock();
         while !enough(&events) {
@@ -408,7 +409,7 @@ impl App {
         std::mem::take(&mut events)
     }
 
-    /// The answers to one request, and whether it came back before the last of them.
+    /// The responses to one request, and whether the request was given back before the last of them.
     pub(crate) fn finished(&self) -> (Vec<Answer>, bool) {
         let ended = |event: &Event| match event {
             Event::Answer(answer) => answer.last,
@@ -425,19 +426,19 @@ impl App {
         (answers.collect(), early)
     }
 
-    /// The only answer to one request.
+    /// The only response to one request.
     pub(crate) fn answer(&self) -> Answer {
         let (answers, _) = self.finished();
         let [only] = &answers[..] else { panic!("{answers:?}") };
         only.clone()
     }
 
-    /// What was told so far.
+    /// The events so far.
     pub(crate) fn heard(&self) -> Vec<Event> {
         self.events.lock().clone()
     }
 
-    /// A trace that tells this app.
+    /// A trace that reports to this program.
     pub(crate) fn trace(&self, level: TraceLevel) -> *mut Trace {
         let mut trace = ptr::null_mut();
         // SAFETY: functions and places of this module.
@@ -459,7 +460,7 @@ impl App {
 
 impl Drop for App {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it after the app.
+        // SAFETY: the allocator is not used after the app.
         unsafe { said(TRITONSERVER_ResponseAllocatorDelete(self.allocator.load(Ordering::SeqCst))) }.unwrap();
         assert_eq!(self.buffers.load(Ordering::SeqCst), 0, "every buffer was given back");
     }
@@ -511,7 +512,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Adds `IN` with these bytes, which must outlive the run.
+    /// Adds `IN` with these bytes, which must outlive the request.
     pub(crate) fn input(self, bytes: &[u8]) -> Self {
         let len = i64::try_from(bytes.len()).unwrap();
         self.add("IN", DataType::Uint8, &[len]).unwrap();
@@ -544,7 +545,7 @@ impl<'a> Ask<'a> {
         said(unsafe { TRITONSERVER_ServerInferAsync(self.server.as_ptr(), self.handle, trace) })
     }
 
-    /// Sends and waits for the only answer.
+    /// Sends the request and waits for its only response.
     pub(crate) fn answer(&self) -> Answer {
         self.send().unwrap();
         self.app.answer()

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_Metric*`: metrics that plug-ins count themselves, shown behind the server's own.
+//! `TRITONSERVER_Metric*`: metrics that plug-ins count. The server shows them after its own metrics.
 mod registry;
 
 use std::{
@@ -19,19 +19,19 @@ use inference::metrics::MetricLabels as Labels;
 use registry::{Family, Value, kind_of, number_of};
 pub use registry::{Kind, Registry};
 
-/// The one thing that the C interface keeps for the whole process: its functions name no server.
+/// The only state that the C interface keeps for the whole process: these functions name no server.
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(Arc::default);
 
-/// What has been counted through these functions, for the server's metrics.
+/// The metrics of plug-ins, for the server's metrics text.
 pub fn source() -> Arc<dyn MetricSource> {
     REGISTRY.clone()
 }
 
-/// `TRITONSERVER_MetricFamily`: somebody's hold on a family.
+/// `TRITONSERVER_MetricFamily`: a handle of a family.
 #[derive(Debug)]
 pub struct MetricFamily {
     family: Arc<Family>,
-    /// How many metrics were made through this hold and not deleted.
+    /// The number of metrics that were made through this handle and not deleted.
     metrics: Arc<AtomicUsize>,
 }
 
@@ -39,7 +39,7 @@ impl Handle for MetricFamily {
     const NAME: &'static str = "TRITONSERVER_MetricFamily";
 }
 
-/// `TRITONSERVER_Metric`: somebody's hold on a value.
+/// `TRITONSERVER_Metric`: a handle of a value.
 #[derive(Debug)]
 pub struct Metric {
     family: Arc<Family>,
@@ -52,7 +52,7 @@ impl Handle for Metric {
     const NAME: &'static str = "TRITONSERVER_Metric";
 }
 
-/// `TRITONSERVER_MetricArgs`: the bounds of a histogram, once they were said.
+/// `TRITONSERVER_MetricArgs`: the bounds of a histogram, once they are set.
 #[derive(Debug, Default)]
 pub struct MetricArgs {
     bounds: Mutex<Option<Vec<f64>>>,
@@ -77,7 +77,8 @@ impl Drop for Metric {
     }
 }
 
-/// A hold on the family of that name, which is made if there is none. The caller owns it.
+/// Makes a handle of the family of that name. The family is registered if it does not exist. The caller owns the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricFamilyNew(
     family: *mut *mut MetricFamily,
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn TRITONSERVER_MetricFamilyNew(
     })
 }
 
-/// Deletes a hold on a family; null is fine. Refused while metrics that were made through it exist.
+/// Deletes the handle of a family; null is fine. Refused while metrics that were made through it exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricFamilyDelete(family: *mut MetricFamily) -> *mut CError {
     guard(|| {
@@ -106,13 +107,13 @@ pub unsafe extern "C" fn TRITONSERVER_MetricFamilyDelete(family: *mut MetricFami
                 "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete.",
             ));
         }
-        // SAFETY: nobody uses it after this.
+        // SAFETY: the caller does not use it after this.
         unsafe { delete(family) };
         Ok(())
     })
 }
 
-/// What a family counts.
+/// Returns the kind of a family.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_GetMetricFamilyKind(
     family: *mut MetricFamily,
@@ -122,14 +123,14 @@ pub unsafe extern "C" fn TRITONSERVER_GetMetricFamilyKind(
     guard(|| unsafe { put(kind, number_of(borrow(family)?.family.kind())) })
 }
 
-/// Arguments that say nothing yet. The caller owns them.
+/// Makes empty arguments. The caller owns them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricArgsNew(args: *mut *mut MetricArgs) -> *mut CError {
     // SAFETY: null or writable.
     guard(|| unsafe { give(args, MetricArgs::default()) })
 }
 
-/// Says the bounds of a histogram, which are copied.
+/// Sets the bounds of a histogram, which are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricArgsSetHistogram(
     args: *mut MetricArgs,
@@ -147,12 +148,12 @@ pub unsafe extern "C" fn TRITONSERVER_MetricArgsSetHistogram(
 /// Deletes arguments; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricArgsDelete(args: *mut MetricArgs) -> *mut CError {
-    // SAFETY: null or arguments nobody uses after this.
+    // SAFETY: null or arguments that the caller does not use after this.
     unsafe { delete(args) };
     ptr::null_mut()
 }
 
-/// Labels as C passes them. The last of a name counts.
+/// Labels as C passes them. If a name repeats, the last label counts.
 unsafe fn labels(first: *const *const NamedParameter, count: u64) -> Result<Labels, Error> {
     let mut labels = Labels::new();
     // SAFETY: null or that many parameters, as the caller promises.
@@ -169,7 +170,7 @@ unsafe fn labels(first: *const *const NamedParameter, count: u64) -> Result<Labe
     Ok(labels)
 }
 
-/// The metric of a family with these labels, which are copied. The caller owns it.
+/// Makes a handle of the metric with these labels, which are copied. The caller owns it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricNew(
     metric: *mut *mut Metric,
@@ -177,11 +178,11 @@ pub unsafe extern "C" fn TRITONSERVER_MetricNew(
     labels: *const *const NamedParameter,
     label_count: u64,
 ) -> *mut CError {
-    // SAFETY: handed on as it came.
+    // SAFETY: passed on unchanged.
     unsafe { TRITONSERVER_MetricNewWithArgs(metric, family, labels, label_count, ptr::null()) }
 }
 
-/// The metric of a family with these labels and arguments, which are copied. The caller owns it.
+/// Makes a handle of the metric with these labels and arguments, which are copied. The caller owns it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricNewWithArgs(
     metric: *mut *mut Metric,
@@ -204,15 +205,16 @@ pub unsafe extern "C" fn TRITONSERVER_MetricNewWithArgs(
     })
 }
 
-/// Deletes a metric; null is fine. Its value is shown until the last metric with the same labels is deleted.
+/// Deletes the handle of a metric; null is fine. The value is shown until the last handle with the same labels is
+/// deleted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricDelete(metric: *mut Metric) -> *mut CError {
-    // SAFETY: null or a metric nobody uses after this.
+    // SAFETY: null or a metric that the caller does not use after this.
     unsafe { delete(metric) };
     ptr::null_mut()
 }
 
-/// The value of a counter or gauge.
+/// Returns the value of a counter or gauge.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricValue(metric: *mut Metric, value: *mut f64) -> *mut CError {
     // SAFETY: null or a live metric; null or writable.
@@ -240,7 +242,7 @@ pub unsafe extern "C" fn TRITONSERVER_MetricObserve(metric: *mut Metric, value: 
     guard(|| unsafe { borrow(metric) }?.value.observe(value))
 }
 
-/// What a metric counts.
+/// Returns the kind of a metric.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_GetMetricKind(metric: *mut Metric, kind: *mut u32) -> *mut CError {
     // SAFETY: null or a live metric; null or writable.
@@ -253,7 +255,7 @@ mod tests {
     use crate::types::{error::consume, parameter::TRITONSERVER_ParameterNew};
 
     fn said(error: *mut CError) -> String {
-        // SAFETY: an error for us or null.
+        // SAFETY: an error that this function owns, or null.
         unsafe { consume(error) }.map_or_else(|error| error.with_code(), |()| "fine".to_owned())
     }
 

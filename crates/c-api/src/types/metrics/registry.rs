@@ -1,7 +1,7 @@
-//! The metrics that plug-ins count themselves: families by name, in each a value per set of labels.
+//! The metrics that plug-ins count: families by name, each with one value per set of labels.
 //!
-//! A family stays registered for ever: whoever asks for its name again adds to the same one. A value is shared by all who
-//! ask for the same labels, and shown while one of them holds it.
+//! A family stays registered for ever: a second request for its name returns the same family. All handles with the same
+//! labels share one value. The value is shown while a handle of it exists.
 use std::{
     collections::BTreeMap,
     sync::{
@@ -43,7 +43,7 @@ pub struct Registry {
     families: Mutex<Vec<Arc<Family>>>,
 }
 
-/// The values of one name.
+/// The values of one family.
 #[derive(Debug)]
 pub(super) struct Family {
     name: String,
@@ -52,14 +52,14 @@ pub(super) struct Family {
     values: Mutex<BTreeMap<Labels, Shared>>,
 }
 
-/// A value, and how many hold it.
+/// A value, and the number of its handles.
 #[derive(Debug)]
 struct Shared {
     value: Arc<Value>,
     holders: usize,
 }
 
-/// One value, shared.
+/// One shared value.
 #[derive(Debug)]
 pub(super) enum Value {
     Counter(Number),
@@ -74,16 +74,17 @@ pub(super) struct Number(AtomicU64);
 #[derive(Debug)]
 pub(super) struct Histogram {
     bounds: Vec<f64>,
-    /// Values up to each bound that are above the bound before it; at the end those above all.
+    /// For each bound, the number of values up to it and above the bound before it. The last element counts the values
+    /// above all bounds.
     counts: Vec<u64>,
     sum: f64,
 }
 
 impl Registry {
-    /// The family of that name, a new one if there is none.
+    /// The family of that name, registered if it does not exist.
     ///
     /// # Errors
-    /// INVALID_ARG if the name is not one of Prometheus, or names something of another kind.
+    /// INVALID_ARG if the name is not valid in Prometheus, or if the family has another kind.
     pub(super) fn family(&self, kind: Kind, name: &str, help: &str) -> Result<Arc<Family>, Error> {
         if !is_name(name, true) {
             return Err(Error::invalid("Invalid metric name"));
@@ -115,10 +116,10 @@ impl Family {
         self.kind
     }
 
-    /// The value with these labels, a new one if there is none. Histograms need bounds, others must have none.
+    /// The value with these labels, made if it does not exist. Histograms need bounds; other kinds must have none.
     ///
     /// # Errors
-    /// INVALID_ARG for labels with names that Prometheus does not know, and for bounds that do not grow.
+    /// INVALID_ARG for label names that are not valid in Prometheus, and for bounds that do not increase.
     pub(super) fn value(&self, labels: &Labels, bounds: Option<Vec<f64>>) -> Result<Arc<Value>, Error> {
         let fresh = match (self.kind, bounds) {
             (Kind::Counter, None) => Value::Counter(Number::default()),
@@ -142,7 +143,7 @@ impl Family {
         Ok(shared.value.clone())
     }
 
-    /// One who asked for a value does not hold it any more; whoever is the last takes it out of the text.
+    /// Removes a handle of a value. When the last handle is removed, the value disappears from the text.
     pub(super) fn let_go(&self, labels: &Labels) {
         let mut values = self.values.lock();
         if let Some(shared) = values.get_mut(labels) {
@@ -153,7 +154,7 @@ impl Family {
         }
     }
 
-    /// Nothing for a family without values.
+    /// Writes nothing for a family without values.
     fn append_to(&self, text: &mut String) {
         let values = self.values.lock();
         if values.is_empty() {
@@ -180,7 +181,7 @@ impl Value {
         }
     }
 
-    /// What it is.
+    /// The current value.
     ///
     /// # Errors
     /// UNSUPPORTED for histograms.
@@ -191,10 +192,10 @@ impl Value {
         }
     }
 
-    /// Adds to it.
+    /// Adds to the value.
     ///
     /// # Errors
-    /// UNSUPPORTED for histograms, INVALID_ARG for a counter that would shrink.
+    /// UNSUPPORTED for histograms, INVALID_ARG for a counter that would decrease.
     pub(super) fn increment(&self, by: f64) -> Result<(), Error> {
         match self {
             Self::Counter(_) if by < 0.0 => Err(Error::new(
@@ -209,7 +210,7 @@ impl Value {
         }
     }
 
-    /// Replaces it.
+    /// Replaces the value.
     ///
     /// # Errors
     /// UNSUPPORTED for all but gauges.
@@ -285,7 +286,8 @@ impl Histogram {
     }
 }
 
-/// Letters, digits (not first) and underscores; for metrics also colons, for labels no two underscores in front.
+/// Letters, digits (not first) and underscores. Names of metrics may have colons. Names of labels must not begin with
+/// two underscores.
 fn is_name(name: &str, of_metric: bool) -> bool {
     let fits = |(index, byte): (usize, u8)| {
         byte.is_ascii_alphabetic()

@@ -15,7 +15,7 @@ use crate::{
     types::error::CError,
 };
 
-/// Name of a trace level; `<unknown>` for other numbers and combinations. Never null; static.
+/// Returns the name of a trace level; `<unknown>` for other numbers and combinations. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_InferenceTraceLevelString(level: TraceLevel) -> *const c_char {
     let name = match level {
@@ -29,7 +29,7 @@ pub extern "C" fn TRITONSERVER_InferenceTraceLevelString(level: TraceLevel) -> *
     name.as_ptr()
 }
 
-/// Name of an activity; `<unknown>` for other numbers. Never null; static.
+/// Returns the name of an activity; `<unknown>` for other numbers. Never null; static.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_InferenceTraceActivityString(activity: Activity) -> *const c_char {
     let index = usize::try_from(activity).ok();
@@ -51,7 +51,7 @@ const ACTIVITIES: [&CStr; 11] = [
     c"CUSTOM_ACTIVITY",
 ];
 
-/// A trace that tells times. The caller owns it until a request takes it.
+/// Makes a trace that reports times. The caller owns it until a request takes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceNew(
     trace: *mut *mut Trace,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceNew(
     guard(|| unsafe { give(trace, Trace::new(level, parent_id, listener)) })
 }
 
-/// A trace that tells times and tensors. The caller owns it until a request takes it.
+/// Makes a trace that reports times and tensors. The caller owns it until a request takes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceTensorNew(
     trace: *mut *mut Trace,
@@ -82,7 +82,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceTensorNew(
     guard(|| unsafe { give(trace, Trace::new(level, parent_id, listener)) })
 }
 
-/// Reports an activity in words of the caller's own, which the context keeps; nothing for null or without timestamps.
+/// Reports an activity with a name of the caller's choice, which the context stores. Does nothing for null or without
+/// timestamps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceReportActivity(
     trace: *mut Trace,
@@ -105,19 +106,19 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceReportActivity(
 /// Deletes a trace; null is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceDelete(trace: *mut Trace) -> *mut CError {
-    // SAFETY: null or a trace nobody uses after this.
+    // SAFETY: null or a trace that the caller does not use after this.
     unsafe { delete(trace) };
     ptr::null_mut()
 }
 
-/// The number of a trace, which no other in the process has.
+/// Returns the id of a trace, unique in the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceId(trace: *mut Trace, id: *mut u64) -> *mut CError {
     // SAFETY: null or a live trace; null or writable.
     guard(|| unsafe { put(id, borrow(trace)?.id) })
 }
 
-/// The number of the trace it was made for; 0 for none.
+/// Returns the id of the parent trace; 0 if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceParentId(
     trace: *mut Trace,
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceParentId(
     guard(|| unsafe { put(parent_id, borrow(trace)?.parent_id) })
 }
 
-/// Shows one of the texts of a trace, which belongs to the trace.
+/// Returns a text of a trace. The text belongs to the trace.
 unsafe fn show(
     trace: *mut Trace,
     place: *mut *const c_char,
@@ -137,7 +138,7 @@ unsafe fn show(
     unsafe { put(place, readable(pick(&borrow(trace)?.about.lock()))) }
 }
 
-/// The model of the traced request; belongs to the trace.
+/// Returns the model of the traced request. The name belongs to the trace.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceModelName(
     trace: *mut Trace,
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceModelName(
     guard(|| unsafe { show(trace, model_name, |about| &about.model_name) })
 }
 
-/// The version of the model of the traced request.
+/// Returns the version of the model of the traced request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceModelVersion(
     trace: *mut Trace,
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceModelVersion(
     guard(|| unsafe { put(model_version, borrow(trace)?.about.lock().model_version) })
 }
 
-/// The id of the traced request; belongs to the trace.
+/// Returns the id of the traced request. It belongs to the trace.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceRequestId(
     trace: *mut Trace,
@@ -167,8 +168,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceRequestId(
     guard(|| unsafe { show(trace, request_id, |about| &about.request_id) })
 }
 
-/// A trace of the same kind, for what is done on behalf of this one; null for null. The caller owns it until a request
-/// takes it.
+/// Makes a child trace of the same kind; null for null. The caller owns it until a request takes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceSpawnChildTrace(
     trace: *mut Trace,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceSetContext(
     })
 }
 
-/// The context of a trace; belongs to the trace until it changes.
+/// Returns the context of a trace. It belongs to the trace until it is replaced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceContext(
     trace: *mut Trace,
@@ -217,12 +217,12 @@ mod tests {
     type Heard = Mutex<Vec<(u64, Activity, u64)>>;
 
     unsafe extern "C-unwind" fn hear(trace: *mut Trace, activity: Activity, nanos: u64, userp: *mut c_void) {
-        // SAFETY: the tests hand over a `Heard` that outlives the trace.
+        // SAFETY: the tests pass a `Heard` that outlives the trace.
         unsafe { (*userp.cast::<Heard>()).lock().push(((*trace).id, activity, nanos)) };
     }
 
     unsafe extern "C-unwind" fn let_go(trace: *mut Trace, userp: *mut c_void) {
-        // SAFETY: as above; the trace is ours now.
+        // SAFETY: as above; this function owns the trace now.
         unsafe {
             (*userp.cast::<Heard>()).lock().push(((*trace).id, 99, 0));
             TRITONSERVER_InferenceTraceDelete(trace);

@@ -1,4 +1,4 @@
-//! `TRITONSERVER_InferenceTrace`: who is told the times of a request, and what its tensors were.
+//! `TRITONSERVER_InferenceTrace`: reports the times and the tensors of a request to a listener.
 mod functions;
 
 use std::{
@@ -29,7 +29,7 @@ pub const TIMESTAMPS: TraceLevel = 4;
 /// `TRITONSERVER_TRACE_LEVEL_TENSORS`.
 pub const TENSORS: TraceLevel = 8;
 
-/// The request has come.
+/// The request has arrived.
 const REQUEST_START: Activity = 0;
 /// The request has entered its queue.
 const QUEUE_START: Activity = 1;
@@ -47,7 +47,7 @@ const REQUEST_END: Activity = 6;
 pub const TENSOR_QUEUE_INPUT: Activity = 7;
 /// An output as the backend gave it.
 pub const TENSOR_BACKEND_OUTPUT: Activity = 9;
-/// What a plug-in reports in words of its own.
+/// A plug-in reports an activity with a name of its own.
 const CUSTOM_ACTIVITY: Activity = 10;
 
 /// `TRITONSERVER_InferenceTraceActivityFn_t`.
@@ -81,7 +81,7 @@ pub struct Trace {
     about: Mutex<About>,
 }
 
-/// Whom a trace and its children tell.
+/// The listener of a trace and of its children.
 #[derive(Debug, Clone, Copy)]
 struct Listener {
     activity: Option<ActivityFn>,
@@ -90,7 +90,7 @@ struct Listener {
     userp: *mut c_void,
 }
 
-/// What a trace knows of its request.
+/// What a trace stores about its request.
 #[derive(Debug, Default)]
 struct About {
     model_name: Name,
@@ -111,7 +111,7 @@ impl Trace {
         Self { level, id: NEXT_ID.fetch_add(1, Relaxed), parent_id, listener, about: Mutex::default() }
     }
 
-    /// A trace of the same kind for what is done on behalf of this one.
+    /// A child trace of the same kind.
     fn child(&self) -> Self {
         Self::new(self.level, self.id, self.listener)
     }
@@ -120,12 +120,12 @@ impl Trace {
         if self.level & TIMESTAMPS != 0
             && let Some(tell) = self.listener.activity
         {
-            // SAFETY: the listener's own function, as the header declares it; the trace lives while it is told.
+            // SAFETY: the listener's own function, as the header declares it; the trace lives during the call.
             unsafe { tell(ptr::from_ref(self).cast_mut(), activity, nanos, self.listener.userp) };
         }
     }
 
-    /// Keeps the words of a custom activity in the context, by its time.
+    /// Adds the name and the time of a custom activity to the context.
     fn note(&self, nanos: u64, words: &str) {
         let mut about = self.about.lock();
         let mut noted: BTreeMap<String, serde_json::Value> = match about.context.as_str() {
@@ -140,12 +140,12 @@ impl Trace {
     }
 }
 
-/// A trace that has been handed over. Dropping it gives it back, exactly once.
+/// A trace that Rust owns. Dropping it gives it back exactly once.
 pub struct OwnedTrace {
     trace: NonNull<Trace>,
-    /// Runs the release function, if the thread that drops the trace may not.
+    /// Runs the release function, if the thread that drops the trace must not run it.
     releaser: Option<Releaser>,
-    /// Takes what the trace is to be told, if the threads that work on the request may not run its listener.
+    /// Receives the activities of the trace, if the threads that work on the request must not call the listener.
     teller: Option<Teller>,
 }
 
@@ -161,21 +161,21 @@ impl std::fmt::Debug for OwnedTrace {
     }
 }
 
-// SAFETY: what changes in a trace lies behind a lock; its listener must be callable from any thread, says the header.
+// SAFETY: what changes in a trace is protected by a lock; the header requires that any thread may call the listener.
 unsafe impl Send for OwnedTrace {}
 // SAFETY: the same.
 unsafe impl Sync for OwnedTrace {}
 
 impl OwnedTrace {
-    /// Takes a trace over; `None` for null.
+    /// Takes ownership of a trace; `None` for null.
     ///
     /// # Safety
-    /// The handle is null or a live trace that only its listener touches from now on.
+    /// The handle is null, or a live trace that only its listener uses from now on.
     pub unsafe fn take(trace: *mut Trace) -> Option<Self> {
         NonNull::new(trace).map(|trace| Self { trace, releaser: None, teller: None })
     }
 
-    /// Lets `releaser` run the release function, wherever the trace is dropped.
+    /// Lets `releaser` run the release function, on whatever thread the trace is dropped.
     #[must_use]
     pub fn released_by(self, releaser: impl Fn(Box<dyn FnOnce() + Send>) + Send + Sync + 'static) -> Self {
         let mut own = self;
@@ -183,7 +183,7 @@ impl OwnedTrace {
         own
     }
 
-    /// Lets `teller` take what the trace is to be told; it [reports](Self::report) that later, in the same order.
+    /// Lets `teller` receive the activities of the trace. It [reports](Self::report) them later, in the same order.
     #[must_use]
     pub fn told_by(self, teller: impl Fn(Activity, u64) + Send + Sync + 'static) -> Self {
         let mut own = self;
@@ -191,7 +191,7 @@ impl OwnedTrace {
         own
     }
 
-    /// Tells the listener of an activity, if it wants times.
+    /// Reports an activity to the listener, if the trace wants times.
     pub fn report(&self, activity: Activity, nanos: u64) {
         self.trace().report(activity, nanos);
     }
@@ -202,7 +202,7 @@ impl OwnedTrace {
     }
 
     fn trace(&self) -> &Trace {
-        // SAFETY: alive until it is given back, which needs `self`.
+        // SAFETY: the trace lives until it is given back, which needs `self`.
         unsafe { self.trace.as_ref() }
     }
 
@@ -211,7 +211,7 @@ impl OwnedTrace {
         self.trace.as_ptr()
     }
 
-    /// Says whose request it is.
+    /// Sets the request that the trace belongs to.
     pub fn describe(&self, model_name: &Name, model_version: i64, request_id: &Name) {
         let mut about = self.trace().about.lock();
         about.model_name = model_name.clone();
@@ -219,18 +219,18 @@ impl OwnedTrace {
         about.request_id = request_id.clone();
     }
 
-    /// Whether tensors are wanted.
+    /// Whether the trace wants tensors.
     pub fn wants_tensors(&self) -> bool {
         self.trace().level & TENSORS != 0 && self.trace().listener.tensor.is_some()
     }
 
-    /// Reports a tensor in host memory, if tensors are wanted. Listeners read as many elements as the shape says: one that
-    /// has fewer, which a faulty backend may have made, is not reported.
+    /// Reports a tensor in host memory, if the trace wants tensors. Listeners read as many elements as the shape says.
+    /// A faulty backend may make a tensor with fewer elements; such a tensor is not reported.
     pub fn report_tensor(&self, activity: Activity, tensor: &TracedTensor<'_>) {
         let told = self.wants_tensors() && tensor.is_whole();
         let Some(tell) = self.trace().listener.tensor.filter(|_| told) else { return };
         let TracedTensor { name, datatype, shape, bytes } = tensor;
-        // SAFETY: the listener's own function, as the header declares it; what it is shown lives while it is told.
+        // SAFETY: the listener's own function, as the header declares it; its arguments live during the call.
         unsafe {
             tell(
                 self.as_ptr(),
@@ -250,7 +250,8 @@ impl OwnedTrace {
 }
 
 impl TraceSink for OwnedTrace {
-    /// Tells the listener, or leaves it to the [teller](OwnedTrace::told_by). The header lets it be called on any thread.
+    /// Calls the listener, or passes the activity to the [teller](OwnedTrace::told_by). The header lets any thread call
+    /// the listener.
     fn reached(&self, activity: TraceActivity, at: Timestamp) {
         let activity = match activity {
             TraceActivity::RequestStart => REQUEST_START,
@@ -268,7 +269,7 @@ impl TraceSink for OwnedTrace {
     }
 }
 
-/// A tensor as a listener is shown it.
+/// A tensor as a listener receives it.
 #[derive(Debug, Clone, Copy)]
 pub struct TracedTensor<'a> {
     /// Its name.
@@ -277,7 +278,7 @@ pub struct TracedTensor<'a> {
     pub datatype: inference::DataType,
     /// Its dimensions.
     pub shape: &'a [i64],
-    /// Its bytes, side by side.
+    /// Its bytes, contiguous.
     pub bytes: &'a [u8],
 }
 
@@ -302,7 +303,7 @@ impl Drop for OwnedTrace {
     }
 }
 
-/// A trace on its way back.
+/// A trace that is being given back.
 struct TraceOnItsWay {
     trace: NonNull<Trace>,
     listener: Listener,
@@ -315,9 +316,10 @@ impl TraceOnItsWay {
     fn back(self) {
         let trace = self.trace.as_ptr();
         match self.listener.release {
-            // SAFETY: the listener's own function, which takes the trace over; nobody else uses it any more.
+            // SAFETY: the listener's own function, which takes ownership of the trace; no other code uses it after
+            // this.
             Some(release) => unsafe { release(trace, self.listener.userp) },
-            // SAFETY: nobody else will.
+            // SAFETY: no other code deletes it.
             None => unsafe { delete(trace) },
         }
     }
