@@ -8,16 +8,14 @@ use crate::options::{BackendSetting, ResolvedOptions};
 const DEFAULT_MAX_BATCH_SIZE: &str = "default-max-batch-size";
 
 /// The settings for the engine. Those of the server come first, so that operators may say otherwise.
-pub(crate) fn all(options: &ResolvedOptions) -> Vec<engine::BackendSetting> {
+pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     let own = [
         ("auto-complete-config", options.repository.auto_complete.to_string()),
         ("backend-directory", options.backends.directory.display().to_string()),
         (DEFAULT_MAX_BATCH_SIZE, "4".to_owned()),
     ];
-    let own = own.map(|(key, value)| engine::BackendSetting { backend: None, key: key.to_owned(), value });
-    let given = options.backends.settings.iter().map(|BackendSetting { backend, key, value }| {
-        engine::BackendSetting { backend: backend.clone(), key: key.clone(), value: value.clone() }
-    });
+    let own = own.map(|(key, value)| BackendSetting { backend: None, key: key.to_owned(), value });
+    let given = options.backends.settings.iter().cloned();
     own.into_iter().chain(given).collect()
 }
 

@@ -18,9 +18,6 @@ const NAMED_BY_C: &[&str] = &["crates/c-api/", "crates/in-process/"];
 /// Folders of code that no other code uses, and the crate of test helpers.
 const TEST_CODE: &[&str] = &["/tests/", "/benches/", "/examples/", "crates/testing/"];
 
-/// Names that two crates define for one concept. Remove a name from this list when its types have been merged.
-const DEFINED_TWICE: &[&str] = &["BackendSetting", "Batch", "Device", "SequenceStep"];
-
 const KINDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
 
 /// Violations of the rule, one line for each name.
@@ -61,20 +58,11 @@ impl Definitions {
 
     fn broken(&self) -> Vec<String> {
         let several = self.0.iter().filter(|(_, paths)| paths.len() > 1);
-        let unexpected = several.filter(|(name, _)| !DEFINED_TWICE.contains(&name.as_str()));
-        let mut broken: Vec<_> = unexpected
+        several
             .map(|(name, paths)| {
                 format!("{name}: a type name is defined once, not in {}", paths.join(" and in "))
             })
-            .collect();
-        let is_single = |name: &&&str| self.0.get(**name).is_none_or(|paths| paths.len() < 2);
-        broken.extend(
-            DEFINED_TWICE
-                .iter()
-                .filter(is_single)
-                .map(|name| format!("{name}: is not defined twice any more; take it off the list in xtask")),
-        );
-        broken
+            .collect()
     }
 }
 
@@ -97,14 +85,12 @@ fn defined(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    /// The message of the gate for two files with one definition each, without the names on the list.
+    /// The messages of the gate for two files with one definition each.
     fn of_both(first: &str, second: &str) -> Vec<String> {
         let mut definitions = Definitions::default();
         definitions.add("crates/a/src/lib.rs", first);
         definitions.add("crates/b/src/lib.rs", second);
-        let listed =
-            |line: &String| DEFINED_TWICE.iter().any(|name| line.starts_with(&format!("{name}: is not")));
-        definitions.broken().into_iter().filter(|line| !listed(line)).collect()
+        definitions.broken()
     }
 
     #[test]
@@ -132,16 +118,6 @@ mod tests {
         ] {
             assert_eq!(of_both("pub struct State {", second), [""; 0], "{second}");
         }
-    }
-
-    #[test]
-    fn a_listed_name_may_be_defined_twice_and_must_be() {
-        let name = DEFINED_TWICE[0];
-        let definition = format!("pub struct {name} {{");
-        assert_eq!(of_both(&definition, &definition), [""; 0]);
-        let broken = Definitions::default().broken();
-        assert_eq!(broken.len(), DEFINED_TWICE.len());
-        assert!(broken[0].contains("take it off the list"), "{broken:?}");
     }
 
     #[test]

@@ -104,14 +104,14 @@ fn bits(content: &[u8]) -> Option<&[u8]> {
 struct Der<'a>(&'a [u8]);
 
 /// A value with and without its head.
-struct Element<'a> {
+struct DerElement<'a> {
     whole: &'a [u8],
     content: &'a [u8],
 }
 
 impl<'a> Der<'a> {
     /// The next value, which must have that tag.
-    fn take(&mut self, tag: u8) -> Option<Element<'a>> {
+    fn take(&mut self, tag: u8) -> Option<DerElement<'a>> {
         let [found, first, ..] = *self.0 else { return None };
         let (head, len) = match first {
             0..=0x7f => (2, usize::from(first)),
@@ -124,7 +124,7 @@ impl<'a> Der<'a> {
         let (whole, rest) = self.0.split_at_checked(head + len)?;
         (found == tag).then_some(())?;
         self.0 = rest;
-        Some(Element { whole, content: &whole[head..] })
+        Some(DerElement { whole, content: &whole[head..] })
     }
 
     /// The length in so many bytes behind the first byte of a length.

@@ -43,8 +43,8 @@ pub(super) struct Channel {
 #[derive(Default)]
 struct Queue {
     /// The first unread response. Most requests have one response and need no deque.
-    front: Option<Unread>,
-    behind: VecDeque<Unread>,
+    front: Option<UnreadResponse>,
+    behind: VecDeque<UnreadResponse>,
     closed: bool,
     /// The client takes no more responses.
     abandoned: bool,
@@ -54,7 +54,7 @@ struct Queue {
 }
 
 /// A response that waits for the client, and the bytes that the budget counts for it.
-struct Unread {
+struct UnreadResponse {
     item: ResponseItem,
     bytes: usize,
 }
@@ -175,7 +175,7 @@ impl Channel {
                 void.extend(std::iter::from_fn(|| queue.pop()));
                 queue.closed = false;
             }
-            let unread = item.map(|item| Unread { item, bytes });
+            let unread = item.map(|item| UnreadResponse { item, bytes });
             // Another thread has already ended the request.
             if queue.closed {
                 void.extend(unread);
@@ -201,7 +201,7 @@ impl Channel {
 
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
         let mut queue = self.queue.lock();
-        if let Some(Unread { item, bytes }) = queue.pop() {
+        if let Some(UnreadResponse { item, bytes }) = queue.pop() {
             if queue.senders_waiting > 0 {
                 self.capacity_freed.notify_one();
             }
@@ -282,7 +282,7 @@ impl Channel {
     }
 
     /// Drops responses without the lock, because freeing tensors may take time.
-    fn forget(&self, responses: Vec<Unread>) {
+    fn forget(&self, responses: Vec<UnreadResponse>) {
         let bytes = responses.iter().map(|unread| unread.bytes).sum();
         drop(responses);
         self.refund(bytes);
@@ -298,7 +298,7 @@ impl Queue {
         usize::from(self.front.is_some()) + self.behind.len()
     }
 
-    fn push(&mut self, unread: Unread) {
+    fn push(&mut self, unread: UnreadResponse) {
         if self.front.is_none() {
             self.front = Some(unread);
         } else {
@@ -306,7 +306,7 @@ impl Queue {
         }
     }
 
-    fn pop(&mut self) -> Option<Unread> {
+    fn pop(&mut self) -> Option<UnreadResponse> {
         let next = self.front.take()?;
         self.front = self.behind.pop_front();
         Some(next)

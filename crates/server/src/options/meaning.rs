@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use engine::BackendSetting;
 use engine::{HostPolicy, LoadPolicy, MemoryLimits, RateLimitResource};
 use frontend::connection::ClientLimits;
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
@@ -184,17 +185,6 @@ pub struct BackendsSettings {
     pub onnxruntime_library: Option<PathBuf>,
     /// Where Python packages, ONNX Runtime's among them, may be installed.
     pub python_prefixes: Vec<PathBuf>,
-}
-
-/// One `--backend-config`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackendSetting {
-    /// Which backend, `None` for all of them.
-    pub backend: Option<String>,
-    /// The setting's name, never empty.
-    pub key: String,
-    /// Its value, never empty.
-    pub value: String,
 }
 
 /// The response cache.

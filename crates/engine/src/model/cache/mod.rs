@@ -101,29 +101,29 @@ impl Cached {
     fn keep(&self, key: &str, response: Response, record: &Arc<Record>, looked_up: Duration) {
         let began = now();
         let mut insertion = self.cache.insert(key, response.clone());
-        let arrival = Arrival { key: key.to_owned(), record: record.clone(), looked_up, began };
+        let pending = PendingInsertion { key: key.to_owned(), record: record.clone(), looked_up, began };
         if let Poll::Ready(kept) = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return arrival.ended(kept);
+            return pending.ended(kept);
         }
         self.arriving.lock().insert(key.to_owned(), response);
         let arriving = self.arriving.clone();
         self.runtime.spawn(async move {
             let kept = insertion.await;
-            arriving.lock().remove(&arrival.key);
-            arrival.ended(kept);
+            arriving.lock().remove(&pending.key);
+            pending.ended(kept);
         });
     }
 }
 
 /// An answer whose insertion has not ended.
-struct Arrival {
+struct PendingInsertion {
     key: String,
     record: Arc<Record>,
     looked_up: Duration,
     began: Timestamp,
 }
 
-impl Arrival {
+impl PendingInsertion {
     /// The insertion has ended, with success or without.
     fn ended(self, kept: Result<(), Error>) {
         match kept {

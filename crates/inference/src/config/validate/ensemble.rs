@@ -58,14 +58,14 @@ struct EnsembleTensor<'a> {
     used: bool,
 }
 
-type Flow<'a> = BTreeMap<&'a str, EnsembleTensor<'a>>;
+type EnsembleFlow<'a> = BTreeMap<&'a str, EnsembleTensor<'a>>;
 
 fn tensors_are_made_once<'a>(
     config: &ModelConfig,
     ensemble: &'a ModelEnsembling,
     errors: &mut ConfigErrors,
-) -> Flow<'a> {
-    let mut flow = Flow::new();
+) -> EnsembleFlow<'a> {
+    let mut flow = EnsembleFlow::new();
     let mut made = BTreeSet::new();
     for (position, step) in ensemble.step.iter().enumerate() {
         for tensor in step.input_map.values() {
@@ -86,7 +86,7 @@ fn tensors_are_made_once<'a>(
     flow
 }
 
-fn tensors_are_connected(config: &ModelConfig, flow: &Flow<'_>, errors: &mut ConfigErrors) {
+fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: &mut ConfigErrors) {
     let name = &config.name;
     for (position, input) in config.input.iter().enumerate() {
         if !flow.contains_key(input.name.as_str()) {
@@ -126,7 +126,7 @@ fn tensors_are_connected(config: &ModelConfig, flow: &Flow<'_>, errors: &mut Con
 }
 
 /// The tensors that the steps can produce from the inputs of the ensemble.
-fn reachable<'a>(config: &'a ModelConfig, flow: &Flow<'a>) -> BTreeSet<&'a str> {
+fn reachable<'a>(config: &'a ModelConfig, flow: &EnsembleFlow<'a>) -> BTreeSet<&'a str> {
     let mut ready: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
     loop {
         let before = ready.len();
