@@ -1,6 +1,7 @@
-//! What every message of gRPC has: a prefix of five bytes, and a largest length.
+//! What every gRPC message has: a prefix of five bytes, and a maximum length.
 
-/// Bytes before each message: whether it is compressed, and its length.
+/// Length of the prefix of each message, in bytes. The prefix says whether the message is compressed, and states its
+/// length.
 pub(crate) const PREFIX: usize = 5;
 
 /// Largest message of the protocol, in bytes: 2^31 - 1.

@@ -1,4 +1,5 @@
-//! Generate on real sockets: framing, how answers and errors are told, and clients that are slow or go.
+//! Generate endpoints on real sockets: framing, the form of responses and errors, and clients that are slow or
+//! disconnect.
 use std::{
     pin::Pin,
     sync::{
@@ -27,7 +28,7 @@ use super::Server;
 
 const EXACTLY_ONE: &str = r#"{"error":"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"}"#;
 
-/// The models of the recordings that generate, and `endless`, which counts from 0 until its client goes.
+/// The models of the recordings that generate text, and `endless`, which counts from 0 until its client disconnects.
 fn server() -> (Server, Arc<AtomicUsize>) {
     let repository = Repository::empty().unwrap();
     let config = |decoupled: bool, input: &str, output: &str, backend: &str| {
@@ -299,7 +300,7 @@ fn a_model_waits_for_a_slow_client() {
     let mut context = Context::from_waker(Waker::noop());
     for taken in 0..2000 {
         let ahead = sent.load(Ordering::SeqCst).saturating_sub(taken);
-        // The corridor is full, one response was taken before the answer began, and one may be on its way.
+        // The response channel is full, one response was taken before the reply began, and one may be between both.
         assert!(ahead <= 256 + 2, "{ahead} responses wait for the client");
         let event = loop {
             match Pin::new(&mut body).poll_frame(&mut context) {
