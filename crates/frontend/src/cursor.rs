@@ -14,7 +14,7 @@ static NO_PIECE: Bytes = Bytes::new();
 /// Invariant: `chunk` is empty only if no piece has bytes left, and `left` is at most the number of bytes left in all
 /// pieces.
 pub(crate) struct Cursor<'b> {
-    /// What is left of `piece`.
+    /// The rest of `piece`.
     chunk: &'b [u8],
     piece: &'b Bytes,
     later: &'b [Bytes],
