@@ -317,7 +317,7 @@ fn refusal(id: &str, error: &Error) -> Chunks {
     InferResponse { id, ..InferResponse::default() }.streamed(&error.message, MAX_MESSAGE)
 }
 
-/// A request under way, as a stream of its messages.
+/// A request in flight, as a stream of its messages.
 struct Flight {
     asked: RequestContext,
     responses: ResponseStream,
@@ -360,7 +360,7 @@ impl Flight {
         Poll::Ready(Some(message))
     }
 
-    /// Tells whether the request has all its responses as far as the client is concerned.
+    /// Tells whether the client gets no further response to the request.
     fn is_answered(&self) -> bool {
         self.sent > 0 && !self.asked.model.config().decoupled
     }
