@@ -1,4 +1,4 @@
-//! Lets plug-ins find the functions of the C interface in the program that has opened them.
+//! Exports the functions of the C interface from the program, so that the plug-ins that it loads find them.
 
 fn main() {
     println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=TRITON*");

@@ -1,4 +1,4 @@
-//! What it costs to decode a request and to encode its response, without engine and sockets.
+//! Measures how long it takes to decode a request and to encode its response, without engine and sockets.
 use std::hint::black_box;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use nereid_frontend::{
 
 const LIMITS: Limits<'_> = Limits { model: "m", max_input_size: 1 << 26 };
 
-/// A request of numbers, each written by `write` from its index.
+/// A request of numbers. `write` writes each number from its index.
 fn json_numbers(datatype: &str, count: u32, write: impl Fn(u32) -> String) -> Vec<u8> {
     let data: Vec<String> = (0..count).map(write).collect();
     let data = data.join(",");
@@ -28,12 +28,12 @@ fn json_request(count: u32) -> Vec<u8> {
     json_numbers("FP32", count, |index| format!("{}.{}", index % 100, index * 7919 % 1000))
 }
 
-/// A fraction below one whose digits look random.
+/// A fraction below one with seemingly random digits.
 fn fraction(index: u32) -> f64 {
     f64::from(index.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX)
 }
 
-/// What numbers cost, by how they are written.
+/// The cost of numbers, by the form in which they are written.
 fn numbers(criterion: &mut Criterion) {
     const COUNT: u32 = 100_000;
     #[expect(clippy::cast_possible_truncation, reason = "a single is what is wanted")]

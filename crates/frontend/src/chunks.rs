@@ -1,23 +1,23 @@
-//! Several ranges of bytes, used up from front to back without being joined: a message on its way out, or one that is to
-//! be inflated.
+//! Several ranges of bytes that are used from front to back without being joined: a message to send, or a message to
+//! inflate.
 use std::{collections::VecDeque, io::IoSlice};
 
 use bytes::{Buf, Bytes};
 use inference::TensorData;
 
-/// What one DATA frame of a reply carries.
+/// The content of one DATA frame of a reply.
 ///
 /// Invariant: no range of `Many` is empty, and `length` is the sum of theirs.
 #[derive(Debug)]
 pub(crate) enum Chunks {
-    /// The usual small reply.
+    /// One range. The usual small reply has one.
     One(Bytes),
-    /// A reply with tensors that are not worth copying.
+    /// A reply with tensors that are too large to copy cheaply.
     Many { ranges: VecDeque<Bytes>, length: usize },
 }
 
 impl Chunks {
-    /// Nothing yet.
+    /// No bytes.
     pub(crate) const fn new() -> Self {
         Self::One(Bytes::new())
     }
@@ -40,7 +40,7 @@ impl Chunks {
         }
     }
 
-    /// Appends all of `other`.
+    /// Appends all ranges of `other`.
     pub(crate) fn append(&mut self, other: Self) {
         match other {
             Self::One(only) => self.push(only),
@@ -48,7 +48,7 @@ impl Chunks {
         }
     }
 
-    /// Takes off as many bytes as there are, but not more than `most`.
+    /// Removes and returns up to `most` bytes from the front.
     pub(crate) fn take_front(&mut self, most: usize) -> Self {
         if self.remaining() <= most {
             return std::mem::take(self);

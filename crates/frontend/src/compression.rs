@@ -1,7 +1,8 @@
-//! gzip and deflate for both protocols: what clients send is inflated, what they are sent is deflated.
+//! gzip and deflate for both protocols: the server inflates what clients send, and deflates what it sends.
 //!
-//! Inflation is judged by what it writes, for a thousandth of that may be enough to read. It goes on in steps of bounded
-//! length, never writes beyond the limit, and leaves the network threads as soon as it has written more than a little.
+//! The cost of inflation follows from the bytes that it writes, because the input may be a thousand times shorter.
+//! Inflation proceeds in steps of bounded length, never writes beyond the limit, and leaves the network threads when it
+//! has written more than a small amount.
 use std::io::{self, BufRead, Read, Write};
 
 use bytes::{Buf, Bytes, buf::Reader};
@@ -16,10 +17,10 @@ use crate::{
     decode_pool::{BRIEF, Work},
 };
 
-/// What one step in the pool writes at most. Between two steps it is asked whether somebody still waits.
+/// The most bytes that one step in the pool writes. Between two steps the work checks whether its future still exists.
 const STEP: usize = 256 << 10;
 
-/// Up to that many bytes are deflated where they are, if the level is above the fastest.
+/// The most bytes that are deflated on the network thread, if the level is above the fastest.
 const BRIEF_AT_HIGH_LEVELS: usize = 16 << 10;
 
 /// A format of compressed bytes.
@@ -34,19 +35,19 @@ pub(crate) enum Coding {
 /// Why bytes could not be inflated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InflateError {
-    /// They are not of that format, damaged, or cut off.
+    /// The bytes have another format, or are damaged or incomplete.
     Corrupt,
-    /// They unfold to more bytes than allowed.
+    /// The inflated bytes exceed the limit.
     TooLarge,
-    /// Nobody waits for the result any more.
+    /// The future of the work was dropped, so the result is no longer needed.
     Abandoned,
 }
 
 impl Coding {
-    /// In the order in which gRPC's own servers prefer them.
+    /// All codings, in the order in which gRPC's own servers prefer them.
     pub(crate) const ALL: [Self; 2] = [Self::Gzip, Self::Deflate];
 
-    /// The name in headers of either protocol.
+    /// The name of the coding in the headers of both protocols.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -75,7 +76,7 @@ impl Coding {
         })
     }
 
-    /// Deflates `source` behind `head` zero bytes, for a prefix; `None` if that makes it no shorter.
+    /// Deflates `source`, and puts `head` zero bytes in front for a prefix. `None` if the result would not be shorter.
     pub(crate) fn deflate(self, source: Chunks, level: u32, head: usize) -> Work<Option<Vec<u8>>> {
         let len = source.remaining();
         let work =
@@ -105,9 +106,10 @@ impl Coding {
     }
 }
 
-/// An inflation under way.
+/// An inflation in progress.
 ///
-/// Invariant: `plain` neither holds nor reserves more than `limit` bytes and one; that one tells that there are more.
+/// Invariant: `plain` neither holds nor reserves more than `limit` bytes plus one. That one byte shows that the
+/// inflated bytes exceed the limit.
 struct Inflater<R> {
     decoder: Decoder<R>,
     plain: Vec<u8>,
@@ -134,7 +136,7 @@ impl<R: BufRead> Inflater<R> {
         Self { decoder, plain: Vec::new(), limit }
     }
 
-    /// Writes at most `most` bytes more; true if that is all there is.
+    /// Writes at most `most` further bytes. Returns true if the end is reached.
     fn step(&mut self, most: usize) -> Result<bool, InflateError> {
         let start = self.plain.len();
         let room = most.min(self.limit.saturating_add(1) - start);
@@ -157,7 +159,7 @@ impl<R: BufRead> Inflater<R> {
         if end > self.limit { Err(InflateError::TooLarge) } else { Ok(false) }
     }
 
-    /// Makes room for `room` bytes, or for as many as there are already, so that bytes are seldom moved.
+    /// Reserves `room` bytes, or as many as `plain` has already, so that its bytes are seldom moved.
     fn reserve(&mut self, room: usize) {
         let len = self.plain.len();
         if self.plain.capacity() - len < room {
@@ -167,7 +169,7 @@ impl<R: BufRead> Inflater<R> {
     }
 
     fn finish(mut self) -> Bytes {
-        // A short message must not hold a long buffer for as long as its request lives.
+        // A short message must not keep a long buffer alive while its request runs.
         if self.plain.capacity() / 2 > self.plain.len() {
             self.plain.shrink_to_fit();
         }

@@ -1,9 +1,9 @@
-//! Inflation is bounded by what it writes; what is deflated unfolds again.
+//! The written bytes bound an inflation, and a deflated text inflates to itself.
 use std::io;
 
 use super::*;
 
-/// Bytes from a reader, counted.
+/// A reader that counts its bytes.
 struct Counted<'s> {
     rest: &'s [u8],
     read: usize,
@@ -45,7 +45,7 @@ async fn inflate(coding: Coding, deflated: &[u8], limit: usize) -> Result<Bytes,
 #[tokio::test]
 async fn what_is_deflated_unfolds_again_whatever_its_size() {
     for size in [100, 20_000, 600_000] {
-        // Runs of different lengths, so that the deflated bytes are long, too.
+        // Runs of different lengths keep the deflated bytes long, too.
         let plain: Vec<u8> =
             (0..size).map(|index: u32| (index.wrapping_mul(index / 7) >> 9) as u8 & 15).collect();
         for coding in Coding::ALL {
@@ -109,7 +109,7 @@ async fn a_bomb_of_many_members_is_given_up_at_the_limit() {
     assert_eq!(inflate(Coding::Gzip, &empty, 0).await.unwrap(), "");
 }
 
-/// A gzip member without content, which no response ever is.
+/// A gzip member without content. The server never sends one.
 fn deflate_empty() -> Vec<u8> {
     GzEncoder::new(Vec::new(), Compression::fast()).finish().unwrap()
 }
@@ -132,7 +132,7 @@ async fn damaged_bytes_are_refused() {
 
 #[tokio::test]
 async fn bytes_that_get_no_shorter_are_left_alone() {
-    // Each byte once, so that there is nothing to find.
+    // Each byte occurs once, so there is nothing to compress.
     let plain: Vec<u8> = (0..=255).collect();
     for coding in Coding::ALL {
         assert_eq!(coding.deflate(chunks(&plain, 1000), 9, 5).await, Ok(None));

@@ -1,7 +1,7 @@
-//! Walking through bytes that lie in several pieces, from front to back.
+//! Reads bytes that lie in several pieces, from front to back.
 //!
-//! Both protocols read requests with it. Texts are taken by reference where they lie in one piece, and tensors as shared
-//! pieces wherever they lie.
+//! Both protocols use it to read requests. It returns texts by reference if they lie in one piece. It always returns
+//! tensors as shared pieces.
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -9,20 +9,21 @@ use inference::TensorData;
 
 static NO_PIECE: Bytes = Bytes::new();
 
-/// A place in some pieces, and where the reading ends.
+/// A position in some pieces, and the end of the reading.
 ///
-/// Invariant: `chunk` is empty only if no piece has bytes left, and `left` is never more than what all pieces still have.
+/// Invariant: `chunk` is empty only if no piece has bytes left, and `left` is at most the number of bytes left in all
+/// pieces.
 pub(crate) struct Cursor<'b> {
-    /// What is left of `piece`.
+    /// The rest of `piece`.
     chunk: &'b [u8],
     piece: &'b Bytes,
     later: &'b [Bytes],
-    /// Bytes before the end.
+    /// The number of bytes before the end.
     left: usize,
 }
 
 impl<'b> Cursor<'b> {
-    /// At the first byte of `pieces`.
+    /// A cursor at the first byte of `pieces`.
     pub(crate) fn new(pieces: &'b [Bytes]) -> Self {
         let left = pieces.iter().map(Bytes::len).sum();
         let mut cursor = Self { chunk: &[], piece: &NO_PIECE, later: pieces, left };
@@ -30,13 +31,14 @@ impl<'b> Cursor<'b> {
         cursor
     }
 
-    /// Bytes before the end.
+    /// The number of bytes before the end.
     #[inline]
     pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// Lets the reading end after `count` bytes, and returns how many lie behind that end; `None` if there are fewer.
+    /// Moves the end to `count` bytes after the position. Returns the number of bytes after the new end; `None` if
+    /// fewer bytes are left.
     #[inline]
     pub(crate) fn end_after(&mut self, count: usize) -> Option<usize> {
         let behind = self.left.checked_sub(count)?;
@@ -44,7 +46,7 @@ impl<'b> Cursor<'b> {
         Some(behind)
     }
 
-    /// Goes on behind the end, where `behind` bytes lie, as [`Cursor::end_after`] has told.
+    /// Moves the end back. `behind` is the result of [`Cursor::end_after`].
     #[inline]
     pub(crate) fn go_on(&mut self, behind: usize) {
         debug_assert!(self.left == 0, "read up to the end");
@@ -57,7 +59,7 @@ impl<'b> Cursor<'b> {
         self.byte_if(|_| true)
     }
 
-    /// The next byte, if it is before the end and suits.
+    /// The next byte, if it is before the end and `suits` accepts it.
     #[inline]
     pub(crate) fn byte_if(&mut self, suits: impl FnOnce(u8) -> bool) -> Option<u8> {
         let byte = *self.chunk.first()?;
@@ -67,7 +69,7 @@ impl<'b> Cursor<'b> {
         })
     }
 
-    /// The next bytes, in an array.
+    /// The next bytes as an array.
     #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         if self.left < N {
@@ -84,7 +86,7 @@ impl<'b> Cursor<'b> {
         Some(bytes)
     }
 
-    /// The next `count` bytes; copied only if they lie in several pieces. `None` if there are fewer.
+    /// The next `count` bytes. They are copied only if they lie in several pieces. `None` if fewer are left.
     pub(crate) fn bytes(&mut self, count: usize) -> Option<Cow<'b, [u8]>> {
         if count > self.left {
             return None;
@@ -98,7 +100,7 @@ impl<'b> Cursor<'b> {
         Some(Cow::Owned(joined))
     }
 
-    /// The next `count` bytes as shared pieces, never copied. `None` if there are fewer.
+    /// The next `count` bytes as shared pieces, never copied. `None` if fewer are left.
     pub(crate) fn data(&mut self, count: usize) -> Option<TensorData> {
         if count > self.left {
             return None;
@@ -113,12 +115,12 @@ impl<'b> Cursor<'b> {
         Some(data)
     }
 
-    /// Passes over `count` bytes; `None` if there are fewer.
+    /// Skips `count` bytes. `None` if fewer are left.
     pub(crate) fn skip(&mut self, count: usize) -> Option<()> {
         (count <= self.left).then(|| self.pass(count, |_, _| {}))
     }
 
-    /// Passes `count` bytes that are there, piece by piece.
+    /// Moves past `count` bytes, which must be present, and calls `each` for every piece of them.
     fn pass(&mut self, mut count: usize, mut each: impl FnMut(&'b Bytes, &'b [u8])) {
         while count > 0 {
             let here = count.min(self.chunk.len());
@@ -128,7 +130,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// Passes `count` bytes of the chunk that are known to be before the end.
+    /// Moves past `count` bytes of the chunk. The caller has checked that they are before the end.
     #[inline]
     fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.left, "checked by the caller");

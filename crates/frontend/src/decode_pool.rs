@@ -1,9 +1,9 @@
-//! Long decoding and compression, done beside the network threads.
+//! Runs long decoding and compression outside of the network threads.
 //!
-//! A body that is small is worked on where it is: that takes less time than giving it to another thread. Long work runs on
-//! the runtime's threads for blocking work, and only so much of it at a time that models and network keep the other
-//! processors. There is no queue of its own: what waits for its turn is the future of one request, so the number of
-//! connections, and of streams of each, bounds what waits. Work whose future is dropped before its turn is never done.
+//! Small bodies are decoded on the network thread, because that takes less time than a transfer to another thread. Long
+//! work runs on the runtime's threads for blocking work. A limit on concurrent work leaves processors to models and
+//! network. The pool has no queue. Waiting work is the future of one request, so the number of connections, and of
+//! streams on each, bounds the waiting work. If a future is dropped before its work starts, the work never runs.
 use std::{
     pin::Pin,
     sync::LazyLock,
@@ -13,55 +13,55 @@ use std::{
 use inference::Error;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Up to that many bytes are worked on where they are: JSON text, or what inflation reads and writes.
+/// The most bytes of work on the network thread: JSON text, or bytes that inflation reads and writes.
 pub(crate) const BRIEF: usize = 64 << 10;
 
-/// Permissions to work: one for every second processor, and two at least.
+/// Permits to work: one for every second processor, and at least two.
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Semaphore::new((processors / 2).max(2))
 });
 
-/// A result that is there at once, or comes from the pool.
+/// A result that is ready at once, or that comes from the pool.
 pub(crate) enum Work<T> {
-    /// `None` once it was taken.
+    /// The result. `None` after it was taken.
     Done(Option<T>),
-    /// Waits for its turn, or runs.
+    /// The work waits for a permit, or runs.
     Pooled(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
 }
 
-/// Tells work in the pool whether somebody still waits for its result.
+/// Lets work in the pool check whether its future still exists.
 pub(crate) struct Wanted<'s, T>(&'s oneshot::Sender<T>);
 
 impl<T> Wanted<'_, T> {
-    /// False once the future of the work was dropped. Work of several steps asks between two of them.
+    /// False after the future of the work was dropped. Work of several steps checks this between two steps.
     pub(crate) fn still(&self) -> bool {
         !self.0.is_closed()
     }
 }
 
 impl<T: Send + 'static> Work<T> {
-    /// A result that is there.
+    /// A result that is ready.
     pub(crate) const fn done(result: T) -> Self {
         Self::Done(Some(result))
     }
 
-    /// Does `work` here if it is about at most [`BRIEF`] bytes, else in the pool.
+    /// Runs `work` at once if it is about at most [`BRIEF`] bytes, otherwise in the pool.
     pub(crate) fn on_bytes(count: usize, work: impl FnOnce() -> T + Send + 'static) -> Self {
         if count <= BRIEF { Self::done(work()) } else { Self::pooled(|_| work()) }
     }
 
-    /// Does `work` in the pool.
+    /// Runs `work` in the pool.
     pub(crate) fn pooled(work: impl FnOnce(Wanted<'_, T>) -> T + Send + 'static) -> Self {
         Self::Pooled(Box::pin(async {
             let lost = || Error::internal("the decoding of a request ended unexpectedly");
             let permit = PERMITS.acquire().await.map_err(|_| lost())?;
             let (sender, receiver) = oneshot::channel();
-            // The thread keeps the permission: if the future is dropped meanwhile, the work still counts.
+            // The thread owns the permit. If the future is dropped meanwhile, the work still counts.
             drop(tokio::task::spawn_blocking(move || {
                 let result = work(Wanted(&sender));
                 drop(permit);
-                // Nobody may wait for it any more.
+                // The send fails if the future was dropped.
                 let _ = sender.send(result);
             }));
             receiver.await.map_err(|_| lost())
@@ -73,7 +73,7 @@ impl<T: Unpin> Future for Work<T> {
     type Output = Result<T, Error>;
 
     /// # Panics
-    /// If polled again after it was ready.
+    /// If it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Done(result) => {

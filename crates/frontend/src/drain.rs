@@ -1,12 +1,13 @@
-//! How endpoints stop: no new connections, idle ones closed at once, busy ones after their answer.
+//! How endpoints stop: they accept no new connections, close idle connections at once, and close busy connections after
+//! their answer.
 //!
-//! One [`Drain`] per endpoint. Its accept loop and every connection hold a clone; the binary begins it, asks how many
-//! connections are left, and decides when to stop waiting.
+//! Each endpoint has one [`Drain`]. Its accept loop and every connection have a clone. The binary begins the drain,
+//! reads the number of open connections, and decides when to stop waiting.
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The stopping of one endpoint. Clones are the same drain.
+/// The drain of one endpoint. All clones share one state.
 #[derive(Clone, Debug)]
 pub struct Drain {
     state: Arc<DrainState>,
@@ -36,17 +37,17 @@ impl Drain {
         Self::default()
     }
 
-    /// Tells everybody to finish. Saying it again changes nothing.
+    /// Begins the drain. Later calls have no effect.
     pub fn begin(&self) {
         self.state.begun.send_replace(true);
     }
 
-    /// Whether it has begun.
+    /// Tells whether the drain has begun.
     pub fn has_begun(&self) -> bool {
         *self.state.begun.borrow()
     }
 
-    /// Waits until it begins. Cancel-safe.
+    /// Waits until the drain begins. Cancel-safe.
     pub async fn begun(&self) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.state.begun.subscribe().wait_for(|begun| *begun).await;
@@ -58,7 +59,7 @@ impl Drain {
         OpenConnection { state: self.state.clone() }
     }
 
-    /// Connections open now.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         *self.state.open.borrow()
     }

@@ -1,4 +1,4 @@
-//! Which HTTP status answers which error, and the body that carries the text.
+//! The HTTP status of each error, and the body with its text.
 use http::StatusCode;
 use inference::{Error, ErrorCode};
 
@@ -26,7 +26,7 @@ pub fn body(message: &str) -> Vec<u8> {
     body
 }
 
-/// What `--log-verbose` writes of an error that was sent to a client.
+/// Writes an error that the client gets to the log, with `--log-verbose`.
 pub(crate) fn note(what: &str, error: &Error) {
     log::debug!("{what} failed: {}", error.with_code());
 }

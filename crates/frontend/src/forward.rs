@@ -1,10 +1,10 @@
-//! Request headers, or gRPC metadata, that become parameters of the request.
+//! Forwards request headers or gRPC metadata as parameters of the request.
 use inference::{Error, Name, Parameter, Parameters};
 use regex::Regex;
 
 use crate::kserve::parameters;
 
-/// Which headers are forwarded: those in whose name the pattern is found, without regard to case.
+/// The headers to forward: the pattern matches a part of their name. Case does not matter.
 #[derive(Debug, Clone)]
 pub struct HeaderForward {
     pattern: Regex,
@@ -14,7 +14,7 @@ impl HeaderForward {
     /// Compiles the pattern of `--http-header-forward-pattern` or `--grpc-header-forward-pattern`.
     ///
     /// # Errors
-    /// The pattern is no regular expression.
+    /// The pattern is not a regular expression.
     pub fn new(pattern: &str) -> Result<Self, Error> {
         let pattern = Regex::new(&format!("(?i){pattern}")).map_err(|error| {
             Error::invalid(format!("header forward pattern '{pattern}' is not valid: {error}"))
@@ -22,16 +22,16 @@ impl HeaderForward {
         Ok(Self { pattern })
     }
 
-    /// Whether a header of that name is forwarded.
+    /// Tells whether a header of that name is forwarded.
     pub fn matches(&self, name: &str) -> bool {
         self.pattern.is_match(name)
     }
 
-    /// Appends the header to `parameters` if it is forwarded. A later header of the same name takes the place of an
-    /// earlier one or of a parameter of that name.
+    /// Appends the header to `parameters` if it is forwarded. A later header replaces an earlier header, or a
+    /// parameter, of the same name.
     ///
     /// # Errors
-    /// INVALID_ARG if the name means something else as a parameter; the whole request fails.
+    /// INVALID_ARG if a parameter of that name has another meaning. The whole request fails.
     pub fn forward(&self, name: &str, value: &[u8], parameters: &mut Parameters) -> Result<(), Error> {
         if !self.matches(name) {
             return Ok(());

@@ -1,9 +1,9 @@
 //! Polls a task again at once if it has woken itself.
 //!
-//! The parts of one connection talk to each other through channels: whoever reads the body wakes whoever reads the socket,
-//! which is the same task. The runtime takes such a wake-up for new work: it puts the task at the end of its queue and
-//! calls another thread to help. For a request that takes ten microseconds that call, and the thread it wakes for nothing,
-//! are most of the cost.
+//! The parts of one connection communicate through channels: the part that reads the body wakes the part that reads the
+//! socket. Both parts belong to the same task. The runtime treats such a wake-up as new work: it puts the task at the
+//! end of its queue and wakes another thread to help. The other thread finds no work. For a request of ten microseconds
+//! this wake-up takes most of the time.
 use std::{
     future::poll_fn,
     pin::pin,
@@ -16,7 +16,7 @@ use std::{
 
 use atomics::{AtomicU8, AtomicWaker};
 
-/// As everywhere.
+/// The usual atomics.
 #[cfg(not(feature = "loom"))]
 mod atomics {
     pub(super) use std::sync::atomic::AtomicU8;
@@ -24,7 +24,7 @@ mod atomics {
     pub(super) use futures_util::task::AtomicWaker;
 }
 
-/// Those of the model checker.
+/// The atomics of the model checker.
 #[cfg(feature = "loom")]
 mod atomics {
     pub(super) use loom::sync::atomic::AtomicU8;
@@ -43,7 +43,8 @@ mod atomics {
     }
 }
 
-/// Runs a task. Wake-ups that come while it is being polled poll it again, a few times, before the runtime hears of them.
+/// Runs a task. If a wake-up comes during a poll, the task is polled again, a few times, before the runtime gets the
+/// wake-up.
 pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
     let mut task = pin!(task);
     let inline_waker = Arc::new(InlineWaker::default());
@@ -52,7 +53,7 @@ pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
         inline_waker.runtime.register(context.waker());
         let mut own = Context::from_waker(&waker);
         for _ in 0..ROUNDS {
-            // What was done before any ring so far is seen by this poll.
+            // The acquire makes the writes before all wake-ups so far visible to this poll.
             inline_waker.state.swap(POLLED, AcqRel);
             if let Poll::Ready(output) = task.as_mut().poll(&mut own) {
                 return Poll::Ready(output);
@@ -61,7 +62,7 @@ pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
                 return Poll::Pending;
             }
         }
-        // Others want to run, too.
+        // Other tasks must run, too.
         inline_waker.state.store(RESTING, Release);
         context.waker().wake_by_ref();
         Poll::Pending
@@ -69,16 +70,16 @@ pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
     .await
 }
 
-/// A task that keeps waking itself gives way after so many polls.
+/// If a task keeps waking itself, it yields after this many polls.
 const ROUNDS: usize = 8;
 
 const RESTING: u8 = 0;
 /// The task is being polled.
 const POLLED: u8 = 1;
-/// Somebody has rung since the poll began, or since the task rests.
+/// A wake-up has come since the poll began, or since the task became idle.
 const RUNG: u8 = 2;
 
-/// What the task is woken by.
+/// The waker of the task.
 #[derive(Default)]
 struct InlineWaker {
     state: AtomicU8,
@@ -91,7 +92,7 @@ impl Wake for InlineWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Whoever polls looks before it rests; who rests is called once.
+        // A polling task checks the flag before it becomes idle. An idle task is woken only once.
         if self.state.fetch_or(RUNG, AcqRel) == RESTING {
             self.runtime.wake();
         }
@@ -112,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Polls once; how often the runtime was called, and what came of it.
+    /// Polls once. Returns how often the runtime's waker was called, and the result of the poll.
     fn polled<T>(task: impl Future<Output = T>) -> (usize, Poll<T>) {
         let calls = Arc::new(Counted::default());
         let waker = Waker::from(calls.clone());
@@ -120,7 +121,7 @@ mod tests {
         (calls.0.load(SeqCst), outcome)
     }
 
-    /// Wakes itself so many times before it is ready.
+    /// A task that wakes itself this many times before it is ready.
     fn restless(mut requested_outputs: usize) -> impl Future<Output = ()> {
         poll_fn(move |context| {
             if requested_outputs == 0 {

@@ -1,7 +1,7 @@
 //! KServe v2 over HTTP and gRPC, and the metrics endpoint.
 //!
-//! An endpoint decodes a request, hands it to the engine, and encodes what comes back. What a request means stands in
-//! [`kserve`], how it looks on the wire in [`http`] and [`grpc`]; neither decides anything about scheduling or models.
+//! An endpoint decodes a request, passes it to the engine, and encodes the responses. [`kserve`] defines what a request
+//! means. [`http`] and [`grpc`] define its form on the wire. Neither decides anything about scheduling or models.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

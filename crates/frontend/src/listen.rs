@@ -1,7 +1,7 @@
-//! Binding the sockets of the endpoints.
+//! Binds the sockets of the endpoints.
 //!
-//! All ports are bound before the first model loads, so that a clash costs no load time; connections that arrive
-//! meanwhile wait in the backlog until somebody accepts them.
+//! The server binds all ports before it loads the first model, so that a port conflict fails before the time for
+//! loading is spent. Connections that arrive meanwhile wait in the backlog until the server accepts them.
 use std::{
     io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
@@ -10,16 +10,17 @@ use std::{
 use inference::Error;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that may wait to be accepted.
+/// The most connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Binds `address:port` and starts to listen. The listener does not block, as an asynchronous runtime wants it.
+/// Binds `address:port` and starts to listen. The listener does not block, because an asynchronous runtime needs that.
 ///
-/// `address` is a host name or an address, IPv4 or IPv6; the first one it resolves to counts. Port 0 lets the system
-/// choose. With `reuse_port` other processes that also say so may listen on the same port.
+/// `address` is a host name or an IPv4 or IPv6 address. If a host name has several addresses, the first one counts.
+/// With port 0 the system chooses the port. With `reuse_port`, other processes with the same setting may listen on the
+/// same port.
 ///
 /// # Errors
-/// UNAVAILABLE, with the text of the reference if another socket has the port.
+/// UNAVAILABLE, with the text of the reference if another socket uses the port.
 pub fn bind(address: &str, port: u16, reuse_port: bool) -> Result<TcpListener, Error> {
     let host = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
     let target = (host, port)
@@ -34,7 +35,7 @@ pub fn bind(address: &str, port: u16, reuse_port: bool) -> Result<TcpListener, E
 
 fn listen(target: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
-    // A restarted server may take its port back although old connections are still in TIME_WAIT.
+    // A restarted server may bind its port again although old connections are still in TIME_WAIT.
     socket.set_reuse_address(true)?;
     if reuse_port {
         socket.set_reuse_port(true)?;
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn brackets_around_an_ipv6_address_are_allowed() {
-        // A machine without IPv6 refuses the socket, not the address.
+        // A machine without IPv6 refuses to create the socket, before it checks the address.
         if let Err(error) = bind("[::1]", 0, false) {
             assert!(error.message.starts_with("cannot listen on '[::1]:0'"), "{error}");
         }

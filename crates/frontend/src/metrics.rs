@@ -1,4 +1,4 @@
-//! The metrics endpoint: Prometheus text on a port of its own.
+//! The metrics endpoint: Prometheus text on a separate port.
 use std::sync::Arc;
 
 use engine::Engine;
@@ -7,19 +7,19 @@ use hyper::body::Incoming;
 
 use crate::http::{Respond, ResponseBody, reply};
 
-/// The metrics endpoint without its socket; served by [`crate::http::serve`].
+/// The metrics endpoint without its socket. [`crate::http::serve`] serves it.
 pub struct MetricsService {
     engine: Engine,
 }
 
 impl MetricsService {
-    /// Shows the metrics of `engine`.
+    /// An endpoint for the metrics of `engine`.
     pub fn new(engine: Engine) -> Self {
         Self { engine }
     }
 
     fn answer(&self, method: &Method, path: &str) -> Response<ResponseBody> {
-        // The reference answers other paths with an empty 200 (P-W15).
+        // The reference answers other paths with an empty response of status 200 (P-W15).
         if !matches!(path, "/metrics" | "/metrics/") {
             return reply::not_found();
         }

@@ -1,4 +1,4 @@
-//! Parts of the protocols that only clients with the right header may use.
+//! Restricts parts of the protocols to clients that send the right header.
 use subtle::ConstantTimeEq;
 
 /// A part of the protocol that can be restricted.
@@ -12,7 +12,7 @@ pub enum Category {
     Inference,
     /// System and CUDA shared memory.
     SharedMemory,
-    /// Reading a model's configuration.
+    /// Reads the configuration of a model.
     ModelConfig,
     /// The repository index, load and unload.
     ModelRepository,
@@ -38,7 +38,7 @@ impl Category {
         Self::Logging,
     ];
 
-    /// The name on the command line.
+    /// The name of the category on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Health => "health",
@@ -53,13 +53,13 @@ impl Category {
         }
     }
 
-    /// The category of that name.
+    /// The category with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.name() == name)
     }
 }
 
-/// What each category asks of a request; nothing by default.
+/// The header that each category requires. By default none.
 #[derive(Debug, Clone, Default)]
 pub struct Restrictions {
     required: [Option<Required>; Category::ALL.len()],
@@ -71,23 +71,24 @@ struct Required {
     value: String,
 }
 
-/// A request without the right header.
+/// The refusal of a request without the right header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denied<'r> {
-    /// The header it should have had. Its value is not told.
+    /// The header that the request needs. The refusal does not contain its value.
     pub header: &'r str,
 }
 
 impl Restrictions {
-    /// From now on requests of `category` need `header` (named without regard to case) with exactly `value`.
+    /// From now on, requests of `category` need the header `header` with exactly `value`. The case of the header's name
+    /// does not matter.
     pub fn require(&mut self, category: Category, header: impl Into<String>, value: impl Into<String>) {
         self.required[category as usize] = Some(Required { header: header.into(), value: value.into() });
     }
 
-    /// Whether a request may enter `category`; `header` finds the value of a header of the request.
+    /// Checks that a request may use `category`. `header` returns the value of a header of the request.
     ///
     /// # Errors
-    /// The header that is missing or has another value.
+    /// The header is missing or has another value.
     pub fn check<'h>(
         &self,
         category: Category,
@@ -95,7 +96,7 @@ impl Restrictions {
     ) -> Result<(), Denied<'_>> {
         let Some(required) = &self.required[category as usize] else { return Ok(()) };
         match header(&required.header) {
-            // In a time that does not tell how many leading bytes were right.
+            // The comparison takes the same time wherever the values differ.
             Some(value) if value.ct_eq(required.value.as_bytes()).into() => Ok(()),
             _ => Err(Denied { header: &required.header }),
         }

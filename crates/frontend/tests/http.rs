@@ -1,4 +1,4 @@
-//! The HTTP and metrics endpoints on real sockets: connections, bodies, and how they end.
+//! The HTTP and metrics endpoints on real sockets: connections and bodies, and how both end.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 #[path = "http/generate.rs"]
@@ -27,7 +27,7 @@ use testing::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
-/// A server; usually with the model `id`: INT32 of any length, echoed, one at a time.
+/// A server. Usually it has the model `id`: it returns an INT32 input of any length, and runs one request at a time.
 struct Server {
     runtime: Runtime,
     engine: Engine,
@@ -91,7 +91,7 @@ impl Server {
         Connection::open(self.address).unwrap()
     }
 
-    /// Waits until `condition` holds; panics if it never does.
+    /// Waits until `condition` holds. Panics if it never holds.
     fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let end = Instant::now() + TIMEOUT;
         while !condition(self) {
@@ -101,17 +101,17 @@ impl Server {
     }
 }
 
-/// An endpoint with these limits, otherwise as usual.
+/// Options with these limits. All others have their defaults.
 fn limited(limits: ClientLimits) -> http::HttpOptions {
     http::HttpOptions { limits, ..http::HttpOptions::default() }
 }
 
 const INFER: &str = "/v2/models/id/infer";
 
-/// Method, path, headers and body of a request; status and text of its refusal.
+/// Method, path, headers and body of a request, and the status and text of its refusal.
 type Refusal<'r> = (&'r str, &'r str, &'r [(&'r str, &'r str)], &'r [u8], u16, &'r str);
 
-/// An inference of so many ones.
+/// A request with this many ones.
 fn ones(count: usize) -> Vec<u8> {
     let data = vec!["1"; count].join(",");
     let input = format!(r#"{{"name":"IN","datatype":"INT32","shape":[{count}],"data":[{data}]}}"#);
@@ -122,12 +122,12 @@ fn infer(connection: &mut Connection, headers: &[(&str, &str)], body: &[u8]) -> 
     connection.ask("POST", INFER, headers, body).unwrap()
 }
 
-/// The connection goes on.
+/// Checks that the connection still works.
 fn assert_live(connection: &mut Connection) {
     assert_eq!(connection.ask("GET", "/v2/health/live", &[], b"").unwrap().status, 200);
 }
 
-/// The connection is in step: what comes next answers what is asked next.
+/// Checks that the next response on the connection answers the next request.
 fn assert_in_step(connection: &mut Connection) {
     let answer = connection.ask("GET", "/v2/models/id", &[], b"").unwrap();
     assert!(answer.text().starts_with(r#"{"name":"id""#), "{}", answer.text());
@@ -312,7 +312,7 @@ fn a_body_that_unfolds_too_far_is_refused_and_harms_nobody() {
 fn a_long_request_is_answered_like_a_short_one() {
     let server = Server::usual();
     let mut connection = server.connect();
-    // Long enough for the decode pool, plain and compressed.
+    // The body is long enough for the decode pool, plain and compressed.
     let data = vec!["-17"; 100_000].join(",");
     let json =
         format!(r#"{{"inputs":[{{"name":"IN","datatype":"INT32","shape":[100000],"data":[{data}]}}]}}"#);
@@ -369,7 +369,7 @@ fn a_flood_of_chunks_ends_the_connection() {
     let mut connection = server.connect();
     let head = format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     connection.send(head.as_bytes()).unwrap();
-    // One more than allowed, and no end.
+    // One chunk more than allowed, and no last chunk.
     connection.send("1\r\n \r\n".repeat((1 << 16) + 1).as_bytes()).unwrap();
     let answer = connection.receive("POST").unwrap();
     assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
@@ -405,7 +405,7 @@ fn what_is_no_request_ends_the_connection_and_nothing_else() {
     }
     let mut connection = server.connect();
     let block = format!("GET /v2 HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(100_000));
-    // The server may close before it has read everything.
+    // The server may close the connection before it has read everything.
     let _ = connection.send(block.as_bytes());
     connection.rest().unwrap();
     assert_in_step(&mut server.connect());

@@ -1,20 +1,20 @@
-//! When the requests of an open loop are due: a Poisson process.
+//! The times at which the requests of an open loop are due: a Poisson process.
 //!
-//! Gaps are exponentially distributed and independent, as if many unrelated users sent requests. The schedule
-//! depends only on rate and seed, never on how fast answers come: that is what makes latency measured from it
-//! free of coordinated omission.
+//! The gaps are independent and exponentially distributed, as if many unrelated users sent requests. The schedule
+//! depends only on rate and seed, and never on the time of responses. Therefore latency that is measured from the
+//! schedule is free of coordinated omission.
 
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// The endless schedule: offsets from the start of the run, ascending.
+/// The endless schedule: offsets from the start of the run, in ascending order.
 pub(crate) struct Arrivals {
     random: StdRng,
-    /// Mean gap in seconds.
+    /// The mean gap, in seconds.
     mean_gap: f64,
-    /// Sum of the gaps so far, in seconds.
+    /// The sum of the gaps so far, in seconds.
     elapsed: f64,
 }
 

@@ -1,4 +1,4 @@
-//! One caller: a connection, or a share of one, and the request it repeats.
+//! A caller: a connection or a share of one, and the request that it repeats.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,28 +7,10 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 
+use crate::call_failure::CallFailure;
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
 use crate::options::{PerfOptions, Protocol};
-
-/// Why a request has no good answer.
-pub(crate) enum CallFailure {
-    /// The server said no; the connection is fine.
-    Refused(String),
-    /// The connection is gone, or not to be trusted.
-    Broken(String),
-    /// The answer was good, but the server closes the connection after it.
-    Closed,
-}
-
-impl CallFailure {
-    pub(crate) fn into_text(self) -> String {
-        match self {
-            CallFailure::Refused(text) | CallFailure::Broken(text) => text,
-            CallFailure::Closed => "the server closes its connections".into(),
-        }
-    }
-}
 
 /// The prepared requests, shared by all callers.
 pub(crate) enum Prepared {
@@ -36,14 +18,14 @@ pub(crate) enum Prepared {
     Grpc { calls: Turns<GrpcCall>, streaming: bool },
 }
 
-/// Things that whoever asks gets in turn. Clones have the turn in common. Never empty.
+/// A list whose elements the callers take in turn. Clones share the position. Never empty.
 pub(crate) struct Turns<T>(Rc<(Vec<T>, Cell<usize>)>);
 
 impl<T> Turns<T> {
-    /// In that order, again and again.
+    /// Gives the elements in this order, repeatedly.
     ///
     /// # Errors
-    /// The first of the things'.
+    /// The first error among the elements.
     pub(crate) fn of(all: impl Iterator<Item = Result<T>>) -> Result<Turns<T>> {
         let all: Vec<T> = all.collect::<Result<_>>()?;
         debug_assert!(!all.is_empty(), "there is at least one request");
@@ -64,17 +46,18 @@ impl<T> Clone for Turns<T> {
     }
 }
 
-/// Sends one request after the other. Reopens its connection when needed.
+/// Sends one request after the other. Reopens its connection when necessary.
 pub(crate) enum Caller {
     Http { address: Rc<str>, requests: Turns<Bytes>, connection: Option<HttpConnection> },
     Grpc { calls: Turns<GrpcCall>, streaming: bool, connection: Rc<GrpcConnection> },
 }
 
 impl Caller {
-    /// Sends the next request and waits for the whole answer. Tells of each response of a stream when it is there.
+    /// Sends the next request and waits for the whole response. Calls `on_response` for each response of a stream when
+    /// it arrives.
     ///
     /// # Errors
-    /// The text to count the failure under.
+    /// The text under which the failure is counted.
     pub(crate) async fn call(&mut self, on_response: impl FnMut()) -> Result<(), String> {
         match self {
             Caller::Http { address, requests, connection } => {
@@ -105,7 +88,7 @@ impl Caller {
     }
 }
 
-/// Without a pause a closed loop against a server that is gone would count errors as fast as it can.
+/// If the server is not reachable, this pause keeps a closed loop from counting errors as fast as it can.
 const PAUSE: Duration = Duration::from_millis(10);
 
 async fn reopened<T>(result: Result<T>) -> Result<T, String> {
@@ -115,10 +98,10 @@ async fn reopened<T>(result: Result<T>) -> Result<T, String> {
     result.map_err(|error| format!("{error:#}"))
 }
 
-/// So many callers, each with its connection open.
+/// Opens this many callers, each with its connection.
 ///
 /// # Errors
-/// The server cannot be reached.
+/// The server is not reachable.
 pub(crate) async fn open(count: usize, prepared: &Prepared, options: &PerfOptions) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(count);
     match prepared {
@@ -143,10 +126,10 @@ pub(crate) async fn open(count: usize, prepared: &Prepared, options: &PerfOption
     Ok(callers)
 }
 
-/// Callers share HTTP/2 connections as client libraries do: a few connections with many streams.
+/// Callers share HTTP/2 connections, as in client libraries: a few connections with many streams.
 const MOST_GRPC_CONNECTIONS: usize = 8;
 
-/// How many connections so many callers use.
+/// The number of connections for this many callers.
 pub(crate) fn connection_count(options: &PerfOptions, callers: usize) -> usize {
     match options.protocol {
         Protocol::HttpJson | Protocol::HttpBinary => callers,

@@ -1,4 +1,4 @@
-//! gRPC over a HTTP/2 connection of hyper, with the request message framed beforehand.
+//! gRPC over an HTTP/2 connection of hyper. The request message is framed in advance.
 
 use std::cell::RefCell;
 
@@ -12,28 +12,28 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::TcpStream;
 
-use crate::caller::CallFailure;
+use crate::call_failure::CallFailure;
 use crate::payload::{SERVICE, grpc_message};
 
-/// Windows and frames that do not make the client the brake when answers have megabytes.
+/// The sizes of windows and frames. They are large enough that the client does not slow down responses of megabytes.
 const STREAM_WINDOW: u32 = 32 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const FRAME_SIZE: u32 = 1 << 20;
 
-/// A HTTP/2 connection shared by any number of callers, reopened by whoever finds it closed.
+/// An HTTP/2 connection that any number of callers share. The first caller that finds it closed reopens it.
 pub(crate) struct GrpcConnection {
     address: String,
     sender: RefCell<SendRequest<Full<Bytes>>>,
 }
 
-/// A call that can be sent again and again; cloning its parts copies no text.
+/// A call that can be sent repeatedly. Cloning its parts copies no text.
 pub(crate) struct GrpcCall {
     parts: request::Parts,
     message: Bytes,
 }
 
 impl GrpcCall {
-    /// `message` is framed already.
+    /// `message` must be framed.
     pub(crate) fn new(address: &str, method: &str, message: Bytes) -> Result<GrpcCall> {
         let request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
@@ -54,7 +54,7 @@ impl GrpcConnection {
         Ok(GrpcConnection { address: address.to_owned(), sender })
     }
 
-    /// Connects again unless another caller already has.
+    /// Connects again, unless another caller has already done so.
     pub(crate) async fn reopen(&self) -> Result<()> {
         if self.sender.borrow().is_closed() {
             let sender = connect(&self.address).await?;
@@ -63,15 +63,16 @@ impl GrpcConnection {
         Ok(())
     }
 
-    /// Sends the call and drops the answer.
+    /// Sends the call and drops the response.
     pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<(), CallFailure> {
         self.receive(call, |_| {}).await
     }
 
-    /// Sends the call as the only one of a stream, and tells of each response with outputs when it is there.
+    /// Sends the call as the only request of a stream. Calls `on_response` for each response with outputs when it
+    /// arrives.
     ///
     /// # Errors
-    /// As [`GrpcConnection::exchange`], and when one of the responses is an error.
+    /// As [`GrpcConnection::exchange`]. Also if one of the responses is an error.
     pub(crate) async fn stream(
         &self,
         call: &GrpcCall,
@@ -84,7 +85,7 @@ impl GrpcConnection {
             while let Some(message) = next_message(&mut unread) {
                 match proto::ModelStreamInferResponse::decode(message) {
                     Ok(answer) if !answer.error_message.is_empty() => refused = Some(answer.error_message),
-                    // The last message may have nothing to say but that it is the last.
+                    // The last message may contain only the final flag.
                     Ok(answer)
                         if answer
                             .infer_response
@@ -102,7 +103,7 @@ impl GrpcConnection {
         refused.map_or(Ok(()), |text| Err(CallFailure::Refused(text)))
     }
 
-    /// Sends one message and gives the answer.
+    /// Sends one message and returns the response.
     ///
     /// # Errors
     /// The connection failed or the status is not OK.
@@ -139,7 +140,7 @@ impl GrpcConnection {
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
         }
-        // An answer without a message carries its status in the head.
+        // A response without a message has its status in the head.
         check_status(trailers.as_ref().unwrap_or(&head.headers))?;
         match received {
             0..5 => Err(CallFailure::Refused("status OK without a message".into())),
@@ -148,7 +149,7 @@ impl GrpcConnection {
     }
 }
 
-/// Takes a message off the front, once all of it is there.
+/// Removes and returns the first message, if all of it has arrived.
 fn next_message(unread: &mut BytesMut) -> Option<Bytes> {
     let (_, rest) = unread.split_first()?;
     let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
@@ -165,7 +166,7 @@ async fn connect(address: &str) -> Result<SendRequest<Full<Bytes>>> {
         .handshake(TokioIo::new(stream))
         .await
         .with_context(|| format!("no HTTP/2 with {address}"))?;
-    // Ends with the last sender; what broke it is reported by the calls that it carried.
+    // The task ends with the last sender. The calls on the connection report its errors.
     tokio::spawn(connection);
     Ok(sender)
 }
@@ -182,7 +183,7 @@ fn check_status(headers: &HeaderMap) -> Result<(), CallFailure> {
     }
 }
 
-/// An error with its causes in one line.
+/// The error and its causes, in one line.
 fn describe(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

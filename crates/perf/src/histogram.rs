@@ -1,8 +1,8 @@
 //! A histogram of durations with a bounded relative error and a fixed size.
 //!
-//! Values are nanoseconds. Each power of two is cut into [`STEPS`] equal steps, so a value is known to within
-//! 1/128 of itself (0.8 %) and the whole range of `u64` needs 58 KiB. Recording is an index and an addition: it
-//! runs once per request of the load generator.
+//! Values are in nanoseconds. Each power of two is divided into [`STEPS`] equal steps. So the relative error of a value
+//! is at most 1/128 (0.8 %), and the whole range of `u64` needs 58 KiB. Recording takes one index and one addition,
+//! because the load generator does it for each request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const STEP_BITS: u32 = 7;
 const STEPS: usize = 1 << STEP_BITS;
 const BUCKETS: usize = (u64::BITS - STEP_BITS + 1) as usize * STEPS;
 
-/// Counts of durations in buckets of growing width. Sum of the buckets = `count`.
+/// Counts of durations, in buckets of growing width. Invariant: `count` is the sum of the buckets.
 #[derive(Clone)]
 pub(crate) struct Histogram {
     buckets: Box<[u64]>,
@@ -36,7 +36,7 @@ impl Histogram {
         self.count
     }
 
-    /// The arithmetic mean, exact; zero without values.
+    /// The arithmetic mean, exact. Zero without values.
     pub(crate) fn mean(&self) -> Duration {
         match self.count {
             0 => Duration::ZERO,
@@ -44,13 +44,13 @@ impl Histogram {
         }
     }
 
-    /// The largest value, exact; zero without values.
+    /// The largest value, exact. Zero without values.
     pub(crate) fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// The smallest value that at least the share `quantile` (0 to 1) of all values do not exceed, rounded up to
-    /// the end of its bucket; zero without values.
+    /// The smallest value that is not exceeded by the share `quantile` (0 to 1) of all values. It is rounded up to the
+    /// end of its bucket. Zero without values.
     pub(crate) fn quantile(&self, quantile: f64) -> Duration {
         let wanted = ((self.count as f64 * quantile).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -64,14 +64,14 @@ impl Histogram {
     }
 }
 
-/// Small values have a bucket each; larger ones share a bucket with those that agree in the top eight bits.
+/// Each small value has its own bucket. Larger values share a bucket if their top eight bits are equal.
 fn bucket_of(value: u64) -> usize {
     let bits = u64::BITS - value.leading_zeros();
     let shift = bits.saturating_sub(STEP_BITS + 1);
     shift as usize * STEPS + (value >> shift) as usize
 }
 
-/// The largest value that falls into the bucket.
+/// The largest value in the bucket.
 fn last_of(bucket: usize) -> u64 {
     if bucket < 2 * STEPS {
         return bucket as u64;

@@ -1,22 +1,22 @@
-//! An HTTP/1.1 connection that does as little as a client can.
+//! An HTTP/1.1 connection with the least possible work for the client.
 //!
-//! The generator often shares the processor with the server it measures, so a request is one write of bytes made
-//! beforehand and an answer is read just far enough: status, `InputContent-Length`, whether the connection stays. The
-//! body of a good answer is counted, not kept. Servers of the protocol always announce the length; chunked answers
-//! are refused.
+//! The generator often shares the processor with the server that it measures. So a request is one write of prepared
+//! bytes. The client reads only the necessary parts of a response: status, `Content-Length`, and whether the connection
+//! stays open. It counts the body of a valid response and does not keep it. Servers of the protocol always state the
+//! length, so the client refuses chunked responses.
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::caller::CallFailure;
+use crate::call_failure::CallFailure;
 
-/// Large enough that megabytes of tensors take few reads.
+/// The size of the buffer, in bytes. It is large enough to read megabytes of tensors in few reads.
 const BUFFER_SIZE: usize = 256 * 1024;
-/// How much of an error body is worth reading.
+/// The most bytes of an error body that the client keeps.
 const MAX_KEPT: usize = 1 << 20;
 
-/// One connection; after a [`CallFailure::Broken`] it must be replaced.
+/// One connection. After a [`CallFailure::Broken`] the caller must replace it.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Box<[u8]>,
@@ -26,7 +26,7 @@ struct Head {
     status: u16,
     content_length: usize,
     closes: bool,
-    /// Where the body starts in the buffer.
+    /// The length of the head, in bytes: the body starts there in the buffer.
     length: usize,
 }
 
@@ -38,7 +38,7 @@ impl HttpConnection {
         Ok(HttpConnection { stream, buffer: vec![0; BUFFER_SIZE].into_boxed_slice() })
     }
 
-    /// Sends a whole request and drops the answer's body, unless it is an error.
+    /// Sends a whole request. Drops the body of the response, unless it is an error.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(), CallFailure> {
         let (head, filled) = self.send(request).await.map_err(|error| broken(&error))?;
         if head.status == 200 {
@@ -51,7 +51,7 @@ impl HttpConnection {
         Err(if head.closes { CallFailure::Broken(message) } else { CallFailure::Refused(message) })
     }
 
-    /// Sends a whole request and gives the body of a good answer.
+    /// Sends a whole request and returns the body of a valid response.
     ///
     /// # Errors
     /// The connection failed or the status is not 200.
@@ -64,8 +64,8 @@ impl HttpConnection {
         }
     }
 
-    /// Writes the request and reads until the head of the answer is complete: the head, and how many bytes the
-    /// buffer holds.
+    /// Writes the request and reads until the head of the response is complete. Returns the head, and the number of
+    /// bytes in the buffer.
     async fn send(&mut self, request: &[u8]) -> Result<(Head, usize)> {
         self.stream.write_all(request).await.context("the connection broke while sending")?;
         let mut filled = 0;
@@ -113,7 +113,7 @@ fn broken(error: &anyhow::Error) -> CallFailure {
     CallFailure::Broken(format!("{error:#}"))
 }
 
-/// The head of an answer, or nothing while it is incomplete.
+/// The head of a response. `None` while it is incomplete.
 fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&bytes[..end]).context("the answer is not HTTP")?;
@@ -139,7 +139,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     Ok(Some(parsed))
 }
 
-/// The text of an `{"error": ".."}` body, else its beginning.
+/// The text of an `{"error": ".."}` body. For any other body, its beginning.
 fn error_text(body: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     match json.as_ref().and_then(|json| json["error"].as_str()) {

@@ -1,14 +1,15 @@
-//! A load generator that knows only the wire protocols: `nereid perf`, and the ruler of the benchmarks.
+//! A load generator that uses only the network protocols: `nereid perf`. The benchmarks measure with it.
 //!
-//! It learns the inputs from the model's metadata, prepares its requests, and sends them again and again over HTTP or
-//! gRPC, in a closed loop or by a Poisson schedule. It runs on one thread and makes no request twice, because it
-//! often shares the processor with the server that it measures; the `client` column says what it cost itself.
+//! It reads the inputs from the model's metadata, prepares its requests, and sends them repeatedly over HTTP or gRPC,
+//! in a closed loop or by a Poisson schedule. It runs on one thread and prepares each request only once, because it
+//! often shares the processor with the server that it measures. The `client` column shows its own processor time.
 //!
-//! It deliberately does not know the engine, so that it measures any server of the protocol alike.
+//! It deliberately does not depend on the engine, so that it measures all servers of the protocol in the same way.
 
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod call_failure;
 mod caller;
 mod grpc;
 mod histogram;
@@ -28,15 +29,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::caller::{CallFailure, Prepared, Turns};
+use crate::call_failure::CallFailure;
+use crate::caller::{Prepared, Turns};
 use crate::load::{Measured, MeasurementPlan};
 use crate::options::{Load, PerfOptions, Protocol};
 use crate::report::ReportRow;
 
 /// Runs the load generator to its end; blocks. The first argument is the program's name.
 ///
-/// The table, or the help, goes to `out`, row by row; what went wrong goes to `errors`. Gives the exit status: 0, 1
-/// when the server cannot be reached or no request of a row succeeded, 2 when the command line is wrong.
+/// Writes the table or the help to `out`, row by row, and errors to `errors`. Returns the exit status: 0 for success, 1
+/// if the server is not reachable or no request of a row succeeded, 2 if the command line is wrong.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let (written, status) = match options::parse(arguments) {
         Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
@@ -46,7 +48,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
             Err(error) => (writeln!(errors, "error: {error:#}"), 1),
         },
     };
-    // A reader that went away is the only reason, and it cannot be told.
+    // Writing fails only if the reader has closed the output. Then no message can reach the user.
     written.map_or(1, |()| status)
 }
 
@@ -98,7 +100,7 @@ async fn row(
     }
 }
 
-/// Asks the server what the model takes and makes the request of the run.
+/// Reads the model's inputs from the server and prepares the requests of the run.
 async fn prepare(options: &PerfOptions) -> Result<Prepared> {
     let asking = || format!("asking the server about model '{}'", options.model);
     let model = match options.protocol {
@@ -134,10 +136,10 @@ async fn prepare(options: &PerfOptions) -> Result<Prepared> {
     })
 }
 
-/// How long a port that gave no good answer is asked what it speaks.
+/// How long the generator tries to find out the protocol of a port that gave no valid response.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Whether a call of the service gets an answer there, be it a refusal.
+/// Tells whether a gRPC call to this address gets a response, even a refusal.
 async fn speaks_grpc(address: &str) -> bool {
     let asking = async {
         let connection = grpc::GrpcConnection::open(address).await?;
@@ -146,7 +148,7 @@ async fn speaks_grpc(address: &str) -> bool {
     tokio::time::timeout(PROBE, asking).await.is_ok_and(|answer| answer.is_ok())
 }
 
-/// Whether a request gets an answer of HTTP/1.1 there.
+/// Tells whether a request to this address gets a response of HTTP/1.1.
 async fn speaks_http(address: &str) -> bool {
     let asking = async {
         let mut connection = http::HttpConnection::open(address).await?;

@@ -1,7 +1,7 @@
-//! Drives the callers for one row: closed loop or open loop, with a warm-up that is not counted.
+//! Runs the callers for one row: in a closed loop or an open loop, after a warm-up that does not count.
 //!
-//! Everything runs on one thread, so what the tasks share needs no locks. A row owns its tasks: they are aborted
-//! when it ends, also on an error.
+//! Everything runs on one thread, so the shared state of the tasks needs no locks. A row owns its tasks and aborts them
+//! when it ends, also after an error.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,34 +20,35 @@ use crate::options::Until;
 use crate::processor_time;
 use crate::timer::Timer;
 
-/// What the counted part of a row gave.
+/// The result of the counted part of a row.
 pub(crate) struct Measured {
-    /// Of good answers only.
+    /// The latencies of valid responses.
     pub(crate) latencies: Histogram,
-    /// Responses of streams, counted as they come.
+    /// Responses of streams, counted when they arrive.
     pub(crate) responses: u64,
-    /// Times from request to first response, of streams.
+    /// Times from a request to its first response, for streams.
     pub(crate) first_responses: Histogram,
-    /// How often each error text came.
+    /// How many times each error text occurred.
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) elapsed: Duration,
-    /// Processor time of the server; none when no process was named.
+    /// Processor time of the server. `None` if no process was named.
     pub(crate) server_time: Option<Duration>,
     pub(crate) client_time: Duration,
 }
 
-/// How long and what to watch: the same for every row.
+/// The times of a row, and the processes to observe. All rows have the same plan.
 pub(crate) struct MeasurementPlan {
     pub(crate) warm_up: Duration,
     pub(crate) until: Until,
     pub(crate) server_pids: Vec<u32>,
 }
 
-/// After the last request of an open loop was due, how long to wait for answers.
+/// How long an open loop waits for responses after its last request was due.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "no answer within 30 s of the end";
 
-/// Every caller sends as soon as it has its answer. Counted is what is answered within the measured time.
+/// Runs a closed loop: every caller sends its next request as soon as it has its response. Responses within the
+/// measured time count.
 pub(crate) async fn closed(callers: Vec<Caller>, plan: &MeasurementPlan) -> Result<Measured> {
     let wanted = match plan.until {
         Until::Requests(count) => count,
@@ -65,7 +66,7 @@ pub(crate) async fn closed(callers: Vec<Caller>, plan: &MeasurementPlan) -> Resu
                 if tally.is_complete() {
                     break;
                 }
-                // Lets the other callers in when answers are there at once.
+                // Lets the other callers run if responses are ready at once.
                 tokio::task::consume_budget().await;
             }
         });
@@ -83,8 +84,8 @@ pub(crate) async fn closed(callers: Vec<Caller>, plan: &MeasurementPlan) -> Resu
     measured(&tally, &usage, plan)
 }
 
-/// Requests are sent when they are due by a Poisson schedule; latency counts from then. Counted are the requests
-/// due within the measured time, however late their answers come.
+/// Runs an open loop: a Poisson schedule determines when requests are due. Latency starts at that time. Requests that
+/// are due within the measured time count, however late their responses come.
 pub(crate) async fn open(
     callers: Vec<Caller>,
     rate: f64,
@@ -99,7 +100,7 @@ pub(crate) async fn open(
         tasks.spawn_local(async move {
             loop {
                 let Arrival { time, counted } = due.next().await;
-                // Of streams whose requests are due by a schedule, too, everything that comes counts.
+                // For scheduled requests with streams, too, every response counts.
                 let answer = caller.call(tally.listener(time)).await;
                 if counted {
                     tally.record(time.elapsed(), answer);
@@ -135,7 +136,7 @@ pub(crate) async fn open(
             tally.done.notified().await;
         }
     };
-    // A server that does not keep up is given time to answer; what it still owes then is an error.
+    // A slow server gets time to respond. After that time, missing responses are errors.
     if timeout(DRAIN_TIMEOUT, complete).await.is_err() {
         let owed = sent - tally.seen.get();
         tally.errors.borrow_mut().insert(NO_ANSWER.into(), owed);
@@ -175,16 +176,16 @@ impl Usage {
     }
 }
 
-/// What the callers report to. Counts only while open.
+/// Collects the reports of the callers. Counts only while it is open.
 struct Tally {
     latencies: RefCell<Histogram>,
     responses: Cell<u64>,
     first_responses: RefCell<Histogram>,
     errors: RefCell<BTreeMap<String, u64>>,
     counting: Cell<bool>,
-    /// Answers counted, good and bad.
+    /// The number of counted responses, valid and invalid.
     seen: Cell<u64>,
-    /// At so many `done` is told.
+    /// At this number of responses, `done` is notified.
     wanted: Cell<u64>,
     done: Notify,
 }
@@ -229,7 +230,7 @@ impl Tally {
         }
     }
 
-    /// Whoever is told of the responses of a request that was sent, or due, at `since`.
+    /// A listener for the responses of a request that was sent, or due, at `since`.
     fn listener(&self, since: Instant) -> impl FnMut() {
         let mut is_first = true;
         move || {
@@ -254,11 +255,11 @@ struct Arrival {
     counted: bool,
 }
 
-/// Requests that are due and not yet taken by a caller. Unbounded on purpose: an open loop does not slow down
-/// with the server; it holds at most rate times duration entries.
+/// The due requests that no caller has taken yet. The queue is unbounded on purpose: an open loop does not slow down
+/// with the server. The queue holds at most rate times duration entries.
 struct DueRequests {
     times: RefCell<VecDeque<Arrival>>,
-    /// One permit per entry.
+    /// One permit for each entry.
     waiting: Semaphore,
 }
 
@@ -268,13 +269,13 @@ impl DueRequests {
         self.times.borrow_mut().pop_front().expect("there is an entry for each permit")
     }
 
-    /// Waits until the arrival is due and hands it to the callers.
+    /// Waits until the arrival is due, and passes it to the callers.
     async fn at(&self, timer: &mut Timer, arrival: Arrival) -> Result<()> {
         let wait = arrival.time.saturating_duration_since(Instant::now());
         timer.sleep(wait).await.context("the timer failed")?;
         self.times.borrow_mut().push_back(arrival);
         self.waiting.add_permits(1);
-        // Behind schedule the timer does not wait: the callers must have their turn all the same.
+        // If the loop is behind schedule, the timer does not wait. The callers must run all the same.
         tokio::task::consume_budget().await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the server says a model takes, and the shapes a request will have.
+//! The inputs of a model, as the server reports them, and the shapes for a request.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 #[derive(Debug, PartialEq)]
 pub(crate) struct TargetModel {
     pub(crate) inputs: Vec<ModelInput>,
-    /// 0: the model has no batch dimension.
+    /// 0 if the model has no batch dimension.
     pub(crate) max_batch_size: u64,
 }
 
-/// One input; -1 in `shape` stands for any size. The batch dimension, where there is one, comes first.
+/// One input. -1 in `shape` stands for any size. If the model has a batch dimension, it comes first.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ModelInput {
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct ModelInput {
 }
 
 impl TargetModel {
-    /// From the bodies of `GET /v2/models/M` and `GET /v2/models/M/config`.
+    /// Reads the bodies of `GET /v2/models/M` and `GET /v2/models/M/config`.
     pub(crate) fn from_json(metadata: &[u8], config: &[u8]) -> Result<TargetModel> {
         let metadata: Value = serde_json::from_slice(metadata).context("the model metadata is not JSON")?;
         let config: Value = serde_json::from_slice(config).context("the model configuration is not JSON")?;
@@ -43,7 +43,7 @@ impl TargetModel {
         Ok(TargetModel { inputs, max_batch_size: config["max_batch_size"].as_u64().unwrap_or(0) })
     }
 
-    /// From the answers of `ModelMetadata` and `ModelConfig`.
+    /// Reads the responses of `ModelMetadata` and `ModelConfig`.
     pub(crate) fn from_messages(
         metadata: proto::ModelMetadataResponse,
         config: &proto::ModelConfigResponse,
@@ -60,10 +60,10 @@ impl TargetModel {
         }
     }
 
-    /// The inputs of a request: every -1 replaced.
+    /// The inputs of a request, with a size for every -1.
     ///
     /// # Errors
-    /// A size is missing or contradicts the model, or the batch is larger than the model takes.
+    /// A size is missing or contradicts the model, or the batch is larger than the model accepts.
     pub(crate) fn resolve(&self, batch: u64, shapes: &BTreeMap<String, Vec<i64>>) -> Result<Vec<ModelInput>> {
         if let Some(unknown) =
             shapes.keys().find(|name| !self.inputs.iter().any(|input| &input.name == *name))

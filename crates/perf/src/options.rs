@@ -1,4 +1,4 @@
-//! The command line of `nereid perf`, turned into one value without contradictions.
+//! The command line of `nereid perf` as one value without contradictions.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,26 +8,26 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// Everything the run needs to know. Every list is non-empty.
+/// All settings of a run. No list is empty.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PerfOptions {
     pub(crate) model: String,
-    /// None: whichever version the server prefers.
+    /// `None`: the server chooses the version.
     pub(crate) version: Option<String>,
     /// `host:port`.
     pub(crate) address: String,
     pub(crate) protocol: Protocol,
-    /// Each request has a stream of its own with any number of responses.
+    /// Each request has its own stream with any number of responses.
     pub(crate) streaming: bool,
     pub(crate) load: Load,
-    /// HTTP/2 connections; None: as many as callers, but at most eight.
+    /// The number of HTTP/2 connections. `None`: as many as callers, but at most eight.
     pub(crate) connections: Option<usize>,
     pub(crate) warm_up: Duration,
     pub(crate) until: Until,
     pub(crate) batch: u64,
-    /// Every request is a sequence of its own.
+    /// Every request is a separate sequence.
     pub(crate) sequences: bool,
-    /// Shapes given by hand, without the batch dimension, by input name.
+    /// Shapes from the command line, without the batch dimension, by input name.
     pub(crate) shapes: BTreeMap<String, Vec<i64>>,
     pub(crate) content: InputContent,
     pub(crate) seed: u64,
@@ -35,38 +35,39 @@ pub(crate) struct PerfOptions {
     pub(crate) server_pids: Vec<u32>,
 }
 
-/// What is spoken on the wire.
+/// The network protocol.
 #[derive(Debug, PartialEq, Clone, Copy)]
 pub(crate) enum Protocol {
-    /// HTTP/1.1 with tensors as JSON numbers.
+    /// HTTP/1.1. Tensors are JSON numbers.
     HttpJson,
-    /// HTTP/1.1 with tensors as bytes after the JSON header, in both directions.
+    /// HTTP/1.1. Tensors are bytes after the JSON header, in both directions.
     HttpBinary,
-    /// gRPC with raw tensors.
+    /// gRPC. Tensors are raw contents.
     Grpc,
 }
 
-/// Who decides when the next request is sent.
+/// What determines when the next request is sent.
 #[derive(Debug, PartialEq, Clone)]
 pub(crate) enum Load {
-    /// Each of so many callers sends as soon as it has its answer; one row per number.
+    /// A closed loop: each caller sends its next request as soon as it has its response. One row for each number of
+    /// callers.
     Closed(Vec<usize>),
-    /// A Poisson schedule decides; one row per rate, in requests per second.
+    /// An open loop: a Poisson schedule. One row for each rate, in requests per second.
     Open {
         rates: Vec<f64>,
-        /// How many requests may be unanswered at once; more wait, and their wait counts.
+        /// How many requests may be unanswered at the same time. Further requests wait, and their wait counts.
         callers: usize,
     },
 }
 
-/// When a row ends.
+/// The end of a row.
 #[derive(Debug, PartialEq, Clone, Copy)]
 pub(crate) enum Until {
     Elapsed(Duration),
     Requests(u64),
 }
 
-/// What the tensors hold.
+/// The content of the tensors.
 #[derive(Debug, PartialEq, Clone)]
 pub(crate) enum InputContent {
     Zero,
@@ -96,7 +97,7 @@ their descendants per request, `client` that of the generator itself.";
 /// Reads a command line; the first argument is the program's name.
 ///
 /// # Errors
-/// What clap reports, including the wish for `--help`.
+/// What clap reports. A request for `--help` is also an error here.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<PerfOptions, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(arguments)?;
@@ -213,7 +214,7 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
     })
 }
 
-/// `HOST:PORT`, of which a URL may say more than it needs to.
+/// Reads `HOST:PORT` from an address or a URL. A scheme must match the protocol, and a path is refused.
 fn address(url: &str, protocol: Protocol) -> Result<String, String> {
     let wrong = |why: &str| Err(format!("--url is HOST:PORT, got '{url}': {why}"));
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -228,7 +229,7 @@ fn address(url: &str, protocol: Protocol) -> Result<String, String> {
         return wrong("it has a path");
     }
     match address.rsplit_once(':') {
-        // The last colon of an IPv6 address stands inside its brackets.
+        // The last colon of an IPv6 address is inside its brackets.
         Some((host, port)) if !host.is_empty() && !port.ends_with(']') => match port.parse::<u16>() {
             Ok(_) => Ok(address.to_owned()),
             Err(_) => wrong("the port is not a number from 0 to 65535"),
@@ -242,7 +243,7 @@ fn many<'a>(matches: &'a ArgMatches, name: &str) -> impl Iterator<Item = &'a str
     matches.get_many::<String>(name).into_iter().flatten().map(String::as_str)
 }
 
-/// How many requests of an open loop may be unanswered unless `--concurrency` says otherwise.
+/// The most unanswered requests of an open loop, unless `--concurrency` gives another number.
 const OPEN_LOOP_CALLERS: usize = 256;
 
 fn load(concurrency: Option<&str>, rates: Option<&str>) -> Result<Load, String> {
@@ -265,7 +266,7 @@ fn load(concurrency: Option<&str>, rates: Option<&str>) -> Result<Load, String> 
     Ok(Load::Open { rates, callers })
 }
 
-/// `1,16,64` or `START:END[:STEP]`.
+/// Reads `1,16,64` or `START:END[:STEP]`.
 fn counts(text: &str) -> Result<Vec<usize>, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let (start, end, step) = match parts[..] {

@@ -1,4 +1,4 @@
-//! The one request of a run, ready for the wire.
+//! Prepares the request of a run.
 
 use anyhow::Result;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,10 +12,10 @@ use crate::tensors::InputTensor;
 /// Path of the gRPC service.
 pub(crate) const SERVICE: &str = "inference.GRPCInferenceService";
 
-/// What may not stand in a path as it is.
+/// The characters that must be escaped in a path.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'?');
 
-/// `/v2/models/M[/versions/V]`, with the name escaped where a path needs it.
+/// `/v2/models/M[/versions/V]`, with the name escaped where the path needs it.
 pub(crate) fn model_path(options: &PerfOptions) -> String {
     let name = utf8_percent_encode(&options.model, ESCAPED);
     match &options.version {
@@ -71,9 +71,9 @@ fn json_header(tensors: &[InputTensor], binary: bool, sequences: bool) -> Result
             serde_json::to_string(&input.shape)?
         ));
     }
-    // Without the parameter outputs would come back as JSON numbers.
+    // Without this parameter the outputs would come back as JSON numbers.
     let outputs = binary.then_some(r#""binary_data_output":true"#);
-    // A sequence that ends with the request that begins it: the id is free again for the next one at once.
+    // The request begins and ends the sequence. So the next request can use the same id at once.
     let sequence = sequences.then_some(r#""sequence_id":1,"sequence_start":true,"sequence_end":true"#);
     let parameters = outputs.into_iter().chain(sequence).collect::<Vec<_>>().join(",");
     Ok(format!(r#"{{"parameters":{{{parameters}}},"inputs":[{}]}}"#, inputs.join(",")))
@@ -106,7 +106,7 @@ pub(crate) fn grpc_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Byte
     })
 }
 
-/// A message as it travels: uncompressed flag, length in big endian, the message.
+/// Frames a message: a zero byte for "uncompressed", the length in big endian, and the message.
 pub(crate) fn grpc_message(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut framed = BytesMut::with_capacity(5 + length);

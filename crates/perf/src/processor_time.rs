@@ -1,4 +1,4 @@
-//! Processor time used by processes and everything they started, from `/proc`.
+//! The processor time of processes and of all their descendants, from `/proc`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// `/proc/PID/stat` counts in hundredths of a second on every architecture Linux shows to user programs.
+/// Linux reports times in `/proc/PID/stat` in hundredths of a second on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What one `/proc/PID/stat` says.
+/// The content of one `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Clone, Copy)]
 struct Stat {
     parent: u32,
-    /// Own user and system time and that of children already waited for, in ticks.
+    /// The user and system time of the process and of the children that it has waited for, in ticks.
     ticks: u64,
 }
 
-/// User and system time of the processes and their living and ended descendants, since each started.
+/// The user and system time of the processes and of their living and ended descendants, since the start of each.
 ///
 /// # Errors
 /// One of the processes does not exist.
@@ -27,7 +27,7 @@ pub(crate) fn of_trees(roots: &[u32]) -> Result<Duration> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        // A process may end between the listing and here.
+        // The process may end between the listing and this read.
         let Ok(text) = fs::read_to_string(entry.path().join("stat")) else { continue };
         if let Some(stat) = parse(&text) {
             all.insert(pid, stat);
@@ -39,7 +39,7 @@ pub(crate) fn of_trees(roots: &[u32]) -> Result<Duration> {
     Ok(TICK * u32::try_from(ticks_of_trees(roots, &all)).unwrap_or(u32::MAX))
 }
 
-/// Time of this process alone.
+/// The processor time of this process alone.
 pub(crate) fn of_self() -> Duration {
     let usage = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(usage).unwrap_or_default()
@@ -47,7 +47,8 @@ pub(crate) fn of_self() -> Duration {
 
 fn ticks_of_trees(roots: &[u32], all: &BTreeMap<u32, Stat>) -> u64 {
     let belongs = |mut pid: u32| {
-        // As many steps as there are processes: a snapshot that is not of one moment might hold a circle.
+        // The number of steps is at most the number of processes. The entries are not read at the same moment, so they
+        // may contain a cycle.
         for _ in 0..all.len() {
             if roots.contains(&pid) {
                 return true;
@@ -63,7 +64,7 @@ fn ticks_of_trees(roots: &[u32], all: &BTreeMap<u32, Stat>) -> u64 {
 }
 
 fn parse(stat: &str) -> Option<Stat> {
-    // The name of the program is in parentheses and may contain anything, parentheses too.
+    // The name of the program stands in parentheses and may contain any character, parentheses included.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     // state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime

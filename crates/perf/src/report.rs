@@ -1,15 +1,15 @@
-//! The rows as a table for people and as CSV for programs.
+//! Writes the rows as a table for people and as CSV for programs.
 
 use std::io::{self, Write};
 
 use crate::load::Measured;
 use crate::options::{PerfOptions, Protocol};
 
-/// One line of the result.
+/// One row of the result.
 pub(crate) struct ReportRow {
     pub(crate) callers: usize,
     pub(crate) connections: usize,
-    /// Open loop: requests per second asked for.
+    /// The requested rate of an open loop, in requests per second.
     pub(crate) rate: Option<f64>,
     pub(crate) measured: Measured,
 }
@@ -31,12 +31,12 @@ impl ReportRow {
         microseconds(time) / (self.good() + self.failed()).max(1) as f64
     }
 
-    /// Latencies in microseconds: p50, p90, p99, p99.9.
+    /// Latencies in microseconds: p50, p90, p99 and p99.9.
     fn quantiles(&self) -> [f64; 4] {
         [0.5, 0.9, 0.99, 0.999].map(|quantile| microseconds(self.measured.latencies.quantile(quantile)))
     }
 
-    /// Responses per second, and times to the first response in microseconds: p50 and p99.
+    /// Responses per second, and the times to the first response in microseconds: p50 and p99.
     fn streaming(&self) -> [f64; STREAMING.len()] {
         let Measured { responses, first_responses, elapsed, .. } = &self.measured;
         let rate = *responses as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -55,10 +55,10 @@ fn microseconds(duration: std::time::Duration) -> f64 {
 
 const HEADINGS: [&str; 11] =
     ["callers", "rate", "req/s", "infer/s", "p50", "p90", "p99", "p99.9", "server", "client", "errors"];
-/// For streams, after the others.
+/// The columns for streams. They follow the other columns.
 const STREAMING: [&str; 3] = ["resp/s", "first50", "first99"];
 
-/// Writes the line above the rows.
+/// Writes the headings of the rows.
 pub(crate) fn write_headings(out: &mut dyn Write, options: &PerfOptions) -> io::Result<()> {
     let protocol = name(options.protocol);
     let PerfOptions { model, address, batch, .. } = options;
@@ -67,7 +67,7 @@ pub(crate) fn write_headings(out: &mut dyn Write, options: &PerfOptions) -> io::
     write_cells(out, headings.map(|heading| (*heading).to_owned()))
 }
 
-/// Writes a row and, below it, what went wrong.
+/// Writes a row, and its errors below it.
 pub(crate) fn write_row(out: &mut dyn Write, row: &ReportRow, options: &PerfOptions) -> io::Result<()> {
     let [p50, p90, p99, p999] = row.quantiles().map(short);
     let cells = [
@@ -96,7 +96,7 @@ fn write_cells(out: &mut dyn Write, cells: impl Iterator<Item = String>) -> io::
     writeln!(out, "{line}")
 }
 
-/// Three or more digits that mean something.
+/// A number with at least three significant digits.
 fn short(number: f64) -> String {
     match number {
         0.0..10.0 => format!("{number:.2}"),
@@ -150,7 +150,7 @@ fn name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// A CSV field: in quotes only where it must be.
+/// A CSV field. It has quotes only if it needs them.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -1,7 +1,7 @@
 //! The bytes of the input tensors, and their JSON form.
 //!
-//! A tensor is held as it travels in binary: row-major, little endian, BYTES elements with a four-byte length in
-//! front. Requests are made before the run and sent again and again, so none of this has to be fast.
+//! A tensor is stored in its binary network form: row-major, little endian, with a four-byte length before each BYTES
+//! element. Requests are prepared before the run and sent repeatedly, so this code need not be fast.
 
 use std::fmt::Write;
 
@@ -14,16 +14,16 @@ use serde_json::Value;
 use crate::model::ModelInput;
 use crate::options::InputContent;
 
-/// An input with its content. `bytes` holds exactly the elements of `input.shape`.
+/// An input with its content. Invariant: `bytes` contains exactly the elements of `input.shape`.
 pub(crate) struct InputTensor {
     pub(crate) input: ModelInput,
     pub(crate) bytes: Bytes,
 }
 
-/// Fills every input of each request; there is more than one only where a file has an array of them.
+/// Fills every input of each request. There are several requests only if a file contains an array of them.
 ///
 /// # Errors
-/// The file cannot be read or does not fit, or a datatype is unknown.
+/// The file cannot be read or does not match the model, or a datatype is unknown.
 pub(crate) fn fill(
     inputs: &[ModelInput],
     content: &InputContent,
@@ -66,7 +66,7 @@ fn fill_one(
     filled.collect()
 }
 
-/// How elements of a datatype are laid out.
+/// The layout of the elements of a datatype.
 enum ElementKind {
     Bool,
     Unsigned(usize),
@@ -99,7 +99,7 @@ impl ElementKind {
         })
     }
 
-    /// Bytes per element; none where elements differ in length.
+    /// The size of an element, in bytes. `None` if elements differ in length.
     fn width(&self) -> Option<usize> {
         match self {
             ElementKind::Bool => Some(1),
@@ -112,7 +112,7 @@ impl ElementKind {
     }
 }
 
-/// Floats in [0, 1), integers in 0..100, texts of eight digits.
+/// Random elements: floats in [0, 1), integers in 0..100, texts of eight digits.
 fn random_elements(kind: &ElementKind, elements: usize, random: &mut StdRng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..elements {
@@ -121,11 +121,11 @@ fn random_elements(kind: &ElementKind, elements: usize, random: &mut StdRng) -> 
             ElementKind::Unsigned(width) | ElementKind::Signed(width) => {
                 bytes.extend_from_slice(&random.random_range(0..100_u64).to_le_bytes()[..*width]);
             }
-            // Exponent of one half and ten random bits of fraction: [0.5, 1).
+            // The exponent of one half, and ten random bits of fraction: [0.5, 1).
             ElementKind::Half => {
                 bytes.extend_from_slice(&(0x3800 | random.random_range(0..0x400_u16)).to_le_bytes());
             }
-            // The upper half of a single.
+            // The upper half of a single-precision number.
             ElementKind::Brain => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()[2..]),
             ElementKind::Single => bytes.extend_from_slice(&random.random::<f32>().to_le_bytes()),
             ElementKind::Double => bytes.extend_from_slice(&random.random::<f64>().to_le_bytes()),
@@ -142,7 +142,7 @@ fn push_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// A flat array with the elements of the tensor, or of a part of it that is then repeated.
+/// Reads a flat array with the elements of the tensor, or with a part of them that is then repeated.
 fn from_json(kind: &ElementKind, elements: usize, values: &Value) -> Result<Vec<u8>> {
     let values = values.as_array().context("needs a flat array")?;
     ensure!(
@@ -223,7 +223,8 @@ fn write_number(json: &mut String, kind: &ElementKind, element: &[u8]) -> Result
             let unused = 64 - 8 * *width as u32;
             write!(json, "{}", (unsigned << unused).cast_signed() >> unused)
         }
-        // The debug form is the shortest that reads back the same, and always JSON for finite numbers.
+        // The debug form is the shortest text that reads back as the same number. For finite numbers it is always valid
+        // JSON.
         ElementKind::Single => write!(json, "{:?}", f32::from_bits(unsigned as u32)),
         ElementKind::Double => write!(json, "{:?}", f64::from_bits(unsigned)),
         ElementKind::Half | ElementKind::Brain => {

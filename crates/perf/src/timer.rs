@@ -1,7 +1,7 @@
-//! A timer that is on time.
+//! A precise timer.
 //!
-//! The runtime's own timers are a millisecond coarse, which would be added to every latency of an open loop. A
-//! timer of the kernel behind a file descriptor wakes within tens of microseconds.
+//! The runtime's own timers have a resolution of one millisecond. That error would be added to every latency of an open
+//! loop. A kernel timer behind a file descriptor wakes within tens of microseconds.
 
 use std::io::{Error, Result};
 use std::time::Duration;
@@ -10,9 +10,10 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-/// One timer, waited for by one task at a time.
+/// One timer. One task at a time waits for it.
 pub(crate) struct Timer {
-    /// Not a pipe, but read like one: it gives eight bytes, the number of expiries, once it has fired.
+    /// The timer is not a pipe, but it is read like one: after it has expired it returns eight bytes, the number of
+    /// expiries.
     descriptor: Receiver,
 }
 
@@ -23,9 +24,9 @@ impl Timer {
         Ok(Timer { descriptor: Receiver::from_owned_fd_unchecked(descriptor)? })
     }
 
-    /// Returns when `duration` has passed; at once when it is zero.
+    /// Returns when `duration` has passed. Returns at once if `duration` is zero.
     pub(crate) async fn sleep(&mut self, duration: Duration) -> Result<()> {
-        // A zero time would disarm the timer instead.
+        // A zero time would disarm the timer.
         if duration.is_zero() {
             return Ok(());
         }

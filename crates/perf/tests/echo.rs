@@ -1,7 +1,7 @@
-//! The load generator against a small server of the protocol in the same process, over both protocols.
+//! Runs the load generator against a small server of the protocol in the same process, over both protocols.
 //!
-//! The server knows one model and answers every request alike, or refuses every second one when the model is
-//! called `moody`. What it receives is checked for being a proper request.
+//! The server has one model and answers every request in the same way. If the model is called `moody`, the server
+//! refuses every second request. The server checks that each request is valid.
 
 #![expect(clippy::unwrap_used, reason = "what goes wrong in the small server fails the test")]
 
@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A server for as long as it lives.
+/// A running server. Dropping it ends the server.
 struct Echo {
     http: String,
     grpc: String,
@@ -143,7 +143,7 @@ async fn answer_grpc(
     Ok(grpc_response(&message, failure))
 }
 
-/// The message and its trailers, or an answer of headers only for a failure.
+/// A response of a message and its trailers. For a failure, a response of headers only.
 fn grpc_response(message: &[u8], failure: Option<(&'static str, &'static str)>) -> Response<Body> {
     let response = Response::builder().header("content-type", "application/grpc");
     if let Some((status, text)) = failure {
@@ -156,7 +156,7 @@ fn grpc_response(message: &[u8], failure: Option<(&'static str, &'static str)>) 
     response.body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()).unwrap()
 }
 
-/// As many responses with an output as the first byte of the input says, and one without; for 0 an error.
+/// As many responses with an output as the first byte of the input says, and one without. For 0 an error.
 fn grpc_stream(count: u8) -> Response<Body> {
     let output = proto::model_infer_response::InferOutputTensor::default();
     let good = |outputs| proto::ModelStreamInferResponse {
@@ -170,7 +170,7 @@ fn grpc_stream(count: u8) -> Response<Body> {
     });
     let trailers: HeaderMap =
         [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))].into_iter().collect();
-    // All in one piece but for the last byte: messages need not come one by one.
+    // All bytes come in one piece except the last byte, because messages need not come one by one.
     let mut bytes: Vec<u8> = messages.iter().flat_map(|message| framed(&message.encode_to_vec())).collect();
     let end = bytes.split_off(bytes.len() - 1);
     let frames = [Frame::data(bytes.into()), Frame::data(end.into()), Frame::trailers(trailers)].map(Ok);
@@ -186,7 +186,7 @@ fn framed(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// Exit status, table, errors.
+/// The exit status, the table, and the errors of a run.
 fn perf(line: &str) -> (u8, String, String) {
     let (mut out, mut errors) = (Vec::new(), Vec::new());
     let arguments = ["perf"].into_iter().chain(line.split_whitespace()).map(Into::into);
@@ -194,7 +194,7 @@ fn perf(line: &str) -> (u8, String, String) {
     (status, String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
 }
 
-/// The fields of each row of a run that must succeed.
+/// The fields of each row of a run. The run must succeed.
 fn rows(line: &str) -> Vec<std::collections::BTreeMap<String, String>> {
     let csv = tempfile::NamedTempFile::new().unwrap();
     let (status, out, errors) = perf(&format!("{line} --csv {}", csv.path().display()));
@@ -228,7 +228,7 @@ fn a_closed_loop_counts_every_request_once() {
 fn responses_of_streams_are_counted_and_requests_taken_in_turn() {
     let echo = Echo::start();
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    // The first byte of each request: 2, 5, 0. The third is answered with an error.
+    // The first byte of each request: 2, 5, 0. The third request gets an error.
     let requests = [2, 5, 0].map(|count| serde_json::json!({ "IN": [f32::from_bits(count)] }));
     serde_json::to_writer(&mut file, &requests).unwrap();
     let rows = rows(&format!(
@@ -247,7 +247,7 @@ fn responses_of_streams_are_counted_and_requests_taken_in_turn() {
 fn http_callers_have_a_connection_each_and_keep_it() {
     let echo = Echo::start();
     rows(&format!("-m echo -u {} --concurrency 4 --warm-up 0 --request-count 100", echo.http));
-    // One more asked for the metadata.
+    // One more connection was used to request the metadata.
     assert_eq!(echo.counters.connections.load(Ordering::Relaxed), 5);
 }
 
@@ -283,7 +283,7 @@ fn an_open_loop_sends_at_its_rate_whatever_the_callers_do() {
             "-m echo {options} --request-rate 400 --warm-up 0.1 --request-count 200 --concurrency 8"
         ));
         assert_eq!((rows[0]["requests"].as_str(), rows[0]["request_rate"].as_str()), ("200", "400.00"));
-        // 200 gaps of 2.5 ms; their sum is seeded, so only the machine adds to it.
+        // 200 gaps of 2.5 ms. Their sum is seeded, so only the machine can make the run longer.
         assert!(rows[0]["seconds"].parse::<f64>().unwrap() > 0.3);
     }
 }

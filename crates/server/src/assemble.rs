@@ -1,4 +1,4 @@
-//! The composition root: every part is made here and handed to its users by name.
+//! The composition root: it makes every part and passes each part explicitly to its users.
 use std::{
     fmt,
     net::{SocketAddr, TcpListener},
@@ -28,17 +28,17 @@ use crate::{
     startup_tables,
 };
 
-/// A server that serves.
+/// A running server.
 pub struct Server {
     engine: Engine,
-    /// The server as plug-ins know it.
+    /// The server's handle for plug-ins.
     handle: Arc<in_process::Server>,
-    /// In the order in which they were started.
+    /// The endpoints, in the order in which they were started.
     endpoints: Vec<Endpoint>,
     exit_timeout: Duration,
 }
 
-/// One listening socket and what answers there.
+/// A listening socket and its service.
 struct Endpoint {
     service: EndpointService,
     address: SocketAddr,
@@ -46,7 +46,7 @@ struct Endpoint {
     task: JoinHandle<Result<(), Error>>,
 }
 
-/// What an endpoint speaks.
+/// The protocol of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndpointService {
     Grpc,
@@ -54,7 +54,7 @@ enum EndpointService {
     Metrics,
 }
 
-/// Why a server does not serve; its display is what belongs on stderr.
+/// Why a server did not start. Its display is the text for stderr.
 #[derive(Debug)]
 pub struct StartError {
     doing: String,
@@ -69,7 +69,8 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Sockets are bound before any model is loaded, so that a clash costs no time (P-W38).
+/// The bound sockets. The server binds them before it loads any model, so that a port conflict fails before the time
+/// for loading is spent (P-W38).
 struct Sockets {
     grpc: Option<TcpListener>,
     http: Option<TcpListener>,
@@ -77,10 +78,10 @@ struct Sockets {
 }
 
 impl Server {
-    /// Binds, loads all models, and begins to serve. Must be called in a tokio runtime.
+    /// Binds the ports, loads all models, and begins to serve. Must be called in a tokio runtime.
     ///
     /// # Errors
-    /// What the options name cannot be had, or, unless `--exit-on-error=false`, a model failed to load.
+    /// Something that the options name is not available. Or a model failed to load, unless `--exit-on-error=false`.
     pub async fn start(options: &ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
         let sockets = Sockets::bind(options)?;
         let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
@@ -95,14 +96,14 @@ impl Server {
         let plugins = Plugins { cache, ..extensions.plugins };
         let (mut backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
         let engine = Engine::new(engine_options(options), plugins).map_err(creating)?;
-        // Plug-ins call the server by its C handle while their models load.
+        // Plug-ins call the server through its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
         if let Err(error) = engine.load_models().await {
             if options.server.exit_on_error {
                 return Err(creating(error));
             }
-            // As Triton: the server answers its metadata, and is neither live nor ready.
+            // As Triton: the server answers metadata requests, and is neither live nor ready.
             log::error!("the server has no models: {}", error.with_code());
         }
         backends.extend(finder.iter().flat_map(|finder| finder.found()));
@@ -170,27 +171,27 @@ impl Server {
         Ok(())
     }
 
-    /// Whether each model has been loaded with all its versions.
+    /// Tells whether each model has been loaded with all its versions.
     pub fn all_loaded(&self) -> bool {
         self.engine.all_loaded()
     }
 
-    /// The server as plug-ins know it.
+    /// The server's handle for plug-ins.
     pub fn handle(&self) -> &Arc<in_process::Server> {
         &self.handle
     }
 
-    /// Where HTTP is served, if it is.
+    /// The address of the HTTP endpoint, if it is on.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.address(EndpointService::Http)
     }
 
-    /// Where gRPC is served, if it is.
+    /// The address of the gRPC endpoint, if it is on.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.address(EndpointService::Grpc)
     }
 
-    /// Where metrics are served, if they are.
+    /// The address of the metrics endpoint, if it is on.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.address(EndpointService::Metrics)
     }
@@ -199,11 +200,11 @@ impl Server {
         self.endpoints.iter().find(|endpoint| endpoint.service == service).map(|endpoint| endpoint.address)
     }
 
-    /// Stops: accepts no new connections, finishes what clients have asked, ends the models. All steps share the exit
-    /// timeout.
+    /// Stops the server: accepts no new connections, finishes the requests in flight, and unloads the models. All steps
+    /// share the exit timeout.
     ///
     /// # Errors
-    /// INTERNAL if the timeout expires; what still runs is then lost with the process.
+    /// INTERNAL if the timeout expires. Requests that still run are then lost when the process ends.
     pub async fn stop(self) -> Result<(), Error> {
         let begun = Instant::now();
         let left = || self.exit_timeout.saturating_sub(begun.elapsed());
@@ -220,14 +221,14 @@ impl Server {
             endpoint.drain.begin();
             endpoint.finish(left).await;
         }
-        // Whoever was still talking has been cut off, even if the engine had nothing to do for him.
+        // If the timeout has closed connections, the stop fails, even if the engine had no work for their clients.
         if all_closed { stopped } else { Err(Error::internal("Exit timeout expired. Exiting immediately.")) }
     }
 }
 
 impl Endpoint {
-    /// Waits until the last connection has closed or no time is left, and tells whether it has; says once a second what
-    /// it waits for.
+    /// Waits until the last connection has closed or no time is left. Returns true if the last connection has closed.
+    /// Logs once a second what it waits for.
     async fn finish(self, left: impl Fn() -> Duration) -> bool {
         const SECOND: Duration = Duration::from_secs(1);
         while tokio::time::timeout(left().min(SECOND), self.drain.emptied()).await.is_err() {
@@ -237,7 +238,7 @@ impl Endpoint {
                 break;
             }
         }
-        // Asked first: the task takes its connections with it.
+        // The count is read first, because aborting the task drops its connections.
         let emptied = self.drain.open() == 0;
         self.task.abort();
         emptied
@@ -245,7 +246,7 @@ impl Endpoint {
 }
 
 impl EndpointService {
-    /// As the log announces it; scripts look for these lines.
+    /// The text of the log line about the start. Scripts search for these lines.
     fn started(self) -> &'static str {
         match self {
             Self::Grpc => "GRPCInferenceService",
@@ -288,7 +289,7 @@ impl Sockets {
     }
 }
 
-/// The connections that each port may have.
+/// How many connections each port may have.
 struct Slots {
     http: ConnectionSlots,
     grpc: ConnectionSlots,

@@ -1,4 +1,5 @@
-//! `--backend-config`: what the server adds of its own, and what of it no backend will read.
+//! The settings of `--backend-config`: the settings that the server adds, and warnings about settings that no backend
+//! reads.
 use std::{path::Path, sync::Arc};
 
 use inference::{backend::Backend, config::unknown_setting, nearest};
@@ -19,7 +20,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     own.into_iter().chain(given).collect()
 }
 
-/// Says which default batch size backends are told. Scripts look for these words of Triton.
+/// Logs the default batch size that backends get. Scripts search for this text of Triton.
 pub(crate) fn log_default_batch_size(given: &[BackendSetting]) {
     let is_it =
         |setting: &&BackendSetting| setting.backend.is_none() && setting.key == DEFAULT_MAX_BATCH_SIZE;
@@ -31,8 +32,8 @@ pub(crate) fn log_default_batch_size(given: &[BackendSetting]) {
     }
 }
 
-/// Warnings about settings that no backend will read. `backends` are those that are built in or have been opened;
-/// further ones may lie in `directory`.
+/// Warnings about settings that no backend reads. `backends` are the built-in backends and the loaded ones. `directory`
+/// may contain further backends.
 pub(crate) fn misspelt(
     given: &[BackendSetting],
     backends: &[Arc<dyn Backend>],

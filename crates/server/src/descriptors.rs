@@ -1,10 +1,11 @@
 //! How many files and sockets the process may have open.
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Open files besides connections: models, libraries, logs, sockets of backends.
+/// The number of open files besides connections: models, libraries, logs, sockets of backends.
 const OTHER_FILES: u64 = 256;
 
-/// Lets the process open files enough for so many connections, as far as the system permits. The limit is never lowered.
+/// Raises the limit on open files so that it suffices for this many connections, as far as the system permits. Never
+/// lowers the limit.
 pub fn make_room(connections: usize) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = (connections as u64).saturating_add(OTHER_FILES);
@@ -15,7 +16,7 @@ pub fn make_room(connections: usize) {
     }
 }
 
-/// How many of `wanted` connections the system permits; at least one.
+/// How many of `wanted` connections the system permits. At least one.
 pub(crate) fn connections_within_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let permitted = limit.map_or(u64::MAX, |limit| limit.saturating_sub(OTHER_FILES).max(limit / 2).max(1));

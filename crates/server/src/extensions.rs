@@ -1,4 +1,4 @@
-//! What a server is made of besides its own code: plug-ins, and who finds the response cache.
+//! The extensions of a server: its plug-ins, and the finder of the response cache.
 use std::sync::Arc;
 
 use engine::Plugins;
@@ -9,22 +9,22 @@ use inference::{
 
 use crate::options::CacheSettings;
 
-/// Everything that is plugged in where a server is assembled.
+/// All extensions that the composition root passes to a server.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// What the engine is given; the cache is put there.
+    /// The plug-ins for the engine. `assemble` adds the cache.
     pub plugins: Plugins,
-    /// The server as plug-ins know it; one of its own, if nobody has told them of any.
+    /// The server's handle that the plug-ins already have. `None` if they have none: then the server makes one.
     pub host: Option<Arc<in_process::Server>>,
     /// Finds the response cache that the options name. Without one, options that name a cache are refused.
     pub cache_finder: Option<Arc<dyn CacheFinder>>,
 }
 
 impl Extensions {
-    /// Opens the cache that the options ask for. It may take its time, which no thread of the network shall lose.
+    /// Opens the cache that the options name. The cache may need time, so this work runs on a thread that may block.
     ///
     /// # Errors
-    /// UNSUPPORTED if nobody can find caches, or whatever the finder or the cache says.
+    /// UNSUPPORTED if the server has no cache finder. Otherwise the error of the finder or of the cache.
     pub(crate) async fn open_cache(
         &self,
         wanted: Option<&CacheSettings>,

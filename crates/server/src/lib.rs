@@ -1,6 +1,6 @@
 //! The parts of the `nereid` binary, so that tests can assemble a server in their own process.
 //!
-//! This crate knows every other one and how they fit together; it knows nothing of how they work.
+//! This crate knows how all other crates fit together, and does not depend on how they work.
 #![forbid(unsafe_code)]
 
 mod assemble;

@@ -1,4 +1,4 @@
-//! `nereid`: serves models, or measures a server that does (`nereid perf`).
+//! `nereid`: serves models, or measures the performance of a server (`nereid perf`).
 #![forbid(unsafe_code)]
 use std::{
     io::{self, Write},
@@ -16,7 +16,7 @@ use server::{
     signals::{self, Signals},
 };
 
-/// Tensors are made on one thread and freed on another, which this allocator does cheaply.
+/// One thread makes tensors and another frees them. This allocator is fast in that case.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     match options::parse(arguments, &ProcessEnvironment::of_this_process()) {
         Ok(Invocation::Serve(options)) => serve(&options).unwrap_or_else(|error| fail(&error)),
         Ok(Invocation::Print(text)) => {
-            // A reader that has gone needs no answer.
+            // If the reader has closed stdout, the error does not matter.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -36,10 +36,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Brief executions of C++ backends run on network threads, too. Rust's default is smaller than they are used to.
+/// Short executions of C++ backends run on network threads. Rust's default stack is smaller than the stack that such
+/// backends expect.
 const NETWORK_STACK_BYTES: usize = 8 << 20;
 
-/// For threads that block where nothing is left to wait for.
+/// How long the exit waits for blocking threads when all other work has ended.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
@@ -52,7 +53,7 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     for warning in &options.warnings {
         let _ = writeln!(io::stderr(), "{warning}");
     }
-    // Before anything starts a thread.
+    // This must happen before the first thread starts.
     prevent_telemetry(
         options
             .backends
@@ -74,8 +75,8 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let code = runtime.block_on(run(options, log, begun))?;
-    // What the network still held goes with it, and plug-ins are finalized; but a load that was interrupted, or a backend
-    // that hangs, must not hold up the exit.
+    // The shutdown ends the remaining network tasks and finalizes plug-ins. An interrupted load, or a backend that
+    // hangs, must not delay the exit for longer.
     runtime.shutdown_timeout(LAST_GRACE);
     Ok(code)
 }
@@ -103,7 +104,7 @@ async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -
     }
 }
 
-/// What is built in, and where the rest comes from.
+/// The built-in extensions, and the finders of the others.
 fn extensions(options: &ResolvedOptions) -> Extensions {
     let program = std::env::current_exe().ok();
     let onnxruntime = LibrarySearch {

@@ -1,8 +1,7 @@
-//! SIGINT and SIGTERM: the wish that the server stops. SIGHUP: the wish that the log file is opened anew.
+//! The signals of the process: SIGINT and SIGTERM ask the server to stop, SIGHUP asks it to reopen the log file.
 //!
-//! From [`Signals::listen`] to the end of the process neither ends it by itself: the first one is reported,
-//! later ones change nothing. SIGPIPE is ignored by Rust's start-up code: writing to a closed connection is
-//! an error like any other.
+//! After [`Signals::listen`], SIGINT and SIGTERM no longer end the process. The server reports the first of them and
+//! ignores later ones. Rust's start-up code ignores SIGPIPE, so writing to a closed connection is an ordinary error.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,11 +9,11 @@ use std::sync::Arc;
 use in_process::logging::LogSettings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Opens the log file anew at each SIGHUP, for ever. From the call on SIGHUP does not end the process. Must be called in
-/// a tokio runtime with I/O enabled.
+/// Reopens the log file at each SIGHUP, for ever. After the call SIGHUP no longer ends the process. Must be called in a
+/// tokio runtime with I/O enabled.
 ///
 /// # Errors
-/// The system does not let the signal be caught.
+/// The system does not permit a handler for the signal.
 pub fn reopen_log_on_hangup(log: Arc<LogSettings>) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
@@ -36,23 +35,23 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch them. Must run inside a tokio runtime with I/O enabled.
+    /// Starts to catch the signals. Must run inside a tokio runtime with I/O enabled.
     ///
     /// # Errors
-    /// The system does not let them be caught.
+    /// The system does not permit handlers for the signals.
     pub fn listen() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the first of them, announces it on stdout as scripts expect (`Signal (15) received.`), and
-    /// gives its number. Dropping the future before that loses no signal.
+    /// Waits for the first signal, announces it on stdout as scripts expect (`Signal (15) received.`), and returns its
+    /// number. Dropping the future before that loses no signal.
     pub async fn first(&mut self) -> i32 {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
         };
         let number = kind.as_raw_value();
-        // A closed stdout must not keep the server from stopping.
+        // A closed stdout must not prevent the server from stopping.
         _ = writeln!(io::stdout(), "Signal ({number}) received.");
         number
     }
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
     use rustix::process::{Signal as Number, getpid, kill_process};
 
-    // One test, because signals belong to the whole process.
+    // This is one test, because signals belong to the whole process.
     #[test]
     fn either_signal_is_reported_and_a_later_one_does_not_end_the_process() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();

@@ -1,4 +1,4 @@
-//! What the log shows once the models are loaded: backends, models with their states, options.
+//! The tables that the server logs when the models are loaded: backends, models with their states, and options.
 use std::sync::Arc;
 
 use engine::{Engine, RateLimitResource};
@@ -71,7 +71,7 @@ fn option_table(engine: &Engine, options: &ResolvedOptions) -> TextTable<2> {
     table
 }
 
-/// As JSON, the name first.
+/// The resource as JSON. The name comes first.
 fn resource_cell(RateLimitResource { name, count, device }: &RateLimitResource) -> String {
     let name = serde_json::Value::from(name.as_str());
     let device = device.map_or_else(String::new, |device| format!(r#","device":{device}"#));

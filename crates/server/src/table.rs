@@ -1,4 +1,4 @@
-//! Tables of text with borders, as the server shows its models and options at startup.
+//! Tables of text with borders. The server logs its models and options in them at startup.
 //!
 //! ```text
 //! +--------+---------+--------+
@@ -10,8 +10,7 @@
 
 use std::fmt;
 
-/// Rows under headings. A cell may hold several lines; they are kept below each other. Its display has no
-/// last newline.
+/// Rows under headings. A cell may have several lines, which stand below each other. The display has no last newline.
 #[derive(Debug, Clone)]
 pub struct TextTable<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
@@ -28,7 +27,7 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
         self.rows.push(row.map(Into::into));
     }
 
-    /// How many letters the widest line of each column has.
+    /// The number of characters of the widest line of each column.
     fn widths(&self) -> [usize; COLUMNS] {
         let line_width = |line: &str| line.chars().count();
         std::array::from_fn(|column| {

@@ -1,7 +1,7 @@
-//! Bad input of every kind gets the documented error, and the server goes on serving.
+//! Bad input of every kind gets the documented error, and the server continues to serve.
 //!
-//! What the recordings have is not repeated here; see `golden`. The last test throws mutated requests at all ports for
-//! three seconds, or for as many as `NEREID_FUZZ_SECONDS` says.
+//! These tests do not repeat the recorded exchanges; see `golden`. The last test sends mutated requests to all ports
+//! for three seconds, or for `NEREID_FUZZ_SECONDS` seconds.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 #[path = "bad_input/fuzz.rs"]
 mod fuzz;
@@ -28,7 +28,7 @@ fn served(arguments: &[&str]) -> Served {
     Served::start(&repository, &[&tolerant, arguments].concat(), vec![Arc::new(Python)]).unwrap()
 }
 
-/// A correct request still gets its answer, over both protocols.
+/// Checks that a correct request still gets its response, over both protocols.
 fn assert_serving(served: &Served) {
     let mut connection = Connection::open(served.http).unwrap();
     assert_eq!(connection.ask("GET", "/v2/health/live", &[], b"").unwrap().status, 200);
@@ -64,10 +64,10 @@ fn call(
     })
 }
 
-/// One wrong request: model, body, status, and the error without the prefix that names the request's id.
+/// A wrong request: model, body, status, and the error without the prefix with the request's id.
 type Wrong<'w> = (&'w str, &'w str, u16, &'w str);
 
-/// Sends the bodies over one connection that must survive them all.
+/// Sends the bodies over one connection. Each is refused, and the connection stays open.
 fn assert_refused(served: &Served, wrong: &[Wrong<'_>]) {
     let mut connection = Connection::open(served.http).unwrap();
     for (model, body, status, error) in wrong {
@@ -215,13 +215,13 @@ fn deep_nesting_is_refused_wherever_it_is() {
     );
     assert_eq!(ask(&data(150)), refused);
     assert_eq!(ask(&data(200_000)).0, 400);
-    // An unknown member is skipped, not trusted.
+    // The decoder skips an unknown member, but checks its grammar.
     let (status, text) = ask(&format!(r#"{{"x":{},"inputs":[]}}"#, nested(200_000)));
     assert!(status >= 400, "{status} {text}");
     assert_serving(&served);
 }
 
-/// The binary section is cut, too long, or its length is a lie.
+/// The binary section is too short or too long, or its stated length is wrong.
 #[test]
 fn binary_sections_must_have_the_lengths_they_claim() {
     let served = served(&[]);
@@ -342,7 +342,7 @@ fn bytes_that_are_not_text_are_refused_or_passed_on_but_never_fatal() {
         ["/v2/models/\u{ff}\u{fe}", "/v2/models/%ff%fe/infer", "/v2/models/%00", "/v2/models/%", "/%2e%2e/"]
     {
         let mut connection = Connection::open(served.http).unwrap();
-        // The server may also hang up on a path that is not ASCII.
+        // The server may also close the connection after a path that is not ASCII.
         if let Ok(response) = connection.ask("GET", path, &[], b"") {
             assert!((400..500).contains(&response.status), "{path}: {}", response.status_line);
         }
@@ -362,14 +362,14 @@ fn frames_and_calls_that_are_no_grpc_are_refused() {
     let served = served(&[]);
     let (messages, status) = call(&served, "/inference.GRPCInferenceService/Nope", framed(b"")).unwrap();
     assert_eq!((messages.len(), status.name()), (0, "UNIMPLEMENTED"));
-    // A length of four gigabytes and nothing behind it; a cut frame; a compressed frame without an encoding.
+    // A length of four gigabytes without content; an incomplete frame; a compressed frame without a stated encoding.
     for wrong in [&b"\0\xff\xff\xff\xff"[..], b"\0\0", b"\x01\0\0\0\x01a", b""] {
         match call(&served, INFER, bytes::Bytes::copy_from_slice(wrong)) {
             Ok((messages, status)) => {
                 assert_eq!(messages.len(), 0, "{wrong:?}");
                 assert_ne!(status.name(), "OK", "{wrong:?}");
             }
-            // A broken stream is an answer too.
+            // A broken stream is also acceptable.
             Err(broken) => assert!(!broken.is_empty()),
         }
     }
@@ -450,7 +450,7 @@ fn a_body_in_too_many_chunks_is_refused() {
 fn mutated_requests_do_not_stop_the_server() {
     let served = served(&["--http-max-input-size=1000000"]);
     let sent = fuzz::throw(&served);
-    // Straight to the stream, so that the line is seen although the test passes.
+    // The line goes directly to stderr, so that it is visible although the test passes.
     let _ = writeln!(std::io::stderr(), "bad input: {sent} mutated requests");
     assert!(sent > 0);
     assert_serving(&served);

@@ -1,4 +1,4 @@
-//! The response cache from the command line to the wire.
+//! The response cache, from the command line to the protocol.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 mod support;
 
@@ -20,7 +20,7 @@ use support::Served;
 const INFER: &str = "/v2/models/cached/infer";
 const BODY: &[u8] = br#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[5]}]}"#;
 
-/// A server on the recorded models, or why there is none.
+/// A server with the recorded models, or the reason why it did not start.
 fn served(arguments: &[&str], caches: Option<Arc<MemoryCaches>>) -> Result<Served, String> {
     let repository = Arc::new(Repository::golden().unwrap());
     let arguments = [&["--exit-on-error=false"], arguments].concat();
@@ -34,7 +34,7 @@ fn served(arguments: &[&str], caches: Option<Arc<MemoryCaches>>) -> Result<Serve
     }
 }
 
-/// Inferences, executions, successes, hits and misses, as clients are told.
+/// The counts of inferences, executions, successes, hits and misses in the statistics.
 fn statistics(connection: &mut Connection) -> [u64; 5] {
     let response = connection.ask("GET", "/v2/models/cached/stats", &[], b"").unwrap();
     let all: Value = serde_json::from_slice(&response.body).unwrap();

@@ -1,4 +1,4 @@
-//! The example of a server inside a C program does what it says, however the program has come by the library.
+//! The example of a server inside a C program behaves as documented, however the program loads the library.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::{
     fs,
@@ -10,7 +10,7 @@ use testing::plugins::{Kind, Plugin, build_program, library_beside, root};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nereid");
 
-/// Opens the library beside it, for itself alone, and lets it be the program.
+/// A program that loads the given library with local symbols, and runs the program in it.
 const SHELL: &str = "
 #include <dlfcn.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ fn backends(directory: &Path, flags: &[&str]) -> PathBuf {
     backends
 }
 
-/// Runs the example, which must do what it says.
+/// Runs the example and checks its output.
 fn run(program: &Path, backends: &Path, more: &[&Path]) {
     let models = root().join("examples/embed/models");
     let output = Command::new(program).arg(models).arg(backends).args(more).output().unwrap();
@@ -53,7 +53,8 @@ fn a_c_program_serves_a_model_in_its_own_process() {
     run(&program, &backends(directory.path(), &[]), &[]);
 }
 
-/// Runs the example in a process where only it sees the library, with a backend compiled with these flags.
+/// Runs the example in a process where only the example sees the library's symbols. The backend is compiled with these
+/// flags.
 fn run_alone(library: &Path, flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let (example, shell) = (directory.path().join("libembed.so"), directory.path().join("shell"));

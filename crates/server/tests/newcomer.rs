@@ -1,4 +1,4 @@
-//! What somebody sees who starts the program for the first time: its help, its log, and what it says of mistakes.
+//! What a new user sees: the help, the log, and the messages about mistakes.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::{
@@ -24,7 +24,7 @@ fn repository(files: &[(&str, &str)]) -> TempDir {
     root
 }
 
-/// Runs the program to its end, which it must reach by itself.
+/// Runs the program until it ends by itself.
 fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).env_remove("AIP_STORAGE_URI").output().unwrap()
 }
@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A server that is ready, or as ready as it gets.
+/// Starts a server, and waits until it is ready or has finished its startup.
 fn started(repository: &Path, arguments: &[&str]) -> Program {
     let program = Program::start(Path::new(PROGRAM), repository, arguments).unwrap();
     program.address_of("Metrics Service");

@@ -1,7 +1,7 @@
-//! A server that stops loses no request that it has accepted, and does not wait for anybody who asks nothing.
+//! A server that stops loses no accepted request, and does not wait for clients without requests.
 //!
-//! "Accepted" is what the backend has seen: each of its executions must reach the client that asked for it. A client may
-//! find its connection closed before the first byte of an answer; then the backend must not have seen the request.
+//! A request is accepted if the backend has executed it. The response of each execution must reach its client. A
+//! connection may close before the first byte of a response. Then the backend must not have executed the request.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 mod support;
 
@@ -35,7 +35,7 @@ const BODY: &[u8] = br#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[2],"
 const UNARY: &str = "/inference.GRPCInferenceService/ModelInfer";
 const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
 
-/// A server with the model `m`, whose executions wait at the gate.
+/// A server with the model `m`. Its executions wait at the gate.
 fn served(gate: &Arc<Gate>, instances: usize, rest: &str, arguments: &[&str]) -> Served {
     let repository = Repository::empty().unwrap();
     let config =
@@ -52,7 +52,7 @@ fn message() -> bytes::Bytes {
     framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
 }
 
-/// Waits until nobody listens any more.
+/// Waits until the port refuses connections.
 fn wait_until_refused(address: SocketAddr) {
     let deadline = Instant::now() + TIMEOUT;
     while TcpStream::connect(address).is_ok() {
@@ -142,11 +142,11 @@ fn a_budget_that_is_used_up_is_an_error() {
     gate.open();
 }
 
-/// What clients saw.
+/// The observations of the clients.
 #[derive(Debug, Default)]
 struct Seen {
     answered: AtomicUsize,
-    /// When the requests were sent that were not answered.
+    /// The times at which unanswered requests were sent.
     refused: Mutex<Vec<Instant>>,
 }
 
@@ -160,7 +160,7 @@ impl Seen {
     }
 }
 
-/// Asks again and again until it is refused. Every answer must be whole.
+/// Sends requests until one is refused. Every response must be complete.
 fn ask_over_http(address: SocketAddr, seen: &Seen) {
     while let Ok(mut connection) = Connection::open(address) {
         while connection.send(&testing::http::request("POST", INFER, &[], BODY)).is_ok() {
@@ -175,7 +175,7 @@ fn ask_over_http(address: SocketAddr, seen: &Seen) {
                     return seen.refused(sent);
                 }
                 Err(error) => {
-                    // Closed before the first byte, never in the middle.
+                    // The connection closes before the first byte of a response, never within it.
                     let kinds = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
                     assert!(kinds.contains(&error.kind()), "{error}");
                     assert!(!error.to_string().starts_with("closed"), "{error}");
@@ -214,8 +214,8 @@ fn is_refusal(message: &[u8]) -> bool {
     message["error_message"].is_string()
 }
 
-/// Clients of both protocols ask as fast as they can while the server stops. Each execution reaches its client: as many
-/// were answered as the backend has run.
+/// Clients of both protocols send requests as fast as they can while the server stops. The number of responses equals
+/// the number of executions.
 #[test]
 fn stopping_under_load_loses_nothing() {
     const CLIENTS: usize = 8;
@@ -232,7 +232,7 @@ fn stopping_under_load_loses_nothing() {
         .collect();
     let tasks: Vec<_> =
         (0..CLIENTS).map(|index| runtime.spawn(ask_over_grpc(grpc, index % 2 == 0, seen.clone()))).collect();
-    // The load has begun when every client has been served some times over.
+    // The load has begun when every client has received several responses.
     assert!(gate.wait_for(CLIENTS * 10, TIMEOUT));
 
     let stopping = Instant::now();
@@ -245,20 +245,20 @@ fn stopping_under_load_loses_nothing() {
     }
     let answered = seen.answered.load(Ordering::Relaxed);
     assert_eq!(answered, gate.arrived(), "answers and executions");
-    // A request may cross the end on its way, but none that the server had the time to read may be refused.
+    // A request may arrive too late, but the server may not refuse a request that it had time to read.
     let waited = |sent: &Instant| stopping.saturating_duration_since(*sent);
     let longest = seen.refused.lock().iter().map(waited).max().unwrap_or_default();
     assert!(longest < Duration::from_millis(250), "a request that had waited for {longest:?} was refused");
 }
 
-/// The program itself, on a repository without models, which it needs while it starts.
+/// The program itself, with a repository without models. The program needs the repository while it starts.
 fn program(arguments: &[&str]) -> (Program, Repository) {
     let repository = Repository::empty().unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_nereid"));
     (Program::start(binary, repository.path(), arguments).unwrap(), repository)
 }
 
-/// Measured up to five times, because other work on the machine may take the processor away.
+/// The test measures up to five times, because other processes may use the processor.
 #[test]
 fn an_idle_program_ends_within_a_tenth_of_a_second() {
     let mut shortest = Duration::MAX;
@@ -289,13 +289,13 @@ fn a_second_signal_changes_nothing() {
     assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
-/// A request whose body never comes keeps the program until its budget is used up; then it exits with 1.
+/// If the body of a request never comes, the program waits until the exit timeout has expired, and then exits with 1.
 #[test]
 fn a_program_that_runs_out_of_time_exits_with_one() {
     let (program, _repository) = program(&["--exit-timeout-secs=1"]);
     let mut connection = Connection::open(program.address_of("HTTPService")).unwrap();
     connection.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
-    // The interim response shows that the request has arrived.
+    // The interim response shows that the server has read the head.
     assert_eq!(connection.receive("POST").unwrap().status, 100);
     let begin = Instant::now();
     program.signal(Signal::TERM).unwrap();

@@ -1,6 +1,7 @@
-//! What the program and the library export: every function that Triton's interfaces give to plug-ins and programs, and
-//! no other name of theirs. A plug-in is opened with all its symbols bound at once, so one missing name keeps it out;
-//! an entry of plug-ins that we exported would be found instead of theirs.
+//! The exported symbols of the program and of the library: every function that Triton's interfaces offer to plug-ins
+//! and programs, and no other name of these interfaces. The loader binds all symbols of a plug-in at once, so one
+//! missing name prevents its loading. If the program exported an entry point of plug-ins, the loader would find it
+//! instead of the plug-in's own.
 use std::path::Path;
 
 use testing::{
@@ -10,7 +11,7 @@ use testing::{
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nereid");
 
-/// Names that only one of the lists has, marked with `+` if exported and `-` if missing.
+/// Names that only one list contains: `+` marks an exported name, `-` a missing one.
 fn differences(exported: &[String]) -> Vec<String> {
     let expected = functions("server");
     let extra = exported.iter().filter(|name| !expected.contains(name)).map(|name| format!("+{name}"));

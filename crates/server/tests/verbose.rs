@@ -1,4 +1,5 @@
-//! Verbose log lines about requests that scripts look for. The log is the process's: one test, alone in its file.
+//! Verbose log lines about requests that scripts search for. The log belongs to the process, so this file has only one
+//! test.
 mod support;
 
 use std::{fs, sync::Arc, time::Instant};

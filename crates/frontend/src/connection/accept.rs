@@ -12,12 +12,12 @@ use tokio::{
 use super::slots::ConnectionSlots;
 use crate::{drain::Drain, inline_wake::with_inline_wake};
 
-/// The pause after a failed accept, mostly for want of file descriptors. It doubles up to [`LONGEST_PAUSE`] while accepts
-/// go on failing.
+/// The pause after a failed accept. Most accepts fail because no file descriptors are left. The pause doubles up to
+/// [`LONGEST_PAUSE`] while accepts continue to fail.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Connections that may be told at the same time that there are too many. Others are closed without an answer.
+/// The most refused connections that get an answer at the same time. Further connections are closed without an answer.
 const MAX_REFUSALS: usize = 64;
 
 /// How long a refused client may take to read the answer.
@@ -25,17 +25,17 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One port.
 pub(crate) struct Port {
-    /// For the log.
+    /// The name of the port for the log.
     pub(crate) name: &'static str,
     /// Begins when the server stops.
     pub(crate) drain: Drain,
     /// How many connections there may be.
     pub(crate) slots: ConnectionSlots,
-    /// What a connection beyond them is told, given the limit. Empty for nothing.
+    /// The answer to a refused connection. The argument is the limit. An empty answer sends nothing.
     pub(crate) refusal: fn(usize) -> Vec<u8>,
 }
 
-/// Accepts connections until the drain of `port` begins, and returns when the last of them has ended. `serve` serves one
+/// Accepts connections until the drain of `port` begins. Returns when the last connection has ended. `serve` serves one
 /// connection. Dropping the future ends all connections.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ where
     loop {
         // Each branch is cancel-safe.
         tokio::select! {
-            // A connection that comes after the beginning of the drain is not accepted.
+            // The server accepts no connection that comes after the beginning of the drain.
             biased;
             () = &mut begun => break,
             Some(ended) = accepting.connections.join_next() => accepting.note(ended),
@@ -83,11 +83,11 @@ struct Accepting {
     port: Port,
     connections: JoinSet<()>,
     refusals: JoinSet<()>,
-    /// Set while accepts fail.
+    /// The current pause. Set while accepts fail.
     pause: Option<Duration>,
-    /// When the next accept may be tried.
+    /// The earliest time of the next accept.
     retry_at: Option<Instant>,
-    /// The latest connection was refused.
+    /// True if the latest connection was refused.
     is_full: bool,
 }
 
@@ -151,8 +151,8 @@ impl Accepting {
     }
 }
 
-/// Sends `answer` and closes. Reads what the client sends meanwhile, because a connection that is closed with unread bytes
-/// is reset, and the client might lose the answer.
+/// Sends `answer` and closes the connection. Meanwhile it reads what the client sends: if a connection closes with
+/// unread bytes, it is reset, and the client might lose the answer.
 pub(crate) async fn answer_and_close(mut stream: TcpStream, answer: impl AsRef<[u8]>, limit: Duration) {
     let told = async {
         stream.write_all(answer.as_ref()).await?;
@@ -161,7 +161,7 @@ pub(crate) async fn answer_and_close(mut stream: TcpStream, answer: impl AsRef<[
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    // The client may keep the connection open or flood it: it is closed in either case.
+    // The client may keep the connection open or send without end. The server closes it in either case.
     let _ = timeout(limit, told).await;
 }
 

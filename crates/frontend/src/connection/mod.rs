@@ -1,7 +1,7 @@
 //! What the connections of all ports share: accepting, counting, and the limits that a client must keep.
 //!
-//! A client that is slow, silent or greedy may use up its own connection, and nothing else. [`ClientLimits`] says how long
-//! a client may take, [`ConnectionSlots`] says how many connections there may be.
+//! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
+//! how long a client may take. [`ConnectionSlots`] limits the number of connections.
 mod accept;
 mod pace;
 mod slots;
@@ -15,27 +15,27 @@ pub(crate) use pace::BodyProgress;
 pub use slots::{ConnectionSlots, SlotCounter};
 pub(crate) use write_timeout::{Timed, WriteTimeout};
 
-/// How long a client may take, and how much it may send. The defaults are those of the command line. `None` is no limit.
+/// The time limits and the size limit for a client. The defaults are those of the command line. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// A whole request head must arrive within that time (`--client-header-timeout-secs`). The first head of a connection
-    /// counts from the beginning of the connection, later ones from their first byte.
+    /// A whole request head must arrive within that time (`--client-header-timeout-secs`). The time of the first head
+    /// starts with the connection. The time of a later head starts with its first byte.
     pub header_timeout: Option<Duration>,
-    /// A connection that has no request for that time is closed (`--client-idle-timeout-secs`): after at least that time,
-    /// and at most twice that time (P-W41).
+    /// The server closes a connection that has no request for that time (`--client-idle-timeout-secs`). It closes the
+    /// connection after at least that time, and at most twice that time (P-W41).
     pub idle_timeout: Option<Duration>,
     /// How fast a request body must arrive (`--client-body-timeout-secs`, `--client-body-min-byte-size`).
     pub body_pace: Option<BodyPace>,
-    /// A client that takes nothing for that time while bytes wait for it loses its connection or stream
+    /// If bytes wait for a client, and the client reads nothing for that time, the server ends its connection or stream
     /// (`--client-write-timeout-secs`).
     pub write_timeout: Option<Duration>,
-    /// Most bytes of a request body over HTTP, or of a message over gRPC (`--max-request-byte-size`), also after
-    /// decompression.
+    /// The most bytes of a request body over HTTP, or of a message over gRPC (`--max-request-byte-size`). The limit
+    /// also applies after decompression.
     pub max_request_bytes: u64,
 }
 
 impl ClientLimits {
-    /// The most that gRPC can frame for clients of all languages, which is also the limit of Triton over gRPC.
+    /// The longest message that gRPC clients of all languages can send. It is also Triton's limit over gRPC.
     pub const MAX_REQUEST_BYTES: u64 = i32::MAX as u64;
 }
 

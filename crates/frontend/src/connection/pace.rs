@@ -1,4 +1,4 @@
-//! How fast a request body must arrive.
+//! The minimum pace at which a request body must arrive.
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
@@ -7,7 +7,8 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The slowest that a body may arrive: so many bytes, or its end, in each period. No invariant.
+/// The minimum pace of a body: in each period at least `min_bytes` bytes or the end of the body must arrive. No
+/// invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyPace {
     /// The length of one period.
@@ -16,33 +17,34 @@ pub struct BodyPace {
     pub min_bytes: u64,
 }
 
-/// Watches over the arrival of one body. The timer starts with the first wait, so that a body that is there costs nothing.
+/// Measures the arrival of one body. The timer starts with the first wait, so a body that has arrived already costs
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct BodyProgress {
     pace: Option<BodyPace>,
-    /// Bytes that arrived in this period.
+    /// The bytes that arrived in this period.
     arrived: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl BodyProgress {
-    /// The watch over a body that has not begun to arrive. `None` is never too slow.
+    /// The progress of a body that has not begun to arrive. With `None` the body is never too slow.
     pub(crate) fn new(pace: Option<BodyPace>) -> Self {
         Self { pace, arrived: 0, timer: None }
     }
 
-    /// Counts bytes of the body.
+    /// Counts arrived bytes of the body.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.arrived = self.arrived.saturating_add(bytes as u64);
     }
 
-    /// Forgets the current period: nothing is expected of the client, or another body begins.
+    /// Drops the current period, because the server does not read from the client, or another body begins.
     pub(crate) fn stop(&mut self) {
         self.arrived = 0;
         self.timer = None;
     }
 
-    /// Ready when the body is too slow. To be polled while the body is pending.
+    /// Ready when the body is too slow. The caller polls it while the body is pending.
     pub(crate) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(pace) = self.pace else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(pace.period)));
@@ -79,7 +81,7 @@ mod tests {
     async fn a_body_must_bring_its_bytes_in_each_period() {
         let mut progress = progress();
         progress.add(100);
-        // Enough for the first period, nothing in the second.
+        // Enough bytes arrive in the first period, and none in the second.
         let waited = too_slow(&mut progress).await;
         assert!(waited >= 2 * PERIOD && waited < 3 * PERIOD, "{waited:?}");
     }

@@ -1,19 +1,19 @@
-//! How many connections there may be: on one port, and on several ports together.
+//! Limits the number of connections, on one port and on several ports together.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// A limit and how much of it is used. One counter may be shared by several ports.
+/// A limit, and the number of its slots in use. Several ports may share one counter.
 ///
-/// Invariant: `used` is the number of [`ConnectionSlot`]s alive that came from this counter.
+/// Invariant: `used` is the number of live [`ConnectionSlot`]s of this counter.
 #[derive(Debug)]
 pub struct SlotCounter {
     used: AtomicUsize,
     limit: usize,
 }
 
-/// The connections that one port may have: each counts in all counters of the port.
+/// The connections that one port may have. Each connection takes a slot of every counter of the port.
 #[derive(Debug, Clone)]
 pub struct ConnectionSlots {
     counters: Arc<[Arc<SlotCounter>]>,
@@ -26,7 +26,7 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl SlotCounter {
-    /// A counter that lets `limit` connections live at the same time.
+    /// A counter that permits `limit` connections at the same time.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), limit })
     }
@@ -42,7 +42,7 @@ impl SlotCounter {
 }
 
 impl ConnectionSlots {
-    /// The slots of a port whose connections count in each of `counters`.
+    /// The slots of a port. Each connection takes a slot of each of `counters`.
     pub fn new(counters: impl IntoIterator<Item = Arc<SlotCounter>>) -> Self {
         Self { counters: counters.into_iter().collect() }
     }
@@ -52,10 +52,10 @@ impl ConnectionSlots {
         Self::new([])
     }
 
-    /// A slot for one more connection.
+    /// Takes a slot for one more connection.
     ///
     /// # Errors
-    /// The limit that is reached.
+    /// All slots of a counter are taken. The error is its limit.
     pub(crate) fn take(&self) -> Result<ConnectionSlot, usize> {
         for (index, counter) in self.counters.iter().enumerate() {
             if !counter.take() {

@@ -1,4 +1,4 @@
-//! Ends connections whose client takes nothing although bytes wait for it.
+//! Ends a connection if bytes wait for its client and the client reads nothing.
 use std::{
     io,
     pin::Pin,
@@ -15,22 +15,22 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Runs while a write or a flush is pending. Each byte that the client takes ends the wait.
+/// Runs while a write or a flush is pending. Each byte that the client reads ends the wait.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout {
     limit: Option<Duration>,
     write: Option<Pin<Box<Sleep>>>,
-    /// Beside the other: a stream without a buffer of its own has always flushed.
+    /// Separate from the timer of writes, because a stream without its own buffer always reports a complete flush.
     flush: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeout {
-    /// Waits at most `limit` for a client; `None` is no limit.
+    /// Waits for a client for at most `limit`. `None` is no limit.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self { limit, write: None, flush: None }
     }
 
-    /// Passes on what a write gave, or an error if the client has taken nothing for too long.
+    /// Returns the result of a write, or an error if the client has read nothing for too long.
     pub(crate) fn check_write<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -39,7 +39,7 @@ impl WriteTimeout {
         check(&mut self.write, self.limit, context, polled)
     }
 
-    /// The same for a flush or a shutdown.
+    /// Returns the result of a flush or a shutdown in the same way.
     pub(crate) fn check_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -65,16 +65,16 @@ fn check<T>(
     timer.as_mut().poll(context).map(|()| late())
 }
 
-/// A stream with a time limit for its writes, which tells when bytes have come.
+/// A stream with a time limit for its writes. It also records that bytes have come.
 pub(crate) struct Timed<S> {
     stream: S,
     write_timeout: WriteTimeout,
-    /// Set by each read that brings bytes.
+    /// Each read that returns bytes sets it.
     has_read: Arc<AtomicBool>,
 }
 
 impl<S> Timed<S> {
-    /// Sets `has_read` whenever bytes come.
+    /// Each read that returns bytes sets `has_read`.
     pub(crate) fn new(stream: S, write_timeout: Option<Duration>, has_read: Arc<AtomicBool>) -> Self {
         Self { stream, write_timeout: WriteTimeout::new(write_timeout), has_read }
     }

@@ -1,4 +1,4 @@
-//! The calls that are rare: one message in, one message out, generated types, no special care for speed.
+//! The rare calls: one message in, one message out. They use the generated types and are not optimised for speed.
 use bytes::{BufMut, Bytes, BytesMut};
 use engine::Engine;
 use inference::Error;
@@ -24,7 +24,7 @@ use crate::{
     restrict::Category,
 };
 
-/// One of these calls.
+/// A rare call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AdminCall {
     ServerLive,
@@ -38,16 +38,16 @@ pub(crate) enum AdminCall {
     RepositoryIndex,
     RepositoryModelLoad,
     RepositoryModelUnload,
-    /// Status of shared memory: there never is any.
+    /// The status of shared memory. The server never has a region.
     SystemRegions,
     CudaRegions,
-    /// Registering and unregistering shared memory, which only `--allow-client-shm` would allow.
+    /// Registers or unregisters shared memory. Only `--allow-client-shm` would allow this.
     ControlRegions,
-    /// A call of the protocol that this version does not offer.
+    /// A call of the protocol that this version of the server does not offer.
     NotOffered(Subject),
 }
 
-/// What the calls that are not offered are about.
+/// The subject of a call that the server does not offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     TraceSettings,
@@ -55,7 +55,7 @@ pub(crate) enum Subject {
 }
 
 impl AdminCall {
-    /// The call of that name in `inference.GRPCInferenceService`.
+    /// The call with this name in `inference.GRPCInferenceService`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "ServerLive" => Self::ServerLive,
@@ -80,7 +80,7 @@ impl AdminCall {
         })
     }
 
-    /// What a server may restrict the call by.
+    /// The category by which an operator may restrict the call.
     pub(crate) const fn category(self) -> Category {
         match self {
             Self::ServerLive | Self::ServerReady | Self::HealthCheck | Self::ModelReady => Category::Health,
@@ -99,7 +99,7 @@ impl AdminCall {
     /// Answers the call.
     ///
     /// # Errors
-    /// The status of the call.
+    /// The status that ends the call.
     pub(crate) async fn answer(self, engine: &Engine, frames: &[Bytes]) -> Result<Chunks, Status> {
         match self {
             Self::ServerLive => {
@@ -111,7 +111,7 @@ impl AdminCall {
                 encode(&ServerReadyResponse { ready: engine.ready().await? })
             }
             Self::HealthCheck => {
-                // The service a client asks about does not matter: there is one server.
+                // The server has one health status, so the name of the service does not matter.
                 let _: HealthCheckRequest = decode(frames)?;
                 let ready = engine.ready().await?;
                 let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
@@ -185,7 +185,7 @@ async fn load(engine: &Engine, request: &RepositoryModelLoadRequest) -> Result<(
     engine.load(&request.model_name).await
 }
 
-/// Whether the parameters are those of the protocol.
+/// Checks that the parameters are parameters of the protocol.
 fn check_load_parameters(request: &RepositoryModelLoadRequest) -> Result<(), Error> {
     for (key, parameter) in &request.parameters {
         let choice = parameter.parameter_choice.as_ref();
@@ -231,7 +231,7 @@ fn decode<M: Message + Default>(frames: &[Bytes]) -> Result<M, Status> {
     M::decode(message).map_err(|_| Status::unparsable())
 }
 
-/// The message behind its prefix.
+/// Encodes the message after its prefix.
 fn encode(message: &impl Message) -> Result<Chunks, Status> {
     let length = message.encoded_len();
     let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE) else {

@@ -1,11 +1,12 @@
-//! The calls of one connection: hyper runs each as a task, which is counted here and given up if its client takes nothing.
+//! The calls of one connection: hyper runs each call as a task. This module counts the calls, and ends a call whose
+//! client reads nothing.
 //!
-//! hyper asks the body of a reply for its next frame only when the stream has room for the one before. A body whose frame
-//! was taken, and that is not asked again, belongs to a client that does not open the window of its stream. Such a client
-//! may read everything else on its connection, so that no write to the socket ever waits.
+//! hyper asks the body of a reply for its next frame only when the stream has space for the previous frame. If hyper
+//! has taken a frame and asks for no other, the client does not open the window of its stream. Such a client may read
+//! everything else on its connection, so no write to the socket ever waits.
 //!
-//! A call that is given up is reset. What h2 holds of a reply that hyper has finished waits for the client as long as the
-//! connection does: it is at most one piece of the reply.
+//! A call that is ended in this way is reset. When hyper has finished a reply, h2 may still hold bytes of it. Those
+//! bytes stay until the connection ends: they are at most one piece of the reply.
 use std::{
     cell::Cell,
     pin::Pin,
@@ -28,12 +29,12 @@ pub(super) struct CallCounter {
 }
 
 impl CallCounter {
-    /// Calls that are under way.
+    /// The number of calls in flight.
     pub(super) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Calls so far.
+    /// The number of calls that have started so far.
     pub(super) fn begun(&self) -> usize {
         self.begun.load(Ordering::Relaxed)
     }
@@ -73,15 +74,15 @@ impl Drop for CountedCall {
 }
 
 thread_local! {
-    /// What the body of the call that is being polled on this thread has done last.
+    /// The latest action of the body of the call that this thread polls.
     static BODY: Cell<BodyState> = const { Cell::new(BodyState::NOTHING_SENT) };
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BodyState {
-    /// A frame was given out, and no other was asked for.
+    /// The body gave out a frame, and hyper asked for no other frame.
     is_frame_waiting: bool,
-    /// Frames that were asked for, as far as the type counts.
+    /// The number of frames that hyper asked for. The count wraps around.
     asked: u32,
 }
 
@@ -89,18 +90,18 @@ impl BodyState {
     const NOTHING_SENT: Self = Self { is_frame_waiting: false, asked: 0 };
 }
 
-/// The body of a reply is asked for its next frame: the one before has left.
+/// hyper asks the body of a reply for its next frame: the previous frame has been sent.
 pub(super) fn frame_asked() {
     let asked = BODY.get().asked.wrapping_add(1);
     BODY.set(BodyState { is_frame_waiting: false, asked });
 }
 
-/// The body of a reply gives out a frame that needs the client's leave.
+/// The body of a reply gives out a frame. The frame needs space in the client's window.
 pub(super) fn frame_given() {
     BODY.set(BodyState { is_frame_waiting: true, ..BODY.get() });
 }
 
-/// The output of `call`, or `None` if a frame of its reply has waited for the client for `limit`.
+/// Returns the output of `call`, or `None` if a frame of its reply has waited for the client for `limit`.
 async fn unless_stalled<F: Future>(call: F, limit: Option<Duration>) -> Option<F::Output> {
     let Some(limit) = limit else { return Some(call.await) };
     let mut call = std::pin::pin!(call);

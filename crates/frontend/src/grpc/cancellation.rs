@@ -1,6 +1,6 @@
-//! The log line about calls that clients give up. Scripts look for the words, which are Triton's.
+//! The log line about calls that clients cancel. Scripts search for its words, which are Triton's.
 
-/// A call that is being answered. Dropped before its end it has been given up by its client.
+/// A call that the server is answering. If it is dropped before [`end`](Self::end), the client has cancelled the call.
 #[derive(Debug)]
 pub(crate) struct CallWatch {
     handler: &'static str,
@@ -8,12 +8,12 @@ pub(crate) struct CallWatch {
 }
 
 impl CallWatch {
-    /// `handler` is what Triton calls the handler of such calls.
+    /// `handler` is Triton's name for the handler of such calls.
     pub(crate) fn begin(handler: &'static str) -> Self {
         Self { handler, has_ended: false }
     }
 
-    /// The call has been answered, or refused.
+    /// The server has answered or refused the call.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }

@@ -1,7 +1,8 @@
-//! Whose certificates let a client in: those that one of the roots vouches for, of version 3 and of version 1.
+//! Verifies the certificates of clients: certificates of version 3 and of version 1 that a root has signed.
 //!
-//! webpki judges version 3. A certificate of version 1 is accepted if a root has signed it itself, with one of the
-//! algorithms that webpki accepts, and if it is valid now. It cannot vouch for others.
+//! webpki verifies version 3. A certificate of version 1 is accepted if three conditions hold: a root has signed it
+//! directly, the algorithm is one that webpki accepts, and the certificate is valid now. Such a certificate cannot sign
+//! other certificates.
 use std::sync::Arc;
 
 use rustls::{
@@ -15,7 +16,7 @@ use rustls::{
 
 use super::v1_certificate::{PublicKey, V1Certificate};
 
-/// Judges the certificates of clients.
+/// Verifies the certificates of clients.
 #[derive(Debug)]
 pub(super) struct ClientCertificates {
     roots: Arc<RootCertStore>,
@@ -24,7 +25,8 @@ pub(super) struct ClientCertificates {
 }
 
 impl ClientCertificates {
-    /// Lets in whom `version_3` lets in, which trusts `roots`, and whom one of `roots` has signed.
+    /// Accepts each client that `version_3`, which trusts `roots`, accepts. Also accepts clients whose certificate of
+    /// version 1 was signed by one of `roots`.
     pub(super) fn new(
         roots: Arc<RootCertStore>,
         algorithms: WebPkiSupportedAlgorithms,
@@ -33,7 +35,7 @@ impl ClientCertificates {
         Self { roots, algorithms, version_3 }
     }
 
-    /// Whether a root vouches for the certificate.
+    /// Checks that a root has signed the certificate.
     fn verify_version_1(
         &self,
         certificate: &V1Certificate<'_>,
@@ -41,7 +43,7 @@ impl ClientCertificates {
     ) -> Result<(), CertificateError> {
         let mut issuer_is_known = false;
         for root in &self.roots.roots {
-            // Names that a root may vouch for cannot be checked without the extensions of version 3.
+            // The check of name constraints needs the extensions of version 3.
             if root.subject.as_ref() != certificate.issuer || root.name_constraints.is_some() {
                 continue;
             }
@@ -62,8 +64,8 @@ impl ClientCertificates {
         })
     }
 
-    /// Whether the client has the key of its certificate. As webpki: TLS 1.2 names a hash and a kind of key, for which there
-    /// may be several algorithms.
+    /// Checks that the client has the key of its certificate. As webpki: TLS 1.2 names a hash and a kind of key, and
+    /// several algorithms may match both.
     fn verify_handshake(
         &self,
         message: &[u8],
@@ -152,7 +154,7 @@ mod tests {
         CertificateDer::from_pem_file(format!("{directory}{name}")).unwrap()
     }
 
-    /// What becomes of a certificate where that root is trusted.
+    /// The result of verifying a certificate when this root is trusted.
     fn verify(root: &str, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
         roots.add(der(root)).unwrap();

@@ -1,6 +1,6 @@
-//! How the messages of a call are compressed: what a client may send, and what it gets if the server compresses responses.
+//! Compression of the messages of a call: which codings a client may use, and how the server compresses its responses.
 //!
-//! Both codings work on the whole message.
+//! Compression and decompression always work on a whole message.
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{chunks::Chunks, compression::Coding, decode_pool::Work};
 
-/// Names the coding of the messages of a call.
+/// The header that names the coding of the messages of a call.
 pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// Lists the codings the sender understands.
+/// The header that lists the codings that the sender understands.
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-/// What the server understands.
+/// The codings that the server understands.
 pub(crate) const ACCEPTED: &str = "identity, deflate, gzip";
 
-/// The coding of a request's compressed messages, `None` if it has none.
+/// The coding of the compressed messages of a request. `None` if the request names no coding.
 ///
 /// # Errors
 /// UNIMPLEMENTED for a coding that the server does not know.
@@ -48,9 +48,9 @@ pub(crate) struct Compressor {
 }
 
 impl Compressor {
-    /// What server and client agree on; `None` if one of them wants no compression.
+    /// The coding that the server and the client both accept. `None` if the server or the client wants no compression.
     ///
-    /// The level also chooses between codings that the client accepts, as gRPC's own servers do.
+    /// The level also selects between codings that the client accepts, as in gRPC's own servers.
     pub(crate) fn agreed(level: CompressionLevel, headers: &HeaderMap) -> Option<Self> {
         let (level, rank) = match level {
             CompressionLevel::None => return None,
@@ -66,7 +66,7 @@ impl Compressor {
         Some(Self { coding, level })
     }
 
-    /// Compresses a message with its prefix, unless that makes it no shorter.
+    /// Compresses a message with its prefix, unless the result would not be shorter.
     pub(crate) fn compress(self, message: Chunks) -> Compressing {
         let ranges: Chunks = message.ranges().cloned().collect();
         let mut content = ranges;
@@ -78,7 +78,7 @@ impl Compressor {
 /// A message that is being compressed.
 pub(crate) struct Compressing {
     work: Work<Option<Vec<u8>>>,
-    /// As it is sent if it gets no shorter.
+    /// The uncompressed message. It is sent if compression does not make it shorter.
     message: Chunks,
 }
 
@@ -92,7 +92,7 @@ impl Future for Compressing {
     }
 }
 
-/// Writes the prefix of a compressed message into the room before it.
+/// Writes the prefix of a compressed message into the free bytes before the message.
 fn prefixed(mut compressed: Vec<u8>) -> Option<Chunks> {
     let length = u32::try_from(compressed.len() - PREFIX).ok()?;
     compressed[0] = 1;

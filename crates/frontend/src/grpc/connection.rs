@@ -1,4 +1,4 @@
-//! The connections of the gRPC port: encrypted if so configured, served over HTTP/2, ended in an orderly way.
+//! The connections of the gRPC port: TLS if configured, HTTP/2, and an orderly end.
 use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -23,14 +23,15 @@ use crate::connection::{Port, accept, answer_and_close};
 const NOT_HTTP2: &[u8] = b"HTTP/1.1 415 Unsupported Media Type\r\ncontent-type: text/plain\r\n\
     content-length: 39\r\nconnection: close\r\n\r\nthis port speaks only gRPC over HTTP/2\n";
 
-/// How long such a client may take to read it.
+/// How long such a client may take to read the answer.
 const NOT_HTTP2_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the calls of an idle connection, which are none, may take to end: the client may open one at the same time.
+/// How long an idle connection may take to end. It has no calls, but the client may start one at the same time.
 const IDLE_GRACE: Duration = Duration::from_secs(60);
 
-/// Serves the port until the drain of `state` has begun and every connection has ended. A connection beyond the slots of
-/// the port is sent away: its calls end with UNAVAILABLE. Dropping the future ends all connections at once.
+/// Serves the port until the drain of `state` has begun and every connection has ended. If all slots of the port are
+/// taken, the server refuses a new connection: its calls end with UNAVAILABLE. Dropping the future ends all connections
+/// at once.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
@@ -39,7 +40,7 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<GrpcState>) -> Re
         name: "gRPC",
         drain: state.drain.clone(),
         slots: state.options.slots.clone(),
-        // A client that wants encryption could not read it.
+        // A client that expects TLS could not read the answer.
         refusal: if state.tls.is_some() { |_| Vec::new() } else { refusal },
     };
     let count = std::cell::Cell::new(0);
@@ -50,14 +51,15 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<GrpcState>) -> Re
     .await
 }
 
-/// The answer to a connection that is one too many: settings, as each connection begins, and why it ends.
+/// The answer to a connection that exceeds the limit: the settings that begin each connection, and the reason why the
+/// connection ends.
 fn refusal(limit: usize) -> Vec<u8> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     let reason = format!("the server has reached its limit of {limit} connections");
     [&SETTINGS[..], &go_away(0, &reason)].concat()
 }
 
-/// The `count`-th connection from its first byte to its last.
+/// Serves the `count`-th connection from its first byte to its last.
 async fn connection(stream: TcpStream, state: Arc<GrpcState>, count: u64) {
     if let Err(error) = stream.set_nodelay(true) {
         log::debug!("failed to prepare a gRPC connection: {error}");
@@ -79,7 +81,8 @@ async fn connection(stream: TcpStream, state: Arc<GrpcState>, count: u64) {
     }
 }
 
-/// What a client must do before its first call, unless it takes too long or the server stops meanwhile.
+/// Awaits the handshake, which the client must complete before its first call. `None` if the handshake takes too long
+/// or the server stops meanwhile.
 async fn in_time<T>(state: &GrpcState, handshake: impl Future<Output = T>) -> Option<T> {
     let done = async {
         match state.options.limits.header_timeout {
@@ -93,7 +96,7 @@ async fn in_time<T>(state: &GrpcState, handshake: impl Future<Output = T>) -> Op
     }
 }
 
-/// Whether the client begins as HTTP/2 does. If so, exactly the preface has been read.
+/// Tells whether the client sends the preface of HTTP/2. If so, the function has read exactly the preface.
 async fn speaks_http2(mut stream: TcpStream) -> io::Result<(TcpStream, bool)> {
     let mut begin = [0; PREFACE.len()];
     let mut have = 0;
@@ -109,8 +112,8 @@ async fn speaks_http2(mut stream: TcpStream) -> io::Result<(TcpStream, bool)> {
     Ok((stream, true))
 }
 
-/// Serves the calls of a connection whose first bytes, `ahead`, were read already. When it is old or idle, or the server
-/// stops, it takes no more calls; those under way are finished.
+/// Serves the calls of a connection. `ahead` contains its first bytes, which were read already. When the connection is
+/// too old or idle, or the server stops, the connection accepts no more calls and finishes the calls in flight.
 async fn serve_calls<S>(stream: S, ahead: Bytes, state: &Arc<GrpcState>, count: u64)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -135,7 +138,8 @@ where
     }
 }
 
-/// Returns when there has been no call for at least `limit`, and at most twice that time; or never.
+/// Returns when the connection has had no call for at least `limit` and at most twice `limit`. Never returns if `limit`
+/// is `None`.
 async fn idle(calls: &CallCounter, limit: Option<Duration>) {
     let mut seen = 0;
     loop {
@@ -154,7 +158,7 @@ fn note(ended: hyper::Result<()>) {
     }
 }
 
-/// Returns after that time, or never.
+/// Returns after that time. Never returns if `time` is `None`.
 async fn after(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
@@ -162,15 +166,15 @@ async fn after(time: Option<Duration>) {
     }
 }
 
-/// From 0.9 to 1.1, evenly for successive connections.
+/// A factor from 0.9 to 1.1, evenly distributed over successive connections.
 fn jitter(count: u64) -> f64 {
-    // Multiples of the golden ratio fall evenly into the unit interval.
+    // Multiples of the golden ratio are evenly distributed over the unit interval.
     let golden = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     0.9 + 0.2 * (golden >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Large frames and windows: a tensor crosses in few pieces. The windows are also what a client can make the server hold
-/// for each connection.
+/// Configures large frames and windows, so that a tensor is sent in few pieces. The windows also bound the bytes that a
+/// client can make the server hold for each connection.
 fn builder(state: &GrpcState, executor: CallExecutor) -> http2::Builder<CallExecutor> {
     let mut builder = http2::Builder::new(executor);
     builder
@@ -180,7 +184,7 @@ fn builder(state: &GrpcState, executor: CallExecutor) -> http2::Builder<CallExec
         .initial_connection_window_size(64 << 20)
         .max_send_buf_size(4 << 20)
         .max_concurrent_streams(state.options.max_concurrent_streams)
-        // A client may give up many calls at once, for example when a shared deadline passes.
+        // A client may cancel many calls at once, for example when a shared deadline passes.
         .max_pending_accept_reset_streams(1024)
         .auto_date_header(false);
     builder

@@ -1,15 +1,16 @@
-//! The bytes of an input that comes as typed contents, or that says it lies in shared memory.
+//! The bytes of an input with typed contents, and the shared-memory region that an input names.
 use inference::{DataType, Error, TensorData};
 
 use super::decode::{Choice, Contents, InferParameters};
 
-/// What an unknown datatype is called in texts.
+/// How error texts name an unknown datatype.
 pub(crate) const INVALID: &str = "<invalid>";
 
-/// A kind of contents: whether there are any, and the datatypes it serves; refusals name the first of them.
+/// A kind of contents: a check whether the message has such contents, and the datatypes that the kind serves. Refusals
+/// name the first datatype.
 type ContentsKind = (fn(&Contents) -> bool, &'static [DataType]);
 
-/// In the order in which the reference looks for them.
+/// The kinds in the order in which the reference looks for them.
 const KINDS: [ContentsKind; 8] = [
     (|contents| !contents.bools.is_empty(), &[DataType::Bool]),
     (|contents| !contents.ints.is_empty(), &[DataType::Int32, DataType::Int16, DataType::Int8]),
@@ -21,7 +22,8 @@ const KINDS: [ContentsKind; 8] = [
     (|contents| !contents.byte_strings.is_empty(), &[DataType::Bytes]),
 ];
 
-/// The tensor's bytes. No contents at all are an empty tensor; integers wider than the datatype lose their upper bytes.
+/// The tensor's bytes. An input without contents is an empty tensor. Integers wider than the datatype lose their upper
+/// bytes.
 ///
 /// # Errors
 /// INVALID_ARG for contents of another kind than the datatype, or of several kinds. As Triton: infer_handler.cc,
@@ -71,7 +73,7 @@ fn serialize(contents: Contents, datatype: DataType) -> Vec<u8> {
         DataType::Fp32 => contents.fp32s,
         DataType::Fp64 => contents.fp64s,
         DataType::Bytes => contents.byte_strings,
-        // The schema has no contents for them.
+        // The schema has no contents for these datatypes.
         DataType::Fp16 | DataType::Bf16 => Vec::new(),
     }
 }
@@ -83,7 +85,7 @@ fn low_bytes<const N: usize>(kept: usize, values: impl Iterator<Item = [u8; N]>)
     bytes
 }
 
-/// The shared-memory region that a tensor names, if it does.
+/// The shared-memory region that a tensor names. `None` if the tensor names none.
 ///
 /// # Errors
 /// INVALID_ARG for parameters that contradict each other or the schema.

@@ -1,8 +1,9 @@
-//! `ModelInferRequest`, decoded from the frames it arrived in without copying a tensor.
+//! Decodes `ModelInferRequest` from the frames in which it arrived, without copying a tensor.
 //!
-//! The generated decoder needs one contiguous buffer for that; ours takes `raw_input_contents` as pieces of the frames
-//! and everything else by reference. Its meaning is that of the schema: unknown fields are skipped, the last value of a
-//! singular field counts, inner messages that come twice are merged, and of two map entries with one key the later wins.
+//! The generated decoder avoids copies only if the message lies in one contiguous buffer. This decoder takes
+//! `raw_input_contents` as pieces of the frames, and everything else by reference. It gives a message the meaning of
+//! the schema: it skips unknown fields, keeps the last value of a singular field, merges inner messages that come
+//! twice, and keeps the later of two map entries with the same key.
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -14,8 +15,8 @@ use super::wire::{Malformed, WireReader, WireType};
 /// Parameters by key, sorted; `None` is a parameter without a choice.
 pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
 
-/// Things a message may have, tensors and parameters together. An empty one takes two bytes in the message but a
-/// hundred here; no honest request comes near.
+/// The most items of a message, tensors and parameters together. An empty item takes two bytes in the message but about
+/// a hundred bytes of memory. No real request needs that many items.
 const MAX_ITEMS: usize = 1 << 13;
 
 /// `ModelInferRequest`.
@@ -34,7 +35,7 @@ pub(crate) struct InferMessage<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct InferInput<'a> {
     pub(crate) name: Cow<'a, str>,
-    /// `None` for a name that is no datatype.
+    /// `None` if the message names an unknown datatype.
     pub(crate) datatype: Option<DataType>,
     pub(crate) shape: Shape,
     pub(crate) parameters: InferParameters<'a>,
@@ -75,7 +76,7 @@ pub(crate) struct Contents {
 }
 
 impl<'a> InferMessage<'a> {
-    /// Decodes the message that the frames make up.
+    /// Decodes the message that the frames contain.
     pub(crate) fn decode(frames: &'a [Bytes]) -> Result<Self, Malformed> {
         let mut message = Self::default();
         let mut items = Items(MAX_ITEMS);
@@ -198,7 +199,7 @@ impl Contents {
             }),
             8 => {
                 let element = reader.bytes(wire)?;
-                // A message is smaller than 2^32 bytes, and so is what it holds.
+                // A message is shorter than 2^32 bytes, so its elements are, too.
                 let length = u32::try_from(element.len()).map_err(|_| Malformed)?;
                 self.byte_strings.extend(length.to_le_bytes());
                 self.byte_strings.extend_from_slice(&element);
@@ -209,7 +210,7 @@ impl Contents {
     }
 }
 
-/// How many more things the message may have.
+/// The number of items that the message may still have.
 struct Items(usize);
 
 impl Items {
@@ -219,7 +220,7 @@ impl Items {
     }
 }
 
-/// One entry of a map of parameters.
+/// Decodes one entry of a map of parameters.
 fn parameter<'a>(
     reader: &mut WireReader<'a>,
     wire: WireType,
@@ -259,7 +260,7 @@ fn choice<'a>(
     Ok(())
 }
 
-/// Sorts by key; of entries with the same key the last one stays.
+/// Sorts the parameters by key. If several entries have the same key, the last one stays.
 fn normalise(parameters: &mut InferParameters<'_>) {
     if parameters.len() < 2 {
         return;
@@ -273,7 +274,7 @@ fn normalise(parameters: &mut InferParameters<'_>) {
     }
 }
 
-/// A 32-bit field keeps the low half of what is written, whatever that is.
+/// A 32-bit field keeps the low half of any value that the client writes.
 fn low_half(value: u64) -> u32 {
     (value & u64::from(u32::MAX)) as u32
 }

@@ -1,4 +1,5 @@
-//! The decoder against the generated one: equal for every message, however it is cut into frames.
+//! Compares the decoder with the generated decoder: the results are equal for every message and every division into
+//! frames.
 use std::collections::BTreeMap;
 
 use proptest::{collection, option, prelude::*};
@@ -11,7 +12,7 @@ use proto::{
 
 use super::*;
 
-/// What the generated decoder has made, in our words.
+/// The result of the generated decoder, in the types of this decoder.
 fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> InferParameters<'_> {
     let choice = |parameter: &InferParameter| {
         Some(match parameter.parameter_choice.clone()? {
@@ -43,7 +44,7 @@ fn expected_contents(contents: &InferTensorContents) -> Contents {
     }
 }
 
-/// Both as text, so that NaN equals NaN.
+/// Compares both results as text, so that NaN equals NaN.
 fn assert_same(ours: &InferMessage<'_>, theirs: &ModelInferRequest) {
     assert_eq!(ours.model_name, theirs.model_name);
     assert_eq!(ours.model_version, theirs.model_version);
@@ -72,7 +73,8 @@ fn assert_same(ours: &InferMessage<'_>, theirs: &ModelInferRequest) {
     assert_eq!(raw, theirs.raw_input_contents);
 }
 
-/// What we take, the generated decoder takes, too, and it means the same. (It overlooks the wire type of maps.)
+/// If this decoder accepts a message, the generated decoder accepts it, too, with the same meaning. (The generated
+/// decoder does not check the wire type of maps.)
 fn assert_not_laxer(frames: &[Bytes], bytes: &[u8]) {
     let Ok(ours) = InferMessage::decode(frames) else { return };
     match ModelInferRequest::decode(bytes) {
@@ -81,7 +83,7 @@ fn assert_not_laxer(frames: &[Bytes], bytes: &[u8]) {
     }
 }
 
-/// The message in frames that end at the given places.
+/// Divides the message into frames that end at the given offsets.
 fn cut(message: &[u8], places: &[prop::sample::Index]) -> Vec<Bytes> {
     let mut places: Vec<_> = places.iter().map(|place| place.index(message.len() + 1)).collect();
     places.push(message.len());
@@ -216,7 +218,7 @@ proptest! {
     }
 }
 
-/// Numbers of a repeated field may come one by one, a message twice, and a key twice.
+/// The numbers of a repeated field may come one by one. A message may come twice, and so may a key.
 #[test]
 fn repetitions_mean_what_the_schema_says() {
     let once = InferInputTensor {

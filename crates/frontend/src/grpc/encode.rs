@@ -1,8 +1,8 @@
-//! `ModelInferResponse` and `ModelStreamInferResponse`, encoded around their tensors: what surrounds a large tensor goes
-//! to one small buffer, the tensor itself leaves as it is.
+//! Encodes `ModelInferResponse` and `ModelStreamInferResponse` without copying large tensors: the fields around a
+//! tensor go to one small buffer, and the tensor is sent from its own memory.
 //!
-//! A message comes with the five bytes that gRPC puts before each. Field numbers are those of `grpc_service.proto`;
-//! the property tests let the generated decoder read what is written here.
+//! A message starts with the five bytes that gRPC puts before each message. Field numbers are those of
+//! `grpc_service.proto`. In the property tests the generated decoder reads the encoded messages.
 use bytes::{BufMut, BytesMut};
 use inference::{Error, Name, Parameter, Tensor};
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::message::{MAX_MESSAGE, PREFIX};
 use crate::chunks::Chunks;
 
-/// Tensors up to that many bytes are copied: that is cheaper than another range to write.
+/// Tensors of up to this many bytes are copied: a copy is cheaper than one more range to write.
 const COPIED: usize = 1024;
 
 /// The fields of a `ModelInferResponse`.
@@ -26,7 +26,7 @@ pub(crate) struct InferResponse<'a> {
 }
 
 impl InferResponse<'_> {
-    /// The whole message of `ModelInfer`, prefix included.
+    /// Encodes the whole message of `ModelInfer`, prefix included.
     ///
     /// # Errors
     /// A parameter the protocol cannot carry, or a message beyond [`MAX_MESSAGE`][super::message::MAX_MESSAGE].
@@ -38,8 +38,8 @@ impl InferResponse<'_> {
         Ok(writer.finish())
     }
 
-    /// The whole message of `ModelStreamInfer`, prefix included, of at most `limit` bytes; `error` may be empty. What is
-    /// too long, or cannot be carried, becomes an error that says so.
+    /// Encodes the whole message of `ModelStreamInfer`, prefix included, in at most `limit` bytes. `error` may be
+    /// empty. If the response is too long, or the protocol cannot carry it, the message contains an error that says so.
     pub(crate) fn streamed(&self, error: &str, limit: usize) -> Chunks {
         let refused = match self.try_streamed(error, limit) {
             Ok(message) => return message,
@@ -48,7 +48,7 @@ impl InferResponse<'_> {
         let without = InferResponse { parameters: &[], outputs: &[], ..*self };
         without
             .try_streamed(&refused.message, limit)
-            // The id alone is too long to be sent back.
+            // The id alone is too long for the message.
             .or_else(|_| InferResponse::default().try_streamed(&refused.message, limit))
             .expect("one sentence fits a message")
     }
@@ -69,7 +69,7 @@ impl InferResponse<'_> {
         Ok(writer.finish())
     }
 
-    /// The parameters as the protocol writes them.
+    /// The parameters in the form that the protocol needs.
     fn values(&self) -> Result<SmallVec<[(&str, ParameterValue<'_>); 2]>, Error> {
         let own = self.parameters.iter().map(|(key, value)| Ok((key.as_str(), ParameterValue::of(value)?)));
         own.chain(self.last.map(|last| Ok(("triton_final_response", ParameterValue::Bool(last))))).collect()
@@ -107,7 +107,8 @@ impl InferResponse<'_> {
     }
 }
 
-/// Bytes of a message without its prefix, and how many of them the buffer around the tensors takes.
+/// The length of a message without its prefix, and the number of those bytes that go to the buffer around the tensors.
+/// In bytes.
 struct Lengths {
     total: usize,
     buffered: usize,
@@ -165,12 +166,13 @@ fn optional_text_length(text: &str) -> usize {
     if text.is_empty() { 0 } else { delimited_length(text.len()) }
 }
 
-/// Tag, length and content of a delimited field; all our field numbers fit a tag of one byte.
+/// The length of a delimited field: tag, length and content. The tags of all fields that the server writes take one
+/// byte.
 fn delimited_length(content: usize) -> usize {
     1 + varint_length(content as u64) + content
 }
 
-/// Seven bits to a byte, at least one byte.
+/// The length of a varint: seven bits for each byte, at least one byte.
 fn varint_length(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -180,14 +182,14 @@ const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const DELIMITED: u8 = 2;
 
-/// Writes fields to a buffer of known size and passes large tensors by.
+/// Writes fields to a buffer of known size, and appends large tensors without copying them.
 struct WireWriter {
     buffer: BytesMut,
     done: Chunks,
 }
 
 impl WireWriter {
-    /// Begins with the gRPC prefix.
+    /// Writes the gRPC prefix.
     fn new(lengths: &Lengths, limit: usize) -> Result<Self, Error> {
         let total = lengths.total;
         let Some(length) = u32::try_from(total).ok().filter(|_| total <= limit) else {
@@ -218,7 +220,7 @@ impl WireWriter {
         self.buffer.put_u8(field << 3 | wire);
     }
 
-    /// Tag and length of a delimited field; its content follows.
+    /// Writes the tag and the length of a delimited field. The caller then writes the content.
     fn begin(&mut self, field: u8, length: usize) {
         self.tag(field, DELIMITED);
         self.varint(length as u64);

@@ -1,4 +1,4 @@
-//! What is written here is read by the generated decoder.
+//! The generated decoder reads the messages that the encoder writes.
 use bytes::{Buf, Bytes};
 use inference::{DataType, Shape, TensorData};
 use proptest::{collection, option, prelude::*};
@@ -38,7 +38,7 @@ fn tensor() -> impl Strategy<Value = Tensor> {
         })
 }
 
-/// The message behind the prefix, which must be as long as the prefix says.
+/// The message after the prefix. Checks that the prefix states its length.
 fn content(mut chunks: Chunks) -> Bytes {
     let mut bytes = chunks.copy_to_bytes(chunks.remaining());
     assert_eq!(bytes.get_u8(), 0);
@@ -119,7 +119,7 @@ fn a_large_tensor_is_not_copied() {
 
 #[test]
 fn a_response_beyond_the_limit_is_refused_by_its_size() {
-    // The same bytes many times over: they are counted, not copied.
+    // All pieces share the same bytes: the encoder counts them and does not copy them.
     let piece = Bytes::from(vec![0; 1 << 20]);
     let data = TensorData::from_pieces(std::iter::repeat_n(piece, 2048));
     let outputs = [Tensor::new(Name::new("OUT"), DataType::Uint8, Shape::new(), data)];
@@ -153,7 +153,7 @@ fn what_is_too_long_for_a_message_becomes_an_error_that_says_so() {
     let output = Tensor::new("OUT".into(), DataType::Uint8, [300].as_slice().into(), vec![0; 300]);
     let (error, id) = read(InferResponse { outputs: &[output], ..short }, "");
     assert!(error.starts_with("Response has byte size 3") && id == "7", "{error}");
-    // Neither a long id nor a long text comes back.
+    // The answer contains neither a long id nor a long text.
     let long = "x".repeat(300);
     for (response, error) in [(InferResponse { id: &long, ..short }, "why"), (short, &*long)] {
         let (error, id) = read(response, error);

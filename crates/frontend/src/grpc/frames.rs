@@ -1,11 +1,11 @@
-//! The frames in one direction of an HTTP/2 connection, told from their heads alone. Payloads are passed over.
+//! Recognises the frames in one direction of an HTTP/2 connection from their heads alone, and skips the payloads.
 //!
 //! Source: RFC 9113, section 4.1.
 
-/// Bytes of a frame's head.
+/// Length of a frame's head, in bytes.
 const HEAD: usize = 9;
 
-/// What a frame is for.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameKind {
     Data,
@@ -26,9 +26,9 @@ pub(super) enum FrameKind {
 pub(super) struct FrameHead {
     pub(super) kind: FrameKind,
     pub(super) flags: u8,
-    /// Bytes of the payload.
+    /// Length of the payload, in bytes.
     pub(super) len: u32,
-    /// 0 is the connection.
+    /// The stream of the frame. 0 stands for the connection.
     pub(super) stream: u32,
 }
 
@@ -51,46 +51,46 @@ impl FrameHead {
         Self { kind, flags, len: u32::from_be_bytes([0, high, middle, low]), stream }
     }
 
-    /// Answers a SETTINGS or PING frame of the other side.
+    /// Tells whether the frame answers a SETTINGS or PING frame of the other side.
     pub(super) fn is_ack(self) -> bool {
         matches!(self.kind, FrameKind::Settings | FrameKind::Ping) && self.flags & 0x1 != 0
     }
 
-    /// Nothing more comes in this direction of the stream.
+    /// Tells whether the frame is the last one of its stream in this direction.
     pub(super) fn ends_stream(self) -> bool {
         matches!(self.kind, FrameKind::Data | FrameKind::Headers) && self.flags & 0x1 != 0
     }
 
-    /// The last frame of a header block.
+    /// Tells whether the frame is the last one of a header block.
     pub(super) fn ends_headers(self) -> bool {
         matches!(self.kind, FrameKind::Headers | FrameKind::Continuation) && self.flags & 0x4 != 0
     }
 }
 
-/// Follows the bytes of one direction.
+/// Reads the bytes of one direction.
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
-    /// Bytes that precede the first frame.
+    /// Bytes still to come before the first frame.
     preface: usize,
     head: [u8; HEAD],
-    /// Bytes of `head` that are there; fewer than all.
+    /// Bytes of `head` that have arrived. Always fewer than the whole head.
     have: usize,
-    /// Bytes of the payload that are still to come.
+    /// Bytes of the payload that have not arrived yet.
     payload: usize,
     /// The latest frame whose head is complete.
     latest: Option<FrameHead>,
 }
 
 impl FrameReader {
-    /// A direction that begins with `preface` bytes that are no frame.
+    /// A direction that begins with `preface` bytes that belong to no frame.
     pub(super) fn after(preface: usize) -> Self {
         Self { preface, ..Self::default() }
     }
 
-    /// Takes the next bytes, and tells each frame whose head they complete.
+    /// Reads the next bytes. Calls `on_frame` for each frame whose head these bytes complete.
     ///
     /// # Errors
-    /// The first error of `on_frame`; the reader must not be used after it.
+    /// The first error of `on_frame`. The caller must not use the reader afterwards.
     pub(super) fn advance<E>(
         &mut self,
         mut bytes: &[u8],
@@ -121,17 +121,17 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The bytes so far end where a frame ends.
+    /// Tells whether the bytes so far end at the end of a frame.
     pub(super) fn is_between_frames(&self) -> bool {
         self.preface == 0 && self.have == 0 && self.payload == 0
     }
 
-    /// The payload of the latest frame is there in part, or has just begun.
+    /// The kind of the latest frame, if its payload has not arrived completely.
     pub(super) fn is_within(&self) -> Option<FrameKind> {
         self.latest.filter(|_| self.payload > 0).map(|head| head.kind)
     }
 
-    /// The head of a frame is there in part.
+    /// Tells whether a part of a frame's head has arrived.
     pub(super) fn is_within_head(&self) -> bool {
         self.have > 0
     }

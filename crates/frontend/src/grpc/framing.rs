@@ -1,6 +1,6 @@
-//! The messages of a request body: each behind five bytes that tell its length and whether it is compressed.
+//! The messages of a request body. Before each message stand five bytes: its length, and whether it is compressed.
 //!
-//! Messages are cut out of the frames as the network brought them, without copying. Source: "gRPC over HTTP2".
+//! The messages are cut out of the received frames without copying. Source: "gRPC over HTTP2".
 use std::{
     future::poll_fn,
     pin::Pin,
@@ -21,30 +21,32 @@ use crate::{
     decode_pool::Work,
 };
 
-/// A message, in the frames it arrived in.
+/// A message, in the frames in which it arrived.
 pub(crate) type Frames = SmallVec<[Bytes; 2]>;
 
-/// Frames below this size are small, and [`SMALL_RUN`] of them in a row are joined: each costs more memory than it brings.
+/// Frames below this size are small. [`SMALL_RUN`] of them in a row are joined, because a small frame takes more memory
+/// than it has content.
 const SMALL: usize = 1024;
 const SMALL_RUN: usize = 64;
 
-/// Cuts a body into messages. Polled by one task; nothing is lost if a poll is given up.
+/// Cuts a body into messages. One task polls it. Polling is cancel-safe.
 pub(crate) struct Messages<B> {
     body: B,
     coding: Option<Coding>,
-    /// What has arrived and is not given out yet; no frame is empty.
+    /// The frames that have arrived and that are not yet given out. No frame is empty.
     frames: Frames,
-    /// Bytes in `frames`.
+    /// The number of bytes in `frames`.
     held: usize,
-    /// Small frames at the end of `frames`.
+    /// The number of small frames at the end of `frames`.
     small_run: usize,
-    /// The message that is arriving.
+    /// The header of the message that is arriving.
     header: Option<Header>,
     inflating: Option<Work<Result<Bytes, InflateError>>>,
     ended: bool,
     max_message: usize,
     progress: BodyProgress,
-    /// The first message is expected from the beginning, the next ones from their first byte.
+    /// If true, the time limit of the first message starts at once. Otherwise the limit of each message starts with its
+    /// first byte.
     is_unary: bool,
 }
 
@@ -55,8 +57,8 @@ struct Header {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
-    /// The messages of `body`; compressed ones are in `coding`. A message of more bytes than the limits allow, or one that
-    /// unfolds to more, is refused.
+    /// Reads the messages of `body`. `coding` is the coding of compressed messages. A message is refused if it has more
+    /// bytes than the limits allow, before or after decompression.
     pub(crate) fn new(body: B, coding: Option<Coding>, limits: &ClientLimits) -> Self {
         Self {
             body,
@@ -74,17 +76,17 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
-    /// The only message of the body.
+    /// Returns the only message of the body.
     ///
     /// # Errors
-    /// The body holds no message or several, or one that cannot be read.
+    /// The body contains no message, or several messages, or a message that cannot be read.
     pub(crate) async fn only(mut self) -> Result<Frames, Status> {
         self.is_unary = true;
         let Some(message) = poll_fn(|context| self.poll_next(context)).await else {
             return Err(Status::unparsable());
         };
         let message = message?;
-        // The usual client says with the message that nothing follows; then this returns at once.
+        // Usually the client ends the body together with the message. Then this poll returns at once.
         match poll_fn(|context| self.poll_next(context)).await {
             None => Ok(message),
             Some(Ok(_)) => Err(Status::new(Code::Internal, "Expected one request message, got several")),
@@ -92,7 +94,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
-    /// The next message, decompressed; `None` when the client has ended the body.
+    /// The next message, decompressed. `None` when the client has ended the body.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frames, Status>>> {
         loop {
             if let Some(work) = &mut self.inflating {
@@ -100,7 +102,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 self.inflating = None;
                 return Poll::Ready(Some(match inflated {
                     Ok(Ok(message)) => Ok(SmallVec::from_iter([message])),
-                    // It is not known how many bytes more.
+                    // Inflation stops at the limit, so the full length is unknown.
                     Ok(Err(InflateError::TooLarge)) => Err(too_long(self.max_message + 1, self.max_message)),
                     Ok(Err(InflateError::Corrupt | InflateError::Abandoned)) => {
                         Err(Status::new(Code::Internal, "failed to decompress request"))
@@ -132,7 +134,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                         self.hold(data);
                     }
                 }
-                // The client has gone; nobody will read this.
+                // The client has disconnected and cannot read the status.
                 Some(Err(_)) => {
                     self.ended = true;
                     return Poll::Ready(Some(Err(Status::new(Code::Cancelled, "the client has gone"))));
@@ -142,7 +144,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
-    /// Ready when a message that has begun does not come fast enough.
+    /// Ready when a message that has begun does not arrive fast enough.
     fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Status> {
         if !self.is_unary && self.held == 0 && self.header.is_none() {
             self.progress.stop();
@@ -152,12 +154,12 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         Poll::Ready(Status::new(Code::DeadlineExceeded, "the request did not arrive in time"))
     }
 
-    /// Nothing is expected of the client for a while, because nothing is read.
+    /// Stops the time limit, because the server does not read from the client for now.
     pub(crate) fn pause(&mut self) {
         self.progress.stop();
     }
 
-    /// The body ends inside a message, which is told once.
+    /// The body ends inside a message. The error is returned once.
     fn give_up(&mut self) -> Status {
         self.frames.clear();
         self.held = 0;
@@ -185,7 +187,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         self.frames.push(joined.freeze());
     }
 
-    /// A whole message and how it is compressed, if one has arrived.
+    /// A whole message and its coding, if a whole message has arrived.
     fn cut(&mut self) -> Result<Option<(Frames, Option<Coding>)>, Status> {
         let header = match self.header {
             Some(header) => header,
@@ -234,7 +236,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         Ok(Header { compressed: flag == 1, length })
     }
 
-    /// The first `length` bytes, which are there.
+    /// Takes the first `length` bytes. They must have arrived.
     fn take(&mut self, length: usize) -> Frames {
         self.held -= length;
         if self.held == 0 {
@@ -271,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// A body whose frames are all there.
+    /// A body whose frames have all arrived.
     struct Arrived(VecDeque<Bytes>);
 
     impl Body for Arrived {

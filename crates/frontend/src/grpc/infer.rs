@@ -20,7 +20,7 @@ use super::{
 /// Dropping the future cancels the request.
 ///
 /// # Errors
-/// The status of the call.
+/// The status that ends the call.
 pub(crate) async fn answer(
     state: &GrpcState,
     head: Parts,

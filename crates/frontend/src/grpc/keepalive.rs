@@ -1,7 +1,8 @@
-//! Pings to clients that are silent, to find out whether they are still there.
+//! Sends pings to idle clients, to detect lost connections.
 //!
-//! hyper offers the same without two rules of gRPC: a connection without calls is left alone, and so is a client to which
-//! nothing was sent since the last pings. The rules are those of gRPC: doc/keepalive.md.
+//! hyper offers keep-alive pings, but without two rules of gRPC. First, the server does not ping a connection without
+//! calls. Second, the server does not ping a client again if it has sent nothing to the client since the last pings.
+//! Source of the rules: gRPC, doc/keepalive.md.
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
@@ -10,16 +11,19 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// When clients are pinged; the names are those of gRPC's options.
+/// When the server pings clients. The names are those of gRPC's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepaliveRules {
-    /// A client that has sent nothing for that time is pinged (`--grpc-keepalive-time`); `None` is never.
+    /// The server pings a client that has sent nothing for that time (`--grpc-keepalive-time`). `None`: the server
+    /// never pings.
     pub time: Option<Duration>,
-    /// A client that sends nothing for that time after a ping is gone (`--grpc-keepalive-timeout`).
+    /// If a client sends nothing for that time after a ping, the connection counts as lost
+    /// (`--grpc-keepalive-timeout`).
     pub timeout: Duration,
-    /// Connections without calls are pinged, too (`--grpc-keepalive-permit-without-calls`).
+    /// The server also pings connections without calls (`--grpc-keepalive-permit-without-calls`).
     pub permit_without_calls: bool,
-    /// Pings without data or headers to the client in between (`--grpc-http2-max-pings-without-data`); 0 is any number.
+    /// How many pings the server may send without data or headers in between (`--grpc-http2-max-pings-without-data`).
+    /// 0: any number.
     pub max_pings_without_data: u32,
 }
 
@@ -34,12 +38,12 @@ impl Default for KeepaliveRules {
     }
 }
 
-/// What is due.
+/// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeepaliveEvent {
-    /// A ping is to be sent.
+    /// The server must send a ping.
     Ping,
-    /// The last one was not answered.
+    /// The client did not answer the last ping in time.
     ClientIsGone,
 }
 
@@ -47,9 +51,9 @@ pub(super) enum KeepaliveEvent {
 #[derive(Debug)]
 pub(super) struct Keepalive {
     rules: KeepaliveRules,
-    /// When the client last sent something.
+    /// The time when the client last sent something.
     heard: Instant,
-    /// When the ping was sent that is not answered yet.
+    /// The time when the server sent the ping that is not answered yet.
     asked: Option<Instant>,
     pings_without_data: u32,
     timer: Option<Pin<Box<Sleep>>>,
@@ -65,12 +69,12 @@ impl Keepalive {
         self.heard = now;
     }
 
-    /// Data or headers go to the client.
+    /// The server sends data or headers to the client.
     pub(super) fn sent_data(&mut self) {
         self.pings_without_data = 0;
     }
 
-    /// Waits for what is due next. `calls` are under way.
+    /// Waits until the next action is due. `calls` is the number of calls in flight.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, calls: usize) -> Poll<KeepaliveEvent> {
         let Some(time) = self.rules.time else { return Poll::Pending };
         let heard = self.heard;
@@ -119,7 +123,7 @@ mod tests {
         })
     }
 
-    /// The next event, if it comes before `limit`, and when.
+    /// The next event before `limit`, and its time.
     async fn event(
         keepalive: &mut Keepalive,
         calls: usize,

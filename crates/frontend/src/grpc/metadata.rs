@@ -1,11 +1,11 @@
-//! What a call's headers say: its deadline, and whether it is a gRPC call at all.
+//! Reads the headers of a call: its deadline, and whether the call is a gRPC call.
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, header::CONTENT_TYPE};
 
 use super::status::{Code, Status};
 
-/// Time the client grants the call.
+/// The header with the time that the client allows for the call.
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// Whether the content type is gRPC with protocol buffers: `application/grpc`, `application/grpc+proto`.
@@ -15,7 +15,7 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_empty() || rest.starts_with(b";") || matches!(rest.strip_prefix(b"+proto"), Some([] | [b';', ..]))
 }
 
-/// The time the client grants, from now.
+/// The time that the client allows for the call, from now.
 ///
 /// # Errors
 /// INVALID_ARGUMENT unless the value is one to eight digits and a unit.

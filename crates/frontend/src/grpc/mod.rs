@@ -1,9 +1,11 @@
 //! The inference protocol over gRPC: `inference.GRPCInferenceService`, `grpc.health.v1.Health` and server reflection.
 //!
-//! hyper owns the connections; calls are dispatched by path, framed and coded here. The two infer calls have codecs of
-//! their own (`decode`, `encode`) that do not copy tensors; everything else uses the generated types.
+//! hyper owns the connections. This module dispatches calls by path, and frames and encodes their messages. The two
+//! infer calls have their own codecs (`decode`, `encode`), which do not copy tensors. All other calls use the generated
+//! types.
 //!
-//! [`serve`] is the door: a bound listener and a [`GrpcState`] in, nothing out until the drain has emptied.
+//! [`serve`] is the entry point: it takes a bound listener and a [`GrpcState`], and returns when the drain has
+//! finished.
 mod admin;
 mod calls;
 mod cancellation;

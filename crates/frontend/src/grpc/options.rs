@@ -1,4 +1,4 @@
-//! What the gRPC endpoint is told once.
+//! The settings of the gRPC endpoint. They do not change while the server runs.
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{keepalive::KeepaliveRules, police::PingRules};
@@ -11,64 +11,65 @@ use crate::{
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct GrpcOptions {
-    /// Metadata that becomes parameters of requests (`--grpc-header-forward-pattern`).
+    /// Which metadata becomes parameters of requests (`--grpc-header-forward-pattern`).
     pub forward: Option<HeaderForward>,
-    /// Parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
+    /// The parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
-    /// A model waits while so many responses of one streamed request are unread (`--grpc-max-response-pool-size`). `None`:
-    /// it does not wait.
+    /// A model waits while the client has not read this many responses of one streamed request
+    /// (`--grpc-max-response-pool-size`). `None`: the model does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
-    /// How responses of the two infer calls are compressed (`--grpc-infer-response-compression-level`).
+    /// How the server compresses the responses of the two infer calls (`--grpc-infer-response-compression-level`).
     pub compression: CompressionLevel,
-    /// Encryption (`--grpc-use-ssl` and its companions).
+    /// TLS (`--grpc-use-ssl` and its related options).
     pub tls: Option<TlsOptions>,
-    /// What clients must keep.
+    /// The limits that clients must keep.
     pub limits: ClientLimits,
-    /// How many connections there may be.
+    /// How many connections the port may have.
     pub slots: ConnectionSlots,
-    /// Calls of one connection that may be under way (`--grpc-max-concurrent-streams`). Clients keep others back; h2 refuses
-    /// those of clients that do not.
+    /// The most calls of one connection in flight (`--grpc-max-concurrent-streams`). Clients delay further calls. If a
+    /// client does not, h2 refuses the calls.
     pub max_concurrent_streams: u32,
-    /// When silent clients are pinged.
+    /// When the server pings idle clients.
     pub keepalive: KeepaliveRules,
     /// How often clients may ping.
     pub pings: PingRules,
-    /// Connections are asked to go after about that time (`--grpc-max-connection-age`), 10 % more or less so that they
-    /// do not all come back at once.
+    /// The server asks a client to leave its connection after about that time (`--grpc-max-connection-age`). The time
+    /// varies by 10 %, so that clients do not all reconnect at once.
     pub max_connection_age: Option<Duration>,
-    /// What calls of such a connection get before it is closed (`--grpc-max-connection-age-grace`); `None` is no bound.
+    /// How long the calls of such a connection may go on before the server closes it
+    /// (`--grpc-max-connection-age-grace`). `None`: without limit.
     pub max_connection_age_grace: Option<Duration>,
 }
 
-/// How hard responses are compressed.
+/// How strongly the server compresses responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompressionLevel {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// Fast.
+    /// Fast compression.
     Low,
-    /// Balanced.
+    /// A balance of speed and size.
     Medium,
-    /// Small.
+    /// Compression to the smallest size.
     High,
 }
 
-/// The files of an encrypted endpoint, all in PEM form.
+/// The files of an endpoint with TLS, all in PEM form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Certificate chain of the server (`--grpc-server-cert`).
     pub certificate: PathBuf,
-    /// Its private key (`--grpc-server-key`).
+    /// The private key of the server (`--grpc-server-key`).
     pub key: PathBuf,
-    /// Certificates that vouch for clients (`--grpc-root-cert`). With them each client must show a certificate
-    /// (`--grpc-use-ssl-mutual`).
+    /// The root certificates for client certificates (`--grpc-root-cert`). If they are given, each client must present
+    /// a certificate (`--grpc-use-ssl-mutual`).
     pub client_roots: Option<PathBuf>,
 }
 
 impl GrpcOptions {
-    /// The default for the calls of one connection: more than clients usually have, and few enough that some connections
-    /// cannot use up the memory.
+    /// The default limit for the calls of one connection. Clients usually have fewer calls. The limit is low enough
+    /// that a few connections cannot use up the memory.
     pub const MAX_CONCURRENT_STREAMS: u32 = 1024;
 }
 

@@ -1,4 +1,4 @@
-//! The parameters of a request as gRPC writes them: each value is of one of five types, and the type matters.
+//! Reads the parameters of a gRPC request: each value has one of five types, and the type matters.
 //!
 //! As Triton: infer_handler.cc, SetInferenceRequestMetadata.
 use std::borrow::Cow;
@@ -8,10 +8,11 @@ use inference::{Error, Name, Parameter, Request};
 use super::decode::{Choice, InferParameters};
 use crate::kserve::parameters as meaning;
 
-/// Asks for an empty final response of a decoupled model; the only key of its prefix that clients may use.
+/// The parameter that asks for an empty final response of a decoupled model. It is the only key with the server's
+/// prefix that clients may use.
 const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
 
-/// Reads the parameters into `request`. Tells whether the client asks for an empty final response.
+/// Reads the parameters into `request`. Returns true if the client asks for an empty final response.
 ///
 /// # Errors
 /// INVALID_ARG for a value of the wrong type or a reserved name.

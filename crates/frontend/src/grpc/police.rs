@@ -1,19 +1,19 @@
-//! Which frames a client may send how often. Pure rules: the time is an argument.
+//! Limits how often a client may send which frames. Pure rules: the time is an argument.
 //!
-//! h2 bounds what a client can make it remember: open streams, header blocks, resets of streams that were not accepted yet.
-//! It does not bound work: a client may open and reset streams for ever, or send frames that carry nothing. These rules do.
-//! Work that a client causes by requests that are answered is not limited here.
+//! h2 bounds what a client can make it store: open streams, header blocks, resets of streams that were not accepted
+//! yet. h2 does not bound work: a client may open and reset streams for ever, or send frames without content. These
+//! rules bound that work. They do not limit work for requests that the server answers.
 //!
-//! Pings follow gRPC's own rule, so that the options of gRPC mean the same as in Triton. Source: grpc, doc/keepalive.md and
-//! ping_abuse_policy.cc.
+//! Pings follow gRPC's own rule, so that the options of gRPC mean the same as in Triton. Source: grpc, doc/keepalive.md
+//! and ping_abuse_policy.cc.
 use std::time::{Duration, Instant};
 
 use super::frames::{FrameHead, FrameKind};
 
-/// What a client has done too often: why its connection ends.
+/// The reason why the server ends a connection: the client has done something too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Abuse {
-    /// For the client, in the GOAWAY frame. Clients know "too_many_pings" and ping less often afterwards.
+    /// The text for the client in the GOAWAY frame. Clients know "too_many_pings" and afterwards ping less often.
     pub(super) reason: &'static str,
 }
 
@@ -21,16 +21,17 @@ pub(super) struct Abuse {
 /// `--grpc-keepalive-permit-without-calls`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PingRules {
-    /// A ping that follows the one before sooner than that is a strike. Whatever the server sends in between resets the
-    /// strikes.
+    /// A ping is a strike if it comes sooner than this after the previous ping. If the server sends a frame in between,
+    /// the strikes start again from zero.
     pub min_interval: Duration,
-    /// More strikes than that end the connection; 0 allows any number.
+    /// More strikes than this end the connection. 0 allows any number.
     pub max_strikes: u32,
-    /// Pings of connections without calls keep to `min_interval`, too; otherwise to two hours.
+    /// If true, pings on connections without calls must keep `min_interval`, too. Otherwise they must keep an interval
+    /// of two hours.
     pub permit_without_calls: bool,
 }
 
-/// How often a connection without calls may be pinged, unless that is permitted.
+/// The minimum interval of pings on a connection without calls, unless such pings are permitted.
 const IDLE_PING_INTERVAL: Duration = Duration::from_secs(2 * 3600);
 
 impl Default for PingRules {
@@ -39,16 +40,16 @@ impl Default for PingRules {
     }
 }
 
-/// Frames without content that a client may send at once, and in each second: SETTINGS, PRIORITY, empty DATA,
-/// CONTINUATION, pings, and frames of unknown kinds. Each frame that belongs to a call earns one more.
+/// How many frames without content a client may send at once, and in each second: SETTINGS, PRIORITY, empty DATA,
+/// CONTINUATION, pings, and frames of unknown kinds. Each frame that belongs to a call allows one more.
 const EMPTY_FRAMES: u32 = 1000;
 const EMPTY_FRAMES_PER_SECOND: f64 = 100.0;
 
-/// Streams that a client may reset in each second beside those that it may reset at once. Each answered call earns one
-/// more.
+/// How many streams a client may reset in each second, in addition to those that it may reset at once. Each answered
+/// call allows one more.
 const RESETS_PER_SECOND: f64 = 200.0;
 
-/// Judges the frames of one connection.
+/// Checks the frames of one connection.
 #[derive(Debug)]
 pub(super) struct FramePolice {
     pings: PingRules,
@@ -59,7 +60,7 @@ pub(super) struct FramePolice {
 }
 
 impl FramePolice {
-    /// `resets` streams may be reset at once.
+    /// `resets` is the number of streams that the client may reset at once.
     pub(super) fn new(pings: PingRules, resets: u32, now: Instant) -> Self {
         Self {
             pings,
@@ -70,10 +71,11 @@ impl FramePolice {
         }
     }
 
-    /// Takes note of a frame from the client. `calls` are under way. `now` is asked only where it matters.
+    /// Counts a frame from the client. `calls` is the number of calls in flight. `now` is called only where the time
+    /// matters.
     ///
     /// # Errors
-    /// The client has sent too many of its kind.
+    /// The client has sent too many frames of this kind.
     pub(super) fn received(
         &mut self,
         frame: FrameHead,
@@ -101,7 +103,7 @@ impl FramePolice {
         Ok(())
     }
 
-    /// Takes note of a frame to the client.
+    /// Counts a frame to the client.
     pub(super) fn sent(&mut self, frame: FrameHead) {
         match frame.kind {
             FrameKind::Data | FrameKind::Headers => {
@@ -139,7 +141,7 @@ impl FramePolice {
     }
 }
 
-/// How many frames of a kind may come: what is left of a store that fills with time and with work that is done.
+/// How many frames of a kind may still come. The number grows with time and with finished work, up to a maximum.
 #[derive(Debug)]
 struct Allowance {
     left: f64,
@@ -179,7 +181,7 @@ mod tests {
 
     const PING: FrameKind = FrameKind::Ping;
 
-    /// Frames come this long after the beginning.
+    /// Frames come at this time after the start.
     struct Client {
         police: FramePolice,
         begin: Instant,

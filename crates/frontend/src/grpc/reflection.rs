@@ -1,6 +1,7 @@
-//! Server reflection, so that tools can call the server without its `.proto` files.
+//! Server reflection: tools can call the server without its `.proto` files.
 //!
-//! The service is tonic's; it is called as a function from request to response over our own connections.
+//! tonic provides the service. This module calls it as a function from request to response, over the endpoint's own
+//! connections.
 use std::{convert::Infallible, pin::Pin};
 
 use http::{Request, Response};
@@ -29,7 +30,7 @@ impl Reflection {
     /// Describes every service of the endpoint.
     ///
     /// # Errors
-    /// The descriptors cannot be read, which is a fault of the build.
+    /// The descriptors cannot be read. That is an error of the build.
     pub(crate) fn new() -> Result<Self, Error> {
         let builder =
             || Builder::configure().register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET);
@@ -43,7 +44,7 @@ impl Reflection {
         })
     }
 
-    /// Answers a call of the service's only method.
+    /// Answers a call of the only method of the service.
     pub(crate) async fn answer(
         &self,
         version: ReflectionVersion,

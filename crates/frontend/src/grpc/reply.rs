@@ -1,4 +1,4 @@
-//! The replies of the endpoint: headers, and a body of our own shape that hyper polls.
+//! The replies of the endpoint: headers, and a body that hyper polls.
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -14,6 +14,7 @@ use http_body::{Body, Frame};
 use super::{
     calls,
     compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
+    message::MAX_PIECE,
     status::Status,
     stream::StreamBody,
 };
@@ -21,21 +22,17 @@ use crate::{chunks::Chunks, compression::Coding};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// A reply leaves in DATA frames of at most so many bytes: as much as h2 may hold of a call that hyper has finished, for a
-/// client that does not open its window.
-pub(crate) const MAX_PIECE: usize = 64 << 10;
-
 /// The body of a reply.
 pub(crate) enum GrpcReply {
     /// One message, then the status OK.
     Message(Chunks),
-    /// The status OK after the message was taken.
+    /// The status OK, after hyper has taken the message.
     Status,
-    /// Nothing, or nothing any more.
+    /// An empty body, or the end of any body.
     Empty,
-    /// Responses as they come.
+    /// The responses of a stream, each when it is ready.
     Stream(Box<StreamBody>),
-    /// What the reflection service answers.
+    /// The answer of the reflection service.
     Reflection(Box<tonic::body::Body>),
 }
 
@@ -57,7 +54,7 @@ impl Body for GrpcReply {
         polled
     }
 
-    /// A reply without body ends with its headers: gRPC calls that "Trailers-Only".
+    /// A reply without body ends with its headers. gRPC calls that "Trailers-Only".
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
@@ -91,7 +88,7 @@ impl GrpcReply {
     }
 }
 
-/// The only message of a call.
+/// A reply with one message.
 pub(crate) fn message(message: Chunks, coding: Option<Coding>) -> Response<GrpcReply> {
     let mut response = grpc(GrpcReply::Message(message));
     name_coding(&mut response, coding);
@@ -105,14 +102,14 @@ pub(crate) fn stream(body: StreamBody, coding: Option<Coding>) -> Response<GrpcR
     response
 }
 
-/// The end of a call that has no answer.
+/// The reply to a call that fails.
 pub(crate) fn failed(status: &Status) -> Response<GrpcReply> {
     let mut response = grpc(GrpcReply::Empty);
     status.write(response.headers_mut());
     response
 }
 
-/// To a request that is none of gRPC's: which method and content type would be.
+/// The reply to a request that is no gRPC call: it names the method and content type that gRPC needs.
 pub(crate) fn not_grpc(status: StatusCode) -> Response<GrpcReply> {
     let mut response = Response::new(GrpcReply::Empty);
     *response.status_mut() = status;

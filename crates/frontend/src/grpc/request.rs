@@ -1,7 +1,7 @@
-//! From a decoded `ModelInferRequest` to a running request.
+//! Starts a request from a decoded `ModelInferRequest`.
 //!
-//! Only what the message says is judged here; whether it suits the model is for the engine. The order of the checks is
-//! the reference's, so that a request with two faults is refused for the same one.
+//! This module checks only the message itself. The engine checks whether the request fits the model. The checks have
+//! the reference's order, so that both servers refuse a request with two errors for the same one.
 use std::{num::NonZeroU64, sync::Arc};
 
 use engine::Model;
@@ -22,7 +22,7 @@ use crate::kserve::{
     shared_memory, version,
 };
 
-/// What is kept of a request that runs, to answer it.
+/// What the server keeps of a running request, to answer it.
 pub(crate) struct RequestContext {
     pub(crate) model: Arc<Model>,
     pub(crate) id: Name,
@@ -34,13 +34,13 @@ pub(crate) struct RequestContext {
 /// The model that a message asks for.
 ///
 /// # Errors
-/// The version is no number, or there is no such model.
+/// The version is not a number, or the model does not exist.
 pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc<Model>, Error> {
     let version = version::parse(&message.model_version)?;
     state.engine.model(&message.model_name, version)
 }
 
-/// Starts the request. `stream` is the client, if the request came on a stream.
+/// Starts the request. `stream` identifies the client if the request came on a stream.
 ///
 /// # Errors
 /// The message contradicts itself, the schema or the model.
@@ -80,15 +80,15 @@ pub(crate) fn start(
 }
 
 impl RequestContext {
-    /// Brings the outputs of a response into the form the client asked for.
+    /// Converts the outputs of a response into the form that the client asked for.
     ///
     /// # Errors
-    /// An output that cannot be classified.
+    /// An output cannot be classified.
     pub(crate) fn finish(&self, response: &mut inference::Response) -> Result<(), Error> {
         self.requested_outputs.classify_for(self.model.config(), &mut response.outputs)
     }
 
-    /// The message about a response; `last` is for streams.
+    /// The message for a response. Streams set `last`.
     pub(crate) fn message<'a>(
         &'a self,
         response: &'a inference::Response,
@@ -106,7 +106,7 @@ impl RequestContext {
     }
 }
 
-/// Metadata that the server was told to make parameters. What gRPC itself needs is none of the client's.
+/// Turns metadata into parameters, as the server's options say. Headers that gRPC itself needs are never forwarded.
 fn forward(state: &GrpcState, headers: &HeaderMap, request: &mut Request) -> Result<(), Error> {
     let Some(forward) = &state.options.forward else { return Ok(()) };
     for (name, value) in headers {
@@ -118,13 +118,13 @@ fn forward(state: &GrpcState, headers: &HeaderMap, request: &mut Request) -> Res
     Ok(())
 }
 
-/// The raw contents of a message, for those inputs that have no others.
+/// The raw contents of a message. They belong to the inputs without typed contents.
 struct Raw {
     any: bool,
     rest: smallvec::IntoIter<[TensorData; 2]>,
 }
 
-/// An input with its bytes: typed contents, or the next of the raw ones.
+/// An input with its bytes: its typed contents, or the next raw contents.
 fn tensor(input: InferInput<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Result<Tensor, Error> {
     let spec = model.config().input(&input.name);
     let name = spec.map_or_else(|| Name::new(&input.name), |spec| spec.name.clone());
@@ -164,13 +164,13 @@ fn tensor(input: InferInput<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Res
                 spec.datatype.protocol_name()
             )));
         }
-        // The model has no such input: the engine refuses it by its name, whatever its datatype.
+        // The model has no such input. The engine refuses the input by its name, so the datatype does not matter.
         (None, None) => DataType::Bytes,
     };
     Ok(Tensor::new(name, datatype, input.shape, data))
 }
 
-/// How many best classes of an output the client wants.
+/// How many of the best classes of an output the client wants.
 fn classes(output: &InferRequestedOutput<'_>) -> Result<Option<NonZeroU64>, Error> {
     let region = contents::region(&output.parameters, &output.name)?;
     let choice = output.parameters.iter().find(|(key, _)| key == "classification").map(|(_, choice)| choice);

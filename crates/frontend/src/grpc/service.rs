@@ -1,4 +1,4 @@
-//! From the headers of a call to whoever answers it.
+//! Finds the handler for a call from its headers, and runs it.
 use std::{convert::Infallible, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::restrict::Category;
 
-/// What a path stands for.
+/// The meaning of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Infer,
@@ -45,7 +45,7 @@ impl Target {
         }
     }
 
-    /// What restricts the call. Reflection tells nothing that the published schema does not.
+    /// The category that restricts the call. Reflection has none, because it shows only the published schema.
     fn category(self) -> Option<Category> {
         match self {
             Self::Infer | Self::StreamInfer => Some(Category::Inference),
@@ -55,7 +55,7 @@ impl Target {
     }
 }
 
-/// Answers one call. Dropping the future, or the body of the answer, cancels it.
+/// Answers one call. Dropping the future, or the body of the answer, cancels the call.
 pub(crate) async fn answer(
     state: Arc<GrpcState>,
     request: Request<Incoming>,
@@ -87,7 +87,7 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
     }
     match granted {
         None => answer_once(state, target, request).await,
-        // Boxed so that calls without a deadline, which are the fast ones, do not carry the room for it.
+        // The future is boxed, so that calls without a deadline, which are the fast ones, have a smaller future.
         Some(granted) => {
             let answer = Box::pin(answer_once(state, target, request));
             tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late()))

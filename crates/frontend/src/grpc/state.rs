@@ -1,4 +1,4 @@
-//! What all connections of the endpoint share.
+//! The state that all connections of the endpoint share.
 use engine::Engine;
 use inference::Error;
 use tokio_rustls::TlsAcceptor;
@@ -16,11 +16,11 @@ pub struct GrpcState {
 }
 
 impl GrpcState {
-    /// Reads the certificates, if there are any to read. Once `drain` begins, new calls are refused; it counts
-    /// connections.
+    /// Reads the certificates, if TLS is configured. When `drain` begins, the endpoint refuses new calls. `drain` also
+    /// counts the connections.
     ///
     /// # Errors
-    /// A certificate or key that cannot be used; the text names the file (P-W22).
+    /// A certificate or key cannot be used. The text names the file (P-W22).
     pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
         let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
         Ok(Self { engine, options, drain, reflection: Reflection::new()?, tls })

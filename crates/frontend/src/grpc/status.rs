@@ -1,4 +1,4 @@
-//! How a call ends: gRPC's code and a text, and how both are written into headers or trailers.
+//! The status of a call: gRPC's code and a text, and how both are written to headers or trailers.
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -6,15 +6,15 @@ use inference::{Error, ErrorCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 pub(crate) use tonic::Code;
 
-/// Header or trailer with the code.
+/// The header or trailer with the code.
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// Header or trailer with the text.
+/// The header or trailer with the text.
 pub(crate) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// Everything but printable ASCII, and the sign that begins an escape.
+/// The characters to escape: all but printable ASCII, and the percent sign, which begins an escape.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Longest text as it is written. Clients give a call up whose trailers exceed 8 KiB, and then show no text at all.
+/// The longest encoded text, in bytes. If the trailers exceed 8 KiB, clients end the call and show no text at all.
 const MAX_TEXT: usize = 6 << 10;
 
 /// A code and a text.
@@ -29,12 +29,12 @@ impl Status {
         Self { code, message: message.into() }
     }
 
-    /// The end of a call that went well.
+    /// The status of a call that succeeded.
     pub(crate) const fn ok() -> Self {
         Self { code: Code::Ok, message: Cow::Borrowed("") }
     }
 
-    /// The message is none of the expected type.
+    /// The bytes are not a message of the expected type.
     pub(crate) const fn unparsable() -> Self {
         Self { code: Code::Internal, message: Cow::Borrowed("Unable to parse request") }
     }
@@ -44,7 +44,7 @@ impl Status {
         Self { code: Code::DeadlineExceeded, message: Cow::Borrowed("Deadline Exceeded") }
     }
 
-    /// The server takes no new calls.
+    /// The server accepts no new calls.
     pub(crate) const fn stopping() -> Self {
         Self {
             code: Code::Unavailable,
@@ -52,24 +52,24 @@ impl Status {
         }
     }
 
-    /// Adds code and text, the latter only if there is one.
+    /// Writes the code, and the text unless it is empty.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         headers.insert(GRPC_STATUS, code_value(self.code));
         if self.message.is_empty() {
             return;
         }
-        // What is behind that is cut off anyway, and may be a name of many megabytes that a client has sent.
+        // The rest would be cut off anyway. It may be a name of many megabytes that a client has sent.
         let start = &self.message[..self.message.floor_char_boundary(MAX_TEXT)];
         let mut text: String = percent_encode(start.as_bytes(), ESCAPED).collect();
         if text.len() > MAX_TEXT {
-            // Not inside an escape.
+            // The text must not end inside an escape.
             let end = (MAX_TEXT - 2..MAX_TEXT).find(|&end| text.as_bytes()[end] == b'%').unwrap_or(MAX_TEXT);
             text.truncate(end);
         }
         headers.insert(GRPC_MESSAGE, HeaderValue::try_from(text).expect("what is left is printable ASCII"));
     }
 
-    /// As trailers.
+    /// The status as trailers.
     pub(crate) fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::with_capacity(if self.message.is_empty() { 1 } else { 2 });
         self.write(&mut trailers);

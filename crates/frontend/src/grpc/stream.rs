@@ -1,16 +1,16 @@
-//! `ModelStreamInfer`: any number of requests, any number of responses, on one call.
+//! `ModelStreamInfer`: any number of requests and any number of responses in one call.
 //!
-//! The body of the answer is the whole of it: hyper polls it for the next frame, and it reads requests, starts them and
-//! collects responses meanwhile. There is no task beside hyper's own, and when the call is given up, dropping the body
-//! cancels every request.
+//! The body of the reply does all the work. hyper polls the body for the next frame. In that poll the body reads
+//! requests, starts them and collects responses. The call has no other task than hyper's. When the call is cancelled,
+//! dropping the body cancels every request.
 //!
-//! Responses of models that are not decoupled leave in the order of their requests (P-W46): only the request whose
-//! turn it is gets polled, the others run on and keep their responses. Such a request is answered by its first response:
-//! later ones are dropped, errors too, as in the reference. Those of decoupled models leave as they come. A
-//! slow client stops the polling, and with it the reading of further requests.
+//! Responses of models that are not decoupled are sent in the order of their requests (P-W46). The body polls only the
+//! first of these requests. The other requests continue to run, and their responses wait. The first response answers
+//! such a request: later responses and errors are dropped, as in the reference. Responses of decoupled models are sent
+//! as they come. If a client reads slowly, the body is not polled, so it reads no further requests.
 //!
-//! When the server stops, later requests are refused; once nothing is under way the call ends, so that a client that
-//! keeps it open for later does not hold the server up (P-W24).
+//! When the server stops, it refuses later requests. The call ends when no request is in flight, so that a client that
+//! keeps its call open does not delay the shutdown (P-W24).
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -34,58 +34,57 @@ use super::{
     decode::InferMessage,
     encode::InferResponse,
     framing::Messages,
-    message::MAX_MESSAGE,
-    reply::MAX_PIECE,
+    message::{MAX_MESSAGE, MAX_PIECE},
     request::{self, RequestContext},
     state::GrpcState,
     status::Status,
 };
 use crate::chunks::Chunks;
 
-/// Requests of one call that may be under way. Beyond it no more are read; it is generous because requests of a
-/// sequence may wait for others that come later on the same call.
+/// The most requests of one call in flight. At this limit the body reads no more requests. The limit is high because
+/// requests of a sequence may wait for others that come later on the same call.
 const MAX_IN_FLIGHT: usize = 16 << 10;
 
-/// Requests that are read before responses get their turn.
+/// The most requests that the body reads before it collects responses.
 const READ_AT_ONCE: usize = 32;
 
-/// Responses that are there together leave together, up to about so many bytes.
+/// Responses that are ready together are sent together, up to about this many bytes.
 const SENT_AT_ONCE: usize = 32 << 10;
 
-/// The body of the answer.
+/// The body of the reply.
 pub(crate) struct StreamBody {
     state: Arc<GrpcState>,
-    /// Of the call; each of its requests gets what is forwarded.
+    /// The headers of the call. Its requests get the forwarded headers.
     headers: HeaderMap,
     messages: Messages<Incoming>,
-    /// The client may send more requests.
+    /// True while the client may send more requests.
     reading: bool,
     compressor: Option<Compressor>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Done when the server begins to stop.
+    /// Completes when the server begins to stop.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Its requests are counted together: one reader reads all of their responses.
+    /// The server counts the requests of this call under this id, because one reader reads all their responses.
     client: ClientId,
-    /// The client wants the first error of a model as the status of the call.
+    /// True if the client wants the first error of a model as the status of the call.
     errors_end_call: bool,
-    /// Whose responses leave in order.
+    /// The requests whose responses are sent in order.
     ordered: VecDeque<Turn>,
-    /// Whose responses leave as they come, and who has been answered but still has responses that are dropped.
+    /// The requests whose responses are sent as they come, and answered requests whose later responses are dropped.
     unordered: SelectAll<Flight>,
-    /// Refusals of requests to decoupled models.
+    /// The refusals of requests to decoupled models.
     refusals: VecDeque<Chunks>,
-    /// Which of the two is asked first next time.
+    /// True if `unordered` is polled before `ordered` next time.
     unordered_first: bool,
     compressing: Option<Compressing>,
-    /// What was collected and is still to leave.
+    /// The collected messages that are not sent yet.
     leaving: Chunks,
-    /// What the call ends with once everything collected has been sent.
+    /// The status that ends the call when everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
     watch: CallWatch,
 }
 
-/// A place in the order of responses.
+/// An entry in the order of responses.
 enum Turn {
     Running(Flight),
     Refused(Chunks),
@@ -124,7 +123,7 @@ impl StreamBody {
         }
     }
 
-    /// What hyper polls.
+    /// hyper polls this function for the next frame.
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Chunks>>> {
         if self.ended {
             return Poll::Ready(None);
@@ -175,7 +174,7 @@ impl StreamBody {
         Poll::Ready(Some(Frame::data(self.leaving.take_front(MAX_PIECE))))
     }
 
-    /// The trailers. What still runs is cancelled.
+    /// Ends the call with these trailers. Requests that still run are cancelled.
     fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
         self.ended = true;
         self.watch.end();
@@ -188,7 +187,8 @@ impl StreamBody {
         self.ordered.len() + self.unordered.len() + self.refusals.len()
     }
 
-    /// Starts the requests that have arrived. Tells whether it stopped for another reason than that there are no more.
+    /// Starts the requests that have arrived. Returns true if it stopped for another reason than that no more requests
+    /// are available.
     fn read(&mut self, context: &mut Context<'_>) -> bool {
         for _ in 0..READ_AT_ONCE {
             if !self.reading || self.failure.is_some() {
@@ -246,7 +246,7 @@ impl StreamBody {
         })
     }
 
-    /// The responses that are there, in whole messages; one at a time if it is to be compressed.
+    /// Collects the messages that are ready. If messages must be compressed, collects one at a time.
     fn collect(&mut self, context: &mut Context<'_>) -> Chunks {
         let mut collected = Chunks::new();
         while collected.remaining() < SENT_AT_ONCE && self.failure.is_none() {
@@ -262,7 +262,7 @@ impl StreamBody {
         collected
     }
 
-    /// The next message of whoever has one. Both sides are polled before it is pending.
+    /// The next message of any request. Polls both kinds of requests before it returns `Pending`.
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
         self.unordered_first = !self.unordered_first;
         for unordered in [self.unordered_first, !self.unordered_first] {
@@ -284,7 +284,8 @@ impl StreamBody {
                 }
                 Turn::Running(flight) => {
                     let message = ready!(flight.poll_message(context));
-                    // It has had its turn; if the model has more to say, that is dropped beside the others' responses.
+                    // The request has been answered. Later responses of the model are dropped while other requests are
+                    // polled.
                     if let Some(Turn::Running(flight)) = self.ordered.pop_front()
                         && !flight.ended
                     {
@@ -310,18 +311,18 @@ impl StreamBody {
     }
 }
 
-/// A request that was never started is refused by its id alone.
+/// The refusal of a request that was never started. It contains only the id.
 fn refusal(id: &str, error: &Error) -> Chunks {
     InferResponse { id, ..InferResponse::default() }.streamed(&error.message, MAX_MESSAGE)
 }
 
-/// A request under way, as a stream of its messages.
+/// A request in flight, as a stream of its messages.
 struct Flight {
     asked: RequestContext,
     responses: ResponseStream,
-    /// The version as the client wrote it, which is what it gets back where no response tells the real one.
+    /// The version as the client wrote it. The client gets it back if no response contains the real version.
     sent_version: Name,
-    /// Messages that were given out.
+    /// The number of messages that were given out.
     sent: usize,
     ended: bool,
     errors_end_call: bool,
@@ -358,7 +359,7 @@ impl Flight {
         Poll::Ready(Some(message))
     }
 
-    /// Whether the client gets no further response.
+    /// Tells whether the client gets no further response to the request.
     fn is_answered(&self) -> bool {
         self.sent > 0 && !self.asked.model.config().decoupled
     }
@@ -377,7 +378,7 @@ impl Flight {
         self.asked.message(&response, &self.sent_version, Some(last)).streamed(error, MAX_MESSAGE)
     }
 
-    /// What is said when the model ends a request without a last response.
+    /// The final message if the model ends a request without a final response.
     fn final_message(&self) -> Option<Chunks> {
         if self.asked.model.config().decoupled {
             self.asked.empty_final.then(|| self.encode_without_response(true, ""))

@@ -1,4 +1,4 @@
-//! Encryption of the gRPC port: certificates read once, errors that name the file.
+//! TLS for the gRPC port. The server reads the certificates once. Errors name the file.
 use std::{path::Path, sync::Arc};
 
 use inference::Error;
@@ -16,7 +16,7 @@ use super::{client_certificates::ClientCertificates, options::TlsOptions, v1_cer
 /// Accepts encrypted connections that speak HTTP/2.
 ///
 /// # Errors
-/// A file that cannot be read, holds nothing of its kind, or does not fit the others.
+/// A file cannot be read, does not contain what it should, or does not match the other files.
 pub(crate) fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
     let chain = certificates(&options.certificate, "server certificate")?;
     let key = PrivateKeyDer::from_pem_file(&options.key)
@@ -45,7 +45,7 @@ pub(crate) fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A certificate that rustls itself could not read, with its key.
+/// The key and a certificate that rustls itself cannot read.
 fn version_1(
     certificate: &V1Certificate<'_>,
     chain: &[CertificateDer<'static>],
@@ -59,7 +59,7 @@ fn version_1(
     }
 }
 
-/// Lets in only clients with a certificate that one of the roots vouches for.
+/// Accepts only clients with a certificate that one of the roots has signed.
 fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     const WHAT: &str = "root certificate";
     let mut roots = RootCertStore::empty();

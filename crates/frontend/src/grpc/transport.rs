@@ -1,10 +1,11 @@
-//! What lies between a gRPC connection's socket and hyper: it follows the frames of both directions, and ends the
-//! connection of a client that does not keep to the limits.
+//! The layer between the socket of a gRPC connection and hyper. It reads the frames of both directions, and ends the
+//! connection of a client that does not keep the limits.
 //!
-//! - Frames that a client sends too often end the connection ([`FramePolice`]).
-//! - Heads must arrive in time, byte by byte or frame by frame.
-//! - Writes must be taken in time.
-//! - Silent clients are pinged ([`Keepalive`]). The ping is put between two frames of hyper's; hyper passes over the answer.
+//! - If a client sends frames too often, the connection ends ([`FramePolice`]).
+//! - Heads must arrive in time, whether they come byte by byte or frame by frame.
+//! - The client must read what the server writes, in time.
+//! - Idle clients get pings ([`Keepalive`]). The transport inserts a ping between two of hyper's frames. hyper ignores
+//!   the answer.
 use std::{
     io,
     pin::Pin,
@@ -28,19 +29,19 @@ use super::{
 };
 use crate::connection::WriteTimeout;
 
-/// What every HTTP/2 client sends first.
+/// The first bytes of every HTTP/2 client.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A PING frame with a payload that hyper never sends.
 const PING: &[u8; 17] = b"\0\0\x08\x06\0\0\0\0\0nereid ?";
 
-/// RFC 9113, section 7.
+/// The error code of RFC 9113, section 7.
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 /// The stream of a connection.
 pub(super) struct Transport<S> {
     stream: S,
-    /// Bytes that were read already, and that hyper is to read first.
+    /// The bytes that were read already. hyper reads them first.
     ahead: Bytes,
     calls: Arc<CallCounter>,
     incoming: Incoming,
@@ -48,14 +49,14 @@ pub(super) struct Transport<S> {
     police: FramePolice,
     keepalive: Keepalive,
     write_timeout: WriteTimeout,
-    /// Bytes that are to be sent between two frames.
+    /// Bytes to send between two frames.
     injected: Bytes,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
-    /// A connection whose first bytes, `ahead`, were read already.
+    /// A connection. `ahead` contains its first bytes, which were read already.
     pub(super) fn new(stream: S, ahead: Bytes, options: &GrpcOptions, calls: Arc<CallCounter>) -> Self {
-        // A client may give up all its calls at once, for example when a shared deadline passes, and do that again.
+        // A client may cancel all its calls at once, for example when a shared deadline passes, and do so repeatedly.
         let resets = options.max_concurrent_streams.saturating_mul(4);
         Self {
             stream,
@@ -70,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         }
     }
 
-    /// Looks at bytes from the client.
+    /// Reads the frames of bytes from the client.
     fn received(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
         self.keepalive.heard(Instant::now());
         let (police, calls) = (&mut self.police, self.calls.open());
@@ -79,18 +80,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         judged.map_err(|abuse| self.dismiss(context, abuse))
     }
 
-    /// Tells the client why the connection ends, if that can be written at once.
+    /// Sends the reason for the end of the connection, if the socket takes it at once.
     fn dismiss(&mut self, context: &mut Context<'_>, abuse: Abuse) -> io::Error {
         if self.injected.is_empty() && self.outgoing.is_between_frames() {
             let farewell = go_away(self.incoming.last_stream, abuse.reason);
-            // The connection ends in any case.
+            // The connection ends even if this write fails.
             let _ = Pin::new(&mut self.stream).poll_write(context, &farewell);
             let _ = Pin::new(&mut self.stream).poll_flush(context);
         }
         io::Error::other(abuse.reason)
     }
 
-    /// Looks at what is late while the client sends nothing.
+    /// Checks the time limits while the client sends nothing.
     fn poll_timers(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.incoming.poll_late(context).is_ready() {
             return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "a head did not arrive in time"));
@@ -105,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
                 }
                 KeepaliveEvent::Ping => {
                     self.injected = Bytes::from_static(PING);
-                    // What cannot be sent now is sent before hyper's next frame, or by its next flush.
+                    // Bytes that cannot be sent now are sent before hyper's next frame, or by its next flush.
                     if let Poll::Ready(Err(error)) = self.poll_inject(context) {
                         return Poll::Ready(error);
                     }
@@ -114,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         }
     }
 
-    /// Sends what is to be sent between two frames, if hyper is between two.
+    /// Sends the injected bytes, if hyper is between two frames.
     fn poll_inject(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.outgoing.is_between_frames() {
             return Poll::Ready(Ok(()));
@@ -129,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Looks at bytes that were sent to the client.
+    /// Reads the frames of bytes that were sent to the client.
     fn sent(&mut self, bytes: &[u8]) {
         let Self { outgoing, police, keepalive, .. } = self;
         let told = outgoing.advance(bytes, |frame| {
@@ -154,19 +155,19 @@ pub(super) fn go_away(last_stream: u32, reason: &str) -> Bytes {
     frame.freeze()
 }
 
-/// What comes from the client, and whether a head is late: the settings that begin a connection, a header block, or a frame
-/// other than DATA. How fast DATA must come is said by the pace of bodies.
+/// Follows the bytes from the client, and detects late heads: the settings that begin a connection, a header block, or
+/// a frame other than DATA. The pace of bodies limits DATA frames instead.
 struct Incoming {
     frames: FrameReader,
-    /// The client's settings have begun to come.
+    /// The first bytes of the client's settings have arrived.
     has_settings: bool,
-    /// A header block is not at its end.
+    /// A header block has begun and has not ended.
     is_in_headers: bool,
     last_stream: u32,
-    /// Changes with each head that has come whole.
+    /// Changes with each head that has arrived completely.
     round: u64,
     limit: Option<Duration>,
-    /// Runs while a part of a head is there; with the round that it belongs to.
+    /// Runs while a part of a head has arrived. The number is the round of that head.
     timer: Option<(u64, Pin<Box<Sleep>>)>,
 }
 
@@ -209,7 +210,7 @@ impl Incoming {
             || self.frames.is_within().is_some_and(|kind| kind != FrameKind::Data)
     }
 
-    /// Ready when a head is late. To be polled while the client sends nothing.
+    /// Ready when a head is late. The caller polls it while the client sends nothing.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(limit) = self.limit else { return Poll::Pending };
         if !self.is_within_head() {

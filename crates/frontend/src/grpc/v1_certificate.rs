@@ -1,8 +1,8 @@
-//! X.509 certificates of version 1, which `openssl x509 -req` of OpenSSL 3.0 makes where no extensions are asked for.
+//! Reads X.509 certificates of version 1. `openssl x509 -req` of OpenSSL 3.0 makes them if no extensions are given.
 //!
-//! rustls and webpki know version 3 only. A certificate of version 1 has no extensions: it says who it is and which key it
-//! has, and nothing about what the key is for. Source: RFC 5280, section 4.1. The encoding is DER, and everything else is
-//! refused.
+//! rustls and webpki support version 3 only. A certificate of version 1 has no extensions: it contains a name and a
+//! key, and does not say what the key may be used for. Source: RFC 5280, section 4.1. The reader accepts only DER and
+//! refuses any other encoding.
 use std::time::Duration;
 
 use rustls::pki_types::{SubjectPublicKeyInfoDer, UnixTime};
@@ -13,23 +13,23 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 
-/// What a certificate says.
+/// The content of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct V1Certificate<'a> {
-    /// What is signed.
+    /// The bytes that the signature covers.
     pub(super) signed: &'a [u8],
-    /// The issuer's name, as roots tell theirs.
+    /// The issuer's name, in the encoding that root certificates use.
     pub(super) issuer: &'a [u8],
     not_before: UnixTime,
     not_after: UnixTime,
-    /// The whole description of the key.
+    /// The whole key info.
     key: &'a [u8],
-    /// The issuer's algorithm, and the signature.
+    /// The algorithm of the issuer, and the signature.
     pub(super) algorithm: &'a [u8],
     pub(super) signature: &'a [u8],
 }
 
-/// A key, as verifiers want it.
+/// A public key in the form that verifiers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PublicKey<'a> {
     pub(super) algorithm: &'a [u8],
@@ -37,7 +37,7 @@ pub(super) struct PublicKey<'a> {
 }
 
 impl<'a> V1Certificate<'a> {
-    /// Reads a certificate; `None` if it is of another version, or broken.
+    /// Reads a certificate. `None` if it has another version or a wrong encoding.
     pub(super) fn read(der: &'a [u8]) -> Option<Self> {
         let mut outer = Der(der);
         let mut certificate = Der(outer.take(SEQUENCE)?.content);
@@ -48,7 +48,7 @@ impl<'a> V1Certificate<'a> {
         certificate.end()?;
 
         let mut fields = Der(signed.content);
-        // Later versions have their version here.
+        // Certificates of later versions state their version in this field.
         fields.take(INTEGER)?;
         let inner_algorithm = fields.take(SEQUENCE)?.content;
         let issuer = fields.take(SEQUENCE)?.content;
@@ -57,9 +57,9 @@ impl<'a> V1Certificate<'a> {
         validity.end()?;
         let _subject = fields.take(SEQUENCE)?;
         let key = fields.take(SEQUENCE)?.whole;
-        // Later versions may have more.
+        // Certificates of later versions may have more fields.
         fields.end()?;
-        // The two must be the same, so that nobody exchanges the one that is not signed.
+        // Both must be equal, because the signature does not cover the outer one.
         (inner_algorithm == algorithm).then_some(())?;
         PublicKey::read(key)?;
         Some(Self { signed: signed.whole, issuer, not_before, not_after, key, algorithm, signature })
@@ -69,7 +69,7 @@ impl<'a> V1Certificate<'a> {
         (self.not_before..=self.not_after).contains(&now)
     }
 
-    /// The key's description as rustls compares it.
+    /// The key info in the form that rustls compares.
     pub(super) fn key_info(&self) -> SubjectPublicKeyInfoDer<'a> {
         self.key.into()
     }
@@ -84,7 +84,7 @@ impl<'a> PublicKey<'a> {
         Self::of_fields(Der(info).take(SEQUENCE)?.content)
     }
 
-    /// The same without the outer sequence, as roots tell their keys.
+    /// Reads the key info without its outer sequence, as root certificates store it.
     pub(super) fn of_fields(fields: &'a [u8]) -> Option<Self> {
         let mut fields = Der(fields);
         let algorithm = fields.take(SEQUENCE)?.content;
@@ -94,13 +94,13 @@ impl<'a> PublicKey<'a> {
     }
 }
 
-/// A bit string of whole bytes.
+/// The content of a bit string of whole bytes.
 fn bits(content: &[u8]) -> Option<&[u8]> {
     let (unused, bits) = content.split_first()?;
     (*unused == 0).then_some(bits)
 }
 
-/// What is left of an encoding.
+/// The rest of an encoding.
 struct Der<'a>(&'a [u8]);
 
 /// A value with and without its head.
@@ -115,7 +115,7 @@ impl<'a> Der<'a> {
         let [found, first, ..] = *self.0 else { return None };
         let (head, len) = match first {
             0..=0x7f => (2, usize::from(first)),
-            // The shortest form is the only one.
+            // DER accepts only the shortest form of a length.
             0x81 => (3, self.len(1).filter(|len| *len > 0x7f)?),
             0x82 => (4, self.len(2).filter(|len| *len > 0xff)?),
             0x83 => (5, self.len(3).filter(|len| *len > 0xffff)?),
@@ -127,7 +127,7 @@ impl<'a> Der<'a> {
         Some(DerElement { whole, content: &whole[head..] })
     }
 
-    /// The length in so many bytes behind the first byte of a length.
+    /// Reads a length from this many bytes, which follow the first byte of the length.
     fn len(&self, bytes: usize) -> Option<usize> {
         let bytes = self.0.get(2..2 + bytes)?;
         Some(bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)))
@@ -172,9 +172,9 @@ impl<'a> Der<'a> {
     }
 }
 
-/// Days of the Gregorian calendar, from a year not before 1970.
+/// Days from 1970-01-01 to this date of the Gregorian calendar. `year` is at least 1970.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // Years begin in March, so that the leap day is their last.
+    // The calculation lets years begin in March, so that the leap day is the last day of a year.
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
     let of_year = (153 * month + 2) / 5 + day - 1;

@@ -1,8 +1,8 @@
-//! Protocol buffers' wire format, read from a message that arrived in one frame or in several.
+//! Reads the wire format of protocol buffers from a message in one frame or in several frames.
 //!
-//! The reader is strict: wire types, lengths, tags, varints and UTF-8 are checked as the format demands, and the end of
-//! an inner message can never be passed. It takes texts by reference where they lie in one frame, and byte strings
-//! without copying wherever they lie. Source of the rules: the encoding chapter of the protocol buffers documentation.
+//! The reader is strict: it checks wire types, lengths, tags, varints and UTF-8 as the format demands. It never reads
+//! beyond the end of an inner message. It returns texts by reference if they lie in one frame. It never copies the
+//! bytes of tensors. Source of the rules: the encoding chapter of the protocol buffers documentation.
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -10,11 +10,11 @@ use inference::TensorData;
 
 use crate::cursor::Cursor;
 
-/// The bytes are no message of the expected type. Clients are told no more than that.
+/// The bytes are not a message of the expected type. The client gets no more detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// How a field's value is written.
+/// The encoding of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WireType {
     /// One to ten bytes, seven bits in each.
@@ -23,27 +23,27 @@ pub(crate) enum WireType {
     Fixed64,
     /// A length and that many bytes.
     Delimited,
-    /// Begin of an inner message that ends with [`WireType::GroupEnd`]; none of our fields is one.
+    /// The start of an inner message that ends with [`WireType::GroupEnd`]. The server reads no field of this type.
     GroupStart,
-    /// End of a group.
+    /// The end of a group.
     GroupEnd,
     /// Four bytes, little endian.
     Fixed32,
 }
 
-/// How deep groups and messages may nest, as in the usual implementations.
+/// The most levels of nested groups and messages, as in the usual implementations.
 const MAX_DEPTH: usize = 100;
 
-/// A place in a message.
+/// A position in a message.
 pub(crate) struct WireReader<'a>(Cursor<'a>);
 
 impl<'a> WireReader<'a> {
-    /// At the begin of the message that the frames make up.
+    /// A reader at the start of the message that the frames contain.
     pub(crate) fn new(frames: &'a [Bytes]) -> Self {
         Self(Cursor::new(frames))
     }
 
-    /// Calls `field` with number and wire type of each field up to the end of the message; `field` must read the value.
+    /// Calls `field` with number and wire type of each field up to the end of the message. `field` must read the value.
     pub(crate) fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, u32, WireType) -> Result<(), Malformed>,
@@ -68,7 +68,7 @@ impl<'a> WireReader<'a> {
         Ok(())
     }
 
-    /// Calls `element` for each element of a repeated number, packed or not.
+    /// Calls `element` for each element of a repeated number field, packed or not.
     pub(crate) fn repeated(
         &mut self,
         wire: WireType,
@@ -87,7 +87,7 @@ impl<'a> WireReader<'a> {
         Ok(())
     }
 
-    /// A number written as varint.
+    /// Reads a number that is written as varint.
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         match self.0.byte_if(|byte| byte < 0x80) {
             Some(byte) => Ok(u64::from(byte)),
@@ -95,18 +95,18 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// The value of a singular varint field.
+    /// Reads the value of a singular varint field.
     pub(crate) fn number(&mut self, wire: WireType) -> Result<u64, Malformed> {
         expect(wire, WireType::Varint)?;
         self.varint()
     }
 
-    /// Four or eight bytes of fixed size.
+    /// Reads a value of four or eight bytes.
     pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         self.0.array().ok_or(Malformed)
     }
 
-    /// A text; copied only if it lies in several frames.
+    /// Reads a text. Copies it only if it lies in several frames.
     pub(crate) fn text(&mut self, wire: WireType) -> Result<Cow<'a, str>, Malformed> {
         match self.bytes(wire)? {
             Cow::Borrowed(bytes) => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| Malformed),
@@ -114,19 +114,19 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// A byte string; copied only if it lies in several frames.
+    /// Reads a byte string. Copies it only if it lies in several frames.
     pub(crate) fn bytes(&mut self, wire: WireType) -> Result<Cow<'a, [u8]>, Malformed> {
         let length = self.length(wire)?;
         self.0.bytes(length).ok_or(Malformed)
     }
 
-    /// A byte string as shared pieces of the frames; never copied.
+    /// Reads a byte string as shared pieces of the frames. Never copies it.
     pub(crate) fn data(&mut self, wire: WireType) -> Result<TensorData, Malformed> {
         let length = self.length(wire)?;
         self.0.data(length).ok_or(Malformed)
     }
 
-    /// Passes over the value of a field that we do not know.
+    /// Skips the value of an unknown field.
     pub(crate) fn skip(&mut self, number: u32, wire: WireType) -> Result<(), Malformed> {
         self.skip_nested(number, wire, MAX_DEPTH)
     }
@@ -168,7 +168,7 @@ impl<'a> WireReader<'a> {
         if key >> 3 == 0 { Err(Malformed) } else { Ok((key >> 3, wire)) }
     }
 
-    /// The length before a delimited value.
+    /// Reads the length before a delimited value.
     fn length(&mut self, wire: WireType) -> Result<usize, Malformed> {
         expect(wire, WireType::Delimited)?;
         usize::try_from(self.varint()?).map_err(|_| Malformed)
@@ -180,7 +180,7 @@ impl<'a> WireReader<'a> {
             let byte = self.0.byte().ok_or(Malformed)?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                // The tenth byte has room for one bit.
+                // The tenth byte may hold only one bit.
                 return if shift == 63 && byte > 1 { Err(Malformed) } else { Ok(value) };
             }
         }
@@ -188,7 +188,7 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// A field that we know must be written as its type demands.
+/// Checks that a known field has the wire type of its definition.
 fn expect(wire: WireType, expected: WireType) -> Result<(), Malformed> {
     if wire == expected { Ok(()) } else { Err(Malformed) }
 }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn an_inner_message_cannot_reach_beyond_its_end() {
-        // Field 1 is a message of two bytes whose field 2 claims five.
+        // Field 1 is a message of two bytes, and its field 2 claims five bytes.
         let frames = [Bytes::from_static(&[0x0a, 0x02, 0x12, 0x05, b'a', b'b', b'c', b'd', b'e'])];
         let mut reader = WireReader::new(&frames);
         let read = reader

@@ -1,4 +1,5 @@
-//! Bodies: reading those of requests without joining them, and sending those of responses without copying them.
+//! Request and response bodies: the server reads requests without joining their pieces, and sends responses without
+//! copying them.
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -13,43 +14,44 @@ use http_body::{Body, Frame, SizeHint};
 use inference::{Error, TensorData};
 use smallvec::SmallVec;
 
-use super::server::Busy;
+use super::activity::Busy;
 use crate::connection::{BodyPace, BodyProgress};
 
-/// Frames below this size are copied together: on its own each would hold the whole buffer it was read into.
+/// Smaller frames are copied together, because each frame keeps alive the whole buffer into which it was read.
 const SMALL: usize = 4 << 10;
 
-/// How much of a body that nobody wants is read, so that the connection can stay open.
+/// How many bytes of an unused body the server reads, so that the connection can stay open.
 const DRAIN_LIMIT: usize = 1 << 20;
 
-/// Chunks of a chunked body, if most of them are tiny. As Triton: http_server.cc, kMaxChunkedChunks.
+/// The most chunks of a chunked body in which most chunks are tiny. As Triton: http_server.cc, kMaxChunkedChunks.
 const MAX_CHUNKS: usize = 1 << 16;
 
-/// The refusal of a body in more chunks, to the letter.
+/// The refusal of a body with more chunks. The text is Triton's.
 const TOO_MANY_CHUNKS: &str = "Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP \
                                chunks.";
 
 /// Why a body was not read to its end.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The client is told why; what it still sends is passed over.
+    /// The client gets this error. The server skips the rest of the body.
     Refused(Error),
-    /// The connection ends with this status: the client sends no more, or not as it should.
+    /// The connection ends with this status: the client sends no more, or sends an invalid body.
     Broken(StatusCode, &'static str),
 }
 
-/// When reading stops.
+/// The limits of a read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Most bytes of the whole body.
+    /// The most bytes of the whole body.
     pub(super) len: u64,
-    /// The slowest that it may arrive.
+    /// The minimum pace at which the body must arrive.
     pub(super) pace: Option<BodyPace>,
 }
 
 /// Reads a whole body into pieces.
 ///
-/// `too_large` words the refusal of a body of so many bytes, or of at least so many if its length is not told before.
+/// `too_large` makes the refusal. It gets the length of the body. If the client does not state the length, it gets a
+/// lower bound.
 pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
     bounds: Bounds,
@@ -74,7 +76,7 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
     Ok(pieces.finish())
 }
 
-/// The refusal of a body that is longer than any may be.
+/// The refusal of a body that exceeds the limit for all bodies.
 pub(super) fn too_large(len: u64, limit: u64) -> Error {
     Error::invalid(format!(
         "request body of {len} bytes exceeds the maximum of {limit} bytes. Use --max-request-byte-size to increase the \
@@ -82,7 +84,7 @@ pub(super) fn too_large(len: u64, limit: u64) -> Error {
     ))
 }
 
-/// Passes over what is left of a body, up to a limit.
+/// Reads and drops the rest of a body, up to a limit.
 pub(super) async fn drain<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: Option<BodyPace>) {
     let mut passed = 0;
     let mut progress = BodyProgress::new(pace);
@@ -110,7 +112,7 @@ async fn next<B: Body<Data = Bytes> + Unpin>(
             Some(Err(_)) => {
                 return Err(Unread::Broken(StatusCode::BAD_REQUEST, "the request body could not be read"));
             }
-            // Trailers have no meaning here.
+            // The server ignores trailers.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     progress.add(data.len());
@@ -121,7 +123,7 @@ async fn next<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-/// Pieces of a body, small ones joined.
+/// The pieces of a body. Small pieces are joined.
 #[derive(Default)]
 struct BodyPieces {
     whole: TensorData,
@@ -134,7 +136,7 @@ impl BodyPieces {
     fn push(&mut self, piece: Bytes) {
         self.count += usize::from(!piece.is_empty());
         self.len += piece.len() as u64;
-        // The usual body is one piece.
+        // Usually the body is one piece.
         if piece.len() >= SMALL || self.count == 1 {
             self.flush();
             self.whole.push(piece);
@@ -156,36 +158,37 @@ impl BodyPieces {
     }
 }
 
-/// The body of a response: pieces of known total length, or some that are sent as chunks, and perhaps more to come.
+/// The body of a response: pieces of known total length, or pieces that are sent as chunks, and possibly more pieces
+/// later.
 #[derive(Default)]
 pub struct ResponseBody {
-    /// In reverse: the next piece is the last.
+    /// The pieces in reverse order: the next piece is the last element.
     pieces: SmallVec<[Bytes; 2]>,
     left: u64,
     behind: Behind,
-    /// Dropped when the body is: the connection is not idle before.
+    /// Dropped together with the body. Until then the connection is not idle.
     busy: Option<Busy>,
 }
 
 /// What follows the pieces of a body.
 #[derive(Default)]
 enum Behind {
-    /// Nothing, so the client is told the length before.
+    /// Nothing follows, so the header states the length.
     #[default]
     Nothing,
-    /// The end, which the client is told only there.
+    /// The end of a chunked body. The header does not state the length.
     End,
-    /// An event for each response that is still to come.
+    /// An event for each response that has not come yet.
     Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
 impl ResponseBody {
-    /// Something that is sent as a chunk although its length is known.
+    /// A body that is sent as a chunk although its length is known.
     pub(super) fn chunked(whole: impl Into<Bytes>) -> Self {
         Self { behind: Behind::End, ..whole.into().into() }
     }
 
-    /// The first events, if there are any yet, and those of the responses that are still to come.
+    /// The events of the responses that have come already, and a stream of the later events.
     pub(super) fn events(
         first: impl Into<Bytes>,
         events: impl Stream<Item = Bytes> + Send + 'static,
@@ -193,13 +196,13 @@ impl ResponseBody {
         Self { behind: Behind::Events(Box::pin(events)), ..first.into().into() }
     }
 
-    /// Keeps its connection from being idle for as long as the body lives.
+    /// Keeps the connection busy for as long as the body lives.
     pub(super) fn holding(mut self, busy: Busy) -> Self {
         self.busy = Some(busy);
         self
     }
 
-    /// A head and what follows it; empty pieces vanish.
+    /// A body of a head and a tail. Empty pieces are left out.
     pub fn new(head: impl Into<Bytes>, tail: impl DoubleEndedIterator<Item = Bytes>) -> Self {
         let pieces = std::iter::once(head.into()).chain(tail).rev().filter(|piece| !piece.is_empty());
         let pieces: SmallVec<[Bytes; 2]> = pieces.collect();
@@ -207,12 +210,12 @@ impl ResponseBody {
         Self { pieces, left, behind: Behind::Nothing, busy: None }
     }
 
-    /// Bytes that are there and not sent yet.
+    /// The number of bytes that are present and not sent yet.
     pub fn len(&self) -> u64 {
         self.left
     }
 
-    /// Whether all that is there was sent.
+    /// Tells whether all present bytes were sent.
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
@@ -262,7 +265,7 @@ impl Body for ResponseBody {
 mod tests {
     use super::*;
 
-    /// A body that arrives in these pieces, its length untold.
+    /// A body that arrives in these pieces, without a stated length.
     struct Chunked(std::vec::IntoIter<Bytes>);
 
     impl Body for Chunked {

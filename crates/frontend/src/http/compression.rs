@@ -1,4 +1,5 @@
-//! Content codings of HTTP: which a client may send, which it gets, and what it is told if a body does not unfold.
+//! Content codings of HTTP: which codings a client may use, which coding a response gets, and the errors of
+//! decompression.
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use inference::{Error, TensorData};
@@ -8,16 +9,16 @@ use crate::{
     compression::{Coding, InflateError},
 };
 
-/// Responses shorter than this are sent as they are: headers and frames weigh as much (P-W23).
+/// Shorter responses are not compressed, because headers and frames are about as long (P-W23).
 pub(super) const MIN_LEN: usize = 1 << 10;
 
-/// The level of responses (P-W23).
+/// The compression level of responses (P-W23).
 const LEVEL: u32 = 1;
 
-/// How the request's body is coded.
+/// The coding of the request's body.
 ///
 /// # Errors
-/// A coding that is none of ours; case matters, as in the reference.
+/// The server does not support the coding. The comparison is case-sensitive, as in the reference.
 pub(super) fn of_request(headers: &HeaderMap) -> Result<Option<Coding>, Error> {
     match headers.get(http::header::CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(None),
@@ -27,8 +28,9 @@ pub(super) fn of_request(headers: &HeaderMap) -> Result<Option<Coding>, Error> {
     }
 }
 
-/// The coding the client likes best, `None` for none: the highest quality counts, the first of equal ones, and
-/// identity if it is among them. By the token rules of RFC 9110 (P-W61); `*` is not supported, as in the reference.
+/// The coding with the highest quality in the client's list; `None` for no compression. The first of several equal ones
+/// counts, and identity takes part. The token rules are those of RFC 9110 (P-W61). `*` is not supported, as in the
+/// reference.
 pub(super) fn for_response(headers: &HeaderMap) -> Option<Coding> {
     let values = headers.get_all(http::header::ACCEPT_ENCODING);
     let mut best = (None, 0.0);
@@ -48,13 +50,13 @@ pub(super) fn for_response(headers: &HeaderMap) -> Option<Coding> {
     best.0
 }
 
-/// The value of a `q` parameter: `None` for another parameter, `Some(None)` for one that is malformed.
+/// The value of a `q` parameter. `None` for another parameter, `Some(None)` for a malformed value.
 fn quality(parameter: &str) -> Option<Option<f64>> {
     let (name, value) = parameter.split_once('=')?;
     name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse().ok())
 }
 
-/// Decompresses a request; the format is recognised by its first bytes, whatever the header said.
+/// Decompresses a request. The first bytes determine the format, whatever the header says.
 ///
 /// # Errors
 /// INVALID_ARG for an empty, corrupt, truncated (P-W9) or too large body.
@@ -69,7 +71,7 @@ pub(super) async fn decompress(body: TensorData, limit: usize) -> Result<Bytes, 
     })
 }
 
-/// The refusal of a request that unfolds to more than `limit` bytes.
+/// The refusal of a request that has more than `limit` bytes after decompression.
 pub(super) fn too_large(limit: usize) -> Error {
     Error::invalid(format!(
         "Decompressed data size exceeds the maximum allowed value of {limit} bytes. Use --http-max-input-size to \
@@ -77,7 +79,7 @@ pub(super) fn too_large(limit: usize) -> Error {
     ))
 }
 
-/// Compresses a response; `None` if that does not make it shorter.
+/// Compresses a response. `None` if the result would not be shorter.
 pub(super) async fn compress(response: Chunks, coding: Coding) -> Option<Bytes> {
     debug_assert!(response.has_remaining(), "a response that is worth it has bytes");
     coding.deflate(response, LEVEL, 0).await.ok().flatten().map(Bytes::from)

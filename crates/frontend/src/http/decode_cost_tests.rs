@@ -1,13 +1,13 @@
-//! What decoding costs in steps: linear in the length of the text, whatever a client sends.
+//! The cost of decoding, in steps: it is linear in the length of the text, for any input.
 use inference::{DataType, TensorData, config::InputSpec};
 
 use super::{generate, json, request};
 
-/// Steps for each byte of text that decoding may take. Each byte is looked at a few times (once to check the grammar,
-/// perhaps once more to read elements), and a member is visited about ten times because about ten are asked for.
+/// The most steps for each byte of text. The decoder reads each byte a few times: once to check the grammar, and
+/// possibly once more to read elements. It visits a member about ten times, because it searches for about ten names.
 const STEPS_PER_BYTE: usize = 6;
 
-/// How many times a pattern is repeated: so often that a quadratic decoder exceeds the bound a hundred times over.
+/// How many times a pattern is repeated. A quadratic decoder would need a hundred times the permitted steps.
 const REPEATED: usize = 8_000;
 
 fn steps_of_infer(text: &str) -> usize {

@@ -1,9 +1,9 @@
 //! Header names and values as the client wrote them.
 //!
-//! Forwarded headers become parameters under their names on the wire, which hyper gives in lower case only, and with the
-//! blanks behind their values, as in the reference, which hyper takes away. Where
-//! headers are forwarded, and only there, a connection therefore remembers the latest bytes it has read, and the
-//! spelling of a name is looked up in them.
+//! Forwarded headers become parameters under their names on the wire, with the spaces after their values, as in the
+//! reference. hyper gives names only in lower case, and removes those spaces. If the server forwards headers, a
+//! connection therefore stores the latest bytes that it has read. The server looks up the original name and value in
+//! these bytes. Other connections store nothing.
 use std::{
     io,
     pin::Pin,
@@ -14,10 +14,11 @@ use std::{
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Of one read, what may belong to a header block: a block begins where a read begins, or in what an earlier read left.
+/// The bytes of one read that may belong to a header block. A block begins at the start of a read, or in the rest of an
+/// earlier read.
 const OF_ONE_READ: usize = 32 << 10;
 
-/// Bytes remembered before the older half is forgotten.
+/// The most stored bytes. Beyond it the older half is dropped.
 const REMEMBERED: usize = 128 << 10;
 
 /// The latest bytes of a connection.
@@ -36,7 +37,8 @@ impl RecentHeaderNames {
         }
     }
 
-    /// Name and value of the latest header line with that lower-case name and that value, as they were written.
+    /// The name and value, as the client wrote them, of the latest header line with this lower-case name and this
+    /// value.
     pub(super) fn as_written(&self, name: &str, value: &[u8]) -> Option<(String, Vec<u8>)> {
         let bytes = self.bytes.lock();
         bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
@@ -49,7 +51,7 @@ impl RecentHeaderNames {
     }
 }
 
-/// A stream whose latest bytes are remembered, if anybody wants them.
+/// A stream. It stores its latest bytes if the server forwards headers.
 pub(super) struct NameRecorder<S> {
     stream: S,
     recent: Option<Arc<RecentHeaderNames>>,
@@ -121,7 +123,7 @@ mod tests {
         };
         assert_eq!(written("my_other", b"x"), ("my_Other".to_owned(), "x".to_owned()));
         assert_eq!(written("my_other", b"y"), ("my_OTHER".to_owned(), "y".to_owned()));
-        // A blank behind the value is part of it.
+        // A space after the value is part of the value.
         assert_eq!(written("priority", b"5"), ("Priority".to_owned(), "5 ".to_owned()));
         assert_eq!(recent.as_written("priority", b"6"), None);
     }

@@ -22,7 +22,7 @@ use crate::{
     kserve::output::RequestedOutputs,
 };
 
-/// Tells how many bytes of a body are its JSON part.
+/// The header with the length of the JSON part of a body, in bytes.
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
 impl HttpService {
@@ -49,7 +49,7 @@ impl HttpService {
         Ok(send(&parts.headers, encoded).await)
     }
 
-    /// The whole body, decompressed.
+    /// Reads the whole body and decompresses it.
     async fn read_request<B: Body<Data = Bytes> + Unpin>(
         &self,
         headers: &HeaderMap,
@@ -59,7 +59,7 @@ impl HttpService {
         let limits = &self.options.limits;
         let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace: limits.body_pace };
         if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
-            // A body never unfolds to much less than itself.
+            // Decompression never makes a body much shorter.
             let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
             let body = body::collect(body, bounds(most), |_| compression::too_large(limit)).await?;
             return Ok(compression::decompress(body, limit).await?.into());
@@ -74,7 +74,7 @@ impl HttpService {
             Ok(Some(0)) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
             _ => json_too_large(len, limit),
         };
-        // Only binary tensors behind a JSON part may go beyond the limit of the JSON part.
+        // Only binary tensors after a JSON part may exceed the limit of the JSON part.
         let most = if matches!(header_length(headers), Ok(Some(1..))) { u64::MAX } else { limit as u64 };
         Ok(body::collect(body, bounds(most), refuse).await?)
     }
@@ -115,8 +115,8 @@ impl HttpService {
     }
 }
 
-/// The number at the beginning of `Inference-Header-Content-Length`, if there is that header. What follows the number
-/// is ignored, as C's `stoi` does.
+/// The number at the start of `Inference-Header-Content-Length`. `None` without that header. The server ignores the
+/// characters after the number, as C's `stoi` does.
 fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
     let given = text(value);
@@ -136,7 +136,7 @@ fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
     })
 }
 
-/// Adds the headers that become parameters, names and values as the client wrote them.
+/// Adds the forwarded headers as parameters, with names and values as the client wrote them.
 fn forward_headers(forward: &HeaderForward, parts: &Parts, parameters: &mut Parameters) -> Result<(), Error> {
     let recent = parts.extensions.get::<Arc<RecentHeaderNames>>();
     for (name, value) in parts.headers.iter().filter(|(name, _)| forward.matches(name.as_str())) {
@@ -166,7 +166,7 @@ fn encode(
     )
 }
 
-/// Sends the answer, compressed if the client likes that and it is worth it.
+/// Sends the response, compressed if the client accepts a coding and the result is shorter.
 async fn send(headers: &HeaderMap, encoded: Encoded) -> HttpReply {
     let Encoded { json, binary } = encoded;
     let json_len = (!binary.is_empty()).then_some(json.len());

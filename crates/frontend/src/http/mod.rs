@@ -1,7 +1,8 @@
 //! KServe v2 over HTTP/1.1.
 //!
-//! [`serve`] runs an [`HttpService`] on a bound listener. The codecs, [`request`] and [`response`] and those of `generate`,
-//! know neither engine nor socket.
+//! [`serve`] runs an [`HttpService`] on a bound listener. The codecs ([`request`], [`response`] and those of
+//! `generate`) depend neither on the engine nor on sockets.
+mod activity;
 mod body;
 mod compression;
 #[cfg(test)]

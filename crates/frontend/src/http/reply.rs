@@ -1,4 +1,4 @@
-//! Answers of fixed form.
+//! Replies of fixed form.
 use http::{
     HeaderValue, Response, StatusCode,
     header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -9,17 +9,17 @@ use inference::Error;
 use super::body::ResponseBody;
 use crate::error;
 
-/// An answer on its way to the connection.
+/// A reply to a request.
 pub(crate) type HttpReply = Response<ResponseBody>;
 
-/// Why there is no answer of the usual form.
+/// Why the handler has no regular reply.
 #[derive(Debug)]
 pub(super) enum HttpFailure {
-    /// Told to the client, which may go on.
+    /// An error for the client. The connection stays open.
     Error(Error),
-    /// A coding of the request that nobody understands; the answer says which ones are.
+    /// The server does not support the coding of the request. The reply lists the supported codings.
     Coding(Error),
-    /// The body cannot be read; the connection ends.
+    /// The server cannot read the body. The connection ends.
     Broken(StatusCode, &'static str),
 }
 
@@ -30,7 +30,7 @@ impl From<Error> for HttpFailure {
 }
 
 impl HttpFailure {
-    /// The answer that tells it.
+    /// The reply that reports the failure.
     pub(super) fn reply(self) -> HttpReply {
         match self {
             Self::Error(error) => of_error(&error),
@@ -48,12 +48,12 @@ impl HttpFailure {
     }
 }
 
-/// JSON, empty or not.
+/// A reply with a JSON body, which may be empty.
 pub(crate) fn json(status: StatusCode, body: impl Into<ResponseBody>) -> HttpReply {
     typed(status, "application/json", body)
 }
 
-/// A body of some type.
+/// A reply with a body of this content type.
 pub(crate) fn typed(
     status: StatusCode,
     content_type: &'static str,
@@ -66,17 +66,17 @@ pub(crate) fn typed(
     reply
 }
 
-/// No body, and, as the reference has it, a type all the same.
+/// A reply without a body. It has a content type all the same, as in the reference.
 pub(crate) fn bare(status: StatusCode) -> HttpReply {
     let mut reply = Response::new(ResponseBody::default());
     *reply.status_mut() = status;
-    // In this order, as the reference does.
+    // The headers have this order in the reference.
     reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     reply
 }
 
-/// An error with the status of its code. Always as JSON, which it is (P-W10).
+/// The reply to an error, with the status of its code. The content type is always JSON, like the body (P-W10).
 pub(crate) fn of_error(error: &Error) -> HttpReply {
     json(error::status(error.code), error::body(&error.message))
 }
@@ -86,7 +86,7 @@ pub(crate) fn not_found() -> HttpReply {
     json(StatusCode::NOT_FOUND, error::body("Not Found"))
 }
 
-/// `{"error":"Method Not Allowed"}`, under the reference's name for the status.
+/// `{"error":"Method Not Allowed"}`, with the reference's reason phrase for the status.
 pub(crate) fn not_allowed() -> HttpReply {
     let mut reply = json(StatusCode::METHOD_NOT_ALLOWED, error::body("Method Not Allowed"));
     reply.extensions_mut().insert(ReasonPhrase::from_static(b"Not Allowed"));

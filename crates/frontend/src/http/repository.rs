@@ -1,4 +1,4 @@
-//! The model repository: index, load, unload.
+//! The model repository endpoints: index, load, unload.
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::Body;
@@ -54,7 +54,7 @@ impl HttpService {
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
 
-    /// What `read` finds in a body that is JSON.
+    /// Reads a JSON body and passes it to `read`.
     async fn read_members<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
         &self,
         body: &mut B,
@@ -65,7 +65,7 @@ impl HttpService {
     }
 }
 
-/// The `ready` member of an index request, which may have no body.
+/// The `ready` member of an index request. The request may have no body.
 fn ready_only(json: &[u8]) -> Result<bool, Error> {
     if json.is_empty() {
         return Ok(false);
@@ -78,7 +78,7 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// Whether the parameters of a load request, which may have no body, are those of the protocol.
+/// Checks that the parameters of a load request are parameters of the protocol. The request may have no body.
 fn check_load_parameters(json: &[u8]) -> Result<(), Error> {
     if json.is_empty() {
         return Ok(());
@@ -94,7 +94,7 @@ fn check_load_parameters(json: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The `unload_dependents` parameter of an unload request, which may have no body.
+/// The `unload_dependents` parameter of an unload request. The request may have no body.
 fn unload_dependents(json: &[u8]) -> Result<bool, Error> {
     if json.is_empty() {
         return Ok(false);
@@ -102,7 +102,7 @@ fn unload_dependents(json: &[u8]) -> Result<bool, Error> {
     let document = Document::parse_members(json)?;
     let parameters = document.root().find("parameters");
     let Some(wanted) = parameters.and_then(|given| given.find("unload_dependents")) else { return Ok(false) };
-    // The reference unloads all the same (P-W18).
+    // The reference unloads the model in spite of this error (P-W18).
     wanted.as_bool().map_err(|error| Error::invalid(format!("Unable to parse 'unload_dependents': {error}")))
 }
 

@@ -1,7 +1,8 @@
-//! An inference request as HTTP carries it: a JSON part, and behind it the bytes of the inputs that are not in it.
+//! An inference request in the form of HTTP: a JSON part, and after it the bytes of the inputs that the JSON part does
+//! not contain.
 //!
-//! Order of the rules and texts: as Triton's http_server.cc, ParseJsonTritonIO and its callers. What the model's
-//! configuration has to say is not asked here.
+//! Order of the rules and texts: as Triton's http_server.cc, ParseJsonTritonIO and its callers. This module does not
+//! check the request against the model's configuration.
 use std::num::NonZeroU64;
 
 use inference::{
@@ -19,19 +20,19 @@ use crate::{
     },
 };
 
-/// A request, and how its outputs are wanted.
+/// A request, and the requested form of its outputs.
 #[derive(Debug)]
 pub struct Decoded {
-    /// What the engine is asked.
+    /// The request for the engine.
     pub request: Request,
-    /// How the answer is written.
+    /// How the server writes the response.
     pub requested_outputs: RequestedOutputs,
 }
 
-/// What a decoder must know besides the bytes.
+/// What a decoder needs in addition to the bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'m> {
-    /// Named in some errors.
+    /// The name of the model. Some errors contain it.
     pub model: &'m str,
     /// `--http-max-input-size`, in bytes.
     pub max_input_size: usize,
@@ -40,7 +41,8 @@ pub struct Limits<'m> {
 /// Decodes a request whose JSON part is `json` and whose binary tensors are `binary`.
 ///
 /// # Errors
-/// INTERNAL for JSON that is not as expected (500, as in the reference), INVALID_ARG for what contradicts itself,
+/// INTERNAL for JSON of the wrong structure (500, as in the reference), INVALID_ARG for a request that contradicts
+/// itself,
 /// NOT_FOUND for a shared memory region.
 pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
     let mut document = Document::parse_tensors(json)?;
@@ -62,7 +64,7 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
         (inputs, binary.left() == 0)
     };
     let (inputs, nothing_left) = inputs;
-    // An input that must still be read from its JSON data is finished here, in order, so that the first mistake counts.
+    // Inputs with unread JSON data are completed here, in their order, so that the first error counts.
     let mut tensors = Vec::with_capacity(inputs.len());
     for input in inputs {
         tensors.push(input?.finish(&mut document, limits)?);
@@ -83,10 +85,10 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
     Ok(decoded)
 }
 
-/// A request that is nothing but the bytes of the only input; its outputs are binary.
+/// A request whose body contains only the bytes of the only input. Its outputs are binary.
 ///
 /// # Errors
-/// INVALID_ARG if it is larger than allowed.
+/// INVALID_ARG if the body exceeds the limit.
 pub fn raw(body: TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
     if body.len() > limits.max_input_size {
         return Err(raw_too_large(body.len(), limits.max_input_size));
@@ -102,7 +104,7 @@ pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
     ))
 }
 
-/// Puts what was being done before an error's text.
+/// Prefixes an error's text with the action that failed.
 pub(super) fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
     move |error| Error::new(error.code, format!("{what}: {error}"))
 }
@@ -130,7 +132,7 @@ fn read_parameter(key: &str, value: JsonValue<'_>, decoded: &mut Decoded) -> Res
     Ok(())
 }
 
-/// Reads a parameter that tells how the request is to be handled. False if `key` is none of those.
+/// Reads a parameter that controls the request. Returns false if `key` is not such a parameter.
 pub(super) fn read_control(key: &str, value: JsonValue<'_>, request: &mut Request) -> Result<bool, Error> {
     let failure = |error: Error| Error::new(error.code, format!("Unable to parse '{key}': {error}"));
     match key {
@@ -147,7 +149,7 @@ pub(super) fn read_control(key: &str, value: JsonValue<'_>, request: &mut Reques
     Ok(true)
 }
 
-/// A value that only the model understands.
+/// The value of a parameter for the model.
 pub(super) fn custom(key: &str, value: JsonValue<'_>) -> Result<Parameter, Error> {
     if let Ok(text) = value.as_text() {
         return Ok(Parameter::String(Name::new(&text)));
@@ -164,10 +166,10 @@ pub(super) fn custom(key: &str, value: JsonValue<'_>) -> Result<Parameter, Error
     }
 }
 
-/// An input that may still lack its JSON data.
+/// An input whose JSON data may be missing so far.
 struct PendingInput {
     name: Name,
-    /// `None` for a name that is no datatype.
+    /// `None` if the request names an unknown datatype.
     datatype: Option<DataType>,
     shape: Shape,
     source: InputSource,
@@ -175,7 +177,7 @@ struct PendingInput {
 
 enum InputSource {
     Bytes(TensorData),
-    /// An element of the document's tensors, to be read as so many elements.
+    /// An index into the document's tensors, and the number of elements to read.
     Json {
         index: usize,
         count: usize,
@@ -225,7 +227,7 @@ fn read_input(
 }
 
 impl PendingInput {
-    /// Without a datatype an input cannot become a tensor, even if no element of it is ever read.
+    /// Checks the datatype: an input needs one to become a tensor, even if none of its elements is ever read.
     fn named(self) -> Result<Self, Error> {
         if self.datatype.is_none() { Err(invalid_datatype(&self.name)) } else { Ok(self) }
     }
@@ -291,12 +293,12 @@ fn only_one_source<'d>(
 
 fn read_shape(input: JsonValue<'_>) -> Result<Shape, Error> {
     let dims = input.member("shape")?.elements()?;
-    // A dimension beyond i64 wraps to a negative one, which the rules about shapes refuse.
+    // A dimension beyond i64 wraps to a negative number. The rules for shapes refuse that.
     #[expect(clippy::cast_possible_wrap, reason = "as the comment says")]
     dims.map(|dim| dim.as_uint().map(|dim| dim as i64)).collect()
 }
 
-/// How many elements the JSON data must have; `None` for a tensor without any, whose data nobody reads.
+/// The number of elements that the JSON data must have. `None` for a tensor without elements: its data are not read.
 fn json_count(
     name: &Name,
     datatype: Option<DataType>,
@@ -337,7 +339,7 @@ fn json_too_large(name: &Name, bytes: usize, limit: usize) -> Error {
     ))
 }
 
-/// The shared memory region that a tensor names, once all that is said about it has been read.
+/// The shared memory region that a tensor names. Called when all parameters of the tensor have been read.
 fn find_region<'d>(
     parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
     tensor: &Name,
@@ -352,7 +354,7 @@ fn find_region<'d>(
         sized = value.is_some();
     }
     match region {
-        // The reference would go on with a size it has never set.
+        // The reference would continue with a size that it has not set.
         Some(_) if !sized => Err(Error::invalid(format!(
             "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor \
              '{tensor}'"

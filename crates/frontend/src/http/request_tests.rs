@@ -1,4 +1,4 @@
-//! Decoding of inference requests: what recorded exchanges say, and that nothing a client sends does harm.
+//! Decodes inference requests: the recorded exchanges, and arbitrary input that must do no harm.
 use std::{
     num::NonZeroU64,
     time::{Duration, Instant},
@@ -24,13 +24,13 @@ fn with_binary(text: &str, binary: &'static [u8]) -> Result<Decoded, Error> {
     decode(text.as_bytes(), &Bytes::from_static(binary).into(), LIMITS)
 }
 
-/// Status and text of the refusal.
+/// The status and the text of the refusal.
 fn refused(result: Result<Decoded, Error>) -> (u16, String) {
     let error = result.expect_err("the request is refused");
     (status(error.code).as_u16(), error.message.into_owned())
 }
 
-/// A request with one INT32 input and `rest` behind its inputs.
+/// A request with one INT32 input, and `rest` after its inputs.
 fn one_input(rest: &str) -> String {
     format!(r#"{{"inputs":[{{"name":"IN","datatype":"INT32","shape":[1],"data":[1]}}]{rest}}}"#)
 }
@@ -74,7 +74,7 @@ fn the_order_of_members_does_not_matter_and_unknown_ones_are_ignored() {
     assert_eq!(request.outputs, OutputSelection::All);
 }
 
-/// Requests, and status and text of their refusal.
+/// Requests, and the status and text of their refusals.
 const REFUSALS: &[(&str, u16, &str)] = &[
     ("hello", 500, "failed to parse the request JSON buffer: Invalid value. at 0"),
     ("[]", 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
@@ -323,7 +323,7 @@ fn a_tensor_without_elements_has_data_that_nobody_reads() {
     assert!(decoded.request.tensors()[0].data().is_empty());
 }
 
-/// Documents that serde_json also understands, as text with odd spacing.
+/// Documents that serde_json also accepts, as text with irregular spacing.
 fn document() -> impl Strategy<Value = serde_json::Value> {
     use serde_json::Value;
     let leaf = prop_oneof![
@@ -342,7 +342,7 @@ fn document() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// The same value, read through our tree.
+/// The same value, read from the tree of this crate.
 fn ours(value: super::json::JsonValue<'_>) -> serde_json::Value {
     use serde_json::Value;
     if let Ok(members) = value.members() {
@@ -373,8 +373,8 @@ proptest! {
     fn what_serde_json_refuses_we_refuse_unless_the_dialect_allows_it(text in "[\\[\\]{},:\"0-9.eE+ntrufalse \\\\-]{0,12}") {
         let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
         let ours = super::json::Document::parse(text.as_bytes()).is_ok();
-        // Lone surrogates aside, which this alphabet can write, both follow one grammar. serde_json allows numbers that
-        // overflow when it ignores them.
+        // Both parsers follow one grammar, with two exceptions. First, this alphabet can write lone surrogates. Second,
+        // serde_json accepts numbers that overflow if it ignores them.
         prop_assert!(ours == theirs || (theirs && text.contains(['e', 'E', 'u'])), "{}", text);
     }
 
@@ -395,7 +395,7 @@ proptest! {
     }
 }
 
-/// A small generator, so that the fuzzing below is reproducible.
+/// A small random generator, so that the fuzzing below is reproducible.
 struct Dice(u64);
 
 impl Dice {
@@ -406,7 +406,7 @@ impl Dice {
         usize::try_from(self.0 % sides as u64).unwrap()
     }
 
-    /// Changes, inserts, removes, copies or cuts.
+    /// Changes, inserts, removes, copies or cuts bytes.
     fn mutate(&mut self, text: &mut Vec<u8>) {
         const TOKENS: [&[u8]; 16] = [
             b"{",
@@ -448,7 +448,8 @@ impl Dice {
     }
 }
 
-/// Decodes mutations of valid requests for a second, or for as many as `NEREID_FUZZ_SECONDS` says: nothing panics.
+/// Decodes mutations of valid requests for one second, or for `NEREID_FUZZ_SECONDS` seconds. No mutation may cause a
+/// panic.
 #[test]
 fn mutated_requests_do_no_harm() {
     let seconds = std::env::var("NEREID_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);

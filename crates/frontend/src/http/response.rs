@@ -1,4 +1,4 @@
-//! An inference response as HTTP carries it: a JSON part, and behind it the bytes of the outputs wanted as binary.
+//! An inference response in the form of HTTP: a JSON part, and after it the bytes of the binary outputs.
 use bytes::Bytes;
 use inference::{DataType, Error, Name, Parameter, Response, Tensor, bytes_elements};
 use smallvec::SmallVec;
@@ -6,31 +6,31 @@ use smallvec::SmallVec;
 use super::json::{write_double, write_int, write_single, write_string, write_uint};
 use crate::kserve::output::{Placement, RequestedOutputs};
 
-/// Whose response it is.
+/// The request and the model that a response belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'m> {
-    /// The request's id; left out if empty.
+    /// The request's id. It is left out if empty.
     pub id: &'m Name,
     /// Model name.
     pub model: &'m Name,
-    /// Version that ran.
+    /// The version that ran.
     pub version: i64,
 }
 
-/// A response ready for the wire.
+/// An encoded response.
 #[derive(Debug)]
 pub struct Encoded {
     /// The JSON part.
     pub json: Vec<u8>,
-    /// What follows it, shared with the tensors; no piece is empty.
+    /// The bytes after the JSON part, shared with the tensors. No piece is empty.
     pub binary: SmallVec<[Bytes; 2]>,
 }
 
-/// Encodes a response. Outputs wanted as classes have been replaced by them, see [`RequestedOutputs::classify`].
+/// Encodes a response. The caller has replaced outputs requested as classes, see [`RequestedOutputs::classify`].
 ///
 /// # Errors
 /// INVALID_ARG for FP16 and BF16 as JSON; UNSUPPORTED for a parameter of bytes; INTERNAL for an output whose bytes do
-/// not fit its shape.
+/// not match its shape.
 pub fn encode(
     origin: Origin<'_>,
     response: &Response,
@@ -63,7 +63,8 @@ pub fn encode(
     Ok(encoded)
 }
 
-/// A guess that spares most responses a second allocation: names and shapes, and up to twelve bytes per element.
+/// An estimate of the length, in bytes: names and shapes, and up to twelve bytes for each element. It saves most
+/// responses a second allocation.
 pub(super) fn estimated_size(response: &Response) -> usize {
     let data: usize = response.outputs.iter().map(|output| output.data().len()).sum();
     256 + 128 * response.outputs.len() + (3 * data).min(1 << 20)
@@ -135,13 +136,13 @@ impl Encoded {
     }
 }
 
-/// What becomes of a byte string that is not UTF-8, which JSON cannot carry.
+/// How the encoder treats a byte string that is not UTF-8. JSON cannot contain such bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotUtf8 {
-    /// It is an error: the client can ask for binary data instead.
+    /// The encoder returns an error. The client can ask for binary data instead.
     Refused,
-    /// U+FFFD takes the place of what is not UTF-8: the endpoint has no binary data, and text that a model generates may
-    /// be cut within a letter.
+    /// The encoder replaces invalid bytes by U+FFFD. The generate endpoints have no binary data, and a model may cut
+    /// its generated text within a character.
     Replaced,
 }
 
@@ -152,7 +153,7 @@ pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor, not_utf8: NotUtf8)
         let name = output.name();
         Error::internal(format!("{what}output tensor shape does not match size of output for '{name}'"))
     };
-    // A shape without dimensions holds one element here.
+    // A shape without dimensions has one element.
     let count =
         output.shape().iter().try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?));
     if let Some(size) = output.datatype().byte_size()

@@ -1,7 +1,7 @@
-//! Which path means what.
+//! The routes of the HTTP endpoint.
 //!
-//! A path is split at its slashes and each segment is percent-decoded afterwards, so names may hold any character
-//! (P-W11). One slash at the end does not matter (P-W39); everything else must match exactly.
+//! The router splits a path at its slashes, and then percent-decodes each segment. So names may contain any character
+//! (P-W11). The router ignores one slash at the end (P-W39). Everything else must match exactly.
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::restrict::Category;
 
-/// What a path asks for.
+/// The route of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route<'p> {
     /// `/v2/health/live`
@@ -24,7 +24,7 @@ pub(super) enum Route<'p> {
     AllStatistics,
     /// `/v2/models/{M}[/versions/{V}][/...]`
     Model { model: Cow<'p, str>, version: Cow<'p, str>, about: About },
-    /// `/v2/repository[/{R}]/index`; the repository does not matter.
+    /// `/v2/repository[/{R}]/index`. The name of the repository does not matter.
     Index,
     /// `/v2/repository[/{R}]/models/{M}/load` or `unload`
     Control { named_repository: bool, model: Cow<'p, str>, load: bool },
@@ -34,11 +34,11 @@ pub(super) enum Route<'p> {
     Logging,
     /// `/v2/systemsharedmemory[/region/{R}]/status` and the same for CUDA
     Regions { kind: &'static str, region: Option<Cow<'p, str>> },
-    /// Registering and unregistering there.
+    /// Registers or unregisters such a region.
     ControlRegions,
 }
 
-/// What is asked about, or of, a model.
+/// The part of a model that a route addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {
     Metadata,
@@ -59,7 +59,7 @@ pub(super) enum Methods {
 }
 
 impl<'p> Route<'p> {
-    /// The route of a path without its query; `None` if there is nothing.
+    /// The route of a path without its query. `None` if the path has no route.
     pub(super) fn of(path: &'p str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
         let path = path.strip_suffix('/').unwrap_or(path);
@@ -94,7 +94,7 @@ impl<'p> Route<'p> {
         }
     }
 
-    /// The category under which it can be restricted.
+    /// The category by which an operator may restrict the route.
     pub(super) fn category(&self) -> Category {
         match self {
             Self::Live | Self::Ready => Category::Health,
@@ -107,7 +107,7 @@ impl<'p> Route<'p> {
                 About::Statistics => Category::Statistics,
                 About::Infer | About::Generate | About::GenerateStream => Category::Inference,
             },
-            // What the index tells, the list must not tell to others.
+            // The list has the category of the index, because it shows the same models.
             Self::Models | Self::Index | Self::Control { .. } => Category::ModelRepository,
             Self::TraceSetting => Category::Trace,
             Self::Logging => Category::Logging,
@@ -115,7 +115,7 @@ impl<'p> Route<'p> {
         }
     }
 
-    /// The methods it allows.
+    /// The methods that the route allows.
     pub(super) fn methods(&self) -> Methods {
         match self {
             Self::Live | Self::Ready | Self::Server | Self::Models | Self::AllStatistics => Methods::Get,
@@ -132,7 +132,7 @@ impl<'p> Route<'p> {
 }
 
 impl Methods {
-    /// Whether `method` is among them.
+    /// Tells whether the route allows `method`.
     pub(super) fn allow(self, method: &http::Method) -> bool {
         let get = matches!(self, Self::Get | Self::GetAndPost);
         let post = matches!(self, Self::Post | Self::GetAndPost);

@@ -1,12 +1,9 @@
-//! HTTP connections: serving and closing.
+//! HTTP connections: how the server accepts, serves and closes them.
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -21,6 +18,7 @@ use tokio::{
 };
 
 use super::{
+    activity::Activity,
     body::ResponseBody,
     header_case::{NameRecorder, RecentHeaderNames},
 };
@@ -30,39 +28,40 @@ use crate::{
     error,
 };
 
-/// A header block may be this long: as much as the reference bears.
+/// The longest header block, in bytes. The limit is the reference's.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 
-/// A header block may have this many lines.
+/// The most lines of a header block.
 const MAX_HEADERS: usize = 256;
 
-/// Whatever answers requests.
+/// A service that answers requests.
 pub trait Respond: Send + Sync + 'static {
-    /// Answers one request. Dropped if the client goes away meanwhile.
+    /// Answers one request. The future is dropped if the client disconnects meanwhile.
     fn respond(
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<ResponseBody>> + Send;
 
-    /// Whether it needs header names as the client wrote them.
+    /// Tells whether the service needs header names as the client wrote them.
     fn reads_names(&self) -> bool {
         false
     }
 
-    /// The name of the port in the log.
+    /// The name of the port for the log.
     fn port_name(&self) -> &'static str {
         "HTTP"
     }
 }
 
-/// How long an idle connection stays open when the server stops: a request that was on its way by then is still answered,
-/// as the last of its connection, instead of being met by a reset.
+/// How long an idle connection stays open when the server stops. A request that is on its way at that time is still
+/// answered, as the last of its connection. Without this delay the client would see a reset.
 const LAST_CALL: Duration = Duration::from_millis(20);
 
-/// Serves connections of a bound listener until `drain` begins and the last of them has closed.
+/// Serves the connections of a bound listener until `drain` begins and the last connection has closed.
 ///
-/// Idle connections close 20 ms later (P-W24), others after their answer. A connection beyond `slots` gets one answer with
-/// status 503 and is closed. Dropping the future closes all of them.
+/// Idle connections close 20 ms after the beginning of `drain` (P-W24). Busy connections close after their answer. If
+/// all `slots` are taken, a new connection gets one answer with status 503 and is closed. Dropping the future closes
+/// all connections.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
@@ -77,7 +76,7 @@ pub async fn serve<S: Respond>(
     accept(listener, port, move |stream| connection(stream, service.clone(), drain.clone(), limits)).await
 }
 
-/// The answer to a connection that is one too many.
+/// The answer to a connection that exceeds the limit.
 fn refusal(limit: usize) -> Vec<u8> {
     let body = error::body(&format!("the server has reached its limit of {limit} connections"));
     let head = format!(
@@ -103,7 +102,7 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
         let (service, busy, drain) = (service.clone(), activity.begin(), drain.clone());
         async move {
             let mut response = service.respond(request).await.map(|body| body.holding(busy));
-            // The connection may not have been told yet, but the client is.
+            // The connection may not know about the drain yet. The client gets the header in any case.
             if drain.has_begun() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -115,7 +114,8 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
         .title_case_headers(true)
         .max_header_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS)
-        // [`Watch`] takes its place: it costs nothing for heads that come whole, and knows idle connections.
+        // [`Watch`] replaces hyper's time limit: it has no cost for heads that arrive completely, and it detects idle
+        // connections.
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), answer);
     let mut served = pin!(served);
@@ -127,7 +127,7 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
     let mut watch = Watch::new(&activity, limits);
     loop {
         tokio::select! {
-            // The usual wake-up is for the connection. The watch looks at what the connection has just done.
+            // Most wake-ups are for the connection. The watch checks the state that the connection leaves.
             biased;
             ended = &mut served => {
                 if let Err(error) = ended {
@@ -147,70 +147,15 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
     }
 }
 
-/// What a connection has been doing.
-#[derive(Debug)]
-struct Activity {
-    /// Requests begun plus requests ended.
-    rounds: AtomicUsize,
-    busy: AtomicUsize,
-    /// Bytes have come since the last request began or ended. At first that is assumed: the first head is expected from
-    /// the beginning of a connection.
-    has_read: Arc<AtomicBool>,
-}
-
-/// A request that is being answered, up to the last byte of its body.
-#[derive(Debug)]
-pub(super) struct Busy(Arc<Activity>);
-
-impl Default for Activity {
-    fn default() -> Self {
-        Self {
-            rounds: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
-            has_read: Arc::new(AtomicBool::new(true)),
-        }
-    }
-}
-
-impl Activity {
-    fn begin(self: &Arc<Self>) -> Busy {
-        self.has_read.store(false, Ordering::Relaxed);
-        self.rounds.fetch_add(1, Ordering::Relaxed);
-        self.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(self.clone())
-    }
-
-    fn rounds(&self) -> usize {
-        self.rounds.load(Ordering::Relaxed)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) == 0
-    }
-
-    /// A part of a head is there.
-    fn is_reading_head(&self) -> bool {
-        self.has_read.load(Ordering::Relaxed) && self.is_idle()
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.has_read.store(false, Ordering::Relaxed);
-        self.0.rounds.fetch_add(1, Ordering::Relaxed);
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Watches over a connection that waits for its client.
+/// Watches a connection that waits for its client.
 struct Watch<'a> {
     activity: &'a Activity,
     limits: ClientLimits,
-    /// Runs while a part of a head is there; with the round that it belongs to.
+    /// Runs while a part of a head has arrived. The number is the round of that head.
     head: Option<(usize, Pin<Box<Sleep>>)>,
-    /// Looks, once in each idle time-out, whether anything has happened since.
+    /// Expires once in each idle time-out. Then the watch checks whether the connection was active since.
     idle: Option<Pin<Box<Sleep>>>,
-    /// The round at the last look.
+    /// The round at the last check.
     seen: usize,
 }
 
@@ -220,7 +165,7 @@ impl<'a> Watch<'a> {
         Self { activity, limits, head: None, idle, seen: 0 }
     }
 
-    /// Ready with the reason when the connection is to be closed. To be polled after the connection.
+    /// Ready with the reason when the server must close the connection. The caller polls it after the connection.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
         if self.poll_head(context).is_ready() {
             return Poll::Ready("the request head did not arrive in time");

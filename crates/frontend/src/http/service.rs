@@ -1,4 +1,4 @@
-//! From a request to its answer: route, restriction, method, handler.
+//! Answers a request: finds its route, checks restriction and method, and calls the handler.
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,16 +22,16 @@ use crate::{
     restrict::Restrictions,
 };
 
-/// What the endpoint is told once.
+/// The settings of the endpoint. They do not change while the server runs.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// `--http-max-input-size`: most bytes of JSON, of a raw request, and of a request once it is decompressed.
+    /// `--http-max-input-size`: the most bytes of JSON, of a raw request, and of a request after decompression.
     pub max_input_size: usize,
-    /// What clients must keep (P-W2, P-W41).
+    /// The limits that clients must keep (P-W2, P-W41).
     pub limits: ClientLimits,
-    /// Who may enter which part.
+    /// Which parts of the protocol need a header.
     pub restrictions: Restrictions,
-    /// Headers that become request parameters.
+    /// Which headers become request parameters.
     pub forward: Option<HeaderForward>,
 }
 
@@ -50,12 +50,12 @@ impl Default for HttpOptions {
 pub struct HttpService {
     pub(super) engine: Engine,
     pub(super) options: HttpOptions,
-    /// The body of `GET /v2`, which never changes.
+    /// The body of `GET /v2`. It never changes.
     server_metadata: Bytes,
 }
 
 impl HttpService {
-    /// An endpoint of `engine`.
+    /// The endpoint of `engine`.
     pub fn new(engine: Engine, options: HttpOptions) -> Self {
         let server_metadata = show::server(&kserve::metadata::server(engine.server())).into();
         Self { engine, options, server_metadata }
@@ -82,8 +82,8 @@ impl HttpService {
         failure.reply()
     }
 
-    /// Reads what the handler did not want, so that the next request is found behind it. A client that waits for leave
-    /// to send has not sent it.
+    /// Reads the rest of the body that the handler did not read, so that the next request follows. A client that waits
+    /// for `100 Continue` has not sent the body.
     async fn pass_over<B: Body<Data = Bytes> + Unpin>(&self, headers: &HeaderMap, body: &mut B) {
         if !body.is_end_stream() && !headers.contains_key(EXPECT) {
             body::drain(body, self.options.limits.body_pace).await;

@@ -1,4 +1,4 @@
-//! The answers about the server and its models as JSON.
+//! Writes the metadata of the server and of its models as JSON.
 use proto::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     RepositoryIndexResponse, ServerMetadataResponse, StatisticDuration,
@@ -7,7 +7,7 @@ use proto::{
 
 use super::json::{write_int, write_string, write_uint};
 
-/// A JSON object or array being written: puts the commas.
+/// Writes a JSON object or array, with its commas.
 struct JsonWriter {
     json: Vec<u8>,
 }
@@ -17,7 +17,7 @@ impl JsonWriter {
         Self { json: Vec::with_capacity(512) }
     }
 
-    /// Begins a member or element, behind a comma if it is not the first.
+    /// Begins a member or element. Writes a comma unless it is the first.
     fn next(&mut self) {
         if !matches!(self.json.last(), None | Some(b'{' | b'[' | b':')) {
             self.json.push(b',');
@@ -44,7 +44,7 @@ impl JsonWriter {
         write_string(&mut self.json, value.as_bytes());
     }
 
-    /// Left out if empty.
+    /// Writes the member unless the value is empty.
     fn optional(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
             self.text(key, value);
@@ -123,7 +123,7 @@ pub fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
     writer.json
 }
 
-/// The body of `POST /v2/repository/index`. What a model does not have is left out.
+/// The body of `POST /v2/repository/index`. Empty fields are left out.
 pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
     let mut writer = JsonWriter::new();
     writer.array(&index.models, |writer, model| {
@@ -135,7 +135,7 @@ pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
     writer.json
 }
 
-/// The body of `GET /v2/models`: each model once, with its versions. A model that was never loaded has none.
+/// The body of `GET /v2/models`: each model once, with its versions. A model that was never loaded has no versions.
 pub fn models(index: &RepositoryIndexResponse) -> Vec<u8> {
     let mut writer = JsonWriter::new();
     writer.open(b'{');

@@ -3,7 +3,7 @@ use std::{cmp::Ordering, fmt::Display, num::NonZeroU64};
 
 use inference::{DataType, Error, Shape, Tensor};
 
-/// Outputs with more elements per row are refused: sorting them would stall the endpoint.
+/// Outputs with more elements in a row are refused: sorting them would block the endpoint.
 const MAX_ELEMENTS: usize = 1_000_000;
 
 /// The `classes` largest elements of each row of `output`, each as `value:index` or `value:index:label`, best first.
@@ -51,7 +51,7 @@ fn too_large() -> Error {
     Error::invalid("classification output tensor too large")
 }
 
-/// Appends the best classes of one row, length-prefixed: `(row, how many, labels, target)`.
+/// Appends the best classes of one row, each with its length before it: `(row, how many, labels, target)`.
 type RankFn = fn(&[u8], usize, &[String], &mut Vec<u8>);
 
 fn rank_for(datatype: DataType) -> Result<RankFn, Error> {
@@ -91,7 +91,7 @@ fn rank_for(datatype: DataType) -> Result<RankFn, Error> {
     })
 }
 
-/// A float that prints with six decimals.
+/// A float that is printed with six decimals.
 #[derive(Clone, Copy)]
 struct Decimal(f64);
 
@@ -113,7 +113,7 @@ fn double(bytes: [u8; 8]) -> Decimal {
     Decimal(f64::from_le_bytes(bytes))
 }
 
-/// NaN is worse than everything, so that it cannot hide the best classes.
+/// NaN ranks below all other values, so that it does not displace the best classes.
 fn order(left: &Decimal, right: &Decimal) -> Ordering {
     left.0.partial_cmp(&right.0).unwrap_or_else(|| right.0.is_nan().cmp(&left.0.is_nan()))
 }

@@ -1,4 +1,4 @@
-//! What the server tells of itself and of its models.
+//! The metadata of the server and of its models.
 use inference::{Error, config::ModelConfig};
 use proto::{
     ModelMetadataResponse, RepositoryIndexResponse, ServerMetadataResponse,
@@ -14,10 +14,10 @@ pub fn server(server: &engine::ServerMetadata) -> ServerMetadataResponse {
     }
 }
 
-/// A model's tensors, and its versions: the one asked for, or all that are ready.
+/// A model's tensors, and its versions: the requested version, or all that are ready.
 ///
 /// # Errors
-/// The model is not there or not ready.
+/// The model does not exist or is not ready.
 pub fn of_model(
     engine: &engine::Engine,
     name: &str,
@@ -48,7 +48,7 @@ fn model(config: &ModelConfig, versions: &[i64]) -> ModelMetadataResponse {
     }
 }
 
-/// The models of the repository. What a model does not have (no version before its first load) is empty.
+/// The models of the repository. Fields without a value are empty: a model has no version before its first load.
 pub fn index(entries: Vec<engine::IndexEntry>) -> RepositoryIndexResponse {
     let entry = |entry: engine::IndexEntry| ModelIndex {
         name: entry.name.to_string(),

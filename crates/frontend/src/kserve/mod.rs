@@ -1,4 +1,4 @@
-//! What the inference protocol means, whichever door it comes by: HTTP and gRPC share these rules.
+//! The rules of the inference protocol that HTTP and gRPC share.
 pub mod classification;
 pub mod metadata;
 pub mod output;

@@ -1,4 +1,4 @@
-//! How each output of a response is wanted: as JSON, as binary data, or as its best classes.
+//! The requested form of each output of a response: JSON, binary data, or its best classes.
 use std::num::NonZeroU64;
 
 use inference::{Error, Name, Tensor, config::ModelConfig};
@@ -6,51 +6,51 @@ use smallvec::SmallVec;
 
 use super::classification;
 
-/// Where the elements of an output go.
+/// The part of the response that contains the elements of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// Into the `data` member of the JSON part.
+    /// The `data` member of the JSON part.
     #[default]
     Json,
-    /// Behind the JSON part, or into `raw_output_contents`.
+    /// The bytes after the JSON part, or `raw_output_contents`.
     Binary,
 }
 
-/// How one output is wanted.
+/// The requested form of one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestedOutput {
-    /// Where its elements go.
+    /// The part of the response that contains its elements.
     pub placement: Placement,
-    /// Give this many best classes instead of the elements.
+    /// The response contains this many best classes instead of the elements.
     pub classes: Option<NonZeroU64>,
 }
 
-/// How the outputs of a response are wanted.
+/// The requested form of the outputs of a response.
 #[derive(Debug, Clone, Default)]
 pub struct RequestedOutputs {
     named: SmallVec<[(Name, RequestedOutput); 2]>,
-    /// For outputs that the request did not list.
+    /// The placement of outputs that the request does not list.
     pub default: Placement,
 }
 
 impl RequestedOutputs {
-    /// No output listed, all of them in `placement`.
+    /// A request that lists no output. All outputs have this placement.
     pub fn all(placement: Placement) -> Self {
         Self { named: SmallVec::new(), default: placement }
     }
 
-    /// Notes how the output of that name is wanted.
+    /// Records the requested form of the output with this name.
     pub fn add(&mut self, output: Name, requested: RequestedOutput) {
         self.named.push((output, requested));
     }
 
-    /// How the output of that name is wanted.
+    /// The requested form of the output with this name.
     pub fn of(&self, output: &str) -> RequestedOutput {
         let named = self.named.iter().find(|(name, _)| name == output);
         named.map_or(RequestedOutput { placement: self.default, classes: None }, |(_, requested)| *requested)
     }
 
-    /// Replaces the outputs of a model with this configuration that are wanted as classes.
+    /// Replaces the outputs that are requested as classes. The model has this configuration.
     ///
     /// # Errors
     /// As [`RequestedOutputs::classify`].
@@ -59,11 +59,11 @@ impl RequestedOutputs {
         self.classify(outputs, config.max_batch_size.is_some(), labels)
     }
 
-    /// Replaces the outputs that are wanted as classes. `batched` tells whether the model has a batch dimension,
-    /// `labels` gives the labels of an output.
+    /// Replaces the outputs that are requested as classes. `batched` tells whether the model has a batch dimension.
+    /// `labels` returns the labels of an output.
     ///
     /// # Errors
-    /// INVALID_ARG for outputs that have no order, see [`classification::classify`].
+    /// INVALID_ARG for outputs whose elements have no order, see [`classification::classify`].
     pub fn classify<'m>(
         &self,
         outputs: &mut [Tensor],

@@ -1,42 +1,43 @@
-//! Request parameters that mean something to the server, and the rules they share between protocols.
+//! Request parameters that the server itself uses, and the rules for them that the protocols share.
 //!
-//! How a value must look is a matter of the protocol (JSON knows unsigned integers, gRPC a choice of types), so each
-//! codec reads its own values and words its own refusals; what they mean once read is said here.
+//! The form of a value depends on the protocol: JSON has unsigned integers, gRPC has a choice of types. So each codec
+//! reads its own values and words its own refusals. This module defines what the values mean.
 use std::{num::NonZeroU64, time::Duration};
 
 use inference::{Error, Name, Parameter, Request, SequenceId};
 
-/// Names that cannot be custom parameters, or, in the case of `headers`, should not be. Case matters.
+/// Names that cannot be custom parameters, except `headers`, which only should not be one. The comparison is
+/// case-sensitive.
 pub const RESERVED: [&str; 7] =
     ["sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"];
 
-/// Parameters beginning so belong to the server.
+/// The prefix of parameters that belong to the server.
 pub const OWN_PREFIX: &str = "triton_";
 
-/// The refusal of a parameter that begins with [`OWN_PREFIX`].
+/// The refusal of a parameter that starts with [`OWN_PREFIX`].
 pub fn own_prefix() -> Error {
     Error::invalid(
         "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.",
     )
 }
 
-/// `sequence_id` as a number; 0 is "in no sequence".
+/// Sets `sequence_id` from a number. 0 means "in no sequence".
 pub fn set_correlation_number(request: &mut Request, id: u64) {
     request.sequence.id = NonZeroU64::new(id).map(SequenceId::Number);
 }
 
-/// `sequence_id` as text; empty is "in no sequence".
+/// Sets `sequence_id` from a text. The empty text means "in no sequence".
 pub fn set_correlation_text(request: &mut Request, id: &str) {
     let id = Name::new(id);
     request.sequence.id = (!id.is_empty()).then(|| SequenceId::Text(id.as_str().into()));
 }
 
-/// `timeout` in microseconds; 0 grants any time.
+/// Sets `timeout`, in microseconds. 0 means no limit.
 pub fn set_timeout_us(request: &mut Request, timeout_us: u64) {
     request.timeout = (timeout_us > 0).then(|| Duration::from_micros(timeout_us));
 }
 
-/// A parameter that only the model understands. The first of a name counts.
+/// Sets a parameter for the model. If a name comes twice, the first one counts.
 pub fn set_custom(request: &mut Request, name: &str, value: Parameter) {
     if request.parameters.iter().all(|(key, _)| key != name) {
         request.parameters.push((Name::new(name), value));

@@ -1,4 +1,5 @@
-//! Shared memory of clients, as a server without `--allow-client-shm` answers: no region is ever registered.
+//! Answers about clients' shared memory, as a server without `--allow-client-shm` gives them: no region is ever
+//! registered.
 use inference::Error;
 
 /// The error of a tensor that names a region.
@@ -6,7 +7,8 @@ pub fn unknown_region(region: &str) -> Error {
     Error::not_found(format!("Unable to find shared memory region: '{region}'"))
 }
 
-/// Whether the status of `name`, or of all regions if it is empty, can be told: of all, there are none.
+/// The status of region `name`, or of all regions if `name` is empty. There are no regions, so only the latter
+/// succeeds.
 ///
 /// # Errors
 /// NOT_FOUND for any name. `kind` is `system` or `cuda`.
@@ -17,7 +19,7 @@ pub fn status(kind: &str, name: &str) -> Result<(), Error> {
     Err(Error::not_found(format!("Unable to find {kind} shared memory region: '{name}'")))
 }
 
-/// The error of registering and unregistering.
+/// The error of registering or unregistering a region.
 pub fn disabled() -> Error {
     Error::unsupported(
         "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",

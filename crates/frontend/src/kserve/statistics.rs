@@ -1,4 +1,4 @@
-//! The statistics of models as the protocols show them.
+//! The statistics of models in the form of the protocols.
 use engine::{DurationStatistic, ModelStatistics, ResponseStatistic};
 use proto::{
     InferBatchStatistics, InferResponseStatistics, InferStatistics, MemoryUsage, ModelStatisticsResponse,
@@ -65,7 +65,7 @@ fn of_responses(statistics: &ResponseStatistic) -> InferResponseStatistics {
     }
 }
 
-// The message marks every field as one that may be absent; ours never is.
+// The generated message marks every field as optional. The server always sets these fields.
 #[expect(clippy::unnecessary_wraps, reason = "the shape of the generated fields")]
 fn duration(statistic: DurationStatistic) -> Option<StatisticDuration> {
     Some(StatisticDuration { count: statistic.count, ns: statistic.ns })

@@ -1,10 +1,11 @@
-//! Versions of models as clients write them.
+//! Reads versions of models as clients write them.
 use inference::Error;
 
-/// The version a client names; empty text asks for the default version.
+/// The version that a client requests. The empty text requests the default version.
 ///
 /// # Errors
-/// INVALID_ARG if the whole text is not a number from 0 to 2^63 - 1. The details name C's `stol`, as clients expect.
+/// INVALID_ARG if the whole text is not a number from 0 to 2^63 - 1. The details contain the name of C's `stol`,
+/// because clients expect that.
 pub fn parse(text: &str) -> Result<Option<i64>, Error> {
     if text.is_empty() {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Generate on real sockets: framing, how answers and errors are told, and clients that are slow or go.
+//! Generate endpoints on real sockets: framing, the form of responses and errors, and clients that are slow or
+//! disconnect.
 use std::{
     pin::Pin,
     sync::{

@@ -2,7 +2,7 @@
 //! share.
 use std::{
     collections::VecDeque,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     task::{Context, Poll, Waker},
 };
 
@@ -10,7 +10,7 @@ use scheduling::EntryId;
 
 use super::{
     Flow,
-    path::{InFlightResponse, OrderPlace, Overflow, ResponsePath},
+    path::{Destination, InFlightResponse, OrderPlace, Overflow, ResponsePath},
     unread::{Account, UnreadBudget},
 };
 use crate::{
@@ -78,20 +78,8 @@ impl Channel {
         })
     }
 
-    pub(super) fn timeline(&self) -> &Timeline {
-        &self.timeline
-    }
-
     pub(super) fn path(&self) -> &Arc<dyn ResponsePath> {
         &self.path
-    }
-
-    pub(super) fn account(&self) -> &Account {
-        &self.account
-    }
-
-    pub(super) fn place(&self) -> Option<OrderPlace> {
-        self.place.get().copied()
     }
 
     pub(super) fn set_place(&self, place: OrderPlace) {
@@ -143,59 +131,11 @@ impl Channel {
 
     fn deliver(self: &Arc<Self>, item: Option<ResponseItem>) {
         let response = InFlightResponse::new(self.clone(), item, Overflow::No);
-        let furthest_behind = self.budget.charge(self, response.byte_size());
+        let handle = || Arc::downgrade(self) as Weak<dyn Destination>;
+        let furthest_behind = self.budget.charge(&self.account, response.byte_size(), handle);
         self.path.respond(response);
         if let Some(behind) = furthest_behind {
             behind.overflow();
-        }
-    }
-
-    /// Ends the request because its client has too many unread bytes. An error replaces all unread responses.
-    fn overflow(self: &Arc<Self>) {
-        let had_ended = self.ended.swap(true, Ordering::AcqRel);
-        let error = Error::exhausted(
-            "the client reads its responses too slowly: the server keeps no more unread responses \
-             (--max-unread-response-bytes)",
-        );
-        let item = ResponseItem { result: Err(error.because(FailureReason::Rejected)), last: true };
-        let overflow = if had_ended { Overflow::Replaces } else { Overflow::Ends };
-        let response = InFlightResponse::new(self.clone(), Some(item), overflow);
-        self.budget.charge_error(self, response.byte_size());
-        self.path.respond(response);
-        self.stop(had_ended);
-    }
-
-    /// Makes a response visible. `None` closes the channel without another response. A response that `replaces` all
-    /// unread responses does so even after the last response.
-    pub(super) fn push(&self, item: Option<ResponseItem>, bytes: usize, replaces: bool) {
-        let mut void = Vec::new();
-        let waker = {
-            let mut queue = self.queue.lock();
-            if replaces && !queue.is_empty() {
-                void.extend(std::iter::from_fn(|| queue.pop()));
-                queue.closed = false;
-            }
-            let unread = item.map(|item| UnreadResponse { item, bytes });
-            // Another thread has already ended the request.
-            if queue.closed {
-                void.extend(unread);
-                None
-            } else {
-                queue.closed = unread.as_ref().is_none_or(|unread| unread.item.last);
-                if queue.closed && queue.senders_waiting > 0 {
-                    self.capacity_freed.notify_all();
-                }
-                match unread {
-                    Some(unread) if queue.abandoned => void.push(unread),
-                    Some(unread) => queue.push(unread),
-                    None => {}
-                }
-                queue.waker.take()
-            }
-        };
-        self.forget(void);
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 
@@ -217,13 +157,6 @@ impl Channel {
             empty => *empty = Some(context.waker().clone()),
         }
         Poll::Pending
-    }
-
-    /// Removes bytes from the budget's count.
-    pub(super) fn refund(&self, bytes: usize) {
-        if bytes > 0 {
-            self.budget.refund(self, bytes);
-        }
     }
 
     fn wait_for_capacity(&self) {
@@ -286,6 +219,68 @@ impl Channel {
         let bytes = responses.iter().map(|unread| unread.bytes).sum();
         drop(responses);
         self.refund(bytes);
+    }
+}
+
+impl Destination for Channel {
+    fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    fn place(&self) -> Option<OrderPlace> {
+        self.place.get().copied()
+    }
+
+    fn push(&self, item: Option<ResponseItem>, bytes: usize, replaces: bool) {
+        let mut void = Vec::new();
+        let waker = {
+            let mut queue = self.queue.lock();
+            if replaces && !queue.is_empty() {
+                void.extend(std::iter::from_fn(|| queue.pop()));
+                queue.closed = false;
+            }
+            let unread = item.map(|item| UnreadResponse { item, bytes });
+            // Another thread has already ended the request.
+            if queue.closed {
+                void.extend(unread);
+                None
+            } else {
+                queue.closed = unread.as_ref().is_none_or(|unread| unread.item.last);
+                if queue.closed && queue.senders_waiting > 0 {
+                    self.capacity_freed.notify_all();
+                }
+                match unread {
+                    Some(unread) if queue.abandoned => void.push(unread),
+                    Some(unread) => queue.push(unread),
+                    None => {}
+                }
+                queue.waker.take()
+            }
+        };
+        self.forget(void);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn refund(&self, bytes: usize) {
+        if bytes > 0 {
+            self.budget.refund(&self.account, bytes);
+        }
+    }
+
+    fn overflow(self: Arc<Self>) {
+        let had_ended = self.ended.swap(true, Ordering::AcqRel);
+        let error = Error::exhausted(
+            "the client reads its responses too slowly: the server keeps no more unread responses \
+             (--max-unread-response-bytes)",
+        );
+        let item = ResponseItem { result: Err(error.because(FailureReason::Rejected)), last: true };
+        let overflow = if had_ended { Overflow::Replaces } else { Overflow::Ends };
+        let response = InFlightResponse::new(self.clone(), Some(item), overflow);
+        self.budget.charge_error(&self.account, response.byte_size());
+        self.path.respond(response);
+        self.stop(had_ended);
     }
 }
 

@@ -28,6 +28,7 @@ mod path;
 mod unread;
 
 use channel::Channel;
+use path::Destination;
 pub use path::{BatchReporter, InFlightResponse, OrderPlace, Outcome, ResponsePath};
 pub use unread::{ClientId, UnreadBudget};
 

@@ -3,7 +3,6 @@ use std::{fmt, sync::Arc};
 
 use scheduling::{EntryId, Timestamp};
 
-use super::channel::Channel;
 use crate::{Error, ExecutionTimes, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline};
 
 /// The owner of a request while a backend executes it. Each response passes the path once. The path is therefore the
@@ -49,10 +48,30 @@ pub enum Outcome<'a> {
     Failure(&'a Error),
 }
 
+/// Where a response goes after the path. The response channel is the only destination. The trait keeps the path and the
+/// budget of unread responses free of the channel, which uses both.
+pub(super) trait Destination: Send + Sync {
+    /// The times of the request.
+    fn timeline(&self) -> &Timeline;
+
+    /// The position of the request in the order of responses, if it has one.
+    fn place(&self) -> Option<OrderPlace>;
+
+    /// Makes a response visible. `None` closes the channel without another response. A response that `replaces` the
+    /// unread responses does so even after the last one.
+    fn push(&self, item: Option<ResponseItem>, bytes: usize, replaces: bool);
+
+    /// Stops counting these bytes in the budget.
+    fn refund(&self, bytes: usize);
+
+    /// Ends the request because its client has too many unread bytes.
+    fn overflow(self: Arc<Self>);
+}
+
 /// A response that the client cannot see yet, or the end of a request without another response. Dropping it loses the
 /// response.
 pub struct InFlightResponse {
-    channel: Arc<Channel>,
+    destination: Arc<dyn Destination>,
     item: Option<ResponseItem>,
     /// The bytes that the budget of unread responses counts for it.
     bytes: usize,
@@ -71,9 +90,13 @@ pub(super) enum Overflow {
 }
 
 impl InFlightResponse {
-    pub(super) fn new(channel: Arc<Channel>, item: Option<ResponseItem>, overflow: Overflow) -> Self {
+    pub(super) fn new(
+        destination: Arc<dyn Destination>,
+        item: Option<ResponseItem>,
+        overflow: Overflow,
+    ) -> Self {
         let bytes = item.as_ref().map_or(0, ResponseItem::byte_size);
-        Self { channel, item, bytes, overflow }
+        Self { destination, item, bytes, overflow }
     }
 
     pub(super) fn byte_size(&self) -> usize {
@@ -105,24 +128,24 @@ impl InFlightResponse {
 
     /// The times of the request.
     pub fn timeline(&self) -> &Timeline {
-        self.channel.timeline()
+        self.destination.timeline()
     }
 
     /// The position of the request in the order of responses, if it has one.
     pub fn place(&self) -> Option<OrderPlace> {
-        self.channel.place()
+        self.destination.place()
     }
 
     /// Makes the response visible to the client.
     pub fn release(mut self) {
         let (item, bytes) = (self.item.take(), std::mem::take(&mut self.bytes));
-        self.channel.push(item, bytes, self.voids_earlier());
+        self.destination.push(item, bytes, self.voids_earlier());
     }
 }
 
 impl Drop for InFlightResponse {
     fn drop(&mut self) {
-        self.channel.refund(self.bytes);
+        self.destination.refund(self.bytes);
     }
 }
 

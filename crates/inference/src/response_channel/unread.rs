@@ -17,7 +17,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::channel::Channel;
+use super::path::Destination;
 
 /// One client for this count: a connection, or one stream of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ impl ClientId {
 pub struct UnreadBudget {
     limit: usize,
     used: AtomicUsize,
-    ledger: Mutex<Ledger<Weak<Channel>>>,
+    ledger: Mutex<Ledger<Weak<dyn Destination>>>,
 }
 
 impl UnreadBudget {
@@ -54,10 +54,15 @@ impl UnreadBudget {
         self.used.load(Relaxed)
     }
 
-    /// Counts `bytes` of a response of `channel`. If the budget is exceeded, returns the request that must end.
-    pub(super) fn charge(&self, channel: &Arc<Channel>, bytes: usize) -> Option<Arc<Channel>> {
+    /// Counts `bytes` of a response. If the budget is exceeded, returns the request that must end.
+    pub(super) fn charge(
+        &self,
+        account: &Account,
+        bytes: usize,
+        handle: impl FnOnce() -> Weak<dyn Destination>,
+    ) -> Option<Arc<dyn Destination>> {
         let before = self.used.fetch_add(bytes, AcqRel);
-        let unread = channel.account().add(bytes);
+        let unread = account.add(bytes);
         // One response alone may exceed the budget.
         let exceeded = before > 0 && before.saturating_add(bytes) > self.limit;
         let worth_listing = unread > bytes
@@ -67,7 +72,7 @@ impl UnreadBudget {
             return None;
         }
         let mut ledger = self.ledger.lock();
-        channel.account().list(&mut ledger, || Arc::downgrade(channel));
+        account.list(&mut ledger, handle);
         if !exceeded {
             return None;
         }
@@ -77,17 +82,17 @@ impl UnreadBudget {
 
     /// Counts the error that replaces the unread responses of a request. The replacement frees more bytes than the
     /// error takes.
-    pub(super) fn charge_error(&self, channel: &Channel, bytes: usize) {
+    pub(super) fn charge_error(&self, account: &Account, bytes: usize) {
         self.used.fetch_add(bytes, AcqRel);
-        channel.account().add(bytes);
+        account.add(bytes);
     }
 
-    /// Removes `bytes` of a response of `channel` from the count.
-    pub(super) fn refund(&self, channel: &Channel, bytes: usize) {
+    /// Removes `bytes` of a response from the count.
+    pub(super) fn refund(&self, account: &Account, bytes: usize) {
         self.used.fetch_sub(bytes, AcqRel);
-        channel.account().subtract(bytes);
-        if channel.account().is_listed() {
-            channel.account().update(&mut self.ledger.lock());
+        account.subtract(bytes);
+        if account.is_listed() {
+            account.update(&mut self.ledger.lock());
         }
     }
 }

@@ -6,20 +6,20 @@ struct ConfiguredEndpoint<'a> {
     name: &'static str,
     address: &'a str,
     port: i64,
-    /// The ports that it leaves to the others on its address.
+    /// The ports that other endpoints on the same address may use.
     others_within: Option<(i64, i64)>,
 }
 
-/// Checks the ports of every endpoint that is on. Addresses are compared as text. Port 0 never clashes: the
-/// system gives each endpoint its own.
+/// Checks the ports of every endpoint that is on. Addresses are compared as text. Port 0 never conflicts, because the
+/// system chooses a separate port for each endpoint.
 ///
 /// # Errors
-/// The text about the first clash.
+/// The text about the first conflict.
 pub(super) fn check(typed: &TypedOptions) -> Result<(), String> {
     let endpoints = endpoints(typed);
     for (index, this) in endpoints.iter().enumerate() {
         for (other_index, other) in endpoints.iter().enumerate() {
-            // Each pair is looked at once, unless this endpoint restricts all the others.
+            // Each pair is compared once, unless this endpoint restricts all the others.
             let skip = other_index == index || (other_index < index && this.others_within.is_none());
             if skip || this.address != other.address {
                 continue;

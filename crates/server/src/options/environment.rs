@@ -6,32 +6,31 @@ use super::refusal::BadOption;
 use super::typed::TypedOptions;
 use super::values;
 
-/// The variables the server reads, as they were when the process started. An empty variable counts as unset.
+/// The variables that the server reads, as they were when the process started. An empty variable counts as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessEnvironment {
-    /// `AIP_STORAGE_URI`: the model repository when the command line names none.
+    /// `AIP_STORAGE_URI`: the model repository, if the command line names none.
     pub storage_uri: Option<String>,
-    /// `AIP_MODE`: with `PREDICTION` the Vertex AI endpoint replaces HTTP and gRPC unless options say
-    /// otherwise.
+    /// `AIP_MODE`: with `PREDICTION` the Vertex AI endpoint replaces HTTP and gRPC, unless options say otherwise.
     pub aip_mode: Option<String>,
     /// `AIP_HTTP_PORT`: the default port of the Vertex AI endpoint.
     pub aip_http_port: Option<String>,
-    /// `TRITON_SERVER_ESCAPE_LOG_MESSAGES`: exactly `0` writes log messages raw.
+    /// `TRITON_SERVER_ESCAPE_LOG_MESSAGES`: with exactly `0` the server does not escape log messages.
     pub escape_log_messages: Option<String>,
-    /// `TRITONSERVER_DELAY_SCHEDULER`: schedulers wait until this many requests are queued, once.
+    /// `TRITONSERVER_DELAY_SCHEDULER`: at first, schedulers wait until this many requests are queued.
     pub delay_scheduler: Option<String>,
-    /// `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`: sequence batchers also wait for this many in the backlog.
+    /// `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`: sequence batchers also wait until this many requests are in the backlog.
     pub backlog_delay_scheduler: Option<String>,
-    /// `NEREID_ONNXRUNTIME_LIBRARY`, or else `ORT_DYLIB_PATH`: the ONNX Runtime library.
+    /// `NEREID_ONNXRUNTIME_LIBRARY`, otherwise `ORT_DYLIB_PATH`: the ONNX Runtime library.
     pub onnxruntime_library: Option<PathBuf>,
-    /// `VIRTUAL_ENV`: the Python environment in use.
+    /// `VIRTUAL_ENV`: the active Python environment.
     pub virtual_env: Option<PathBuf>,
-    /// `PATH`, which tells where Python is installed.
+    /// `PATH`: shows where Python is installed.
     pub search_path: Option<OsString>,
 }
 
 impl ProcessEnvironment {
-    /// Reads the variables of this process. What is not valid UTF-8 is kept with replacement characters.
+    /// Reads the variables of this process. Bytes that are not valid UTF-8 become replacement characters.
     pub fn of_this_process() -> Self {
         let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name| raw(name).map(|value| value.to_string_lossy().into_owned());
@@ -50,12 +49,12 @@ impl ProcessEnvironment {
         }
     }
 
-    /// Prefixes under which Python packages may be installed, the most particular first.
+    /// Prefixes under which Python packages may be installed. The most specific prefix comes first.
     pub(super) fn python_prefixes(&self) -> Vec<PathBuf> {
         backend_onnx::python_prefixes(self.virtual_env.as_deref(), self.search_path.as_deref())
     }
 
-    /// Changes the defaults that the command line starts from.
+    /// Changes the defaults of the command line.
     pub(super) fn prepare(&self, typed: &mut TypedOptions) -> Result<(), BadOption> {
         if self.aip_mode.as_deref() == Some("PREDICTION") {
             typed.outside.allow_vertex_ai = true;

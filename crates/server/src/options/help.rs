@@ -1,11 +1,11 @@
-//! The text of `--help`, from the table.
+//! Makes the text of `--help` from the table.
 
 use super::table;
 
 const WIDTH: usize = 100;
 const INDENT: &str = "        ";
 
-/// How the program is called and every option by group, ending with a newline.
+/// The call syntax of the program, and every option by group. Ends with a newline.
 pub fn usage() -> String {
     let mut text = String::from(
         "Usage: nereid --model-repository=<path> [option]...     serve models\n       \

@@ -1,4 +1,5 @@
-//! What a command line means: the options the rest of the program sees, checked, typed and free of history.
+//! The meaning of a command line: checked and typed options for the rest of the program, independent of how they were
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -13,17 +14,17 @@ use frontend::restrict::Category;
 
 use crate::logging::LogConfig;
 
-/// Everything that the command line and the environment decide about a server.
+/// All settings of a server that the command line and the environment determine.
 ///
-/// Holds nothing that this version cannot do: such options are refused while parsing. Endpoints that are off
-/// are `None`.
+/// Contains only features of this version: the parser refuses options that ask for others. An endpoint that is off is
+/// `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedOptions {
-    /// The server as a whole.
+    /// Settings of the whole server.
     pub server: ServerSettings,
-    /// What goes where in the log.
+    /// What the server logs, and where.
     pub logging: LogConfig,
-    /// Where models come from and how they are loaded.
+    /// Where models come from, and how the server loads them.
     pub repository: RepositorySettings,
     /// The HTTP endpoint.
     pub http: Option<HttpSettings>,
@@ -31,79 +32,82 @@ pub struct ResolvedOptions {
     pub grpc: Option<GrpcSettings>,
     /// How long clients may take, and how much they may send.
     pub client_limits: ClientLimits,
-    /// How many connections there may be.
+    /// How many connections each port may have.
     pub connections: Connections,
     /// The Prometheus endpoint.
     pub metrics: Option<MetricsSettings>,
-    /// Backends and what they are told.
+    /// The backends and their settings.
     pub backends: BackendsSettings,
-    /// The response cache, if there is to be one.
+    /// The response cache, if the options name one.
     pub cache: Option<CacheSettings>,
-    /// The resources that executions wait for, entries as given; `None` if they wait for none (`--rate-limit=off`).
+    /// The resources that executions wait for. The entries are as given. `None` if executions do not wait
+    /// (`--rate-limit=off`).
     pub rate_limit: Option<Vec<RateLimitResource>>,
     /// How much memory clients may make the server hold.
     pub limits: MemoryLimits,
-    /// Where instances run, by the policy's name.
+    /// Where instances run, by the name of the policy.
     pub host_policies: BTreeMap<String, HostPolicy>,
-    /// Sizes that are accepted and shown, but reserve nothing in this version.
+    /// Sizes that the server accepts and shows. This version reserves no memory for them.
     pub memory: MemorySettings,
-    /// Delays that tests ask for through the environment.
+    /// Delays for tests, from the environment.
     pub test_hooks: TestHooks,
     /// Lines for stderr about deprecated or overridden options, in the order of the command line.
     pub warnings: Vec<String>,
 }
 
-/// The server as a whole.
+/// Settings of the whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// The name in the server metadata.
     pub id: String,
-    /// How long an exit waits for requests in flight, all steps together.
+    /// How long an exit waits for requests in flight. All steps together share this time.
     pub exit_timeout: Duration,
-    /// Whether a model that fails to load at startup ends the process.
+    /// If true, a model that fails to load at startup ends the process.
     pub exit_on_error: bool,
-    /// Whether the server is ready only when all its models are.
+    /// If true, the server is ready only when all its models are ready.
     pub strict_readiness: bool,
 }
 
-/// Where models come from and how they are loaded. All models are loaded at startup and stay (control mode
-/// `none`).
+/// Where models come from, and how the server loads them. The server loads all models at startup and keeps them
+/// (control mode `none`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositorySettings {
     /// The repositories' paths as typed, sorted, without duplicates. Empty if neither the command line nor
-    /// `AIP_STORAGE_URI` named one; then the engine refuses to start.
+    /// `AIP_STORAGE_URI` names one. Then the engine refuses to start.
     pub paths: BTreeSet<String>,
-    /// Whether backends may fill in what a model configuration leaves out.
+    /// If true, backends may complete model configurations.
     pub auto_complete: bool,
-    /// Which file of a model's `configs` directory to prefer over its `config.pbtxt`, without `.pbtxt`.
+    /// The name, without `.pbtxt`, of the file in a model's `configs` directory that is preferred to its
+    /// `config.pbtxt`.
     pub config_name: Option<String>,
-    /// Where repository agents are looked for. May be empty here, which the server refuses.
+    /// The directory of repository agents. May be empty in this type; the server refuses an empty path.
     pub agent_directory: PathBuf,
-    /// How many models may be loading at the same time.
+    /// How many models may load at the same time.
     pub load_threads: NonZeroUsize,
-    /// How often a failed load is tried again.
+    /// How many times a failed load is repeated.
     pub load_retries: u32,
-    /// What is loaded although something speaks against it.
+    /// Which models the server loads in spite of a problem.
     pub load_policy: LoadPolicy,
 }
 
 /// Where an endpoint listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenSettings {
-    /// Host name or address as typed.
+    /// A host name or an address, as typed.
     pub address: String,
-    /// 0 lets the system choose.
+    /// The port. 0 lets the system choose.
     pub port: u16,
-    /// Whether other servers may listen on the same port.
+    /// If true, other servers may listen on the same port.
     pub reuse_port: bool,
 }
 
-/// What a request must carry to enter a restricted category. Names compare without case, values exactly.
+/// The header that a request needs to use a restricted category. The comparison of names ignores case, the comparison
+/// of values is exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequiredHeader {
-    /// The header or metadata key; for gRPC it includes the prefix `triton-grpc-protocol-`.
+    /// The header or metadata key. For gRPC it includes the prefix `triton-grpc-protocol-`.
     pub name: String,
-    /// The value it must have.
+    /// The value of the header.
     pub value: String,
 }
 
@@ -117,7 +121,7 @@ pub struct HttpSettings {
     pub listen: ListenSettings,
     /// The largest request body, also after decompression, in bytes.
     pub max_input_size: NonZeroUsize,
-    /// Which request headers become request parameters: a regular expression, not yet compiled.
+    /// Which request headers become request parameters: a regular expression that is not compiled yet.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a header.
     pub restrictions: RestrictionSettings,
@@ -128,38 +132,39 @@ pub struct HttpSettings {
 pub struct GrpcSettings {
     /// Where it listens.
     pub listen: ListenSettings,
-    /// A model waits while so many responses of one request of a stream are unread; `None`: it does not wait.
+    /// A model waits while the client has not read this many responses of one request of a stream. `None`: the model
+    /// does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
-    /// Encryption, `None` for plain text.
+    /// TLS. `None` for plain text.
     pub tls: Option<TlsOptions>,
     /// How strongly inference responses are compressed for clients that accept it.
     pub compression: CompressionLevel,
-    /// When silent clients are pinged.
+    /// When the server pings idle clients.
     pub keepalive: KeepaliveRules,
     /// How often clients may ping.
     pub pings: PingRules,
-    /// After how long a connection is closed, its calls being given the grace.
+    /// The age after which the server closes a connection. Its calls get the grace time.
     pub max_connection_age: Option<Duration>,
-    /// How long calls may go on after that; `None` for as long as they need.
+    /// How long calls may go on after that. `None` for no limit.
     pub max_connection_age_grace: Option<Duration>,
-    /// How many calls of one connection may be under way.
+    /// The most calls of one connection in flight.
     pub max_concurrent_streams: u32,
-    /// Which metadata become request parameters: a regular expression, not yet compiled.
+    /// Which metadata become request parameters: a regular expression that is not compiled yet.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a metadata entry.
     pub restrictions: RestrictionSettings,
 }
 
-/// How many connections there may be.
+/// How many connections each port may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
-    /// Over HTTP and gRPC together.
+    /// The limit for HTTP and gRPC together.
     pub total: usize,
-    /// Over HTTP, `None` for all of them.
+    /// The limit for HTTP. `None` for no separate limit.
     pub http: Option<usize>,
-    /// Over gRPC, `None` for all of them.
+    /// The limit for gRPC. `None` for no separate limit.
     pub grpc: Option<usize>,
-    /// On the metrics port, which has its own.
+    /// The limit for the metrics port. Its connections do not count in `total`.
     pub metrics: usize,
 }
 
@@ -168,52 +173,52 @@ pub struct Connections {
 pub struct MetricsSettings {
     /// Where it listens.
     pub listen: ListenSettings,
-    /// Whether to report processor and memory use.
+    /// If true, the server reports processor and memory use.
     pub cpu: bool,
-    /// Whether durations are counted.
+    /// If true, the server counts durations.
     pub counter_latencies: bool,
 }
 
-/// Backends and what they are told.
+/// The backends and their settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendsSettings {
-    /// Where backends are looked for.
+    /// The directory of backends.
     pub directory: PathBuf,
-    /// Settings in the order given; of two for the same backend and key the later counts.
+    /// Settings in the order given. If two settings have the same backend and key, the later one counts.
     pub settings: Vec<BackendSetting>,
-    /// The ONNX Runtime library, if named; else the backend looks for it.
+    /// The ONNX Runtime library, if the options name one. Otherwise the backend searches for it.
     pub onnxruntime_library: Option<PathBuf>,
-    /// Where Python packages, ONNX Runtime's among them, may be installed.
+    /// Prefixes under which Python packages may be installed, ONNX Runtime's among them.
     pub python_prefixes: Vec<PathBuf>,
 }
 
 /// The response cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// Which one.
+    /// The name of the cache.
     pub name: String,
-    /// What it is told; only the cache knows what that means.
+    /// The settings of the cache. Only the cache interprets them.
     pub settings: BTreeMap<String, String>,
-    /// Where it is looked for.
+    /// The directory of caches.
     pub directory: PathBuf,
 }
 
-/// Sizes that are accepted and shown, but reserve nothing in this version.
+/// Sizes that the server accepts and shows. This version reserves no memory for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemorySettings {
     /// Page-locked host memory, in bytes.
     pub pinned_pool_byte_size: u64,
-    /// Device memory in bytes by device.
+    /// Device memory in bytes, by device.
     pub cuda_pool_byte_sizes: BTreeMap<u32, u64>,
-    /// The least compute capability of a device that may be used.
+    /// The minimum compute capability of a usable device.
     pub min_supported_compute_capability: f64,
 }
 
-/// Delays that tests ask for through the environment.
+/// Delays for tests, from the environment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TestHooks {
-    /// Schedulers do not start before this many requests are queued; 0 for no delay.
+    /// Schedulers start when this many requests are queued. 0 for no delay.
     pub delay_scheduler: usize,
-    /// Sequence batchers do not start before this many requests are in the backlog; 0 for no delay.
+    /// Sequence batchers start when this many requests are in the backlog. 0 for no delay.
     pub backlog_delay_scheduler: usize,
 }

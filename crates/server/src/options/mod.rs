@@ -1,15 +1,15 @@
-//! The command line: one table of options, from which the parser, the help and the refusals come.
+//! The command line. One table of options defines the parser, the help and the refusals.
 //!
-//! The way of a command line: `words` cuts it into options and values as `getopt_long` does, the `table` says
-//! what each option accepts and where it goes, `TypedOptions` holds what was typed, `resolve` checks what only
-//! several options together can show and turns it into [`ResolvedOptions`], which is all the rest of the program
-//! sees.
+//! A command line passes four stages. `tokenizer` divides it into options and values as `getopt_long` does. The `table`
+//! defines which values each option accepts and where it stores them. `TypedOptions` holds the typed values. `resolve`
+//! checks the rules between options and makes [`ResolvedOptions`]. The rest of the program sees only
+//! [`ResolvedOptions`].
 //!
-//! The parser is our own: clients compare the error texts, numbers follow C's "leading digits" rule, the
-//! first error of the line wins, and values may begin with a dash. A parsing library would have to be told
-//! otherwise at each of these points, and the table would be needed all the same.
+//! This crate has its own parser for four reasons: clients compare the error texts, numbers follow C's "leading digits"
+//! rule, the first error of the line wins, and values may begin with a dash. A parsing library would need a workaround
+//! for each of these points, and it would not replace the table.
 //!
-//! The environment is read here and nowhere else.
+//! Only this module reads the environment.
 
 mod clash;
 mod environment;
@@ -39,30 +39,30 @@ pub use refusal::BadOption;
 
 use typed::TypedOptions;
 
-/// What a command line asks for.
+/// The action that a command line asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Invocation {
     /// Serve with these options.
     Serve(Box<ResolvedOptions>),
-    /// Print this text (it ends with a newline) on stdout and exit with 0: `--help` and `--version`.
+    /// Print this text on stdout and exit with 0: `--help` and `--version`. The text ends with a newline.
     Print(String),
 }
 
-/// Reads a command line, `arguments` being everything after the program's name.
+/// Reads a command line. `arguments` are the words after the program's name.
 ///
 /// # Errors
-/// [`BadOption`], whose display is what belongs on stderr before the process exits with 1: an unknown or
-/// incomplete option, a value that breaks its option's rule, options that contradict each other, a positional
-/// argument, or an option that would switch on what this version does not have.
+/// [`BadOption`], whose display is the text for stderr before the process exits with 1. The reasons: an unknown or
+/// incomplete option, a value that breaks its option's rule, options that contradict each other, a positional argument,
+/// or an option for a feature that this version does not have.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &ProcessEnvironment,
 ) -> Result<Invocation, BadOption> {
-    let mut typed = TypedOptions::with_defaults();
+    let mut typed = table::defaults();
     environment.prepare(&mut typed)?;
     let mut words = tokenizer::ArgumentTokens::new(arguments)?;
     while let Some(given) = words.next_option()? {
-        // As Triton, the first of the line to fail, or to ask for help, decides.
+        // As Triton: the first option that fails, or that asks for help, decides.
         match given.option.name {
             "help" => return Ok(Invocation::Print(usage())),
             "version" => return Ok(Invocation::Print(version())),

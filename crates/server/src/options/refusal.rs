@@ -1,28 +1,28 @@
-//! A refused command line, worded as it leaves the program.
+//! The text of a refused command line.
 
 use std::fmt;
 
 const HINT: &str =
     "Usage: nereid --model-repository=<path> [option]...   ('nereid --help' lists every option)";
 
-/// Why the server cannot start with this command line. Its display is the whole text for stderr, without the
-/// last newline.
+/// Why the server cannot start with this command line. Its display is the whole text for stderr, without the last
+/// newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadOption {
     frame: Frame,
-    /// What to do about it. Stands above the text, because scripts compare how a refusal ends.
+    /// Advice for the operator. It stands above the text, because scripts compare the end of a refusal.
     advice: Option<String>,
     text: String,
 }
 
-/// What stands before the text.
+/// The first line of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frame {
-    /// The option at fault: `Bad option: "--<name>".`
+    /// Names the wrong option: `Bad option: "--<name>".`
     Option(String),
-    /// Nothing: the fault lies between options.
+    /// No first line: the error concerns several options.
     Plain,
-    /// Every option was read, but they do not make a server.
+    /// Every option is valid, but a server cannot be built from them.
     Build,
 }
 
@@ -39,12 +39,12 @@ impl BadOption {
         Self { frame: Frame::Build, advice: None, text: text.into() }
     }
 
-    /// The same refusal with a line that says what to do about it.
+    /// The same refusal with a line of advice.
     pub(super) fn advising(self, advice: Option<String>) -> Self {
         Self { advice, ..self }
     }
 
-    /// The option does something that this version of the server does not do.
+    /// The refusal of an option for a feature that this version does not have.
     pub(super) fn unsupported(option: &str, what_it_would_do: &str) -> Self {
         Self::framed(
             option,

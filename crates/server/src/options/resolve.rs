@@ -1,5 +1,5 @@
-//! From what was typed to what it means: the rules between options, the refusals, and the defaults that
-//! depend on others.
+//! Turns typed options into settings: the rules between options, the refusals, and the defaults that depend on other
+//! options.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::logging::{Format, Levels, LogConfig};
 /// Turns a complete command line into options.
 ///
 /// # Errors
-/// First what is wrong in itself, then what this version does not have.
+/// First the contradictions of the command line, then the features that this version does not have.
 pub(super) fn resolve(
     mut typed: TypedOptions,
     environment: &ProcessEnvironment,
@@ -79,7 +79,7 @@ pub(super) fn resolve(
     })
 }
 
-/// The rules that need more than one option.
+/// Checks the rules that concern more than one option.
 fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
     if typed.was_given("allow-gpu-metrics") && typed.metrics.gpu {
         let text = "Warning: '--allow-gpu-metrics' has no effect: no graphics processors are used.";
@@ -118,7 +118,7 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
     Ok(())
 }
 
-/// What Triton finds when it builds its server from the options.
+/// Checks the rules that Triton checks when it builds its server from the options.
 fn check_build(typed: &TypedOptions) -> Result<(), BadOption> {
     clash::check(typed).map_err(BadOption::build)?;
     for (device, fraction) in &typed.devices.load_gpu_limits {
@@ -215,7 +215,7 @@ fn grpc(typed: typed::TypedGrpc, max_concurrent_streams: u32) -> Result<GrpcSett
             _ => CompressionLevel::None,
         },
         keepalive: KeepaliveRules {
-            // As Triton: C's largest int is "never"; gRPC waits for a millisecond at least.
+            // As Triton: C's largest int means "never". gRPC waits for at least one millisecond.
             time: Some(keepalive.time_ms)
                 .filter(|time| *time < i64::from(i32::MAX))
                 .map(|time| milliseconds(time.max(1))),
@@ -228,7 +228,7 @@ fn grpc(typed: typed::TypedGrpc, max_concurrent_streams: u32) -> Result<GrpcSett
             max_strikes: unsigned(keepalive.max_ping_strikes),
             permit_without_calls: keepalive.permit_without_calls,
         },
-        // As Triton: 0 leaves gRPC's own default, which is no limit.
+        // As Triton: 0 selects gRPC's own default, which is no limit.
         max_connection_age: Some(milliseconds(keepalive.max_connection_age_ms)).filter(|age| !age.is_zero()),
         max_connection_age_grace: Some(milliseconds(keepalive.max_connection_age_grace_ms))
             .filter(|grace| !grace.is_zero()),
@@ -238,7 +238,7 @@ fn grpc(typed: typed::TypedGrpc, max_concurrent_streams: u32) -> Result<GrpcSett
     })
 }
 
-/// Encryption without its files cannot work; saying so here is better than a listener that fails (P-W22).
+/// TLS needs its files. A refusal of the command line is clearer than a listener that fails (P-W22).
 fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<TlsOptions, BadOption> {
     let required = |file: String, option: &str, by: &str| {
         path(file).ok_or_else(|| {
@@ -310,12 +310,12 @@ fn cache(typed: typed::TypedCache) -> Result<Option<CacheSettings>, BadOption> {
     }
 }
 
-/// A number that the table keeps within `T`.
+/// Converts a number that the table keeps within the range of `T`.
 fn unsigned<T: TryFrom<i64>>(value: i64) -> T {
     T::try_from(value).ok().expect("the table refuses what is negative or too large here")
 }
 
-/// A number that the table keeps above 0.
+/// Converts a number that the table keeps above 0.
 fn at_least_one(value: i64) -> NonZeroUsize {
     NonZeroUsize::new(unsigned(value)).expect("the table refuses 0 here")
 }

@@ -1,7 +1,7 @@
-//! Cuts a command line into options, values and positional arguments, by the rules of `getopt_long`.
+//! Divides a command line into options, values and positional arguments, by the rules of `getopt_long`.
 //!
-//! `--name value`, `--name=value`, any unambiguous beginning of a name, options and positional arguments in
-//! any order, `--` ends the options. A value may begin with a dash. The only short options are `-h` and `-V`.
+//! It accepts `--name value`, `--name=value`, and any unambiguous beginning of a name. Options and positional arguments
+//! may have any order. `--` ends the options. A value may begin with a dash. The only short options are `-h` and `-V`.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,13 +11,13 @@ use inference::nearest;
 use super::refusal::BadOption;
 use super::table::{self, Spec};
 
-/// One option as it stands on the command line. The value of a flag is empty.
+/// One option of the command line. The value of a flag is empty.
 pub(super) struct GivenOption {
     pub(super) option: &'static Spec,
     pub(super) value: String,
 }
 
-/// The words of a command line that are still to be read.
+/// The words of a command line that are not read yet.
 pub(super) struct ArgumentTokens {
     ahead: VecDeque<String>,
     first_positional: Option<String>,
@@ -60,7 +60,7 @@ impl ArgumentTokens {
         Ok(None)
     }
 
-    /// The first argument that belongs to no option, once the line has been read.
+    /// The first argument that belongs to no option. Call it when the whole line has been read.
     pub(super) fn first_positional(&self) -> Option<&str> {
         self.first_positional.as_deref()
     }
@@ -87,7 +87,7 @@ impl ArgumentTokens {
     }
 }
 
-/// The option of exactly this name, else the only one whose name begins so.
+/// The option with exactly this name, otherwise the only option whose name begins with it.
 fn find(typed: &str) -> Result<&'static Spec, BadOption> {
     if let Some(option) = table::named(typed) {
         return Ok(option);
@@ -106,7 +106,7 @@ fn find(typed: &str) -> Result<&'static Spec, BadOption> {
     }
 }
 
-/// The option that a misspelt one most probably means. Its dashes and its value do not count.
+/// The option that a misspelt name most probably stands for. Dashes and value do not count.
 fn did_you_mean(typed: &str) -> Option<String> {
     let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
     let known = nearest(name, table::all().map(|option| option.name))?;

@@ -1,25 +1,25 @@
-//! The options of tracing: their rules, and whether together they would trace anything.
+//! The options of tracing: their rules, and whether they would switch tracing on.
 //!
-//! Tracing itself is not part of this version; what is read here decides only between accepting and refusing.
+//! This version has no tracing. The typed values only decide whether the command line is accepted or refused.
 
 use super::refusal::BadOption;
 use super::values::{self, Setting};
 
-/// What an option that would switch tracing on asks for in vain.
+/// The missing feature, for the refusal.
 pub(super) const MISSING: &str = "tracing of requests";
 
 #[derive(Debug, Default)]
 pub(super) struct TypedTrace {
-    /// Of the deprecated options.
+    /// From the deprecated options.
     level: TypedTraceLevel,
     pub(super) file: String,
     pub(super) rate: i64,
-    /// Of `--trace-config`, in the order of the command line. The mode is in lower case.
+    /// From `--trace-config`, in the order of the command line. The mode is in lower case.
     settings: Vec<Setting>,
 }
 
-/// Several levels add up, but one OFF among them wins: it is the operator's word. (P-W37; the reference
-/// forgets an OFF that another level follows in `--trace-config`.)
+/// Several levels add up, but an OFF among them takes precedence, because the operator has asked for it. (P-W37; the
+/// reference ignores an OFF if another level follows in `--trace-config`.)
 #[derive(Debug, Default, Clone, Copy)]
 struct TypedTraceLevel {
     off: bool,
@@ -34,9 +34,9 @@ pub(super) enum TraceSource {
 }
 
 impl TypedTrace {
-    /// Reads a `--trace-config`. Whether its value is right is checked after the whole line, as in Triton.
+    /// Reads a `--trace-config`. Its value is checked after the whole line, as in Triton.
     pub(super) fn add_setting(&mut self, text: &str) -> Result<(), String> {
-        // The mode's own text comes before those about the rest.
+        // The error about the mode takes precedence over errors about the rest.
         let mode = text
             .split_once(',')
             .map(|(mode, _)| mode)
@@ -58,11 +58,10 @@ impl TypedTrace {
         self.level.add(text)
     }
 
-    /// Checks the values of every `--trace-config`, and returns the warnings about deprecated options they
-    /// override.
+    /// Checks the values of every `--trace-config`. Returns warnings about the deprecated options that it overrides.
     ///
     /// # Errors
-    /// A value that breaks its setting's rule.
+    /// A value breaks the rule of its setting.
     pub(super) fn check(&self, was_given: impl Fn(&str) -> bool) -> Result<Vec<String>, BadOption> {
         let mut warnings = Vec::new();
         let opentelemetry = self.opentelemetry();
@@ -98,9 +97,10 @@ impl TypedTrace {
         Ok(warnings)
     }
 
-    /// The option without which nothing would be traced, if anything would be.
+    /// The option that switches tracing on; `None` if tracing would be off.
     ///
-    /// Tracing needs a level, and either OpenTelemetry or a file and a rate. Call after [`TypedTrace::check`].
+    /// Tracing needs a level. It also needs either OpenTelemetry, or a file and a rate. Call this after
+    /// [`TypedTrace::check`].
     pub(super) fn switched_on_by(&self) -> Option<TraceSource> {
         let mut config = TypedTraceLevel::default();
         for value in self.values(None, "level") {

@@ -1,7 +1,7 @@
-//! What was typed: every option's value in the form it was read, before anything is decided.
+//! The typed options: the value of every option as it was read, before the rules between options are applied.
 //!
-//! Only the table writes here and only `resolve` reads. A field of `TypedOptions::default()` means nothing until
-//! [`TypedOptions::with_defaults`] has run the table's own default texts through the setters.
+//! Only the table writes these fields, and only `resolve` reads them. The fields of `TypedOptions::default()` have no
+//! meaning until `table::defaults` has passed the default texts of the table to the setters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use engine::{HostPolicy, RateLimitResource};
 
 use super::meaning::{BackendSetting, RestrictionSettings};
-use super::table::{self, Spec};
 use super::trace;
 
 #[derive(Debug, Default)]
@@ -118,13 +117,13 @@ pub(super) struct TypedKeepalive {
     pub(super) max_connection_age_grace_ms: i64,
 }
 
-/// What clients may hold, and how long they may take. A time of `None` is no limit.
+/// Limits on what clients may hold and how long they may take. A time of `None` is no limit.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     pub(super) max_connections: i64,
-    /// 0: no limit besides the one of all connections.
+    /// 0: only the limit for all connections applies.
     pub(super) http_max_connections: i64,
-    /// 0: no limit besides the one of all connections.
+    /// 0: only the limit for all connections applies.
     pub(super) grpc_max_connections: i64,
     pub(super) metrics_max_connections: i64,
     pub(super) max_concurrent_streams: i64,
@@ -136,7 +135,7 @@ pub(super) struct Clients {
     pub(super) idle_timeout: Option<Duration>,
 }
 
-/// The endpoints of clouds: read, so that a clash of ports is found, and then refused.
+/// The endpoints of clouds. Their options are read first, so that a conflict of ports is found, and then refused.
 #[derive(Debug, Default)]
 pub(super) struct TypedOutside {
     pub(super) allow_sagemaker: bool,
@@ -151,13 +150,13 @@ pub(super) struct TypedMetrics {
     pub(super) allow: bool,
     pub(super) gpu: bool,
     pub(super) cpu: bool,
-    /// Empty: that of HTTP.
+    /// Empty: the address of HTTP.
     pub(super) address: String,
     pub(super) port: i64,
     pub(super) counter_latencies: bool,
     pub(super) summary_latencies: bool,
     pub(super) histogram_latencies: bool,
-    /// Keys of `--metrics-config` that nobody knows.
+    /// Unknown keys of `--metrics-config`.
     pub(super) unknown_settings: Vec<String>,
 }
 
@@ -171,7 +170,7 @@ pub(super) struct TypedBackends {
 #[derive(Debug, Default)]
 pub(super) struct TypedCache {
     pub(super) directory: String,
-    /// Settings by the cache's name.
+    /// Settings, by the name of the cache.
     pub(super) configs: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -183,35 +182,12 @@ pub(super) struct TypedDevices {
     pub(super) buffer_manager_thread_count: i64,
     pub(super) load_gpu_limits: Vec<(i64, f64)>,
     pub(super) host_policies: BTreeMap<String, HostPolicy>,
-    /// Keys of `--host-policy` that nobody knows.
+    /// Unknown keys of `--host-policy`.
     pub(super) unknown_host_settings: Vec<String>,
     pub(super) allow_client_shm: bool,
 }
 
 impl TypedOptions {
-    /// What an empty command line types.
-    pub(super) fn with_defaults() -> Self {
-        let mut typed = Self::default();
-        for option in table::all() {
-            if let Some(default) = option.default_value() {
-                option
-                    .apply(&mut typed, default)
-                    .expect("the table's defaults obey its rules, as a test shows");
-            }
-        }
-        typed
-    }
-
-    /// Remembers that the option was given, and warns if it should not have been.
-    pub(super) fn note(&mut self, option: &'static Spec, value: &str) {
-        self.given.insert(option.name);
-        if let Some(instead) = option.deprecated {
-            self.warnings.push(instead.replace("{value}", value));
-        }
-        let warning = option.warning();
-        self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
-    }
-
     pub(super) fn was_given(&self, option: &str) -> bool {
         self.given.contains(option)
     }

@@ -1,4 +1,4 @@
-//! How the text of a value is read, and the texts of the rules it may break.
+//! Reads the texts of values, and defines the texts of the rules that they may break.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use frontend::restrict::Category;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
 
-/// `true`, `on`, `1`, `false`, `off`, `0`, in any case.
+/// Reads `true`, `on`, `1`, `false`, `off` or `0`, in any case.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
@@ -16,7 +16,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// The integer at the beginning of `text` (`12abc` is 12), which must lie between `low` and `high`.
+/// Reads the integer at the beginning of `text` (`12abc` is 12). It must lie between `low` and `high`.
 pub(super) fn integer(text: &str, low: i64, high: i64) -> Result<i64, String> {
     let trimmed = text.trim_start();
     let sign = usize::from(trimmed.starts_with(['+', '-']));
@@ -24,14 +24,14 @@ pub(super) fn integer(text: &str, low: i64, high: i64) -> Result<i64, String> {
     if digits == 0 {
         return Err(format!("Invalid option value. Got {text}"));
     }
-    // With a digit in front, only the size can still be wrong.
+    // The text has a digit, so only the size can be wrong.
     match trimmed[..sign + digits].parse() {
         Ok(value) if (low..=high).contains(&value) => Ok(value),
         _ => Err(format!("Provided option value is out of bound. Got {text}")),
     }
 }
 
-/// The number at the beginning of `text`.
+/// Reads the number at the beginning of `text`.
 pub(super) fn float(text: &str) -> Result<f64, String> {
     let trimmed = text.trim_start();
     let end = trimmed.char_indices().map(|(at, letter)| at + letter.len_utf8());
@@ -39,7 +39,7 @@ pub(super) fn float(text: &str) -> Result<f64, String> {
     longest.ok_or_else(|| format!("Invalid option value. Got {text}"))
 }
 
-/// `<first><delimiter><second>`.
+/// Reads `<first><delimiter><second>`.
 pub(super) fn pair<'a>(text: &'a str, delimiter: &str) -> Result<(&'a str, &'a str), String> {
     text.split_once(delimiter).ok_or_else(|| {
         format!(
@@ -49,7 +49,7 @@ pub(super) fn pair<'a>(text: &'a str, delimiter: &str) -> Result<(&'a str, &'a s
     })
 }
 
-/// A `[<name>,]<key>=<value>` taken apart.
+/// The parts of a `[<name>,]<key>=<value>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) name: Option<String>,
@@ -57,10 +57,10 @@ pub(super) struct Setting {
     pub(super) value: String,
 }
 
-/// Reads `[<name>,]<key>=<value>`. The first comma ends the name wherever it stands, so a comma in the value
-/// of a nameless setting is not possible; after the name, the value may hold commas and equals signs.
+/// Reads `[<name>,]<key>=<value>`. The first comma always ends the name. So the value of a setting without a name
+/// cannot contain a comma. After a name, the value may contain commas and equals signs.
 ///
-/// `empty_name` is what a comma at the very beginning gets, `malformed` everything else.
+/// `empty_name` is the error for a comma at the very beginning, `malformed` the error for everything else.
 pub(super) fn setting(text: &str, empty_name: &str, malformed: &str) -> Result<Setting, String> {
     let (name, rest) = match text.split_once(',') {
         Some(("", _)) => return Err(format!("{empty_name}. Got {text}")),
@@ -75,7 +75,7 @@ pub(super) fn setting(text: &str, empty_name: &str, malformed: &str) -> Result<S
     }
 }
 
-/// Reads `<cache>,<key>=<value>`. Without a comma there is no cache, whatever else is wrong.
+/// Reads `<cache>,<key>=<value>`. Without a comma the error is that the cache is missing, whatever else is wrong.
 pub(super) fn cache_setting(text: &str) -> Result<(&str, &str, &str), String> {
     let no_cache = "No cache specified. --cache-config option format is <cache name>,<setting>=<value>";
     let malformed = "--cache-config option format is '<cache name>,<setting>=<value>'";
@@ -88,7 +88,7 @@ pub(super) fn cache_setting(text: &str) -> Result<(&str, &str, &str), String> {
     }
 }
 
-/// Reads `<key>=<value>` without a name: a comma before the equals sign is refused.
+/// Reads `<key>=<value>` without a name. A comma before the equals sign is refused.
 pub(super) fn metrics_setting(text: &str) -> Result<(&str, &str), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() && !key.contains(',') => Ok((key, value)),
@@ -96,7 +96,7 @@ pub(super) fn metrics_setting(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Reads `<name><delimiter><key>=<value>`, all three required.
+/// Reads `<name><delimiter><key>=<value>`. All three parts are required.
 pub(super) fn named_setting<'a>(
     text: &'a str,
     option: &str,
@@ -111,17 +111,17 @@ pub(super) fn named_setting<'a>(
         })
 }
 
-/// Which of the two lists of restrictions an option fills.
+/// One of the two lists of restrictions. An option adds to it.
 #[derive(Clone, Copy)]
 pub(super) struct RestrictionKind {
     pub(super) option: &'static str,
-    /// What the texts call a category here: `api` or `protocol`.
+    /// The word for a category in the texts: `api` or `protocol`.
     pub(super) noun: &'static str,
-    /// What the header name begins with, before the key that the operator chose.
+    /// The prefix of the header name. The operator's key follows it.
     pub(super) header_prefix: &'static str,
 }
 
-/// Adds `<category>[,<category>]...:<key>=<value>` to `restrictions`; a category may be restricted once.
+/// Adds `<category>[,<category>]...:<key>=<value>` to `restrictions`. A category may be restricted only once.
 pub(super) fn restrict(
     text: &str,
     kind: RestrictionKind,
@@ -155,7 +155,7 @@ pub(super) fn rate_limit_resource(text: &str) -> Result<RateLimitResource, Strin
     Ok(RateLimitResource { name: name.to_owned(), count, device })
 }
 
-/// The integer at the beginning of `text`, from 0 to C's largest.
+/// Reads the integer at the beginning of `text`, from 0 to C's largest.
 pub(super) fn unsigned_int(text: &str) -> Result<u32, String> {
     let value = integer(text, 0, i64::from(i32::MAX))?;
     Ok(u32::try_from(value).expect("lies in the range that was asked for"))

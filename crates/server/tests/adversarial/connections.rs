@@ -1,4 +1,4 @@
-//! Heads and bodies that come byte by byte, connections that ask nothing, and more connections than there may be.
+//! Heads and bodies that come byte by byte, connections without requests, and more connections than the limit.
 use std::time::Instant;
 
 use testing::{
@@ -20,9 +20,9 @@ fn a_head_that_comes_byte_by_byte_does_not_hold_its_connection() {
         let answer = Peer::silent(address).drip_until_answered(http.iter().copied().chain(endless()));
         assert!(answer.is_empty(), "{}", answer.escape_ascii());
     }
-    // The beginning of HTTP/2, and nothing more of it.
+    // The first bytes of HTTP/2, and nothing more.
     Peer::silent(served.grpc).drip_until_answered(PREFACE.iter().copied().take(20));
-    // A frame of headers whose content drips.
+    // A HEADERS frame whose content comes byte by byte.
     let mut peer = Peer::open(served.grpc, &[]);
     let begin = frame(HEADERS, 0, 1, &[0; 16000]);
     assert!(peer.wait_until_read());
@@ -37,7 +37,7 @@ fn a_client_that_says_nothing_does_not_hold_its_connection() {
         assert!(Connection::open(address).unwrap().is_closed_within(TIMEOUT));
     }
     assert_eq!(Peer::silent(served.grpc).next(), None);
-    // Settings belong to the beginning, too.
+    // The time limit of the first head also covers the settings.
     let mut half = Peer::silent(served.grpc);
     half.send(PREFACE).unwrap();
     while half.next().is_some() {}
@@ -52,11 +52,11 @@ fn connections_without_requests_are_closed() {
     assert!(http.is_closed_within(TIMEOUT));
     let mut grpc = Peer::open(served.grpc, &[]);
     assert!(grpc.wait_for(|frame| frame.kind == GO_AWAY).is_some());
-    // As gRPC clients do: the server's ping before its second GOAWAY is answered.
+    // As gRPC clients do: the client answers the server's ping before its second GOAWAY.
     let ping = grpc.wait_for(|frame| frame.kind == PING).unwrap();
     grpc.send(&frame(PING, 1, 0, &ping.payload)).unwrap();
     while grpc.next().is_some() {}
-    // A new connection is served as ever.
+    // The server serves a new connection normally.
     assert_eq!(live(&mut Connection::open(served.http).unwrap()).status, 200);
 }
 
@@ -71,14 +71,14 @@ fn a_silent_grpc_client_is_pinged_and_given_up_if_it_does_not_answer() {
     let ping = silent.wait_for(|frame| frame.kind == PING).unwrap();
     assert_eq!((ping.flags, ping.payload.len()), (0, 8));
     while silent.next().is_some() {}
-    // The old client answers and stays.
+    // The first client sends a request and keeps its connection.
     assert_eq!(served.live_over_grpc(), "OK");
 }
 
 #[test]
 fn connections_beyond_the_limit_are_told_so_and_leave_room_when_they_close() {
     let mut served = Served::empty(&["--max-connections=8", "--metrics-max-connections=1"]);
-    // Two are the old clients.
+    // The first clients have two connections.
     let mut others: Vec<_> = (0..6).map(|_| Connection::open(served.http).unwrap()).collect();
     others.iter_mut().for_each(|other| assert_eq!(live(other).status, 200));
 
@@ -96,7 +96,7 @@ fn connections_beyond_the_limit_are_told_so_and_leave_room_when_they_close() {
     served.assert_others_are_answered();
 
     drop(others.pop());
-    // The server needs a moment to notice.
+    // The server may need a moment to notice the closed connection.
     while live(&mut Connection::open(served.http).unwrap()).status != 200 {}
     served.assert_others_are_answered();
 }
@@ -111,7 +111,7 @@ fn each_port_may_have_its_own_limit() {
     assert_eq!(reason.as_deref(), Some("the server has reached its limit of 1 connections"));
 }
 
-/// As if the system had no more descriptors, long before the configured limit.
+/// The test simulates a system without free descriptors, far below the configured limit.
 #[test]
 fn connections_that_cannot_be_accepted_wait_and_others_are_answered() {
     let mut served = Served::empty(&[]);
@@ -140,14 +140,14 @@ fn a_body_that_comes_byte_by_byte_ends_its_request() {
     let answer = peer.drip_until_answered(std::iter::repeat(b' '));
     assert!(answer.starts_with(b"HTTP/1.1 408 "), "{}", answer.escape_ascii());
 
-    // A message that stops, on a unary call and on a stream; and a call that never begins its message.
+    // A message that stops, on a unary call and on a stream. And a call that never begins its message.
     let mut peer = Peer::open(served.grpc, &[]);
     for (stream, path) in [(1, SERVER_LIVE), (3, STREAM_INFER)] {
         peer.send(&call(stream, path, 0)).unwrap();
         peer.send(&frame(DATA, 0, stream, &[0, 0, 0, 1, 0, 7])).unwrap();
     }
     peer.send(&call(5, SERVER_METADATA, 0)).unwrap();
-    // A stream on which nothing has begun may stay open.
+    // A stream without a begun message may stay open.
     peer.send(&call(7, STREAM_INFER, 0)).unwrap();
     let mut ended = Vec::new();
     while ended.len() < 3 {
@@ -168,7 +168,7 @@ fn requests_have_a_largest_size_over_both_protocols() {
     let mut connection = Connection::open(served.http).unwrap();
     let headers = [("Inference-Header-Content-Length", "10")];
     let answer = connection.ask("POST", "/v2/models/m/infer", &headers, &[b' '; 2000]).unwrap();
-    // There is no such model; a body is refused only where it would be read.
+    // The model does not exist. The server refuses a body only where it would read it.
     assert_eq!(answer.status, 404);
     let status = served.runtime.block_on(async {
         let connection = grpc::Connection::open(served.grpc).await?;
@@ -180,7 +180,7 @@ fn requests_have_a_largest_size_over_both_protocols() {
     served.assert_others_are_answered();
 }
 
-/// The beginning of a connection is looked at without waiting for more than decides.
+/// The server reads the start of a connection only until it can recognise the protocol, and waits for no more.
 #[test]
 fn what_is_not_http2_is_told_so_at_its_first_byte() {
     let served = Served::empty(&[]);
@@ -188,7 +188,7 @@ fn what_is_not_http2_is_told_so_at_its_first_byte() {
     peer.send(b"G").unwrap();
     let answer = peer.drip_until_answered(std::iter::empty());
     assert!(answer.starts_with(b"HTTP/1.1 415 "), "{}", answer.escape_ascii());
-    // A preface in pieces is a preface.
+    // The server accepts a preface that comes in pieces.
     let mut peer = Peer::silent(served.grpc);
     for piece in PREFACE.chunks(5) {
         peer.send(piece).unwrap();

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 in numbers that no client needs.
+//! HTTP/2 frames in numbers that no client needs.
 use crate::{
     SERVER_LIVE, STREAM_INFER, Served,
     peer::{
@@ -7,7 +7,7 @@ use crate::{
     },
 };
 
-/// The numbers of the streams that a client opens.
+/// The ids of the streams that a client opens.
 fn streams(count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(|index| 2 * index + 1)
 }
@@ -19,7 +19,7 @@ fn many_streams_on_few_connections_take_little_memory() {
     let flood: Vec<u8> = streams(16_000).flat_map(|stream| call(stream, STREAM_INFER, 0)).collect();
     let mut peers: Vec<_> = (0..4).map(|_| Peer::open(served.grpc, &[])).collect();
     for peer in &mut peers {
-        // The server may close when it has seen enough.
+        // The server may close the connection before it has read everything.
         let _ = peer.send(&flood);
     }
     for peer in &mut peers {
@@ -47,7 +47,7 @@ fn streams_that_are_reset_at_once_end_their_connection() {
     assert!(grown < 64, "10,000 streams that were reset take {grown} MiB");
 }
 
-/// A client whose calls are answered may give up others, as many as it likes.
+/// A client whose calls are answered may cancel other calls, as many as it likes.
 #[test]
 fn a_client_that_gives_up_some_of_its_calls_keeps_its_connection() {
     let served = Served::empty(&["--grpc-max-concurrent-streams=8"]);
@@ -72,7 +72,7 @@ fn pings_are_counted_as_the_options_of_grpc_say() {
     let mut peer = Peer::open(served.grpc, &[]);
     let _ = peer.send(&ping().repeat(4));
     assert_eq!(peer.reason_of_close().as_deref(), Some("too_many_pings"));
-    // One that is followed by a call is forgiven.
+    // A ping that a call follows is no strike.
     let mut peer = Peer::open(served.grpc, &[]);
     for stream in streams(20) {
         peer.send(&ping()).unwrap();

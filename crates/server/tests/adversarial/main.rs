@@ -1,7 +1,7 @@
-//! Clients that are slow, silent or greedy, against the program itself: each loses its own connection or call, the others go
-//! on being answered, and the program's memory stays bounded.
+//! Clients that are slow, idle or greedy, against the program itself. Each such client loses its own connection or
+//! call. The server continues to answer the other clients, and the program's memory stays bounded.
 //!
-//! Time limits are configured short. A test waits for the server to close, and never for a time to pass.
+//! Time limits are configured short. A test waits for the server to close a connection, and never for a time to pass.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 mod connections;
 mod floods;
@@ -23,7 +23,7 @@ const SERVER_LIVE: &str = "/inference.GRPCInferenceService/ServerLive";
 const SERVER_METADATA: &str = "/inference.GRPCInferenceService/ServerMetadata";
 const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
 
-/// The program, and a client over each protocol that was there first and keeps asking.
+/// The program, and one client for each protocol. Both clients connect first, and send requests during the test.
 struct Served {
     program: Program,
     http: SocketAddr,
@@ -37,12 +37,13 @@ struct Served {
 }
 
 impl Served {
-    /// Without models.
+    /// A server without models.
     fn empty(arguments: &[&str]) -> Self {
         Self::with(Repository::empty().unwrap(), &[], arguments)
     }
 
-    /// With the models `m`, which gives a response for each value of its input and then waits until it is cancelled.
+    /// A server with the model `m`. It sends a response for each value of its input, and then waits until it is
+    /// cancelled.
     fn repeating(arguments: &[&str]) -> Self {
         let repository = Repository::empty().unwrap();
         let config = "backend: 'repeat' max_batch_size: 0
@@ -88,24 +89,24 @@ impl Served {
         served
     }
 
-    /// Those who were there first are answered.
+    /// Checks that the server still answers both first clients.
     fn assert_others_are_answered(&mut self) {
         assert_eq!(live(&mut self.old_http).status, 200);
         assert_eq!(self.live_over_grpc(), "OK");
     }
 
-    /// The status of a call on the old connection.
+    /// The status of a call on the first gRPC connection.
     fn live_over_grpc(&self) -> &'static str {
         let call = self.old_grpc.unary(SERVER_LIVE, &[], framed(b""));
         self.runtime.block_on(call).unwrap().1.name()
     }
 
-    /// The memory of the program in MiB.
+    /// The memory of the program, in MiB.
     fn mebibytes(&self) -> u64 {
         self.program.resident_bytes().unwrap() >> 20
     }
 
-    /// Ends the program, which has nothing left to wait for.
+    /// Stops the program. Nothing is in flight that it could wait for.
     fn stop(self) {
         drop((self.old_http, self.old_grpc));
         let status = self.program.terminate().unwrap();

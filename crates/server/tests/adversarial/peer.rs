@@ -1,4 +1,4 @@
-//! A HTTP/2 client of bare frames, which does only what it is told to.
+//! A HTTP/2 client of single frames. It sends nothing on its own except acknowledgements of settings.
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -22,7 +22,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A frame that was received.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -37,13 +37,13 @@ pub(crate) struct Peer {
     received: Vec<u8>,
 }
 
-/// The bytes of a frame.
+/// Encodes a frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The headers of a gRPC call, as they are compressed without any table.
+/// The headers of a gRPC call, compressed without tables.
 pub(crate) fn call_headers(path: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     // :method POST, :scheme http, :path, content-type, te
@@ -65,7 +65,7 @@ pub(crate) fn call(stream: u32, path: &str, flags: u8) -> Vec<u8> {
 }
 
 impl Peer {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     pub(crate) fn silent(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -73,7 +73,7 @@ impl Peer {
         Self { stream, received: Vec::new() }
     }
 
-    /// Connects with those settings: pairs of identifier and value.
+    /// Connects with these settings: pairs of identifier and value.
     pub(crate) fn open(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
         let mut peer = Self::silent(address);
         let settings: Vec<u8> = settings
@@ -90,7 +90,8 @@ impl Peer {
         self.stream.write_all(bytes)
     }
 
-    /// Sends the same bytes again and again, whether or not the server reads them, until it closes. Reads nothing.
+    /// Sends the same bytes repeatedly until the server closes the connection, whether or not the server reads them.
+    /// Reads nothing.
     pub(crate) fn send_until_closed(&mut self, bytes: &[u8]) {
         self.stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
         let begin = Instant::now();
@@ -108,8 +109,8 @@ impl Peer {
         panic!("the server keeps a connection open whose client reads nothing");
     }
 
-    /// Sends one byte after the other, a few in each tenth of a second, until the server closes or answers. What it
-    /// answered.
+    /// Sends one byte after the other, a few in each tenth of a second, until the server closes the connection or
+    /// answers. Returns the answer.
     pub(crate) fn drip_until_answered(&mut self, mut bytes: impl Iterator<Item = u8>) -> Vec<u8> {
         let begin = Instant::now();
         self.stream.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
@@ -132,12 +133,12 @@ impl Peer {
         panic!("the server waits for a client that sends byte after byte");
     }
 
-    /// The next frame; `None` when the server has closed.
+    /// The next frame. `None` when the server has closed the connection.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.cut() {
                 if frame.kind == SETTINGS && frame.flags & ACK == 0 {
-                    // Until then the server expects no more than the windows of HTTP/2's defaults.
+                    // Until the acknowledgement the server relies on HTTP/2's default windows only.
                     let _ = self.send(&self::frame(SETTINGS, ACK, 0, &[]));
                 }
                 return Some(frame);
@@ -154,18 +155,18 @@ impl Peer {
         }
     }
 
-    /// The next frame that is `wanted`.
+    /// The next frame that `wanted` accepts.
     pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Frame) -> bool) -> Option<Frame> {
         std::iter::from_fn(|| self.next()).find(|frame| wanted(frame))
     }
 
-    /// Waits until the server has read everything so far: it answers a ping after what came before.
+    /// Waits until the server has read everything so far: the server answers a ping after the frames before it.
     pub(crate) fn wait_until_read(&mut self) -> bool {
         self.send(&frame(PING, 0, 0, b"read all")).is_ok()
             && self.wait_for(|frame| frame.kind == PING && frame.flags == ACK).is_some()
     }
 
-    /// Reads until the server closes; the reason that its GOAWAY frame gives, if there was one.
+    /// Reads until the server closes the connection. Returns the reason in its GOAWAY frame, if it sent one.
     pub(crate) fn reason_of_close(&mut self) -> Option<String> {
         let mut reason = None;
         while let Some(frame) = self.next() {

@@ -1,4 +1,4 @@
-//! Clients that take nothing although responses wait for them.
+//! Clients that read nothing although responses wait for them.
 use serde_json::json;
 use testing::{grpc::framed, http::request, schema};
 
@@ -9,10 +9,10 @@ use crate::{
 
 const SHORT: &str = "--client-write-timeout-secs=0.5";
 
-/// The initial size of the windows of streams, as a setting.
+/// The setting for the initial window size of streams.
 const WINDOW: u16 = 4;
 
-/// More responses than fit the buffers between server and client.
+/// More responses than fit into the buffers between server and client.
 const RESPONSES: usize = 200_000;
 
 #[test]
@@ -24,7 +24,7 @@ fn a_client_that_asks_and_never_reads_loses_its_connection() {
         Peer::silent(address).send_until_closed(&requests);
     }
     served.assert_others_are_answered();
-    // Metadata are asked for until the answers fill all buffers.
+    // The client requests metadata until the answers fill all buffers.
     let mut peer = Peer::open(served.grpc, &[]);
     for round in 0.. {
         let calls: Vec<u8> = (0..100)
@@ -71,7 +71,8 @@ fn a_stream_whose_client_has_stopped_reading_is_cancelled() {
     let grown = served.mebibytes().saturating_sub(before);
     assert!(grown < 512, "what nobody reads takes {grown} MiB");
     drop(peer);
-    // The model waits until its request is cancelled; else the server would wait for it, and exit with 1.
+    // The model waits until its request is cancelled. Without the cancellation the server would wait for the model, and
+    // exit with 1.
     served.stop();
 }
 
@@ -83,7 +84,7 @@ fn events_whose_client_has_stopped_reading_are_cancelled() {
     let mut peer = Peer::silent(served.http);
     peer.send(&request("POST", "/v2/models/m/generate_stream", &[], &body)).unwrap();
     served.assert_others_are_answered();
-    // What a client sends behind its request waits, so that a closed connection shows.
+    // The bytes that the client sends after its request show when the connection is closed.
     peer.send_until_closed(&request("GET", "/v2", &[], b""));
     served.assert_others_are_answered();
     let grown = served.mebibytes().saturating_sub(before);
@@ -91,7 +92,7 @@ fn events_whose_client_has_stopped_reading_are_cancelled() {
     served.stop();
 }
 
-/// Asks for many responses.
+/// A request for many responses.
 fn question() -> bytes::Bytes {
     let request = json!({
         "model_name": "m",

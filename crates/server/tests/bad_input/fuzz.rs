@@ -1,4 +1,4 @@
-//! Mutated requests, as many as fit into the time. The seed is fixed, so what is sent first is the same each time.
+//! Sends mutated requests for a given time. The seed is fixed, so the sequence of requests is the same each time.
 use std::{
     env,
     time::{Duration, Instant},
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::{INFER, support::Served};
 
-/// A generator of numbers (xorshift64*), the same on every machine.
+/// A random generator (xorshift64*). It gives the same numbers on every machine.
 struct Chance(u64);
 
 impl Chance {
@@ -25,7 +25,7 @@ impl Chance {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// Below `bound`, 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap().max(1);
         usize::try_from(self.next() % bound).unwrap()
@@ -35,7 +35,7 @@ impl Chance {
         self.next().to_le_bytes()[7]
     }
 
-    /// Changes some bytes: other values, a piece lost, doubled or moved, or the end cut off.
+    /// Changes some bytes: sets other values, removes, repeats or moves a piece, or cuts off the end.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let at = self.below(bytes.len());
@@ -90,7 +90,7 @@ fn grpc_seed() -> Vec<u8> {
     schema::encode("inference.ModelInferRequest", &request).unwrap()
 }
 
-/// Throws until the time is over; gives the number of requests sent.
+/// Sends requests until the time is over. Returns the number of requests sent.
 pub(crate) fn throw(served: &Served) -> usize {
     let seconds = env::var("NEREID_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -106,13 +106,13 @@ pub(crate) fn throw(served: &Served) -> usize {
 
         let mut message = grpc.clone();
         chance.mutate(&mut message);
-        // Any status is fine, and so is a broken stream.
+        // Any status is acceptable, and so is a broken stream.
         let _ = runtime.block_on(async {
             let connection = grpc::Connection::open(served.grpc).await?;
             connection.unary(INFER, &[], framed(&message)).await
         });
 
-        // Past the preface, frames of HTTP/2 that are none.
+        // After the preface come bytes that are no HTTP/2 frames.
         let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
         frames.extend((0..chance.below(64)).map(|_| chance.byte()));
         throw_bytes(served.grpc, &frames);
@@ -121,7 +121,7 @@ pub(crate) fn throw(served: &Served) -> usize {
     sent
 }
 
-/// Sends, says that nothing more comes, and takes whatever the server does about it.
+/// Sends the bytes, ends the sending side, and accepts any reaction of the server.
 fn throw_bytes(address: std::net::SocketAddr, bytes: &[u8]) {
     let mut connection = Connection::open(address).expect("the server accepts connections");
     if connection.send(bytes).is_ok() && connection.finish().is_ok() {

@@ -1,4 +1,4 @@
-//! What is expected of an exchange: the recording, patched where the server answers otherwise on purpose.
+//! The expected result of an exchange: the recording, patched where the server deliberately answers differently.
 use std::io::Read;
 
 use flate2::read::GzDecoder;
@@ -10,27 +10,27 @@ use testing::golden::{Exchange, HttpResponse, Message, Record};
 pub(crate) enum Patch {
     /// The HTTP status.
     Status(u16),
-    /// A header that matters has this value.
+    /// This header, which clients act on, has this value.
     Header(&'static str, &'static str),
-    /// A header that matters is not there.
+    /// This header, which clients act on, is missing.
     NoHeader(&'static str),
-    /// The whole body, not compressed.
+    /// The whole body, without compression.
     Body(&'static str),
-    /// The recorded body, which was compressed with gzip, is not.
+    /// The recorded body was compressed with gzip. This server's body is not.
     Inflated,
-    /// In the body, or in each text of a message, this becomes that.
+    /// In the body, or in each text of a message, the first text becomes the second.
     Swap(&'static str, &'static str),
-    /// Of a list of texts, in the body or in a message, these are not there; none of them is the first.
+    /// These texts are missing from a list in the body or in a message. None of them is the first of the list.
     LeaveOut(&'static [&'static str]),
-    /// The connection stays open (or not).
+    /// Whether the connection stays open.
     KeptOpen(bool),
     /// gRPC: the call ends with this code and text.
     Code(&'static str, &'static str),
-    /// Bytes on a socket: what comes back.
+    /// Bytes on a socket: the bytes that the server sends.
     Raw(&'static str),
 }
 
-/// Applies the changes.
+/// Applies the patches.
 pub(crate) fn patched(mut record: Record, patches: &[Patch]) -> Record {
     for patch in patches {
         match &mut record.exchange {

@@ -1,4 +1,4 @@
-//! Whether an answer is the one that was recorded: status, headers that matter, and body.
+//! Compares a response with the recorded one: status, headers that clients act on, and body.
 use std::{io::Read, path::Path};
 
 use flate2::read::{GzDecoder, ZlibDecoder};
@@ -19,13 +19,13 @@ const MATTERS: [&str; 6] = [
     "endpoint-load-metrics",
 ];
 
-/// Headers that the protocol does not have.
+/// Headers that the protocol does not define.
 const FOREIGN: [&str; 2] = ["Date", "Server"];
 
-/// Where the recorded server had its models.
+/// The model repository of the recorded server.
 const RECORDED_REPOSITORY: &str = "/srv/repo";
 
-/// Compares HTTP responses. `measures` are compared only where the path is not one of statistics.
+/// Compares HTTP responses. For statistics paths, measured values are not compared.
 pub(crate) fn http(
     expected: &HttpResponse,
     ours: &Response,
@@ -72,7 +72,7 @@ fn bodies(expected: &[u8], ours: &[u8], path: &str, repository: &Path) -> Result
     difference.map_or(Ok(()), Err)
 }
 
-/// A body without its compression. The recordings and this server compress with different programs.
+/// A body after decompression. The recordings and this server use different compressors.
 fn plain(encoding: Option<&str>, body: &[u8]) -> Result<Vec<u8>, String> {
     let mut plain = Vec::new();
     let read = match encoding {

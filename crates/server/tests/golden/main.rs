@@ -1,8 +1,8 @@
-//! Every recorded exchange gives what was recorded, or what the lists say it gives instead.
+//! Every recorded exchange gives the recorded response, or the response in the lists.
 //!
-//! One server per configuration of the recordings, on the recorded models with native backends in place of the Python
-//! ones. Each exchange goes over a socket of its own, byte for byte, in the recorded order. What is compared: see
-//! [`judge`]. The lists are in [`table`]; one may only get shorter.
+//! Each configuration of the recordings has one server. It has the recorded models, with native backends instead of the
+//! Python ones. Each exchange uses its own socket, byte for byte, in the recorded order. [`judge`] defines what is
+//! compared. The lists are in [`table`]. One of them may only get shorter.
 mod expect;
 mod judge;
 mod replay;
@@ -28,14 +28,14 @@ use replay::{Stage, replay};
 use support::Served;
 use table::{NOT_BUILT, OTHERWISE, SHOWN_ELSEWHERE};
 
-/// The configurations the recordings were taken with. A server is started anew for each.
+/// The configurations of the recordings. Each has its own server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Configuration {
     /// All models, no restrictions.
     Plain,
-    /// The same, and no request before.
+    /// All models, no restrictions, and no earlier request.
     Fresh,
-    /// Restricted categories, headers forwarded.
+    /// Restricted categories and forwarded headers.
     Restricted,
     /// The endpoints of clouds.
     Clouds,
@@ -47,13 +47,13 @@ impl Configuration {
             Some(arguments) if arguments.contains("--allow-sagemaker") => Self::Clouds,
             Some(arguments) if arguments.contains("--http-restricted-api") => Self::Restricted,
             Some(_) => Self::Plain,
-            // Where nobody wrote the arguments down, the name tells.
+            // The recording has no arguments, so its name determines the configuration.
             None if record.name.starts_with("gr_") => Self::Restricted,
             None => Self::Fresh,
         }
     }
 
-    /// The recorded arguments, without those that switch on what the lists name as not built.
+    /// The recorded arguments, without the arguments for features that the lists name as not built.
     fn arguments(self, records: &[Record]) -> Vec<String> {
         const LEFT_OUT: [&str; 3] = ["--model-control-mode", "--load-model", "--trace-config"];
         let recorded = records
@@ -136,7 +136,7 @@ fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
         }
     }
     let Tally { equal, better, newer, not_built, elsewhere, complaints } = tally;
-    // Straight to the stream, so that the line is seen although the test passes.
+    // The line goes directly to stderr, so that it is visible although the test passes.
     let _ = writeln!(
         io::stderr(),
         "golden: {equal} equal, {better} better on purpose, {newer} as 2.73, {not_built} not built yet, {elsewhere} shown elsewhere"
@@ -162,7 +162,7 @@ fn the_lists_name_existing_exchanges_once() {
     assert!(otherwise.windows(2).all(|pair| pair[0] != pair[1]), "OTHERWISE names an exchange twice");
 }
 
-/// The whole exposition waits for metrics of models and of caches; the rest of it must be there already.
+/// Some metrics of models and caches are not built yet. This test compares the rest of the metrics.
 #[test]
 fn every_built_metric_family_has_its_recorded_description() {
     let is_built = |family: &str| {

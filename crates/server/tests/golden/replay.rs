@@ -1,4 +1,4 @@
-//! Sends a recorded request to a running server and judges what comes back.
+//! Sends a recorded request to a running server and compares the response with the recording.
 use std::{io, path::Path, time::Duration};
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::{judge, scenarios, support::Served};
 
-/// The server's side of all exchanges of one configuration.
+/// The server and its state for all exchanges of one configuration.
 pub(crate) struct Stage<'s> {
     pub(crate) served: &'s Served,
     pub(crate) repository: &'s Path,
@@ -61,7 +61,8 @@ fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'
     if expected.kept_open { still_usable(&mut connection) } else { closed(&mut connection) }
 }
 
-/// A second request on the same socket shows that the first one ended where both sides think.
+/// Sends a second request on the same socket. Its response shows that client and server agree on the end of the first
+/// exchange.
 pub(crate) fn still_usable(connection: &mut http::Connection) -> Result<(), String> {
     let live = connection.ask("GET", "/v2/health/live", &[], b"").map_err(told("second request"))?;
     if live.status == 200 { Ok(()) } else { Err(format!("second request: {}", live.status_line)) }
@@ -93,7 +94,7 @@ fn raw(request: &str, expected: Option<&str>, closed: bool, stage: &Stage<'_>) -
     if closed { Ok(()) } else { still_usable(&mut connection) }
 }
 
-/// A response that was written down as text.
+/// A response that was recorded as text.
 fn parsed(text: &str) -> HttpResponse {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
     let mut lines = head.split("\r\n");
@@ -137,7 +138,7 @@ fn answered(path: &str, expected: &Message, ours: &[u8]) -> Result<(), String> {
 
 const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
 
-/// Sends what was recorded and takes all that comes.
+/// Sends the recorded messages and returns all responses.
 async fn stream(
     requests: &[Value],
     metadata: &[(String, String)],
@@ -147,7 +148,7 @@ async fn stream(
     let connection = grpc::Connection::open(stage.served.grpc).await?;
     let mut call = connection.call(STREAM, metadata).await?;
     for message in requests {
-        // The pauses were part of what was recorded: they let an answer come before the next request goes.
+        // The recording contains these pauses: they let a response come before the next request is sent.
         match message["sleep"].as_f64() {
             Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds)).await,
             None => call.send(framed(&schema::encode(&request, message)?)),
@@ -159,7 +160,7 @@ async fn stream(
     Ok((decoded?, status))
 }
 
-/// Begins a stream with these requests, leaving it open.
+/// Begins a stream with these requests and leaves it open.
 pub(crate) async fn begin_stream(
     requests: &[Value],
     stage: &Stage<'_>,
@@ -183,7 +184,7 @@ fn ended_with(status: &grpc::Status, code: &str, details: &str) -> Result<(), St
     Err(format!("{} '{}' instead of {code} '{details}'", status.name(), status.message))
 }
 
-/// Wraps what went wrong on a socket with when.
+/// Adds the step to an error of a socket.
 pub(crate) fn told(when: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("{when}: {error}")
 }

@@ -1,4 +1,4 @@
-//! Exchanges that are more than one request and one response, or were written down in words.
+//! Exchanges of more than one request and one response, and exchanges that were recorded in words.
 use std::{net::TcpListener, sync::Arc};
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::{
 
 type Scenario = fn(&Record, &Stage<'_>) -> Result<(), String>;
 
-/// The scenario of that name, if it is one.
+/// The scenario with this name. `None` if the exchange needs no scenario.
 pub(crate) fn of(name: &str) -> Option<Scenario> {
     Some(match name {
         "expect_100_continue" => expect_continue,
@@ -76,11 +76,12 @@ fn pipelined_infers(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
     pipelined(stage, &request("POST", INFER, &[], BODY), "POST", 2)
 }
 
-/// The recording was cut: the header had 100 kB. It is refused, with a status where the reference just hangs up.
+/// The recorded request is not complete: its header had 100 kB. This server refuses it with a status. The reference
+/// closes the connection without a status.
 fn big_header(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let mut connection = connect(stage)?;
     let long = "a".repeat(100_000);
-    // The server may hang up before all of it is sent.
+    // The server may close the connection before the whole request is sent.
     let _ = connection.send(&request("GET", LIVE, &[("X", &long)], b""));
     match connection.receive("GET") {
         Ok(response) if response.status != 431 => Err(response.status_line),
@@ -102,7 +103,7 @@ fn shape_overflow(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     still_usable(&mut connection)
 }
 
-/// The recorded client took one response and cancelled; which of the two requests it came from is up to chance.
+/// The recorded client cancelled after one response. Chance decides which of the two requests the response belongs to.
 fn cancel(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let Exchange::Stream { requests, .. } = &record.exchange else { return Err("no stream".into()) };
     one_message_then_cancel(requests, stage)?;
@@ -132,7 +133,7 @@ fn one_message_then_cancel(requests: &[Value], stage: &Stage<'_>) -> Result<(), 
     })
 }
 
-/// Values differ from run to run; families, their descriptions and their series do not.
+/// Values differ between runs. Families, their descriptions and their series do not.
 fn metrics(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let Exchange::Told { response, .. } = &record.exchange else { return Err("recorded, not told".into()) };
     let expected = response["text"].as_str().ok_or("no text")?;
@@ -141,14 +142,14 @@ fn metrics(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     if missing.is_empty() { Ok(()) } else { Err(format!("missing: {}", missing.join("; "))) }
 }
 
-/// What the metrics port says.
+/// The content of the metrics port.
 pub(crate) fn scrape(served: &Served) -> Result<String, String> {
     let mut connection = Connection::open(served.metrics).map_err(told("connect"))?;
     let response = connection.ask("GET", "/metrics", &[], b"").map_err(told("scrape"))?;
     if response.status == 200 { Ok(response.text()) } else { Err(response.status_line) }
 }
 
-/// Comment lines whole, samples without their values.
+/// Whole comment lines, and samples without their values.
 pub(crate) fn series(exposition: &str) -> impl Iterator<Item = &str> {
     exposition.lines().map(|line| match line.strip_prefix('#') {
         Some(_) => line,
@@ -156,7 +157,7 @@ pub(crate) fn series(exposition: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The command line is refused with the words of the recording.
+/// Checks that the command line is refused with the recorded text.
 fn command_line(record: &Record, _: &Stage<'_>) -> Result<(), String> {
     let Exchange::Told { request, response } = &record.exchange else {
         return Err("recorded, not told".into());
@@ -194,7 +195,7 @@ fn taken_port(_: &Record, _: &Stage<'_>) -> Result<(), String> {
     expect_refusal(result, &format!("Socket '127.0.0.1:{port}' already in use"))
 }
 
-/// The reference says that the port is taken.
+/// The reference reports that the port is in use.
 fn missing_certificates(_: &Record, _: &Stage<'_>) -> Result<(), String> {
     let missing =
         ["--grpc-use-ssl=true", "--grpc-server-cert=/nowhere/cert.pem", "--grpc-server-key=/nowhere/key.pem"];

@@ -1,24 +1,24 @@
-//! The lists: exchanges of features that are not built, and exchanges that are answered otherwise on purpose.
+//! The lists: exchanges of features that are not built, and exchanges with deliberately different responses.
 //!
-//! Ids beginning with D are differences between the recorded release and the one whose behaviour counts. Those with P-W and S-W
-//! are weaknesses of both that this server does not have, those with P-N follow from how this server reads its
-//! connections and from its name; `docs/differences.md` has their reasons.
+//! Ids that begin with D are differences between the recorded release and the release that defines compatibility. Ids
+//! with P-W and S-W are weaknesses of both releases that this server does not have. Ids with P-N follow from how this
+//! server reads its connections, and from its name. `docs/differences.md` gives the reasons.
 use crate::expect::Patch::{
     self, Body, Code, Header, Inflated, KeptOpen, LeaveOut, NoHeader, Raw, Status, Swap,
 };
 
-/// An exchange that is answered otherwise on purpose.
+/// An exchange with a deliberately different response.
 #[derive(Debug)]
 pub(crate) struct Otherwise {
     pub(crate) name: &'static str,
-    /// Which difference shows.
+    /// The id of the difference.
     pub(crate) id: &'static str,
-    /// What is different in the answer; nothing, if a scenario knows.
+    /// The differences of the response. Empty if a scenario checks them.
     pub(crate) patches: &'static [Patch],
 }
 
-/// Features that are not built, and the exchanges that wait for them. This list only gets shorter: an exchange that is
-/// answered as expected must be taken off it.
+/// Features that are not built, and the exchanges that need them. This list only gets shorter: if an exchange gives the
+/// expected response, it must be removed from the list.
 pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[
     ("ensembles, which the index waits for", &["repo_index", "repo_named_index"]),
     ("ensembles", &["ens", "stats_ens", "gr_ens"]),
@@ -73,7 +73,7 @@ pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[
         ],
     ),
     ("metrics of models and of caches", &["metrics_full_text"]),
-    // Without regions the answers are those of a server that does not allow them (D1).
+    // Without registered regions the responses are those of a server that does not allow regions (D1).
     (
         "client shared memory",
         &[
@@ -120,7 +120,7 @@ pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Exchanges by the beginning of their names, and where they are shown instead.
+/// Exchanges by the prefix of their names, and the tests that cover them.
 pub(crate) const SHOWN_ELSEWHERE: &[(&str, &str)] = &[("signal_", "crates/server/tests/shutdown.rs")];
 
 const JSON: Patch = Header("Content-Type", "application/json");
@@ -152,7 +152,7 @@ const fn on(name: &'static str, id: &'static str, patches: &'static [Patch]) -> 
     Otherwise { name, id, patches }
 }
 
-/// What is answered instead.
+/// The responses that this server gives instead.
 pub(crate) const OTHERWISE: &[Otherwise] = &[
     on("not_found", "P-W10", &[JSON]),
     on("v2_health_root", "P-W10", &[JSON]),
@@ -360,12 +360,12 @@ pub(crate) const OTHERWISE: &[Otherwise] = &[
     on("cshm_reg_noregion", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
 ];
 
-/// The feature that the exchange waits for.
+/// The missing feature that the exchange needs.
 pub(crate) fn feature_of(name: &str) -> Option<&'static str> {
     NOT_BUILT.iter().find(|(_, names)| names.contains(&name)).map(|(feature, _)| *feature)
 }
 
-/// What the exchange gives instead of what was recorded.
+/// The deliberate difference of the exchange.
 pub(crate) fn otherwise(name: &str) -> Option<&'static Otherwise> {
     OTHERWISE.iter().find(|otherwise| otherwise.name == name)
 }

@@ -8,7 +8,7 @@ use crate::place::{Place, Running, copying, ints};
 
 const PLUGINS: [(Kind, &str); 2] = [(Kind::Backend, "identity"), (Kind::RepoAgent, "agent")];
 
-/// A model that the agent looks after with these parameters.
+/// A model that the agent manages with these parameters.
 fn with_agent(pairs: &[(&str, &str)]) -> String {
     let each = |(key, value): &(&str, &str)| format!("parameters {{ key: '{key}' value: '{value}' }}");
     let parameters: String = pairs.iter().map(each).collect();
@@ -71,7 +71,7 @@ fn an_agent_that_fails_later_changes_nothing() {
     running.stop();
 }
 
-/// The backend of the model lies beside its files, which are not in the repository.
+/// The backend of the model lies in the directory of its files, which is outside of the repository.
 #[test]
 fn a_model_is_served_from_where_its_agent_has_put_it() {
     let elsewhere = Place::with(&[]).model("m", "");

@@ -1,4 +1,5 @@
-//! Answering: at once, later, from other threads, in many responses, and with what a sequence remembers.
+//! The responses of backends: immediate, late, from other threads, several for a request, and from the state of a
+//! sequence.
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ fn what_a_library_does_not_write_of_an_output_is_zero() {
         let (values, mut expected) = (vec![7; len], vec![7; len / 2]);
         expected.resize(len, 0);
         for _ in 0..8 {
-            // Leaves memory behind that the next answers get.
+            // The response leaves freed memory behind. The next responses reuse that memory.
             assert_eq!(running.infer("whole", &ints("INPUT0", &values)).0, 200);
             let (status, answer) = running.infer("half", &ints("INPUT0", &values));
             assert_eq!((status, &answer["outputs"][0]["data"]), (200, &json!(expected)));
@@ -63,7 +64,7 @@ fn a_backend_that_wants_it_is_executed_on_the_threads_of_its_instances_alone() {
     let place = Place::with(&[(Kind::Backend, "identity")]);
     let place = place.model("m", &copying("identity", &parameters(&[("pieces", "true")])));
     let running = place.serve(&["--backend-config=identity,own-thread=true"]);
-    // Executions as brief as these would soon run where their requests arrive, in a release build at least.
+    // Executions as short as these would soon run on network threads, at least in a release build.
     for _ in 0..40 {
         assert_eq!(running.infer("m", &ints("INPUT0", &[1])).1["parameters"]["thread"], "m_0_0");
     }
@@ -81,7 +82,7 @@ fn times_that_a_backend_reports_are_those_that_are_counted() {
     let expected = [1_000_000, 2_000_000, 3_000_000].map(|ns| json!(ns));
     let statistics = running.statistics("m");
     assert_eq!(times(&statistics["inference_stats"]), expected, "{statistics}");
-    // The backend reports its batch when its requests are answered.
+    // The backend reports its batch when its requests have responses.
     let deadline = Instant::now() + TIMEOUT;
     while times(&running.statistics("m")["batch_stats"][0]) != expected {
         assert!(Instant::now() < deadline, "{statistics}");
@@ -102,7 +103,7 @@ fn a_decoupled_model_answers_as_often_as_it_likes() {
     running.stop();
 }
 
-/// The backend goes on until it hears that nobody waits; the server does not end before.
+/// The backend continues until it learns that the request is cancelled. The server does not exit before.
 #[test]
 fn a_backend_hears_that_a_client_has_gone() {
     let place = Place::with(&[(Kind::Backend, "repeat")])

@@ -5,13 +5,13 @@ use testing::plugins::{Kind, Plugin};
 
 use crate::place::{Place, copying, ints, parameters};
 
-/// A model whose batches are full with four rows, and wait for that long enough.
+/// A model whose batches are full with four rows. The queue delay is long enough for four requests.
 fn batching(pairs: &[(&str, &str)]) -> String {
     let wait = "dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 200000 }";
     copying("identity", &format!("{wait} {}", parameters(pairs)))
 }
 
-/// How many executions four requests of one row take that come together; each has so many elements of four bytes.
+/// The number of executions for four simultaneous requests of one row. Each row has this many elements of four bytes.
 fn executions(strategy: Option<&str>, pairs: &[(&str, &str)], elements: usize) -> u64 {
     let place = Place::with(&[(Kind::Backend, "identity")]).model("m", &batching(pairs));
     if let Some(source) = strategy {
@@ -35,10 +35,10 @@ fn a_strategy_may_want_every_request_alone() {
 
 #[test]
 fn a_strategy_may_bound_the_bytes_of_a_batch() {
-    // Two requests of eight bytes fit.
+    // Two requests of eight bytes fit into a batch.
     let count = executions(Some("volume_batch"), &[("MAX_BATCH_VOLUME_BYTES", "20")], 2);
     assert!((2..=4).contains(&count), "{count} executions");
-    // None fits beside another.
+    // No two requests fit into a batch.
     assert_eq!(executions(Some("volume_batch"), &[("MAX_BATCH_VOLUME_BYTES", "4")], 2), 4);
 }
 

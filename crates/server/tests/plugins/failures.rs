@@ -1,10 +1,10 @@
-//! Whatever a backend does wrong: whoever asked is told, and the server serves on.
+//! Errors of a backend: the client always gets an error, and the server continues to serve.
 use serde_json::json;
 use testing::plugins::Kind;
 
 use crate::place::{Place, Running, copying, ints, parameters};
 
-/// What a client gets for a request with which the backend misbehaves in that way.
+/// The client's response to a request with which the backend fails in this way.
 fn misbehave(running: &Running, way: &str) -> (u16, String) {
     let mut request = ints("INPUT", &[1, 2]);
     request["parameters"] = json!({"fail_at": way});
@@ -16,7 +16,7 @@ fn misbehave(running: &Running, way: &str) -> (u16, String) {
 fn whatever_a_backend_does_in_an_execution_the_client_is_told_and_the_next_is_served() {
     let place = Place::with(&[(Kind::Backend, "failing")]).model("m", &copying("failing", ""));
     let running = place.serve(&[]);
-    // The way, the status, and what the answer contains.
+    // The way, the status, and a text that the response contains.
     for (way, status, content) in [
         ("execute", 400, "failed as wanted: execute"),
         ("response", 400, "failed as wanted: response"),

@@ -1,4 +1,4 @@
-//! The files that plug-ins come from, while the server runs.
+//! Changes to the files of plug-ins while the server runs.
 use std::{fs, os::unix::fs::FileExt};
 
 use serde_json::json;
@@ -16,7 +16,8 @@ fn a_backend_that_is_overwritten_or_deleted_on_disk_goes_on_answering() {
         assert_eq!((status, &answer["outputs"][0]["data"]), (200, &json!([1, 2])), "{when}: {answer}");
     };
     answers("before");
-    // In place, as a careless copy does: a library mapped from this file would execute the new bytes.
+    // The test overwrites the file in place, as some copy programs do. A library that is mapped from this file would
+    // execute the new bytes.
     let size = fs::metadata(&library).unwrap().len();
     let file = fs::OpenOptions::new().write(true).open(&library).unwrap();
     file.write_all_at(&vec![0xCC; usize::try_from(size).unwrap()], 0).unwrap();

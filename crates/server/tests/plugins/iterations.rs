@@ -1,4 +1,4 @@
-//! Backends that give a request back to be executed again: which requests share an execution, and what each is answered.
+//! Backends that reschedule a request: which requests share an execution, and which responses each gets.
 use std::thread;
 
 use serde_json::{Value, json};
@@ -8,11 +8,12 @@ use crate::place::{Place, Running, ints, parameters};
 
 const STRATEGIES: [&str; 2] = ["direct { }", "oldest { max_candidate_sequences: 4 }"];
 
-/// Requests that share an execution that counts, and how many of those each asks for.
+/// The number of requests that must share an execution so that it counts, and the number of such executions that each
+/// request needs.
 const TOGETHER: usize = 3;
 const COUNTED: i32 = 4;
 
-/// A model of the backend that iterates until enough requests have joined.
+/// A model of the iterating backend. It reschedules requests until enough requests share executions.
 fn iterating(strategy: &str, decoupled: bool) -> String {
     let answers = if decoupled { "each" } else { "last" };
     let parameters = parameters(&[("together", &TOGETHER.to_string()), ("answers", answers)]);
@@ -46,7 +47,7 @@ fn place() -> Place {
         .model("oldest_decoupled", &iterating(STRATEGIES[1], true))
 }
 
-/// What several clients get that ask at about the same time.
+/// The results of several clients that send requests at about the same time.
 fn ask_together<T: Send>(count: usize, ask: impl Fn() -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let clients: Vec<_> = (0..count).map(|_| scope.spawn(&ask)).collect();
@@ -54,14 +55,14 @@ fn ask_together<T: Send>(count: usize, ask: impl Fn() -> T + Sync) -> Vec<T> {
     })
 }
 
-/// The executions, those that counted, and those with START, of a request that has been answered.
+/// From the response to a request: the number of its executions, of those that counted, and of those with START.
 fn seen(elements: &Value) -> [i64; 3] {
     let elements: Vec<_> =
         elements.as_array().unwrap().iter().map(|element| element.as_i64().unwrap()).collect();
     elements.try_into().unwrap()
 }
 
-/// No request ends before `TOGETHER` requests share executions; the last one that has come runs no execution alone.
+/// No request ends before `TOGETHER` requests share executions. The last request never runs alone.
 fn check(model: &str, answers: &[[i64; 3]]) {
     let fewest = answers.iter().map(|[executions, ..]| *executions).min();
     assert_eq!(fewest, Some(COUNTED.into()), "{model}: {answers:?}");
@@ -104,7 +105,7 @@ fn requests_join_one_that_iterates_and_each_is_answered_after_every_execution_th
     running.stop();
 }
 
-/// What the responses to one request have seen.
+/// The values in the responses to one request.
 fn stream_of(running: &Running, model: &str) -> Vec<[i64; 3]> {
     let body = serde_json::to_vec(&json!({"IN": [COUNTED]})).unwrap();
     let path = format!("/v2/models/{model}/generate_stream");

@@ -1,5 +1,5 @@
-//! Plug-ins in C, compiled against our header and loaded by the program itself: what they see, what they may do, and that
-//! nothing they do wrong keeps the server from serving.
+//! Plug-ins in C that are compiled against this project's header. The program itself loads them. The tests check what
+//! plug-ins see, what they may do, and that their errors do not stop the server.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 mod agents;
 mod answers;

@@ -1,4 +1,4 @@
-//! A repository, plug-ins compiled for it, and the program that serves it.
+//! A repository, its compiled plug-ins, and the program that serves it.
 use std::{
     fs,
     net::SocketAddr,
@@ -16,13 +16,13 @@ use testing::{
 };
 use tokio::runtime::Runtime;
 
-/// Where models and plug-ins lie.
+/// The directories of models and plug-ins.
 pub(crate) struct Place {
     plugins: TempDir,
     repository: Repository,
 }
 
-/// A program that serves a place.
+/// A running program that serves a [`Place`].
 pub(crate) struct Running {
     pub(crate) program: Program,
     pub(crate) http: SocketAddr,
@@ -30,7 +30,7 @@ pub(crate) struct Running {
 }
 
 impl Place {
-    /// Without models, with the C plug-ins of these sources, each found under the name of its source.
+    /// A place without models, with the C plug-ins from these sources. Each plug-in has the name of its source.
     pub(crate) fn with(plugins: &[(Kind, &str)]) -> Self {
         let place = Self { plugins: tempfile::tempdir().unwrap(), repository: Repository::empty().unwrap() };
         for (kind, source) in plugins {
@@ -41,23 +41,23 @@ impl Place {
         place
     }
 
-    /// Adds a model of that configuration.
+    /// Adds a model with this configuration.
     pub(crate) fn model(self, name: &str, config: &str) -> Self {
         self.repository.add(name, [("config.pbtxt", config)]).unwrap();
         self
     }
 
-    /// Where the files of a model lie.
+    /// The directory of a model's files.
     pub(crate) fn directory_of(&self, model: &str) -> PathBuf {
         self.repository.path().join(model)
     }
 
-    /// A path beside the plug-ins.
+    /// A path in the directory of the plug-ins.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.plugins.path().join(name)
     }
 
-    /// Starts the program with these arguments besides those that name the place.
+    /// Starts the program with these arguments, and with the arguments for the directories.
     pub(crate) fn program(&self, arguments: &[&str]) -> Program {
         let plugins = self.plugins.path().display();
         let mut all: Vec<_> =
@@ -67,7 +67,7 @@ impl Place {
         Program::start(Path::new(env!("CARGO_BIN_EXE_nereid")), self.repository.path(), &all).unwrap()
     }
 
-    /// As [`Place::program`], when it serves.
+    /// Starts the program as [`Place::program`], and waits until it serves.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Running {
         let program = self.program(arguments);
         let (http, grpc) = (program.address_of("HTTPService"), program.address_of("GRPCInferenceService"));
@@ -80,7 +80,7 @@ impl Running {
         Connection::open(self.http).unwrap()
     }
 
-    /// A model's answer to JSON: status and body.
+    /// The response of a model to a JSON request: status and body.
     pub(crate) fn infer(&self, model: &str, request: &Value) -> (u16, Value) {
         self.post(&format!("/v2/models/{model}/infer"), request)
     }
@@ -96,14 +96,14 @@ impl Running {
         (response.status, serde_json::from_slice(&response.body).unwrap_or_default())
     }
 
-    /// What a model has counted.
+    /// The statistics of a model.
     pub(crate) fn statistics(&self, model: &str) -> Value {
         let (status, mut all) = self.get(&format!("/v2/models/{model}/stats"));
         assert_eq!(status, 200, "{all}");
         all["model_stats"][0].take()
     }
 
-    /// Ends the program, which must not have lost anything.
+    /// Stops the program, and checks that it has lost no request.
     pub(crate) fn stop(self) {
         let status = self.program.terminate().unwrap();
         assert_eq!(status.code(), Some(0), "the program ended with {status}");
@@ -115,7 +115,7 @@ pub(crate) fn ints(input: &str, values: &[i32]) -> Value {
     json!({"inputs": [{"name": input, "datatype": "INT32", "shape": [1, values.len()], "data": values}]})
 }
 
-/// Parameters of a configuration.
+/// The parameters of a configuration.
 pub(crate) fn parameters(pairs: &[(&str, &str)]) -> String {
     let each = |(key, value): &(&str, &str)| {
         format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}\n")
@@ -123,7 +123,7 @@ pub(crate) fn parameters(pairs: &[(&str, &str)]) -> String {
     pairs.iter().map(each).collect()
 }
 
-/// A configuration for the identity backend and its like.
+/// A configuration for a backend that copies its input, such as the identity backend.
 pub(crate) fn copying(backend: &str, rest: &str) -> String {
     let (input, output) = if backend == "identity" { ("INPUT0", "OUTPUT0") } else { ("INPUT", "OUTPUT") };
     format!(
@@ -135,7 +135,7 @@ pub(crate) fn copying(backend: &str, rest: &str) -> String {
     )
 }
 
-/// A configuration for the backend that answers as often as its input has values.
+/// A configuration for the backend that sends one response for each value of its input.
 pub(crate) fn repeating(rest: &str) -> String {
     format!(
         "backend: 'repeat' max_batch_size: 0
@@ -150,7 +150,7 @@ pub(crate) fn repeating(rest: &str) -> String {
 
 pub(crate) const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
 
-/// A message of a stream that asks such a model for a response to each value.
+/// A stream message that asks such a model for one response for each value.
 pub(crate) fn question(model: &str, values: &[i32]) -> bytes::Bytes {
     let request = json!({
         "model_name": model,
@@ -162,7 +162,7 @@ pub(crate) fn question(model: &str, values: &[i32]) -> bytes::Bytes {
     framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
 }
 
-/// What a stream with that one question brings, to its end.
+/// All messages of a stream with that one request.
 pub(crate) fn stream(running: &Running, model: &str, values: &[i32]) -> Vec<Value> {
     let (messages, status) = Runtime::new()
         .unwrap()

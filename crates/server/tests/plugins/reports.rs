@@ -1,4 +1,5 @@
-//! What backends report and are asked besides their answers, as clients see it: responses, memory, readiness.
+//! What backends report, and what the server asks them, besides responses: statistics, memory and readiness, as clients
+//! see them.
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::place::{Place, Running, STREAM, copying, ints, parameters, question, repeating, stream};
 
-/// The answer to one message over gRPC.
+/// The response to one gRPC message.
 fn call(running: &Running, method: &str, request: &Value) -> Value {
     let path = format!("/inference.GRPCInferenceService/{method}");
     let (asked, answered) = schema::method(&path).unwrap();
@@ -25,7 +26,7 @@ fn call(running: &Running, method: &str, request: &Value) -> Value {
     schema::decode(&answered, &messages[0]).unwrap()
 }
 
-/// How often what happened to responses, by their position.
+/// The counts of this kind of response, by position in the stream.
 fn counts(statistics: &Value, what: &str) -> Vec<(String, u64)> {
     let all = statistics["response_stats"].as_object().unwrap();
     let each = all.iter().map(|(index, one)| (index.clone(), one[what]["count"].as_u64().unwrap()));
@@ -67,7 +68,7 @@ fn a_response_that_is_given_up_is_counted_as_such() {
     let place = Place::with(&[(Kind::Backend, "repeat")])
         .model("m", &repeating(&parameters(&[("until_cancelled", "true")])));
     let running = place.serve(&[]);
-    // The client goes with its first response.
+    // The client disconnects after its first response.
     Runtime::new()
         .unwrap()
         .block_on(async {
@@ -131,7 +132,7 @@ fn a_backend_may_say_that_its_instances_are_not_ready() {
         "{}",
         running.program.log()
     );
-    // A strict server is ready only if all its models are; but requests are served.
+    // With strict readiness the server is ready only if all its models are ready. It serves requests all the same.
     assert_eq!(running.get("/v2/health/ready").0, 400);
     assert_eq!(call(&running, "ServerReady", &json!({})).get("ready"), None);
     assert_eq!(running.infer("unwell", &ints("INPUT", &[3])).0, 200);

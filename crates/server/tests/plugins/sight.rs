@@ -1,10 +1,10 @@
-//! What a backend sees of the server, its model, its instance and a request, and what it may decide.
+//! What a backend sees of the server, of its model and instance, and of a request, and what it may decide.
 use serde_json::{Value, json};
 use testing::plugins::Kind;
 
 use crate::place::{Place, Running, parameters};
 
-/// What the model says it sees of a request with these parameters.
+/// What the backend reports about a request with these parameters.
 fn seen(running: &Running, model: &str, parameters: &Value) -> Value {
     let request = json!({
         "id": "the id", "parameters": parameters,
@@ -100,7 +100,7 @@ fn a_backend_says_how_many_instances_it_prefers() {
     running.stop();
 }
 
-/// The initialization of each of the three lasts until all three have begun.
+/// The initialization of each of the three instances ends only when all three have begun.
 #[test]
 fn instances_are_initialized_side_by_side_if_the_backend_allows_it() {
     let config = format!(

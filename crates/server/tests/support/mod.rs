@@ -1,4 +1,4 @@
-//! A server of the test's own, on ports the system chooses, gone at the end.
+//! A server for one test. The system chooses its ports, and the server ends with the test.
 use std::{ffi::OsString, net::SocketAddr, sync::Arc};
 
 use inference::backend::Backend;
@@ -20,7 +20,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts a server on the models of `repository`, with `arguments` besides those that name it and its ports.
+    /// Starts a server with the models of `repository` and with `arguments`. The repository and the ports are added to
+    /// the arguments.
     pub(crate) fn start(
         repository: &Arc<Repository>,
         arguments: &[&str],
@@ -29,7 +30,7 @@ impl Served {
         Self::with(repository, arguments, Extensions { plugins: backends.into(), ..Extensions::default() })
     }
 
-    /// The same with more than backends.
+    /// As [`Served::start`], with more extensions than backends.
     pub(crate) fn with(
         repository: &Arc<Repository>,
         arguments: &[&str],
@@ -50,7 +51,7 @@ impl Served {
         })
     }
 
-    /// Stops as on SIGTERM.
+    /// Stops the server as SIGTERM does.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         let server = self.server.take().expect("a server stops once");
         let runtime = self.runtime.take().expect("a server stops once");
@@ -61,7 +62,7 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// A test that does not care how its server ends leaves it to die with its runtime.
+    /// If the test does not stop its server, the server ends with its runtime.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -69,7 +70,7 @@ impl Drop for Served {
     }
 }
 
-/// What these arguments mean for a server on `repository`, its ports chosen by the system.
+/// The options from these arguments for a server with `repository`. The system chooses the ports.
 fn options(repository: &Repository, arguments: &[&str]) -> Result<ResolvedOptions, String> {
     let mut all = vec![format!("--model-repository={}", repository.path().display())];
     for endpoint in ["http", "grpc", "metrics"] {
@@ -80,7 +81,7 @@ fn options(repository: &Repository, arguments: &[&str]) -> Result<ResolvedOption
     parse(all)
 }
 
-/// What a whole command line means.
+/// The options from a whole command line.
 pub(crate) fn parse(arguments: Vec<String>) -> Result<ResolvedOptions, String> {
     let arguments = arguments.into_iter().map(OsString::from);
     match options::parse(arguments, &ProcessEnvironment::default()).map_err(|refusal| refusal.to_string())? {

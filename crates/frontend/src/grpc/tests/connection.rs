@@ -1,4 +1,4 @@
-//! Connections: who is let in, how they are encrypted, and how they end.
+//! Connections: which clients are accepted, how TLS protects them, and how they end.
 use std::{io, path::PathBuf, sync::Arc};
 
 use http_body_util::{BodyExt, Empty};
@@ -74,7 +74,7 @@ async fn call_with(server: &Server, mut config: ClientConfig) -> io::Result<u16>
 async fn an_encrypted_port_serves_who_trusts_it() {
     let server = Server::start(GrpcOptions { tls: Some(encrypted(false)), ..GrpcOptions::default() }).await;
     assert_eq!(encrypted_call(&server, false).await.unwrap(), 200);
-    // A client that does not encrypt gets nothing but the end of the connection.
+    // A client without TLS only sees the connection end.
     let mut plain = TcpStream::connect(server.address).await.unwrap();
     plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
@@ -89,7 +89,8 @@ async fn a_mutually_encrypted_port_wants_a_certificate() {
     assert!(timeout(TIMEOUT, encrypted_call(&server, false)).await.unwrap().is_err());
 }
 
-/// Trusts the server whose certificate of version 1 is known. rustls has no such clients.
+/// A verifier that trusts one known server certificate of version 1. rustls has no client verifier for such
+/// certificates.
 #[derive(Debug)]
 struct Known(CertificateDer<'static>);
 
@@ -131,7 +132,7 @@ impl ServerCertVerifier for Known {
     }
 }
 
-/// A client of the server with the certificate of version 1, which shows a certificate itself.
+/// A client that trusts the server's certificate of version 1, and presents a certificate itself.
 fn of_version_1(
     certificate: &str,
     key: &str,
@@ -160,7 +161,8 @@ async fn certificates_of_version_1_are_good_for_servers_and_clients() {
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
         let call = |certificate, key| call_with(&server, of_version_1(certificate, key, version));
         assert_eq!(call("client-v1.pem", "client-v1.key").await.unwrap(), 200, "{version:?}");
-        // Signed by somebody else under the name of the root; signed by the root, but not the client's own.
+        // The first certificate names the root as issuer, but another key signed it. The second is signed by the root,
+        // but the client has another key.
         for (certificate, key) in [("forged-v1.pem", "client-v1.key"), ("client-v1.pem", "server-v1.key")] {
             let refused = timeout(TIMEOUT, call(certificate, key)).await.unwrap();
             assert!(refused.is_err(), "{certificate} with {key}: {version:?}");
@@ -226,7 +228,7 @@ async fn a_request_that_is_not_grpc_is_refused_by_its_status() {
     assert_eq!(json.status(), 415);
     let get = sender.send_request(ask("GET", "application/grpc")).await.unwrap();
     assert_eq!(get.status(), 405);
-    // A call without a message is no message.
+    // A call without a message fails.
     let empty = sender.send_request(ask("POST", "application/grpc")).await.unwrap();
     assert_eq!(empty.headers()["grpc-status"], "13");
     assert_eq!(empty.headers()["grpc-accept-encoding"], "identity, deflate, gzip");
@@ -260,7 +262,7 @@ async fn a_stopping_endpoint_finishes_what_it_has_begun() {
     server.in_flight(1).await;
     let idle = server.connect().await;
     server.drain.begin();
-    // The idle connection goes at once, the busy one after its answer.
+    // The idle connection ends at once. The busy connection ends after its answer.
     let left = async {
         while !idle.is_closed() || server.drain.open() != 1 {
             tokio::task::yield_now().await;
@@ -281,7 +283,7 @@ async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
     let _silent = TcpStream::connect(server.address).await.unwrap();
     let mut halfway = TcpStream::connect(server.address).await.unwrap();
     halfway.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-    // Accepted after the other two.
+    // The server accepted this connection after the other two.
     assert!(infer(&connection, &[], &request("id_int32", "", &[1])).await.is_ok());
     assert!(infer(&server.connect().await, &[], &request("id_int32", "", &[1])).await.is_ok());
     server.drain.begin();
@@ -300,7 +302,7 @@ async fn an_old_connection_is_asked_to_go_and_then_closed() {
     let mut call = connection.call(INFER, &[]).await.unwrap();
     call.send(sent(&request("gated", "", &[1])));
     call.finish();
-    // The call is longer than age and grace together.
+    // The call takes longer than the age and the grace time together.
     assert!(timeout(TIMEOUT, call.rest()).await.unwrap().is_err());
     assert!(timeout(TIMEOUT, server.drain.emptied()).await.is_ok());
     server.gate.open();

@@ -1,4 +1,4 @@
-//! Calls over a real connection, to a server with the models of the recorded exchanges and a few of its own.
+//! Calls over a real connection to a server. The server has the models of the recorded exchanges and a few others.
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ mod connection;
 mod stream;
 mod unary;
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
@@ -80,7 +80,7 @@ impl Server {
         Connection::open(self.address).await.unwrap()
     }
 
-    /// Waits until so many requests are under way.
+    /// Waits until this many requests are in flight.
     async fn in_flight(&self, count: usize) {
         let reached = async {
             while self.engine.in_flight() != count {
@@ -131,7 +131,7 @@ fn metadata(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A unary call and its end, the message decoded.
+/// Makes a unary call. Returns its decoded message or its status.
 async fn infer(
     connection: &Connection,
     headers: &[(&str, &str)],
@@ -147,7 +147,7 @@ async fn infer(
     }
 }
 
-/// What a unary call of `path` ends with.
+/// The status that ends a unary call of `path`.
 async fn status_of(connection: &Connection, path: &str, message: Bytes) -> (u32, String) {
     let (_, status) = timeout(TIMEOUT, connection.unary(path, &[], message)).await.unwrap().unwrap();
     (status.code, status.message)

@@ -3,7 +3,7 @@ use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
 
 use super::*;
 
-/// What a response says: its error, id, version, whether it is the last, and its only output.
+/// The content of a response: its error, id, version, final flag, and its only output.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     error: String,
@@ -51,7 +51,7 @@ async fn next(call: &mut Call) -> Said {
     said(&timeout(TIMEOUT, call.next()).await.unwrap().unwrap().unwrap())
 }
 
-/// Sends all requests, ends the call's sending side, and gives what comes.
+/// Sends all requests, ends the sending side of the call, and returns all responses and the status.
 async fn exchange(connection: &Connection, requests: &[ModelInferRequest]) -> (Vec<Said>, Status) {
     let mut call = open(connection, &[]).await;
     requests.iter().for_each(|request| call.send(sent(request)));
@@ -87,7 +87,7 @@ async fn of_several_responses_of_a_model_that_is_not_decoupled_the_first_is_forw
     let mut expected: Vec<_> = (1..50).map(|count| answer(&count.to_string(), false, 0)).collect();
     expected.push(answer("last", true, 7));
     assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
-    // An error is dropped only behind a response.
+    // An error is dropped only after a response.
     let (messages, status) = exchange(&connection, &[request("repeat_and_fail", "none", &[0])]).await;
     assert_eq!((messages, status), (vec![Said { last: Some(false), ..refusal("none", "neg input") }], ok()));
     let mut call = open(&connection, &[("triton_grpc_error", "true")]).await;
@@ -132,7 +132,7 @@ async fn an_empty_final_response_comes_only_if_asked_for() {
     let mut with_final = two();
     with_final.push(Said { version: String::new(), output: None, ..answer("a", true, 0) });
     assert_eq!(exchange(&connection, &[asking("repeat")]).await, (with_final, ok()));
-    // A model that is not decoupled says it with its response.
+    // The response of a model that is not decoupled contains the final flag.
     assert_eq!(exchange(&connection, &[asking("id_int32")]).await, (vec![answer("a", true, 2)], ok()));
 }
 
@@ -183,7 +183,7 @@ async fn giving_the_call_up_cancels_all_its_requests() {
     }
     server.in_flight(3).await;
     drop(call);
-    // The one at the gate cannot be taken back.
+    // The execution that waits at the gate cannot be cancelled.
     server.in_flight(1).await;
     server.gate.open();
     server.in_flight(0).await;
@@ -199,7 +199,8 @@ async fn a_deadline_ends_the_stream() {
     server.gate.open();
 }
 
-/// The late request is refused in band if it arrives while the early one still runs, and with the call if it does not.
+/// The server refuses the late request. If the early request still runs, the refusal is a message of the stream.
+/// Otherwise it is the status of the call.
 #[tokio::test]
 async fn a_stream_that_sees_the_server_stop_finishes_what_is_under_way_and_refuses_the_rest() {
     let (server, connection) = connected().await;
@@ -229,7 +230,8 @@ async fn a_stream_on_which_nothing_is_under_way_ends_when_the_server_stops() {
     timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
 }
 
-/// The client reads nothing while far more than its window is on the way; the model is held back, nothing is lost.
+/// The client reads nothing while the model produces far more than the client's window. The model waits, and no
+/// response is lost.
 #[tokio::test]
 async fn a_slow_client_gets_everything_in_the_end() {
     let server = Server::start(GrpcOptions {

@@ -27,7 +27,7 @@ async fn a_request_comes_back_from_the_identity_model() {
     assert_eq!((&*response.outputs[0].name, &*response.outputs[0].datatype), ("OUT", "INT32"));
     assert_eq!(response.outputs[0].shape, [1]);
     assert_eq!(response.raw_output_contents, [bytes_of(&[7])]);
-    // Only streamed responses tell whether they are the last.
+    // Only streamed responses contain the final flag.
     assert_eq!(response.parameters, no_parameters());
 }
 
@@ -263,7 +263,7 @@ async fn messages_may_be_compressed_both_ways() {
     let response = ModelInferResponse::decode(messages[0].clone()).unwrap();
     assert_eq!(response.raw_output_contents[0], vec![0; 400_000]);
 
-    // This client cannot read compressed messages: it tells that it got one.
+    // This client cannot decompress messages. It reports that it got a compressed message.
     let headers = metadata(&[("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity,gzip")]);
     let broken = connection.unary(INFER, &headers, message).await.unwrap_err();
     assert_eq!(broken, "a compressed message, which nobody asked for");
@@ -286,7 +286,7 @@ async fn a_message_that_unfolds_too_far_is_refused_and_harms_nobody() {
     call.send(bomb);
     let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!((messages.len(), status.code, &*status.message), (0, 8, text));
-    // A message that comes as it is has the same limit.
+    // An uncompressed message has the same limit.
     let (_, status) =
         connection.unary(INFER, &[], sent(&request("id_int32", "", &[0; 1 << 20]))).await.unwrap();
     assert_eq!(status.code, 8);
@@ -306,7 +306,7 @@ async fn a_deadline_ends_the_call_and_cancels_the_request() {
     let (server, connection) = connected().await;
     let _running = call(&connection, &request("gated", "", &[1])).await;
     server.in_flight(1).await;
-    // This one waits behind the one that is held at the gate.
+    // This request waits for the request that the gate holds.
     let late = infer(&connection, &[("grpc-timeout", "20m")], &request("gated", "", &[2])).await.unwrap_err();
     assert_eq!((late.code, &*late.message), (4, "Deadline Exceeded"));
     server.in_flight(1).await;
@@ -324,7 +324,7 @@ async fn a_call_that_is_given_up_cancels_its_request() {
     server.gate.open();
 }
 
-/// A unary call that has been sent and whose answer is being waited for.
+/// Starts a unary call, and returns the task that waits for the answer.
 async fn call(connection: &Connection, request: &ModelInferRequest) -> JoinHandle<Result<(), Broken>> {
     let mut call = connection.call(INFER, &[]).await.unwrap();
     call.send(sent(request));

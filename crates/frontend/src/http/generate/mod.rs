@@ -1,17 +1,21 @@
-//! `POST /v2/models/{M}[/versions/{V}]/generate` and `/generate_stream`: JSON in, JSON out, one answer or many.
+//! `POST /v2/models/{M}[/versions/{V}]/generate` and `/generate_stream`: a JSON request, and one JSON response or a
+//! stream of them.
 //!
-//! [`request`] says what the members of a request mean, [`response`] how a response is written. `generate` answers once
-//! it is sure that there is exactly one response (P-W7). `generate_stream` sends each as a server-sent event when it
-//! comes, without any field but `data`; the stream ends with the model's last word. Both know the first response before
-//! they send a status, so that an error has the one of its code (P-W6); a later error is an event like any other.
+//! [`request`] defines what the members of a request mean, [`response`] how a response is written. `generate` answers
+//! when it is sure that exactly one response exists (P-W7). `generate_stream` sends each response as a server-sent
+//! event when it comes. An event has no field but `data`. The stream ends with the model's final response. Both
+//! endpoints wait for the first response before they send a status, so that a first error determines the status (P-W6).
+//! A later error is an event like any other.
 //!
-//! What the model has to say is chunked, whatever its length; refusals before the model is asked have a length.
-//! Neither endpoint takes or sends compressed bodies, and headers are not forwarded.
+//! Responses and errors of the model are sent as chunks, whatever their length. Refusals before the model gets the
+//! request have a stated length. Both endpoints neither accept nor send compressed bodies, and they do not forward
+//! headers.
 //!
-//! When the client goes, hyper drops the future or the body, and with it the request is cancelled (P-W25).
+//! When the client disconnects, hyper drops the future or the body. That cancels the request (P-W25).
 //!
-//! There are no load reports (`endpoint-load-metrics`): they tell what a backend says of itself in the metric family
-//! `nv_trt_llm_kv_cache_block_metrics`, and are left out where it says nothing. No backend can have such metrics yet.
+//! The endpoints send no load reports (`endpoint-load-metrics`). Such reports contain the metric family
+//! `nv_trt_llm_kv_cache_block_metrics` of a backend, and they are left out if the backend does not report it. No
+//! backend can report such metrics yet.
 mod request;
 #[cfg(test)]
 mod request_tests;
@@ -39,7 +43,7 @@ use super::{
 use crate::{decode_pool::Work, error};
 pub(super) use request::{Schema, decode};
 
-/// What precedes an event.
+/// The bytes before the JSON of an event.
 const DATA: &[u8] = b"data: ";
 
 impl HttpService {
@@ -109,7 +113,7 @@ impl HttpService {
     }
 }
 
-/// A request under way: a stream of events.
+/// A request in flight, as a stream of events.
 #[derive(Debug)]
 struct Generation {
     model: Arc<Model>,
@@ -118,7 +122,7 @@ struct Generation {
 }
 
 impl Generation {
-    /// The answer, if there is exactly one. Does not wait for a third.
+    /// The response, if the model sends exactly one. Returns at the second response without waiting for a third.
     async fn only(&mut self) -> Result<Response, Error> {
         let first = self.responses.next().await;
         match first {
@@ -130,7 +134,7 @@ impl Generation {
         }
     }
 
-    /// An event, and the status that suits it.
+    /// An event, and the matching HTTP status.
     fn event(&self, result: Result<Response, Error>) -> (StatusCode, Bytes) {
         let mut event = DATA.to_vec();
         let mut status = StatusCode::OK;
@@ -148,7 +152,7 @@ impl Generation {
         response::encode(json, origin, response)
     }
 
-    /// What is said of an error.
+    /// The JSON of an error.
     fn failed(&self, error: &Error) -> Vec<u8> {
         error::note(self.model.name(), error);
         error::body(&error.message)

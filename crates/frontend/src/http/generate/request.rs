@@ -1,8 +1,9 @@
-//! A generate request: one JSON object whose members are inputs of the model or parameters, as their names tell.
+//! A generate request: one JSON object. The name of each member determines whether it is an input of the model or a
+//! parameter.
 //!
-//! Rules and texts: as Triton's http_server.cc, ConvertGenerateRequest and ExactMappingInput, but for two. Parameters that
-//! tell how a request is handled have their meaning, and the model is given them all the same (P-W8). Nested arrays define
-//! the shape of their tensor (P-W52); a flat one, or a scalar, is spread over the model's dimensions.
+//! Rules and texts: as Triton's http_server.cc, ConvertGenerateRequest and ExactMappingInput, with two differences.
+//! First, parameters that control the request have their effect, and the model also gets them (P-W8). Second, nested
+//! arrays define the shape of their tensor (P-W52). A flat array or a scalar is spread over the model's dimensions.
 use std::collections::HashSet;
 
 use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec, id_prefix};
@@ -12,10 +13,10 @@ use crate::http::{
     request::{custom, during, json_datatype, read_control},
 };
 
-/// The member whose own members are treated as if they stood beside it.
+/// The name of the member whose own members are treated as members of the request.
 const PARAMETERS: &str = "parameters";
 
-/// What a decoder must know besides the bytes.
+/// What a decoder needs in addition to the bytes.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::http) struct Schema<'m> {
     /// The model's inputs.
@@ -29,9 +30,10 @@ pub(in crate::http) struct Schema<'m> {
 /// Decodes a request.
 ///
 /// # Errors
-/// INTERNAL for JSON that is not as expected (500, as in the reference), INVALID_ARG for what does not fit the model.
+/// INTERNAL for JSON of the wrong structure (500, as in the reference), INVALID_ARG for a request that does not fit the
+/// model.
 pub(in crate::http) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> {
-    // Halves are refused by name before anybody looks at their elements.
+    // FP16 and BF16 are refused by name before their elements are read.
     let datatype_of = |key: &[u8]| {
         let spec = schema.input(std::str::from_utf8(key).ok()?)?;
         json_datatype(&spec.name, Some(spec.datatype)).ok()
@@ -69,16 +71,16 @@ impl<'m> Schema<'m> {
     }
 }
 
-/// A request between its JSON form and ours.
+/// A request during its conversion from JSON.
 struct RequestConversion<'m> {
     schema: Schema<'m>,
-    /// The arrays of the document, until they become tensors.
+    /// The arrays of the document that have not become tensors yet.
     arrays: Vec<Option<Nested>>,
     request: Request,
     tensors: Vec<Tensor>,
-    /// Of all tensors so far.
+    /// The bytes of all tensors so far.
     bytes: usize,
-    /// Names of parameters so far: the first of a name counts.
+    /// The names of the parameters so far. The first parameter of a name counts.
     given: HashSet<Name>,
 }
 
@@ -154,26 +156,26 @@ fn no_shape(name: &Name) -> String {
     format!("The schema can not convert input '{name}' to tensor with proper shape")
 }
 
-/// The shape of elements that are nested so, for a model with these dimensions, those of the batch included. `None` if
-/// they cannot be spread; whether a shape that the client has nested suits the model is for the engine to say.
+/// The shape of elements with this nesting, for a model with these dimensions. `dims` includes the batch dimension.
+/// `None` if the elements cannot be spread. The engine checks whether a shape from nested arrays fits the model.
 fn shape_of(nesting: &[i64], dims: &[i64], batched: bool) -> Option<Shape> {
     match nesting {
         [] => spread(1, dims),
         [count] => spread(*count, dims),
-        // A single row of a batch.
+        // One row of a batch.
         row if batched && row.len() + 1 == dims.len() => Some([&[1], row].concat().into()),
         whole => Some(whole.into()),
     }
 }
 
-/// `count` elements over `dims`: fixed ones take what they need, the innermost free one takes the rest, and the other
-/// free ones are 1.
+/// Spreads `count` elements over `dims`. Fixed dimensions keep their size, the innermost free dimension takes the rest,
+/// and the other free dimensions are 1.
 pub(super) fn spread(count: i64, dims: &[i64]) -> Option<Shape> {
     let mut rest = count;
     for &dim in dims.iter().filter(|&&dim| dim >= 0) {
         rest = match rest.checked_rem(dim) {
             Some(0) => rest / dim,
-            // A dimension of zero is filled by no elements, and by no others.
+            // With a dimension of zero the tensor has no elements, so only a `count` of zero fits.
             None if rest == 0 => 1,
             Some(_) | None => return None,
         };

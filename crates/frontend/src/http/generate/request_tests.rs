@@ -1,4 +1,4 @@
-//! Conversion of generate requests: names, shapes, parameters, and what is refused.
+//! The conversion of generate requests: names, shapes, parameters, and refusals.
 use std::{num::NonZeroU64, time::Duration};
 
 use inference::{DataType, Error, Parameter, Request, SequenceId, config::InputSpec};
@@ -36,13 +36,13 @@ fn read(json: &str) -> Request {
     convert(json, false).unwrap()
 }
 
-/// Status and text of the refusal.
+/// The status and the text of the refusal.
 fn refused(json: &str) -> (u16, String) {
     let error = convert(json, false).expect_err("the request is refused");
     (status(error.code).as_u16(), error.message.into_owned())
 }
 
-/// The shape of `weights`, with and without batch dimension.
+/// The shape of `weights`, with and without a batch dimension.
 fn shapes(weights: &str) -> [Option<Vec<i64>>; 2] {
     let json = format!(r#"{{"weights":{weights}}}"#);
     [false, true]

@@ -1,4 +1,4 @@
-//! A response of a model as one flat JSON object, its members sorted by name.
+//! A response of a model as one flat JSON object. Its members are sorted by name.
 use inference::{Error, Parameter, Response, Tensor};
 use smallvec::SmallVec;
 
@@ -16,11 +16,12 @@ enum ResponseMember<'r> {
     Output(&'r Tensor),
 }
 
-/// Appends a response: the request's id unless it is empty, name and version of the model, the response's parameters, its
-/// outputs. Of equal names the first in this order counts. An output of one element is a scalar, any other a flat array.
+/// Appends a response: the request's id unless it is empty, the name and version of the model, the response's
+/// parameters, and its outputs. If several members have the same name, the first one in this order counts. An output of
+/// one element is a scalar. Any other output is a flat array.
 ///
 /// # Errors
-/// As [`crate::http::response::encode`]; what was appended by then is of no use.
+/// As [`crate::http::response::encode`]. After an error the appended bytes are incomplete.
 pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) -> Result<(), Error> {
     let mut members = SmallVec::<[(&str, ResponseMember<'_>); 8]>::new();
     if !origin.id.is_empty() {
@@ -34,7 +35,7 @@ pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) 
     members.extend(
         response.outputs.iter().map(|output| (output.name().as_str(), ResponseMember::Output(output))),
     );
-    // The sort is stable: the first of a name stays the first.
+    // The sort is stable, so the first member of a name stays the first.
     members.sort_by_key(|(name, _)| *name);
     members.dedup_by_key(|(name, _)| *name);
 

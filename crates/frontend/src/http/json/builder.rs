@@ -1,10 +1,10 @@
-//! Makes a [`Document`] from its text, in one walk.
+//! Makes a [`Document`] from its text, in one pass.
 //!
-//! Arrays that are tensors are kept apart and become bytes at once: those called `data` in an inference request, see
-//! [`TensorElements`], and those called like an input in a generate request, see [`Nested`].
+//! Arrays that are tensors become bytes at once and are stored beside the tree: arrays named `data` in an inference
+//! request, see [`TensorElements`], and arrays named like an input in a generate request, see [`Nested`].
 //!
-//! The work is linear in the length of the text, whatever a client sends: no key makes the builder look at the members
-//! that came before, and memory that is reserved for elements before they are read is a multiple of the text.
+//! The work is linear in the length of the text, whatever a client sends. No key makes the builder search the members
+//! before it. The memory that is reserved for elements before they are read is at most a multiple of the text.
 use std::borrow::Cow;
 
 use inference::{DataType, Error};
@@ -17,30 +17,31 @@ use super::{
     syntax::JsonSyntaxError,
 };
 
-/// Values a document may have outside of tensors: a value takes two bytes of text, but some forty here.
+/// The most values of a document outside of tensors. A value takes at least two bytes of text, but about forty bytes of
+/// memory.
 pub(super) const MAX_NODES: usize = 1 << 16;
 
 impl<'a> Document<'a> {
     /// Reads any document.
     ///
     /// # Errors
-    /// A mistake in the grammar, or more values than an honest request has.
+    /// The grammar is wrong, or the document has too many values.
     #[cfg(test)]
     pub(crate) fn parse(source: &'a [u8]) -> Result<Self, Error> {
         Self::build(source, Purpose::Any).map(|built| built.document)
     }
 
-    /// Reads the members of the outermost object, and those of its `parameters`. Of other containers it is only known
-    /// that they are containers.
+    /// Reads the members of the outermost object, and those of its `parameters`. Of any other container only its kind
+    /// is stored.
     ///
     /// # Errors
-    /// A mistake in the grammar, or more values than an honest request has.
+    /// The grammar is wrong, or the document has too many values.
     pub(crate) fn parse_members(source: &'a [u8]) -> Result<Self, Error> {
         Self::parse_inputs(source, &|_| None).map(|(document, _)| document)
     }
 
-    /// Reads an inference request: arrays called `data` become [`TensorElements`], at once where the datatype stands before
-    /// them, and later, from their text, where it does not. What nobody will ask for is only checked.
+    /// Reads an inference request. Arrays named `data` become [`TensorElements`]: at once if the datatype stands before
+    /// them, otherwise later, from their text. Values that the decoder never asks for are only checked.
     ///
     /// # Errors
     /// As [`Document::parse_members`].
@@ -48,9 +49,9 @@ impl<'a> Document<'a> {
         Self::build(source, Purpose::Inference).map(|built| built.document)
     }
 
-    /// Reads a generate request: arrays that are inputs become [`Nested`], which are given beside the document.
-    /// `datatype_of` knows the datatypes of inputs by their names. Of other containers only the outermost object and its
-    /// `parameters` are kept.
+    /// Reads a generate request. Arrays that are inputs become [`Nested`], and are returned beside the document.
+    /// `datatype_of` returns the datatype of an input by its name. Of other containers only the outermost object and
+    /// its `parameters` are kept.
     ///
     /// # Errors
     /// As [`Document::parse_members`].
@@ -68,7 +69,7 @@ impl<'a> Document<'a> {
             inputs: Vec::new(),
             purpose,
             member: ContainerRole::Kept,
-            // An element takes two bytes of text and at most eight bytes of memory.
+            // An element takes at least two bytes of text and at most eight bytes of memory.
             reservable: source.len().saturating_mul(4),
         };
         JsonReader::new(source).document(&mut builder)?;
@@ -83,63 +84,65 @@ struct Builder<'a, 'p> {
     document: Document<'a>,
     /// The containers that are not closed yet.
     open: Vec<OpenContainer>,
-    /// The inputs of a generate request that are arrays.
+    /// The arrays that are inputs of a generate request.
     inputs: Vec<Nested>,
     purpose: Purpose<'p>,
-    /// What the last key says of its value.
+    /// The role of the value of the last key.
     member: ContainerRole,
-    /// How many more bytes may be reserved for elements before they are read.
+    /// How many more bytes the builder may reserve for elements before it reads them.
     reservable: usize,
 }
 
-/// A container that is being read, and what its members say about a tensor. Of equal keys the first counts.
+/// A container that the builder is reading, and what its members say about a tensor. If a key comes twice, the first
+/// one counts.
 struct OpenContainer {
-    /// Its node.
+    /// The index of its node.
     at: usize,
-    /// The node of `datatype`.
+    /// The index of the node of `datatype`.
     datatype: Option<usize>,
-    /// The node of `shape`.
+    /// The index of the node of `shape`.
     shape: Option<usize>,
     has_data: bool,
 }
 
-/// What the document will be asked for.
+/// Which values the decoder will ask for.
 #[derive(Clone, Copy)]
 enum Purpose<'p> {
-    /// Anything.
+    /// Any value.
     #[cfg(test)]
     Any,
-    /// What an inference request has.
+    /// The values of an inference request.
     Inference,
-    /// What a generate request has; tells the datatype of an input.
+    /// The values of a generate request. The function returns the datatype of an input.
     Generation(&'p dyn Fn(&[u8]) -> Option<DataType>),
 }
 
-/// What becomes of a container.
+/// How the builder stores a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ContainerRole {
-    /// Kept with all it contains.
+    /// Stored with all it contains.
     Kept,
-    /// An array that is the data of a tensor.
+    /// An array with the data of a tensor.
     Data,
-    /// An array of elements of that datatype, whose nesting is the shape.
+    /// An array of elements of this datatype. Its nesting is the shape.
     Input(DataType),
-    /// Kept as an empty one: that it is a container says enough.
+    /// Stored as an empty container: only its kind matters.
     Opaque,
 }
 
 impl Builder<'_, '_> {
-    /// Whether nothing is kept any more. The document is refused at its end, unless its grammar is refused first.
+    /// Tells whether the document has too many values. Then the builder stores no more, and refuses the document at its
+    /// end unless the grammar is wrong.
     fn is_full(&self) -> bool {
         self.document.nodes.len() >= MAX_NODES
     }
 
-    /// What becomes of the value of `key`, which is the next node but one.
+    /// The role of the value of `key`. The value is the next node but one.
     fn inference_member(&mut self, key: &[u8]) -> ContainerRole {
         let value = self.document.nodes.len() + 1;
         let Some(object) = self.open.last_mut() else { return ContainerRole::Opaque };
         match key {
-            // Nobody asks for the value of a second key `data`.
+            // The decoder never asks for the value of a second key `data`.
             b"data" if std::mem::replace(&mut object.has_data, true) => ContainerRole::Opaque,
             b"data" => ContainerRole::Data,
             b"shape" => {
@@ -155,8 +158,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// What the members of the innermost object say so far about the tensor: datatype and number of elements. It is
-    /// asked once for each object.
+    /// The datatype and the number of elements of the tensor, as far as the members of the innermost object have stated
+    /// them. The builder calls this once for each object.
     fn tensor_so_far(&self) -> (Option<DataType>, usize) {
         let Some(object) = self.open.last() else { return (None, 1) };
         let value = |at: usize| JsonValue { document: &self.document, at };
@@ -199,7 +202,7 @@ impl<'a> Handler<'a> for Builder<'a, '_> {
         if !self.is_full() {
             let at = self.document.nodes.len();
             self.open.push(OpenContainer { at, datatype: None, shape: None, has_data: false });
-            // Until it is closed its end is not known; nothing asks before.
+            // The end is unknown until the container is closed. Nothing reads it before.
             self.document.nodes.push(JsonNode::Container { kind, end: usize::MAX });
         }
     }

@@ -1,6 +1,6 @@
-//! A document as a tree that is asked for members and values.
+//! A document as a tree. Decoders ask it for members and values.
 //!
-//! The tree lies in one vector, each container followed by what it contains. `builder` makes it.
+//! The tree lies in one vector. After each container follow the nodes that it contains. `builder` makes the tree.
 use std::{borrow::Cow, collections::HashSet};
 
 use inference::{DataType, Error};
@@ -22,16 +22,17 @@ pub(crate) struct Document<'a> {
     pub(super) source: &'a [u8],
 }
 
-/// A place in the tree.
+/// A node of the tree.
 #[derive(Debug)]
 pub(super) enum JsonNode<'a> {
     Scalar(Scalar<'a>),
-    /// Members and elements lie behind it, up to `end`.
+    /// The members or elements follow this node, up to `end`.
     Container {
         kind: Container,
         end: usize,
     },
-    /// An array of [`Document::tensors`], or of what [`Document::parse_inputs`] gives beside the document.
+    /// An index into [`Document::tensors`], or into the arrays that [`Document::parse_inputs`] returns beside the
+    /// document.
     Tensor(usize),
 }
 
@@ -51,7 +52,7 @@ impl<'a> Document<'a> {
         JsonValue { document: self, at: 0 }
     }
 
-    /// Takes the elements of a tensor out of the document.
+    /// Removes the elements of a tensor from the document and returns them.
     pub(crate) fn take_elements(
         &mut self,
         index: usize,
@@ -61,7 +62,7 @@ impl<'a> Document<'a> {
         elements.read_as(datatype, self.source)
     }
 
-    /// The node behind the value at `at` and all it contains.
+    /// The index of the node after the value at `at` and all it contains.
     fn behind(&self, at: usize) -> usize {
         match &self.nodes[at] {
             JsonNode::Container { end, .. } => *end,
@@ -93,7 +94,7 @@ impl<'d> JsonValue<'d> {
         }))
     }
 
-    /// The members of an object in their order, equal keys included.
+    /// The members of an object in their order, repeated keys included.
     pub(crate) fn members(self) -> Result<impl Iterator<Item = (&'d [u8], JsonValue<'d>)>, Error> {
         let (mut at, end) =
             self.children(Container::Object).ok_or_else(|| Error::internal(access::MEMBERS))?;
@@ -111,10 +112,10 @@ impl<'d> JsonValue<'d> {
         }))
     }
 
-    /// The members of an object in their order, of equal keys only the first.
+    /// The members of an object in their order. If a key comes twice, only the first is included.
     pub(crate) fn distinct_members(self) -> Result<Members<'d>, Error> {
         let members: Members<'d> = self.members()?.collect();
-        // Few keys, as is usual, are compared without making a set.
+        // For few keys, which is usual, direct comparison is cheaper than a set.
         let few = members.len() <= 8;
         let mut seen = HashSet::new();
         let mut distinct = Members::new();
@@ -128,18 +129,18 @@ impl<'d> JsonValue<'d> {
         Ok(distinct)
     }
 
-    /// The first member of that name; `None` also for what is no object.
+    /// The first member with this name. `None` also if the value is not an object.
     pub(crate) fn find(self, name: &str) -> Option<JsonValue<'d>> {
         self.members().ok()?.find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// The first member of that name.
+    /// The first member with this name.
     pub(crate) fn member(self, name: &str) -> Result<JsonValue<'d>, Error> {
         self.find(name)
             .ok_or_else(|| Error::internal(format!("attempt to access non-existing object member '{name}'")))
     }
 
-    /// Where the data of a tensor are kept, see [`Document::take_elements`] and [`Document::parse_inputs`].
+    /// The index of the tensor data, see [`Document::take_elements`] and [`Document::parse_inputs`].
     pub(crate) fn tensor(self) -> Option<usize> {
         match self.node() {
             JsonNode::Tensor(index) => Some(*index),
@@ -147,7 +148,7 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// The value as the only element of a tensor. What is no scalar is of the wrong type.
+    /// The value as the only element of a tensor. A value that is not a scalar has the wrong type.
     pub(crate) fn only_element(self, datatype: DataType) -> Nested {
         match self.node() {
             JsonNode::Scalar(scalar) => Nested::of_scalar(scalar.clone(), datatype),
@@ -155,7 +156,7 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// The number it is, if it is one.
+    /// The number, if the value is one.
     pub(crate) fn as_number(self) -> Option<Number> {
         match self.node() {
             JsonNode::Scalar(Scalar::Number(number)) => Some(*number),
@@ -170,7 +171,7 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// The text with bytes that are not UTF-8 replaced.
+    /// The text. Bytes that are not UTF-8 are replaced.
     pub(crate) fn as_text(self) -> Result<Cow<'d, str>, Error> {
         self.as_bytes().map(String::from_utf8_lossy)
     }

@@ -1,7 +1,7 @@
-//! The `data` of a tensor: a nested JSON array that becomes little-endian bytes while it is read.
+//! The `data` of a tensor: a nested JSON array whose elements become little-endian bytes while the reader reads them.
 //!
-//! What is wrong with an element is only remembered: a mistake in the grammar further on takes precedence, and whether
-//! the element would have been looked at at all depends on the shape, which may come later.
+//! The reader only records an invalid element and goes on. There are two reasons. An error in the grammar further on
+//! takes precedence. And the shape, which may come later, determines whether the element counts at all.
 use std::borrow::Cow;
 
 use inference::{DataType, Error};
@@ -11,25 +11,25 @@ use super::{
     syntax::{JsonSyntaxError, Number, access},
 };
 
-/// Elements may be nested less deeply than this. As Triton: common.h, HTTP_MAX_JSON_NESTING_DEPTH.
+/// The nesting of elements must be less deep than this. As Triton: common.h, HTTP_MAX_JSON_NESTING_DEPTH.
 pub(super) const MAX_DEPTH: usize = 100;
 
 /// The elements of a tensor.
 #[derive(Debug)]
 pub(crate) enum TensorElements {
-    /// Waiting, as text at this offset, for somebody to know the datatype. The grammar has been checked.
+    /// Text at this offset. The datatype is not known yet. The grammar has been checked.
     Unread(usize),
-    /// As bytes, up to the first element that was none of this datatype.
+    /// Bytes, up to the first element that is not of this datatype.
     Read(Read),
 }
 
-/// Elements as bytes.
+/// Elements in the form of bytes.
 #[derive(Debug)]
 pub(crate) struct Read {
     datatype: DataType,
     bytes: Vec<u8>,
     count: usize,
-    /// What was wrong with element number `count`.
+    /// The error of element number `count`.
     failure: Option<ElementFailure>,
     arrays: usize,
     objects: usize,
@@ -44,9 +44,9 @@ enum ElementFailure {
 /// Why an array is not the data of its tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ElementsError {
-    /// The element at fault is of another type.
+    /// An element has another type than the tensor.
     Type(&'static str),
-    /// It is nested too deeply.
+    /// An element is nested too deeply.
     Depth,
     /// More elements than the shape has.
     TooMany,
@@ -60,8 +60,8 @@ impl TensorElements {
         Self::Unread(at)
     }
 
-    /// Reads the array that begins at `reader`, or passes over it if its datatype is not known or not for JSON.
-    /// `count` elements are expected; memory for them is taken from `reservable`, in bytes, as far as that goes.
+    /// Reads the array that begins at `reader`, or skips it if its datatype is unknown or not supported in JSON.
+    /// `count` elements are expected. Memory for them is taken from `reservable`, in bytes, as far as that suffices.
     pub(super) fn read(
         reader: &mut JsonReader<'_>,
         datatype: Option<DataType>,
@@ -74,7 +74,7 @@ impl TensorElements {
             reader.walk(&mut PassOver)?;
             return Ok(Self::Unread(at));
         };
-        // An element takes at least two bytes of text, so a boastful shape reserves little.
+        // An element takes at least two bytes of text, so a shape that claims too much reserves little.
         let room = count.min(reader.left() / 2 + 1).saturating_mul(datatype.byte_size().unwrap_or(8));
         let room = room.min(*reservable);
         *reservable -= room;
@@ -83,7 +83,7 @@ impl TensorElements {
         Ok(Self::Read(read))
     }
 
-    /// Bytes of memory they take.
+    /// The memory that the elements take, in bytes.
     #[cfg(test)]
     pub(super) fn reserved(&self) -> usize {
         match self {
@@ -101,15 +101,15 @@ impl TensorElements {
         }
     }
 
-    /// The bytes of a tensor of `count` elements. For BYTES the number is not checked here: strings have their own
-    /// lengths, and the check against the model counts them.
+    /// The bytes of a tensor of `count` elements. This function does not check the number of BYTES elements: each
+    /// string has its own length, and the check against the model counts the strings.
     pub(crate) fn into_bytes(self, datatype: DataType, count: usize) -> Result<Vec<u8>, ElementsError> {
         let Self::Read(read) = self else { unreachable!("elements are read before they are taken") };
         let too_many = datatype != DataType::Bytes && read.count > count;
         match read.failure {
             _ if too_many => Err(ElementsError::TooMany),
             Some(ElementFailure::Depth) => Err(ElementsError::Depth),
-            // Beyond the shape nobody looks at the type.
+            // The type of elements beyond the shape does not matter.
             Some(ElementFailure::Type) if datatype != DataType::Bytes && read.count == count => {
                 Err(ElementsError::TooMany)
             }
@@ -120,7 +120,8 @@ impl TensorElements {
     }
 }
 
-/// Appends the number as an element; false if it is of another type. Integers wrap around, as in the reference (P-W4).
+/// Appends the number as an element. Returns false if the number has another type. Integers wrap around, as in the
+/// reference (P-W4).
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
@@ -128,7 +129,7 @@ impl TensorElements {
     reason = "narrow integers keep their low bits"
 )]
 fn push_number(datatype: DataType, bytes: &mut Vec<u8>, number: Number) -> bool {
-    // An integer that fits neither 64-bit type was classified as a double.
+    // An integer that fits neither 64-bit type was read as a double.
     let signed = || if let Number::Int(value) = number { Some(value as u64) } else { None };
     let unsigned = || match number {
         Number::Int(value) => u64::try_from(value).ok(),
@@ -154,7 +155,7 @@ fn push_number(datatype: DataType, bytes: &mut Vec<u8>, number: Number) -> bool 
     true
 }
 
-/// What the accessor for elements of that datatype says to any other.
+/// The error text of Triton's accessor for this datatype when the element has another type.
 fn expected(datatype: DataType) -> &'static str {
     match datatype {
         DataType::Bool => access::BOOLEAN,
@@ -190,18 +191,18 @@ fn too_deep() -> String {
 }
 
 impl Read {
-    /// No elements yet, and room for so many bytes.
+    /// No elements yet, with memory for this many bytes.
     pub(super) fn new(datatype: DataType, room: usize) -> Self {
         let bytes = Vec::with_capacity(room);
         Self { datatype, bytes, count: 0, failure: None, arrays: 0, objects: 0 }
     }
 
-    /// Elements read so far.
+    /// The number of elements read so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The bytes of all elements, however many they are.
+    /// The bytes of all elements, whatever their number.
     pub(super) fn all(self) -> Result<Vec<u8>, ElementsError> {
         match self.failure {
             Some(ElementFailure::Depth) => Err(ElementsError::Depth),
@@ -220,7 +221,7 @@ impl Read {
         self.failure.is_none()
     }
 
-    /// Reads numbers while `push` takes them; false of it tells that one is of another type. Later ones are not
+    /// Reads numbers while `push` returns true. If it returns false, a number has the wrong type. Later numbers are not
     /// elements any more.
     fn run(
         &mut self,
@@ -269,7 +270,7 @@ impl<'a> Handler<'a> for Read {
     }
 
     fn numbers(&mut self, reader: &mut JsonReader<'a>) -> Result<(), JsonSyntaxError> {
-        // A number in an object is no element, and its comma precedes a key.
+        // A number in an object is not an element, and a key follows its comma.
         if self.objects > 0 {
             return reader.number().map(|_| ());
         }

@@ -1,12 +1,15 @@
-//! The JSON dialect of the protocol: what RapidJSON accepts with bare NaN and infinities, and its words for refusals.
+//! The JSON dialect of the protocol: it accepts what RapidJSON accepts with NaN and infinities, and refuses with the
+//! texts of RapidJSON.
 //!
-//! Clients compare the texts and the byte offsets of errors, so no other parser will do. Differences to standard JSON:
-//! the tokens `NaN`, `Inf`, `Infinity` and their negatives are numbers; a byte order mark is skipped; the document ends
-//! at a NUL byte; strings are bytes whose encoding nobody checks; the first of two equal keys counts.
+//! Clients compare the texts and the byte offsets of errors, so the server cannot use another parser. Differences from
+//! standard JSON: the tokens `NaN`, `Inf`, `Infinity` and their negatives are numbers; a byte order mark is skipped;
+//! the document ends at a NUL byte; strings are bytes, and their encoding is not checked; the first of two equal keys
+//! counts.
 //!
-//! `reader` knows tokens and grammar and tells a handler what it meets; `builder` is the handler that makes the tree of
-//! `document`, `elements` the one that turns an array of numbers straight into the bytes of a tensor, and `nested` the one that
-//! notes the shape on the way. `number` reads digits eight at a time. `steps` lets tests count what decoding costs.
+//! `reader` reads tokens, checks the grammar, and calls a handler for each value. Three modules have handlers:
+//! `builder` makes the tree of `document`, `elements` turns an array of numbers directly into the bytes of a tensor,
+//! and `nested` also records the shape. `number` reads digits eight at a time. `steps` lets tests count the cost of
+//! decoding.
 mod builder;
 mod document;
 mod elements;

@@ -1,4 +1,4 @@
-//! Elements whose nesting tells the shape of their tensor: an array of arrays, or a single one in none.
+//! Elements whose nesting defines the shape of their tensor: arrays of arrays, or a single element without an array.
 use std::borrow::Cow;
 
 use inference::{DataType, Shape};
@@ -10,7 +10,7 @@ use super::{
     syntax::JsonSyntaxError,
 };
 
-/// Elements as bytes, and how they are nested.
+/// Elements as bytes, and their nesting.
 #[derive(Debug)]
 pub(crate) struct Nested {
     read: Read,
@@ -32,14 +32,14 @@ impl Nested {
         nested
     }
 
-    /// The bytes, and the lengths of the arrays from the outermost to the innermost: none for a single element. No shape
-    /// if the arrays of a level differ.
+    /// The bytes, and the lengths of the arrays from the outermost to the innermost. A single element has no lengths.
+    /// The shape is `None` if the arrays of a level have different lengths.
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, Option<Shape>), ElementsError> {
         Ok((self.read.all()?, self.nesting.shape()))
     }
 }
 
-/// Mistakes in elements are left to [`Read`], which is told of everything.
+/// [`Read`] detects errors in elements. It gets every event.
 impl<'a> Handler<'a> for Nested {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         self.nesting.elements(1);
@@ -72,15 +72,15 @@ impl<'a> Handler<'a> for Nested {
     }
 }
 
-/// The lengths of arrays within arrays. Deeper than [`MAX_DEPTH`], where elements are refused, nothing is noted.
+/// The lengths of nested arrays. Below [`MAX_DEPTH`], where elements are refused, no lengths are recorded.
 #[derive(Debug, Default)]
 struct Nesting {
-    /// For each array we are in, outermost first, what it contains so far.
+    /// For each array that is still open, outermost first: the number of its elements so far.
     open: SmallVec<[usize; 8]>,
     depth: usize,
-    /// For each level what its arrays contain; `None` before the first one is closed.
+    /// For each level: the number of elements of its arrays. `None` before the first array of the level is closed.
     lens: SmallVec<[Option<usize>; 8]>,
-    /// The level of the elements, once there is one.
+    /// The level of the elements. `None` before the first element.
     innermost: Option<usize>,
     ragged: bool,
 }
@@ -121,7 +121,7 @@ impl Nesting {
     }
 
     fn shape(&self) -> Option<Shape> {
-        // An array beside an element makes a level that the element does not have.
+        // If an array stands beside an element, it makes a level that the element does not have.
         let even = self.innermost.is_none_or(|level| level == self.lens.len());
         if self.ragged || !even {
             return None;

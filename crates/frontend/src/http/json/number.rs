@@ -1,5 +1,5 @@
-//! Numbers: the bytes of a short one are looked at eight at a time, and a double is the product or quotient of two exact doubles where that is
-//! correctly rounded. `fast-float2` rounds all others.
+//! Reads numbers. The bytes of a short number are read eight at a time. A double is the product or quotient of two
+//! exact doubles if that result is correctly rounded. `fast-float2` rounds all other numbers.
 use super::{
     reader::JsonReader,
     steps,
@@ -7,8 +7,8 @@ use super::{
 };
 
 impl<'a> JsonReader<'a> {
-    /// Reads a number and, while only a comma and perhaps one space lie between, those behind it. What stops the run is
-    /// left for [`JsonReader::walk`] to judge.
+    /// Reads a number, and the numbers after it while only a comma and at most one space separate them. At any other
+    /// byte the run stops, and [`JsonReader::walk`] goes on from there.
     pub(super) fn number_run(&mut self, mut take: impl FnMut(Number)) -> Result<(), JsonSyntaxError> {
         loop {
             take(self.number()?);
@@ -21,7 +21,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Reads a number, or one of the words that stand for one.
+    /// Reads a number, or a word that stands for a number.
     #[inline(always)]
     pub(super) fn number(&mut self) -> Result<Number, JsonSyntaxError> {
         match self.short_number() {
@@ -30,9 +30,10 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Reads a number as most are written: up to seven digits, or a fraction. Leaves all others, and all mistakes, to
-    /// [`JsonReader::any_number`].
-    // Without inlining, the result goes through memory in halves and is read as a whole, which takes longer than the rest.
+    /// Reads a number in one of the usual forms: up to seven digits, or a fraction. [`JsonReader::any_number`] reads
+    /// all other numbers and reports all errors.
+    // Inlining avoids a round trip through memory: without it the result is stored in halves and read as a whole, which
+    // takes longer than the parsing.
     #[inline(always)]
     fn short_number(&mut self) -> Option<Number> {
         let minus = self.peek() == b'-';
@@ -76,13 +77,13 @@ impl<'a> JsonReader<'a> {
         }
         steps::add(end - self.at);
         self.at = end;
-        // At most fourteen digits: both numbers are exact, so their quotient is correctly rounded.
+        // Both numbers have at most fourteen digits and are exact, so their quotient is correctly rounded.
         #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
         let value = mantissa as f64 / POWERS_OF_TEN[fraction];
         Some(Number::Double(if minus { -value } else { value }))
     }
 
-    /// Reads a number that is known to have digits on both sides of its point.
+    /// Reads a number that has digits on both sides of its point. The caller has checked that.
     fn long_fraction(&mut self) -> Option<Number> {
         let (value, len) = fast_float2::parse_partial::<f64, _>(&self.source[self.at..]).ok()?;
         steps::add(len);
@@ -136,7 +137,7 @@ impl<'a> JsonReader<'a> {
         self.exact(start)
     }
 
-    /// Reads digits onto `mantissa`, which may wrap around: the caller counts them.
+    /// Appends digits to `mantissa`, which may wrap around: the caller counts the digits.
     fn digits(&mut self, mut mantissa: u64) -> u64 {
         let start = self.at;
         while let digit @ 0..=9 = self.peek().wrapping_sub(b'0') {
@@ -154,7 +155,7 @@ impl<'a> JsonReader<'a> {
         value: u64,
         digits: usize,
     ) -> Result<Number, JsonSyntaxError> {
-        // Nineteen digits always fit; twenty may.
+        // Nineteen digits always fit. Twenty digits may fit.
         if digits > 20 || (digits == 20 && self.token(start).trim_start_matches('-').parse::<u64>().is_err())
         {
             return self.exact(start);
@@ -181,12 +182,12 @@ impl<'a> JsonReader<'a> {
         if len == 0 {
             return Err(self.error(reason::EXPONENT));
         }
-        // Anything longer is far beyond what a double holds; the exact way sorts it out.
+        // A longer exponent is far outside the range of a double. The exact method handles it.
         let value = if len > 9 { i32::MAX } else { i32::try_from(value).unwrap_or(i32::MAX) };
         Ok(if minus { -value } else { value })
     }
 
-    /// The double nearest to the token that began at `start` and ends here.
+    /// The double nearest to the token from `start` to the current position.
     fn exact(&self, start: usize) -> Result<Number, JsonSyntaxError> {
         steps::add(self.at - start);
         match fast_float2::parse::<f64, _>(&self.source[start..self.at]) {
@@ -212,12 +213,12 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// Eight bytes of a text, the first in the lowest bits, some of which are digits.
+/// Eight bytes of a text, the first byte in the lowest bits. Some of the bytes are digits.
 #[derive(Clone, Copy)]
 struct Word {
-    /// Each byte, less that of the digit zero.
+    /// Each byte minus the byte of the digit zero.
     values: u64,
-    /// The top bit of each byte that is no digit.
+    /// The top bit of each byte that is not a digit.
     others: u64,
 }
 
@@ -232,7 +233,7 @@ impl Word {
     #[inline]
     fn new(bytes: [u8; 8]) -> Self {
         let values = u64::from_le_bytes(bytes) ^ (Self::ONES * 0x30);
-        // Adding 0x76 carries ten and more into the top bit of a byte, and no further.
+        // Adding 0x76 carries ten and more into the top bit of a byte, and never beyond that bit.
         let above_nine = (values & (Self::ONES * 0x7f)) + Self::ONES * 0x76;
         Self { values, others: (above_nine | values) & (Self::ONES * 0x80) }
     }
@@ -242,13 +243,13 @@ impl Word {
         (self.values >> (8 * index)) as u8 ^ 0x30
     }
 
-    /// How many digits precede the first byte that is none.
+    /// The number of digits before the first byte that is not a digit.
     #[inline]
     fn digits(self) -> usize {
         self.others.trailing_zeros() as usize / 8
     }
 
-    /// How many digits precede the second byte that is none; the first is the one at `point`.
+    /// The number of digits before the second byte that is not a digit. The first such byte is at `point`.
     #[inline]
     fn digits_around(self, point: usize) -> usize {
         debug_assert!(self.digits() == point && point < 8, "the first byte that is no digit");
@@ -256,22 +257,22 @@ impl Word {
         others.trailing_zeros() as usize / 8 - 1
     }
 
-    /// The bytes without the one at `index`; the last one is void.
+    /// The bytes without the byte at `index`. The last byte of the result is undefined.
     #[inline]
     fn without(self, index: usize) -> Self {
         let before = (1 << (8 * index)) - 1;
         Self { values: (self.values & before) | (self.values >> 8 & !before), ..self }
     }
 
-    /// The number that the first `count` bytes are, which are digits.
+    /// The number that the first `count` bytes stand for. They must be digits.
     #[inline]
     fn value(self, count: usize) -> u64 {
         if count == 0 {
             return 0;
         }
-        // Zeros in front, which are the lower bytes.
+        // The shift puts zeros in front of the digits, in the lower bytes.
         let digits = self.values << (64 - 8 * count);
-        // Each even byte becomes a pair of digits, and the products put the four pairs into the upper half.
+        // Each even byte becomes a pair of digits. The products put the four pairs into the upper half.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
         let outer = (pairs & 0xff_0000_00ff).wrapping_mul(100 + (1_000_000 << 32));
         let inner = (pairs >> 16 & 0xff_0000_00ff).wrapping_mul(1 + (10_000 << 32));
@@ -279,7 +280,7 @@ impl Word {
     }
 }
 
-/// What `n` more digits multiply a number by.
+/// The factor for a number to which `n` more digits are appended.
 const POWERS_OF_TEN_U64: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// All powers of ten that a double holds exactly.

@@ -1,4 +1,5 @@
-//! Tokens and grammar: walks a document once, without recursion, and tells a handler what it meets.
+//! Reads tokens and checks the grammar: goes through a document once, without recursion, and calls a handler for each
+//! value.
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
@@ -8,45 +9,46 @@ use super::{
     syntax::{JsonSyntaxError, Number, plain_len, reason},
 };
 
-/// What stands where a value may stand and is not a container.
+/// A value that is not a container.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar<'a> {
     Null,
     Bool(bool),
     Number(Number),
-    /// Bytes with escapes resolved.
+    /// Bytes. Escapes have been resolved.
     Text(Cow<'a, [u8]>),
 }
 
-/// Array or object.
+/// An array or an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Container {
     Array,
     Object,
 }
 
-/// Is told what [`JsonReader::walk`] meets, in document order.
+/// The handler that [`JsonReader::walk`] calls for each value, in document order.
 pub(super) trait Handler<'a> {
     fn scalar(&mut self, scalar: Scalar<'a>);
     fn key(&mut self, key: Cow<'a, [u8]>);
     fn open(&mut self, container: Container);
     fn close(&mut self, container: Container);
 
-    /// Takes a number and, if it wants, those that follow it directly. By default one.
+    /// Takes a number, and optionally the numbers that follow it directly. The default takes one number.
     fn numbers(&mut self, reader: &mut JsonReader<'a>) -> Result<(), JsonSyntaxError> {
         let number = reader.number()?;
         self.scalar(Scalar::Number(number));
         Ok(())
     }
 
-    /// May read the container that begins at the reader itself, in place of being told of it.
+    /// May read the whole container that begins at the reader. Then the reader does not call the handler for its
+    /// content.
     fn take(&mut self, container: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {
         let _ = (container, reader);
         Ok(false)
     }
 }
 
-/// A place in a document.
+/// A position in a document.
 #[derive(Debug, Clone)]
 pub(super) struct JsonReader<'a> {
     pub(super) source: &'a [u8],
@@ -67,23 +69,23 @@ enum Expect {
 }
 
 impl<'a> JsonReader<'a> {
-    /// At the first byte of `source`, behind a byte order mark.
+    /// A reader at the first byte of `source`, after a byte order mark.
     pub(super) fn new(source: &'a [u8]) -> Self {
         let at = if source.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Self { source, at }
     }
 
-    /// The byte offset.
+    /// The byte offset of the position.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// The same document from offset `at` on.
+    /// A reader of the same document at offset `at`.
     pub(super) fn back_at(source: &'a [u8], at: usize) -> Self {
         Self { source, at }
     }
 
-    /// Bytes that are left.
+    /// The number of bytes that are left.
     pub(super) fn left(&self) -> usize {
         self.source.len() - self.at
     }
@@ -99,7 +101,7 @@ impl<'a> JsonReader<'a> {
         if self.peek() != 0 { Err(self.error(reason::NOT_SINGULAR)) } else { Ok(()) }
     }
 
-    /// Reads one value that begins here, and all it contains.
+    /// Reads one value that begins at the position, and all it contains.
     pub(super) fn walk(&mut self, handler: &mut impl Handler<'a>) -> Result<(), JsonSyntaxError> {
         let mut open = SmallVec::<[Container; 16]>::new();
         let Some(mut expect) = self.value(handler, &mut open)? else { return Ok(()) };
@@ -145,7 +147,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Reads a scalar, or opens a container and says what may follow.
+    /// Reads a scalar, or opens a container. Returns what may follow.
     fn value(
         &mut self,
         handler: &mut impl Handler<'a>,
@@ -185,7 +187,7 @@ impl<'a> JsonReader<'a> {
         Ok(None)
     }
 
-    /// The byte here; NUL behind the end, as the dialect treats both alike.
+    /// The byte at the position. NUL after the end, because the dialect treats both alike.
     pub(super) fn peek(&self) -> u8 {
         self.source.get(self.at).copied().unwrap_or(0)
     }
@@ -221,7 +223,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Reads a string whose opening quotation mark is here.
+    /// Reads a string whose opening quotation mark is at the position.
     fn string(&mut self) -> Result<Cow<'a, [u8]>, JsonSyntaxError> {
         self.at += 1;
         let start = self.at;
@@ -251,7 +253,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Goes to the next quotation mark, backslash or control character.
+    /// Skips to the next quotation mark, backslash or control character.
     fn skip_plain(&mut self) {
         let len = plain_len(&self.source[self.at..]);
         steps::add(len + 1);
@@ -311,7 +313,7 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// Checks the grammar and keeps nothing.
+/// A handler that stores nothing, to check the grammar.
 pub(super) struct PassOver;
 
 impl<'a> Handler<'a> for PassOver {
@@ -332,7 +334,7 @@ fn after(container: Container) -> Expect {
 mod tests {
     use super::*;
 
-    /// Keeps the scalars.
+    /// A handler that stores the scalars.
     #[derive(Default)]
     struct Scalars<'a>(Vec<Scalar<'a>>);
 

@@ -1,7 +1,6 @@
 //! Counts the steps of a decoder, so that a test can compare their number with the length of the text.
 //!
-//! A step is a byte that is looked at, a token, or a node of the tree that is visited. Outside of tests nothing is
-//! counted.
+//! A step is one read of a byte, a token, or one visit to a node of the tree. Only tests count steps.
 #[cfg(test)]
 use std::cell::Cell;
 
@@ -10,7 +9,7 @@ thread_local! {
     static STEPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts some steps.
+/// Adds to the number of steps.
 #[inline]
 pub(super) fn add(count: usize) {
     #[cfg(test)]
@@ -19,7 +18,7 @@ pub(super) fn add(count: usize) {
     let _ = count;
 }
 
-/// The steps that `work` takes on this thread.
+/// The number of steps that `work` takes on this thread.
 #[cfg(test)]
 pub(crate) fn of<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = STEPS.get();

@@ -1,16 +1,16 @@
-//! What all parts of the reader and writer share: mistakes and their texts, numbers, and where a string must stop.
+//! What the reader and the writer share: errors and their texts, numbers, and where the plain part of a string ends.
 use inference::Error;
 
-/// A mistake in the grammar, and where.
+/// An error in the grammar, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonSyntaxError {
-    /// One of the sentences in [`reason`].
+    /// One of the texts in [`reason`].
     pub(crate) reason: &'static str,
     /// Byte offset.
     pub(crate) at: usize,
 }
 
-/// The sentences of RapidJSON's `error/en.h`.
+/// The texts of RapidJSON's `error/en.h`.
 pub(crate) mod reason {
     pub(crate) const EMPTY: &str = "The document is empty.";
     pub(crate) const NOT_SINGULAR: &str = "The document root must not be followed by other values.";
@@ -29,7 +29,7 @@ pub(crate) mod reason {
     pub(crate) const EXPONENT: &str = "Miss exponent in number.";
 }
 
-/// What the accessors of Triton's JSON wrapper say (`triton_json.h`).
+/// The error texts of the accessors of Triton's JSON wrapper (`triton_json.h`).
 pub(crate) mod access {
     pub(crate) const ARRAY: &str = "attempt to access JSON non-array as array";
     pub(crate) const STRING: &str = "attempt to access JSON non-string as string";
@@ -47,7 +47,7 @@ impl From<JsonSyntaxError> for Error {
     }
 }
 
-/// A number as the parser classifies it; what the accessors accept follows from the class.
+/// A number as the parser classifies it. The class determines which accessors accept the number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     /// No fraction, no exponent, from -2^63 to 2^63 - 1.
@@ -70,12 +70,12 @@ impl Number {
     }
 }
 
-/// How many bytes of `text` stand in a JSON string as they are: up to the first quotation mark, backslash or control
-/// character. Looks at eight bytes at a time, because names are short but tensors of strings are not.
+/// The number of bytes of `text` that need no escape: up to the first quotation mark, backslash or control character.
+/// The function reads eight bytes at a time, because names are short but tensors of strings are long.
 pub(super) fn plain_len(text: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Both set the top bit of the first byte for which they hold, and of no byte before it.
+    // Both set the top bit of the first matching byte, and of no byte before it.
     let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & TOPS;
     let equal = |word: u64, byte: u64| below(word ^ (ONES * byte), 1);
     let (words, rest) = text.as_chunks::<8>();

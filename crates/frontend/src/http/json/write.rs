@@ -1,8 +1,8 @@
-//! Writing JSON texts: strings as bytes, numbers in the shortest form that reads back to the same value.
+//! Writes JSON texts: strings as bytes, numbers in the shortest form that reads back as the same value.
 use super::syntax::plain_len;
 
-/// Appends `text` as a JSON string. Only quotation marks, backslashes and control characters are escaped; bytes that
-/// are not UTF-8 stay as they are: the caller gives none.
+/// Appends `text` as a JSON string. Only quotation marks, backslashes and control characters are escaped. Bytes that
+/// are not UTF-8 would stay as they are; the caller passes none.
 pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
     to.push(b'"');
     let mut rest = text;
@@ -50,7 +50,7 @@ pub(crate) fn write_double(to: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Appends the shortest text that reads back to this single: `0.1`, where the same value as a double would print as
+/// Appends the shortest text that reads back as this single: `0.1`. The same value as a double would print as
 /// `0.10000000149011612` (P-W50).
 pub(crate) fn write_single(to: &mut Vec<u8>, value: f32) {
     if value.is_finite() {
@@ -69,12 +69,12 @@ fn word(to: &mut Vec<u8>, nan: bool, positive: bool) {
     to.extend_from_slice(word);
 }
 
-/// Appends a number as RapidJSON's `Prettify` lays it out: with k the position of the decimal point in the digits,
-/// positional for -6 < k <= 21 and always with a fraction, scientific without plus sign otherwise. ryu's own layout
-/// agrees in the usual case of a plain number with a point.
+/// Appends a number in the layout of RapidJSON's `Prettify`. Let k be the position of the decimal point in the digits.
+/// If -6 < k <= 21, the layout is positional and always has a fraction. Otherwise it is scientific, without a plus
+/// sign. In the usual case of a plain number with a point, ryu's own layout is the same.
 fn layout(to: &mut Vec<u8>, shortest: &[u8]) {
     let Some(e) = shortest.iter().position(|&byte| byte == b'e') else {
-        // Positional already, with k between -4 and 16.
+        // The text is positional already, with k between -4 and 16.
         to.extend_from_slice(shortest);
         return;
     };

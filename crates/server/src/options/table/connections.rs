@@ -1,4 +1,4 @@
-//! Options about what clients may hold and how long they may take, on all ports.
+//! Options that limit, on all ports, what clients may hold and how long they may take.
 
 use std::time::Duration;
 
@@ -8,41 +8,42 @@ pub(super) const CONNECTIONS: &[Spec] = &[
     Spec::new(
         "max-connections",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.max_connections = value),
-        "How many HTTP and gRPC connections there may be together. The limit is lower where the system allows fewer open \
-         files. A connection beyond it gets status 503 over HTTP, UNAVAILABLE over gRPC, and is closed.",
+        "The maximum number of HTTP and gRPC connections together. The limit is lower if the system allows fewer open \
+         files. The server refuses connections beyond the limit with status 503 over HTTP, UNAVAILABLE over gRPC, and \
+         closes them.",
     )
     .default("10000"),
     Spec::new(
         "http-max-connections",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.clients.http_max_connections = value),
-        "How many of them may be HTTP connections; 0 for all.",
+        "The maximum number of HTTP connections. 0: only --max-connections limits them.",
     )
     .default("0"),
     Spec::new(
         "grpc-max-connections",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.clients.grpc_max_connections = value),
-        "How many of them may be gRPC connections; 0 for all.",
+        "The maximum number of gRPC connections. 0: only --max-connections limits them.",
     )
     .default("0"),
     Spec::new(
         "metrics-max-connections",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.metrics_max_connections = value),
-        "How many connections the metrics port may have. They do not count in --max-connections, so that metrics can be \
-         read while the other ports are full.",
+        "The maximum number of connections of the metrics port. They do not count in --max-connections, so clients can \
+         read metrics while the other ports are full.",
     )
     .default("100"),
     Spec::new(
         "grpc-max-concurrent-streams",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.max_concurrent_streams = value),
-        "How many calls of one gRPC connection may be under way. gRPC clients keep further calls back until others have \
-         ended.",
+        "The maximum number of calls in flight on one gRPC connection. gRPC clients delay further calls until others \
+         have ended.",
     )
     .default("1024"),
     Spec::new(
         "max-request-byte-size",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.clients.max_request_byte_size = value),
-        "The largest request in bytes, binary tensors included: the body over HTTP, a message over gRPC, where it cannot \
-         exceed 2147483647. The limit --http-max-input-size for JSON holds besides.",
+        "The largest request, in bytes, with binary tensors: the body over HTTP, a message over gRPC. A gRPC message \
+         cannot exceed 2147483647 bytes. For JSON the limit --http-max-input-size applies, too.",
     )
     .default("2147483647"),
     timeout(
@@ -51,8 +52,8 @@ pub(super) const CONNECTIONS: &[Spec] = &[
             typed.clients.header_timeout = seconds(value)?;
             Ok(())
         },
-        "Close a connection whose client does not send a whole request head within so many seconds; 0 for no limit. The \
-         time for the first head begins with the connection.",
+        "The server closes a connection if the client does not send a whole request head within this many seconds. 0: \
+         no limit. The time for the first head begins with the connection.",
     )
     .default("60"),
     timeout(
@@ -61,14 +62,15 @@ pub(super) const CONNECTIONS: &[Spec] = &[
             typed.clients.body_timeout = seconds(value)?;
             Ok(())
         },
-        "End a request of whose body fewer than --client-body-min-byte-size bytes have come within so many seconds, and \
-         again within each such time; 0 for no limit.",
+        "The period for request bodies, in seconds. The server ends a request if fewer than \
+         --client-body-min-byte-size bytes of its body arrive within a period. 0: no limit.",
     )
     .default("60"),
     Spec::new(
         "client-body-min-byte-size",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.body_min_byte_size = value),
-        "How many bytes of a request body must come within --client-body-timeout-secs, unless it ends.",
+        "How many bytes of a request body must arrive within each period of --client-body-timeout-secs, unless the \
+         body ends.",
     )
     .default("4096"),
     timeout(
@@ -77,8 +79,8 @@ pub(super) const CONNECTIONS: &[Spec] = &[
             typed.clients.write_timeout = seconds(value)?;
             Ok(())
         },
-        "End the connection, or the gRPC call, of a client that takes nothing for so many seconds although responses wait \
-         for it; 0 for no limit. Its requests are cancelled.",
+        "If responses wait for a client, and the client reads nothing for this many seconds, the server ends its \
+         connection or gRPC call and cancels its requests. 0: no limit.",
     )
     .default("60"),
     timeout(
@@ -87,8 +89,8 @@ pub(super) const CONNECTIONS: &[Spec] = &[
             typed.clients.idle_timeout = seconds(value)?;
             Ok(())
         },
-        "Close a connection that has had no request for so many seconds, and at the latest after twice that time; 0 for no \
-         limit.",
+        "The server closes a connection that has had no request for this many seconds. It closes the connection at the \
+         latest after twice that time. 0: no limit.",
     )
     .default("3600"),
 ];
@@ -101,11 +103,11 @@ const fn timeout(
     checked(name, "seconds", set, help)
 }
 
-/// Seconds, perhaps with a fraction; `None` for 0.
+/// Seconds, optionally with a fraction. `None` for 0.
 fn seconds(text: &str) -> Result<Option<Duration>, String> {
     let seconds = values::float(text)?;
     match Duration::try_from_secs_f64(seconds) {
-        // Timers cannot go much further.
+        // Timers do not support much longer times.
         Ok(time) if seconds <= f64::from(i32::MAX) => Ok(Some(time).filter(|time| !time.is_zero())),
         _ => Err(format!("Provided option value is out of bound. Got {text}")),
     }

@@ -1,4 +1,4 @@
-//! Options that have a successor. Each still works as far as that one does, and warns.
+//! Options that have a successor. Each works as far as its successor works, and prints a warning.
 
 use super::super::trace;
 use super::{OptionValue, Spec, boolean, checked, integer, text};
@@ -7,7 +7,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
     boolean(
         "strict-model-config",
         |typed, value| typed.repository.strict_model_config = Some(value),
-        "If true, as --disable-auto-complete-config; use that.",
+        "If true, the same as --disable-auto-complete-config. Use that option.",
     )
     .deprecated(
         "Warning: '--strict-model-config' has been deprecated! Please use \

@@ -8,7 +8,7 @@ pub(super) const DEVICES: &[Spec] = &[
     Spec::new(
         "pinned-memory-pool-byte-size",
         OptionValue::Integer(0, i64::MAX, |typed, value| typed.devices.pinned_pool_byte_size = value),
-        "How much page-locked host memory to reserve. Shown at startup.",
+        "The size of page-locked host memory to reserve, in bytes. Shown at startup.",
     )
     .default("268435456")
     .without_effect(NOTHING_RESERVED),
@@ -20,7 +20,7 @@ pub(super) const DEVICES: &[Spec] = &[
             typed.devices.cuda_pool_byte_sizes.insert(device, size);
             Ok(())
         },
-        "How much memory to reserve on a device. Shown at startup.",
+        "The size of the memory to reserve on a device. Shown at startup.",
     )
     .default_note("67108864 on each device")
     .without_effect(NOTHING_RESERVED),
@@ -28,21 +28,21 @@ pub(super) const DEVICES: &[Spec] = &[
         "cuda-virtual-address-size",
         "<device>:<bytes>",
         |_, value| device_and_size(value).map(drop),
-        "How much address space to reserve on a device for growing outputs.",
+        "The size of the address space to reserve on a device for growing outputs.",
     )
     .default_note("1073741824 on each device")
     .without_effect(NOTHING_RESERVED),
     float(
         "min-supported-compute-capability",
         |typed, value| typed.devices.min_supported_compute_capability = value,
-        "The least compute capability of a device that may be used. Shown at startup.",
+        "The minimum compute capability of a usable device. Shown at startup.",
     )
     .default("0.0")
     .without_effect("no graphics processors are used"),
     integer(
         "buffer-manager-thread-count",
         |typed, value| typed.devices.buffer_manager_thread_count = value,
-        "How many threads to have for copying inputs and outputs.",
+        "The number of threads that copy inputs and outputs.",
     )
     .default("0")
     .unsupported_if(
@@ -62,8 +62,8 @@ pub(super) const DEVICES: &[Spec] = &[
             }
             Ok(())
         },
-        "Where the instances of groups with this policy run: 'numa-node', on the processors of a node, or \
-             'cpu-cores', on those named (0-3,8). Groups that name no policy have that of their kind, 'cpu' \
+        "The processors for the instances of groups with this policy. 'numa-node': all processors of this node. \
+             'cpu-cores': the listed processors (0-3,8). A group without a policy has the policy of its kind, 'cpu' \
              or 'model'. May be given several times.",
     ),
     checked(
@@ -75,10 +75,11 @@ pub(super) const DEVICES: &[Spec] = &[
             typed.devices.load_gpu_limits.push((device, values::float(fraction)?));
             Ok(())
         },
-        "How full a device's memory may be for a model to be loaded onto it. May be given several times.",
+        "The server loads no model onto a device if more than this fraction of its memory is in use. May be given \
+         several times.",
     )
     .unsupported("limits of device memory for loading models"),
-    boolean("enable-peer-access", |_, _| (), "Let devices reach each other's memory.")
+    boolean("enable-peer-access", |_, _| (), "Allow devices to access each other's memory.")
         .default("true")
         .without_effect("no memory is shared between devices"),
 ];
@@ -86,7 +87,7 @@ pub(super) const DEVICES: &[Spec] = &[
 pub(super) const SHARED_MEMORY: &[Spec] = &[boolean(
     "allow-client-shm",
     |typed, value| typed.devices.allow_client_shm = value,
-    "Let clients register shared memory.",
+    "Allow clients to register shared memory.",
 )
 .default("false")
 .unsupported_if(|typed| typed.devices.allow_client_shm, "tensors in shared memory")];

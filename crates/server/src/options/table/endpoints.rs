@@ -2,7 +2,7 @@
 
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
-/// Why the other options of an endpoint change nothing.
+/// The reason why the other options of an endpoint have no effect.
 const OFF: &str = "the endpoint is off";
 
 pub(super) const SAGEMAKER: &[Spec] = &[
@@ -31,7 +31,7 @@ pub(super) const SAGEMAKER: &[Spec] = &[
     Spec::new(
         "sagemaker-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "How many threads to have.",
+        "The number of threads of the endpoint.",
     )
     .default("8")
     .without_effect(OFF),
@@ -54,11 +54,11 @@ pub(super) const VERTEX: &[Spec] = &[
     Spec::new(
         "vertex-ai-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "How many threads to have.",
+        "The number of threads of the endpoint.",
     )
     .default("8")
     .without_effect(OFF),
-    text("vertex-ai-default-model", |_, _| (), "The model of requests that name none.")
+    text("vertex-ai-default-model", |_, _| (), "The model for requests that do not name a model.")
         .default("")
         .without_effect(OFF),
 ];

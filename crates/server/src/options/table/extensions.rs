@@ -1,5 +1,5 @@
-//! Options of backends, repository agents, the response cache, the rate limiter, and those only this server
-//! has.
+//! Options of backends, repository agents, the response cache, the rate limiter, and the options that Triton does not
+//! have.
 
 use super::super::meaning::BackendSetting;
 use super::{Spec, boolean, checked, text, values};
@@ -8,7 +8,7 @@ pub(super) const BACKEND: &[Spec] = &[
     text(
         "backend-directory",
         |typed, value| typed.backends.directory = value.to_owned(),
-        "Where to look for backends.",
+        "The directory in which the server looks for backends.",
     )
     .default("/opt/tritonserver/backends"),
     checked(
@@ -24,14 +24,15 @@ pub(super) const BACKEND: &[Spec] = &[
             typed.backends.settings.push(BackendSetting { backend: name, key, value });
             Ok(())
         },
-        "A setting for a backend, or for all of them. May be given several times; the later counts.",
+        "A setting for a backend, or for all backends. May be given several times. Of two values of a setting the \
+         later one counts.",
     ),
 ];
 
 pub(super) const REPOSITORY_AGENT: &[Spec] = &[text(
     "repoagent-directory",
     |typed, value| typed.repository.agent_directory = value.to_owned(),
-    "Where to look for repository agents.",
+    "The directory in which the server looks for repository agents.",
 )
 .default("/opt/tritonserver/repoagents")];
 
@@ -45,13 +46,13 @@ pub(super) const RESPONSE_CACHE: &[Spec] = &[
             settings.insert(key.to_owned(), value.to_owned());
             Ok(())
         },
-        "Keep responses of models with 'response_cache { enable: true }' in the cache of that name, which gets \
-             these settings. May be given several times for one cache; of two values of a setting the later counts.",
+        "Store responses of models with 'response_cache { enable: true }' in the cache of this name. The cache gets \
+             this setting. May be given several times for one cache. Of two values of a setting the later one counts.",
     ),
     text(
         "cache-directory",
         |typed, value| typed.cache.directory = value.to_owned(),
-        "Where to look for caches: <directory>/<cache>/libtritoncache_<cache>.so.",
+        "The directory in which the server looks for caches: <directory>/<cache>/libtritoncache_<cache>.so.",
     )
     .default("/opt/tritonserver/caches"),
 ];
@@ -78,11 +79,11 @@ pub(super) const RATE_LIMITER: &[Spec] = &[
             typed.rate_limit_resources.push(values::rate_limit_resource(value)?);
             Ok(())
         },
-        "How much there is of a resource, on a device or on each. The least of several entries for the \
-             same counts; as soon as there is an entry, there is nothing of resources without one. May be \
-             given several times.",
+        "The available amount of a resource, on one device or on each device. Of several entries for the same \
+             resource and device the smallest counts. If the option is given, resources without an entry have the \
+             amount 0. May be given several times.",
     )
-    .default_note("as much of each resource as the neediest instance asks for"),
+    .default_note("for each resource, the largest amount that an instance asks for"),
 ];
 
 pub(super) const NEREID: &[Spec] = &[
@@ -96,14 +97,15 @@ pub(super) const NEREID: &[Spec] = &[
         "gpu-instances-on-cpu",
         |typed, value| typed.repository.gpu_instances_on_cpu = value,
         "Run the instances of groups that ask for GPUs (KIND_GPU, or KIND_AUTO with 'gpus') on the CPU, with a warning \
-             for each, so that a repository that was made for GPUs can be tried. If false, such a model is refused.",
+             for each, so that an operator can try a repository that was made for GPUs. If false, the server refuses \
+             such a model.",
     )
     .default("false"),
     boolean(
         "serve-partial-models",
         |typed, value| typed.repository.serve_partial_models = value,
-        "Serve the versions of a model that loaded, although other versions of it failed to load. If false, \
-             such a model is not served at all. Matters with --exit-on-error=false.",
+        "If some versions of a model fail to load, serve its other versions. If false, the server does not serve \
+             such a model at all. Has an effect only with --exit-on-error=false.",
     )
     .default("false"),
 ];

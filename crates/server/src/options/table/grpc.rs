@@ -26,15 +26,15 @@ pub(super) const GRPC: &[Spec] = &[
     boolean(
         "reuse-grpc-port",
         |typed, value| typed.grpc.reuse_port = value,
-        "Share the gRPC port with other servers that have this option set too. They should serve \
+        "Share the gRPC port with other servers that set this option, too. All of them should serve \
              the same models.",
     )
     .default("false"),
     text(
         "grpc-header-forward-pattern",
         |typed, value| typed.grpc.header_forward_pattern = value.to_owned(),
-        "A regular expression: metadata whose key has a part that it matches become parameters of the \
-         request.",
+        "A regular expression. If it matches a part of a metadata key, the server makes the metadata a parameter of \
+         the request.",
     )
     .default(""),
     checked(
@@ -44,14 +44,14 @@ pub(super) const GRPC: &[Spec] = &[
             2..=128 => Ok(()),
             _ => Err("invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128.".into()),
         },
-        "How many threads to have for inference over gRPC, 2 to 128.",
+        "The number of threads for inference over gRPC, 2 to 128.",
     )
     .default("2")
     .without_effect(super::SHARED_THREADS),
     count(
         "grpc-infer-allocation-pool-size",
         |_, _| (),
-        "How many request states to keep for reuse.",
+        "The number of request states that the server keeps for reuse.",
     )
     .default("8")
     .without_effect("no such states are kept"),
@@ -65,25 +65,25 @@ pub(super) const GRPC: &[Spec] = &[
                 Ok(())
             }
         },
-        "A model waits for the client while so many responses of one request of a stream are unread. Without the option no \
-         model waits for a client; see --max-unread-response-bytes.",
+        "The maximum number of unread responses of one request of a stream. At this number the model waits until the \
+         client reads. Without the option no model waits for a client; see --max-unread-response-bytes.",
     )
     .default("2147483647"),
     boolean(
         "grpc-use-ssl",
         |typed, value| typed.grpc.use_tls = value,
-        "Encrypt gRPC; needs --grpc-server-cert and --grpc-server-key.",
+        "Encrypt gRPC with TLS. Needs --grpc-server-cert and --grpc-server-key.",
     )
     .default("false"),
-    // No default of its own: giving it, whatever the value, also switches encryption on.
+    // The option has no default value: if it is given, with any value, it also switches TLS on.
     boolean(
         "grpc-use-ssl-mutual",
         |typed, value| {
             typed.grpc.mutual_tls = value;
             typed.grpc.use_tls = true;
         },
-        "Encrypt gRPC and, if true, let only clients in that show a certificate signed by one in \
-             --grpc-root-cert.",
+        "Encrypt gRPC with TLS. If true, the server accepts only clients with a certificate that a certificate in \
+             --grpc-root-cert has signed.",
     )
     .default_note("false"),
     text(
@@ -101,7 +101,7 @@ pub(super) const GRPC: &[Spec] = &[
     text(
         "grpc-root-cert",
         |typed, value| typed.grpc.root_cert = value.to_owned(),
-        "A PEM file: who may sign client certificates.",
+        "A PEM file: the certificates that may sign client certificates.",
     )
     .default(""),
     checked(
@@ -114,64 +114,68 @@ pub(super) const GRPC: &[Spec] = &[
                 _ => Err("invalid argument for --grpc_infer_response_compression_level".into()),
             }
         },
-        "How strongly to compress inference responses for clients that accept it: none, low, medium or high.",
+        "How strongly the server compresses inference responses for clients that accept compression: none, low, medium \
+         or high.",
     )
     .default("none"),
     count(
         "grpc-keepalive-time",
         |typed, value| typed.grpc.keepalive.time_ms = value,
-        "Ping a client that has sent nothing for so many milliseconds; 2147483647 for never.",
+        "The server pings a client that has sent nothing for this many milliseconds. 2147483647: never.",
     )
     .default("7200000"),
     count(
         "grpc-keepalive-timeout",
         |typed, value| typed.grpc.keepalive.timeout_ms = value,
-        "Close a connection whose client sends nothing for so many milliseconds after a ping.",
+        "The server closes a connection if the client sends nothing for this many milliseconds after a ping.",
     )
     .default("20000"),
     boolean(
         "grpc-keepalive-permit-without-calls",
         |typed, value| typed.grpc.keepalive.permit_without_calls = value,
-        "Ping connections without open calls too, and let their clients ping as often as others.",
+        "The server also pings connections without calls in flight, and their clients may ping as often as other \
+         clients.",
     )
     .default("false"),
     count(
         "grpc-http2-max-pings-without-data",
         |typed, value| typed.grpc.keepalive.max_pings_without_data = value,
-        "How many pings to send while no data or headers are to be sent; 0 for any number.",
+        "How many pings the server may send to a client without data or headers in between. 0: any number.",
     )
     .default("2"),
     count(
         "grpc-http2-min-recv-ping-interval-without-data",
         |typed, value| typed.grpc.keepalive.min_recv_ping_interval_without_data_ms = value,
-        "How many milliseconds a client's pings must be apart while the server sends nothing. A ping that comes sooner is \
-         a strike. Without open calls it is two hours, unless --grpc-keepalive-permit-without-calls is true.",
+        "The minimum time between two pings of a client while the server sends nothing, in milliseconds. A ping that \
+         comes sooner is a strike. For connections without calls in flight the minimum is two hours, unless \
+         --grpc-keepalive-permit-without-calls is true.",
     )
     .default("300000"),
     count(
         "grpc-http2-max-ping-strikes",
         |typed, value| typed.grpc.keepalive.max_ping_strikes = value,
-        "How many strikes a connection may have before it is closed; 0 for any number.",
+        "How many strikes a connection may have. The server closes it at the next strike. 0: any number.",
     )
     .default("2"),
     Spec::new(
         "grpc-max-connection-age",
         CONNECTION_AGE,
-        "Close connections after so many milliseconds, calls being given the grace.",
+        "The server closes a connection after about this many milliseconds. Its calls may go on for the time of \
+         --grpc-max-connection-age-grace.",
     )
     .default_note("no limit"),
     Spec::new(
         "grpc-max-connection-age-grace",
         CONNECTION_GRACE,
-        "How many milliseconds calls may go on after that.",
+        "How many milliseconds calls may go on after the time of --grpc-max-connection-age.",
     )
     .default_note("no limit"),
     checked(
         "grpc-restricted-protocol",
         "<protocols>:<key>=<value>",
         |typed, value| values::restrict(value, RESTRICTION, &mut typed.grpc.restrictions),
-        "Let only requests with the metadata triton-grpc-protocol-<key>: <value> use these parts of \
-             the protocol, separated by commas: health, metadata, inference, shared-memory, \
+        "Restrict these parts of the protocol to requests with the metadata triton-grpc-protocol-<key>: <value>. \
+             Separate the parts by commas: health, metadata, inference, shared-memory, \
              model-config, model-repository, statistics, trace, logging. May be given several times.",
     ),
 ];

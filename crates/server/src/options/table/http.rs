@@ -23,21 +23,21 @@ pub(super) const HTTP: &[Spec] = &[
     boolean(
         "reuse-http-port",
         |typed, value| typed.http.reuse_port = value,
-        "Share the HTTP port with other servers that have this option set too. They should serve \
+        "Share the HTTP port with other servers that set this option, too. All of them should serve \
              the same models.",
     )
     .default("false"),
     text(
         "http-header-forward-pattern",
         |typed, value| typed.http.header_forward_pattern = value.to_owned(),
-        "A regular expression: request headers whose name has a part that it matches, in any case, \
-         become parameters of the request.",
+        "A regular expression. If it matches a part of a header's name, in any case, the server makes the header a \
+         parameter of the request.",
     )
     .default(""),
     Spec::new(
         "http-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "How many threads to have for HTTP.",
+        "The number of threads for HTTP.",
     )
     .default("8")
     .without_effect(super::SHARED_THREADS),
@@ -59,8 +59,8 @@ pub(super) const HTTP: &[Spec] = &[
         "http-restricted-api",
         "<apis>:<key>=<value>",
         |typed, value| values::restrict(value, RESTRICTION, &mut typed.http.restrictions),
-        "Let only requests with the header <key>: <value> use these parts of the protocol, \
-             separated by commas: health, metadata, inference, shared-memory, model-config, \
+        "Restrict these parts of the protocol to requests with the header <key>: <value>. Separate the parts by \
+             commas: health, metadata, inference, shared-memory, model-config, \
              model-repository, statistics, trace, logging. May be given several times.",
     ),
 ];

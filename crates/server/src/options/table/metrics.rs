@@ -9,7 +9,7 @@ pub(super) const METRICS: &[Spec] = &[
     boolean(
         "allow-gpu-metrics",
         |typed, value| typed.metrics.gpu = value,
-        "Report graphics processors, of which this version uses none. Needs --allow-metrics.",
+        "Report metrics of GPUs. This version uses no GPUs. Needs --allow-metrics.",
     )
     .default("true"),
     boolean(
@@ -23,7 +23,7 @@ pub(super) const METRICS: &[Spec] = &[
         |typed, value| typed.metrics.address = value.to_owned(),
         "The address to listen on for metrics.",
     )
-    .default_note("that of --http-address"),
+    .default_note("the value of --http-address"),
     port(
         "metrics-port",
         |typed, value| typed.metrics.port = value,
@@ -33,7 +33,7 @@ pub(super) const METRICS: &[Spec] = &[
     Spec::new(
         "metrics-interval-ms",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "How often to refresh measured values, in milliseconds.",
+        "The interval at which the server refreshes measured values, in milliseconds.",
     )
     .default("2000")
     .without_effect("processors and memory are measured whenever the metrics are read"),
@@ -46,7 +46,7 @@ pub(super) const METRICS: &[Spec] = &[
                 "counter_latencies" => typed.metrics.counter_latencies = values::boolean(value)?,
                 "summary_latencies" => typed.metrics.summary_latencies = values::boolean(value)?,
                 "histogram_latencies" => typed.metrics.histogram_latencies = values::boolean(value)?,
-                // Says where summaries are cut; there are none to cut.
+                // The setting lists the quantiles of summaries. This version has no summaries.
                 "summary_quantiles" => {}
                 _ => typed.metrics.unknown_settings.push(key.to_owned()),
             }

@@ -1,4 +1,4 @@
-//! The table of options: the one place that knows an option's name, value, default, words of help, and fate.
+//! The table of options. Only the table defines an option's name, value, default, help text, and support.
 
 mod connections;
 mod deprecated;
@@ -14,7 +14,8 @@ mod server;
 use super::typed::TypedOptions;
 use super::values;
 
-/// The headings of the help and the options below each, in the order of Triton's usage text; ours come last.
+/// The headings of the help, each with its options. The order is that of Triton's usage text. The options that Triton
+/// does not have come last.
 pub(super) const GROUPS: &[(&str, &[Spec])] = &[
     ("", server::GLOBAL),
     ("Server", server::SERVER),
@@ -39,10 +40,31 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
 
 /// The largest value of options that are C's `int` in Triton.
 pub(super) const INT_MAX: i64 = i32::MAX as i64;
-/// Why numbers of threads for one endpoint change nothing.
+/// The reason why the thread counts of single endpoints have no effect.
 const SHARED_THREADS: &str = "all endpoints share one pool with a thread for each processor";
 
 const PORT_MAX: i64 = u16::MAX as i64;
+
+/// The options of an empty command line.
+pub(super) fn defaults() -> TypedOptions {
+    let mut typed = TypedOptions::default();
+    for option in all() {
+        if let Some(default) = option.default_value() {
+            option.apply(&mut typed, default).expect("the table's defaults obey its rules, as a test shows");
+        }
+    }
+    typed
+}
+
+/// Records that an option was given, and adds its warning, if it has one.
+pub(super) fn note(typed: &mut TypedOptions, option: &'static Spec, value: &str) {
+    typed.given.insert(option.name);
+    if let Some(instead) = option.deprecated {
+        typed.warnings.push(instead.replace("{value}", value));
+    }
+    let warning = option.warning();
+    typed.warnings.extend(warning.filter(|warning| !typed.warnings.contains(warning)));
+}
 
 /// One option.
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +74,14 @@ pub(super) struct Spec {
     default: Default,
     help: &'static str,
     unsupported: Support,
-    /// The warning for whoever still uses it; `{value}` stands for what was typed.
+    /// The warning about a deprecated option. `{value}` stands for the typed value.
     pub(super) deprecated: Option<&'static str>,
-    /// Why the option changes nothing. The option is accepted because scripts for Triton have it, and warns.
+    /// The reason why the option has no effect. The server accepts the option, because scripts for Triton use it, and
+    /// warns.
     without_effect: Option<&'static str>,
 }
 
-/// How a value is read and where it goes.
+/// The parser of a value, and where it stores the value.
 #[derive(Debug, Clone, Copy)]
 enum OptionValue {
     Flag(fn(&mut TypedOptions)),
@@ -67,26 +90,26 @@ enum OptionValue {
     Integer(i64, i64, fn(&mut TypedOptions, i64)),
     Float(fn(&mut TypedOptions, f64)),
     Text(fn(&mut TypedOptions, &str)),
-    /// A value with rules of its own, and what the help calls it.
+    /// A value with its own rules, and its placeholder in the help.
     Checked(&'static str, fn(&mut TypedOptions, &str) -> Result<(), String>),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Default {
     None,
-    /// As if it had been typed.
+    /// The default as text. The parser treats it like a typed value.
     Value(&'static str),
-    /// Decided elsewhere; for the help.
+    /// A text for the help. Other code determines the default.
     Note(&'static str),
 }
 
-/// Whether this version does what the option asks for; the texts say what that would be.
+/// Whether this version supports the option. The texts name the missing feature.
 #[derive(Debug, Clone, Copy)]
 enum Support {
     Always,
-    /// Never: giving the option at all is refused.
+    /// Not supported: the option is always refused.
     Never(&'static str),
-    /// Refused if what was typed would switch it on.
+    /// Refused if the typed value would switch the feature on.
     Unless(fn(&TypedOptions) -> bool, &'static str),
 }
 
@@ -137,7 +160,7 @@ impl Spec {
         matches!(self.value, OptionValue::Flag(_))
     }
 
-    /// What the help calls the value; `None` for a flag.
+    /// The placeholder of the value in the help. `None` for a flag.
     pub(super) fn placeholder(&self) -> Option<&'static str> {
         match self.value {
             OptionValue::Flag(_) => None,
@@ -149,7 +172,7 @@ impl Spec {
         }
     }
 
-    /// Which values the option takes, for whoever has typed another one. `None` if its own text says so.
+    /// The accepted values, as advice after a wrong value. `None` if the refusal itself names them.
     pub(super) fn advice(&self) -> Option<String> {
         let values = match self.value {
             OptionValue::Boolean(_) => "true or false (or on, off, 1, 0)".to_owned(),
@@ -163,7 +186,7 @@ impl Spec {
         Some(format!("'--{}' takes {values}", self.name))
     }
 
-    /// The value the option has when it is not given, as it would be typed.
+    /// The value of the option when it is not given, in the form in which an operator would type it.
     pub(super) fn default_value(&self) -> Option<&'static str> {
         match self.default {
             Default::Value(value) => Some(value),
@@ -171,7 +194,7 @@ impl Spec {
         }
     }
 
-    /// Everything the help says about the option, in one paragraph.
+    /// The whole help text of the option, in one paragraph.
     pub(super) fn description(&self) -> String {
         let default = match self.default {
             Default::None | Default::Value("") => String::new(),
@@ -203,12 +226,12 @@ impl Spec {
         Ok(())
     }
 
-    /// What to tell those who give an option that changes nothing.
+    /// The warning about an option that has no effect.
     pub(super) fn warning(&self) -> Option<String> {
         self.without_effect.map(|why| format!("Warning: '--{}' has no effect: {why}.", self.name))
     }
 
-    /// What this version would have to do, and does not, to obey the option as typed.
+    /// The missing feature that the option, as typed, would need.
     pub(super) fn missing(&self, typed: &TypedOptions) -> Option<&'static str> {
         match self.unsupported {
             Support::Always => None,
@@ -218,7 +241,7 @@ impl Spec {
     }
 }
 
-/// Whether what the help calls a value lists all values that there are.
+/// Tells whether the placeholder lists all possible values.
 fn is_list_of_words(placeholder: &str) -> bool {
     placeholder.contains('|') && !placeholder.contains('<')
 }
@@ -228,7 +251,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Spec> {
     GROUPS.iter().flat_map(|(_, options)| *options)
 }
 
-/// The option of exactly this name.
+/// The option with exactly this name.
 pub(super) fn named(name: &str) -> Option<&'static Spec> {
     all().find(|option| option.name == name)
 }

@@ -12,8 +12,8 @@ pub(super) const REPOSITORY: &[Spec] = &[
     text(
         "model-repository",
         |typed, value| _ = typed.repository.paths.insert(value.to_owned()),
-        "A directory of models. May be given several times. A model that is found in more than one \
-             repository is not served.",
+        "A directory of models. May be given several times. The server does not serve a model that is in more than \
+             one repository.",
     )
     .default_note("the environment variable AIP_STORAGE_URI")
     .unsupported_if(
@@ -30,20 +30,20 @@ pub(super) const REPOSITORY: &[Spec] = &[
         "exit-on-error",
         |typed, value| typed.repository.exit_on_error = value,
         "End the process if a model fails to load at startup, or a repository cannot be read. If false, the \
-             server serves the other models; if a repository cannot be read, it serves none, is not live, and \
-             answers its metadata.",
+             server serves the other models. If it cannot read a repository, it serves no model, is not live, and \
+             answers only metadata requests.",
     )
     .default("true"),
     flag(
         "disable-auto-complete-config",
         |typed| typed.repository.disable_auto_complete = true,
-        "Never fill in what a model configuration leaves out: every model must bring a complete one.",
+        "Do not complete model configurations. Every model must have a complete configuration.",
     ),
     boolean(
         "strict-readiness",
         |typed, value| typed.repository.strict_readiness = value,
-        "Report the server ready only when all its models are ready. If false it is ready as soon \
-             as it answers.",
+        "If true, the server is ready only when all its models are ready. If false, the server is ready as soon \
+             as it answers requests.",
     )
     .default("true"),
     checked(
@@ -58,9 +58,9 @@ pub(super) const REPOSITORY: &[Spec] = &[
             };
             Ok(())
         },
-        "Who decides which models are loaded. 'none': all models, once, at startup. 'poll': \
-             whatever changes in the repository. 'explicit': the repository calls of clients, and \
-             --load-model at startup.",
+        "Which models the server loads. 'none': all models, once, at startup. 'poll': also models that change in \
+             the repository later. 'explicit': the models of --load-model at startup, and later the models of the \
+             clients' repository calls.",
     )
     .default("none")
     .unsupported_if(
@@ -70,14 +70,14 @@ pub(super) const REPOSITORY: &[Spec] = &[
     integer(
         "repository-poll-secs",
         |_, _| (),
-        "How often to look for changes with --model-control-mode=poll, in seconds. No effect in the \
-             other modes.",
+        "The interval at which the server looks for changes with --model-control-mode=poll, in seconds. No effect in \
+             the other modes.",
     )
     .default("15"),
     text(
         "load-model",
         |typed, value| _ = typed.repository.load_models.insert(value.to_owned()),
-        "A model to load at startup with --model-control-mode=explicit; '*' for all. May be given \
+        "A model to load at startup with --model-control-mode=explicit. '*': all models. May be given \
              several times.",
     )
     .unsupported("choosing the models to load at startup"),
@@ -91,18 +91,18 @@ pub(super) const REPOSITORY: &[Spec] = &[
             typed.repository.config_name = Some(value.to_owned());
             Ok(())
         },
-        "Prefer <model>/configs/<name>.pbtxt over <model>/config.pbtxt, in every model that has it.",
+        "Use <model>/configs/<name>.pbtxt instead of <model>/config.pbtxt in every model that has this file.",
     ),
     Spec::new(
         "model-load-thread-count",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.repository.load_thread_count = value),
-        "How many models may be loading at the same time; at least 1.",
+        "How many models the server loads at the same time. At least 1.",
     )
     .default("4"),
     count(
         "model-load-retry-count",
         |typed, value| typed.repository.load_retry_count = value,
-        "How often to try again when a model fails to load.",
+        "How many times the server repeats a failed load of a model.",
     )
     .default("0"),
     boolean(

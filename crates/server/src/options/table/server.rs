@@ -17,22 +17,23 @@ pub(super) const SERVER: &[Spec] = &[
     integer(
         "exit-timeout-secs",
         |typed, value| typed.server.exit_timeout_secs = value.max(0),
-        "How many seconds an exit waits for requests in flight. When they are over, the process \
+        "How many seconds the server waits at its exit for requests in flight. After this time the process \
              ends with status 1.",
     )
     .default("30"),
     Spec::new(
         "max-inflight-bytes",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_inflight_bytes = Some(value)),
-        "How many bytes of requests the server holds at a time, from their arrival until they are answered. A request \
-         beyond that is refused: status 503 over HTTP, RESOURCE_EXHAUSTED over gRPC.",
+        "How many bytes of requests the server holds at the same time. A request counts from its arrival until its \
+         last response. The server refuses requests beyond the limit: status 503 over HTTP, RESOURCE_EXHAUSTED over \
+         gRPC.",
     )
     .default_note("half of the memory"),
     Spec::new(
         "max-unread-response-bytes",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_unread_response_bytes = Some(value)),
-        "How many bytes of responses wait for clients that read slowly. Beyond that the request whose client is furthest \
-         behind ends with RESOURCE_EXHAUSTED.",
+        "How many bytes of responses may wait for clients that read slowly. Beyond the limit, the server ends the \
+         request whose client is furthest behind, with RESOURCE_EXHAUSTED.",
     )
     .default_note("a quarter of the memory"),
 ];
@@ -49,11 +50,11 @@ pub(super) const LOGGING: &[Spec] = &[
             };
             Ok(())
         },
-        "How much detail to log: 0 for none, 1 for the life of models and requests, 2 and more for \
-             what happens inside, messages of ONNX Runtime among it.",
+        "How much detail to log. 0: none. 1: the states of models and requests. 2 and more: internal steps and \
+             messages of ONNX Runtime.",
     )
     .default("0"),
-    boolean("log-info", |typed, value| typed.logging.info = value, "Log what happens in normal operation.")
+    boolean("log-info", |typed, value| typed.logging.info = value, "Log the events of normal operation.")
         .default("true"),
     boolean("log-warning", |typed, value| typed.logging.warning = value, "Log warnings.").default("true"),
     boolean("log-error", |typed, value| typed.logging.error = value, "Log errors.").default("true"),
@@ -75,9 +76,9 @@ pub(super) const LOGGING: &[Spec] = &[
     text(
         "log-file",
         |typed, value| typed.logging.file = value.to_owned(),
-        "The file that log lines are appended to, instead of stdout (information) and stderr \
-             (warnings and errors). If it cannot be opened the server does not start. SIGHUP opens it anew, for \
-             programs that rotate logs.",
+        "The server appends log lines to this file, instead of writing them to stdout (information) and stderr \
+             (warnings and errors). If the server cannot open the file, it does not start. SIGHUP reopens the file, \
+             for programs that rotate logs.",
     )
     .default(""),
 ];

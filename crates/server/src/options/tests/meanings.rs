@@ -1,4 +1,4 @@
-//! What accepted command lines mean.
+//! The settings that accepted command lines result in.
 
 use super::super::*;
 use super::{options, options_in};
@@ -34,7 +34,7 @@ fn an_empty_command_line_means_tritons_defaults() {
     assert_eq!(grpc.listen, ListenSettings { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
     assert_eq!((grpc.most_unread_responses, grpc.max_concurrent_streams), (None, 1024));
     assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
-    // The frontend's own defaults are those of the command line, which are Triton's.
+    // The defaults of the front end are those of the command line, and they are Triton's.
     assert_eq!((grpc.keepalive, grpc.pings), (KeepaliveRules::default(), PingRules::default()));
     assert_eq!((grpc.max_connection_age, grpc.max_connection_age_grace), (None, None));
     assert_eq!(options.client_limits, ClientLimits::default());
@@ -274,7 +274,7 @@ fn limits_of_clients_have_their_options() {
     assert_eq!(options(&["--client-body-timeout-secs=0"]).client_limits.body_pace, None);
 }
 
-/// Scripts for Triton have them: they are accepted, and say once that they change nothing.
+/// Scripts for Triton use these options. The server accepts them, and warns once that they have no effect.
 #[test]
 fn options_without_effect_are_accepted_and_warn() {
     let warnings = options(&["--http-thread-count=4", "--http-thread-count=8"]).warnings;

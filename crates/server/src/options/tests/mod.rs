@@ -1,4 +1,4 @@
-//! The command line as a whole: recorded refusals, every rule's text, defaults and meanings.
+//! The command line as a whole: recorded refusals, the text of every rule, defaults and settings.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 mod meanings;
 mod refusals;
 
-/// Every option of `tritonserver`, deprecated ones too.
+/// Every option of `tritonserver`, deprecated options included.
 const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-readiness disable-auto-complete-config \
              model-repository model-store model-control-mode repository-poll-secs load-model \
              model-config-name model-load-thread-count model-load-retry-count model-namespacing \

@@ -1,10 +1,10 @@
-//! What is refused, and in which words.
+//! Refused command lines, and the texts of the refusals.
 
 use super::super::*;
 use super::{options, options_in, parse_in};
 use std::collections::BTreeSet;
 
-/// Command lines that would switch on what this version does not have, and the option at fault.
+/// Command lines for features that this version does not have, each with the refused option.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--model-control-mode=poll"], "model-control-mode"),
     (&["--model-control-mode=EXPLICIT", "--load-model=*"], "model-control-mode"),
@@ -31,7 +31,7 @@ fn refusal(line: &[&str]) -> String {
     }
 }
 
-/// `line` is refused with the frame of `option` and this text.
+/// Checks that `line` is refused with this text, in the frame of `option`.
 #[track_caller]
 fn check_framed(line: &[&str], option: &str, text: &str) {
     let refusal = refusal(line);
@@ -39,7 +39,7 @@ fn check_framed(line: &[&str], option: &str, text: &str) {
     assert!(refusal.ends_with(&expected), "{line:?}: {refusal:?} does not end with {expected:?}");
 }
 
-/// `line` is refused with this text and no frame.
+/// Checks that `line` is refused with this text, without a frame.
 #[track_caller]
 fn check_plain(line: &[&str], text: &str) {
     let refusal = refusal(line);
@@ -275,7 +275,7 @@ fn what_this_version_does_not_do_is_refused_by_name() {
 fn every_option_that_can_be_refused_for_lack_of_its_feature_is_tested() {
     let tested: BTreeSet<_> = UNSUPPORTED.iter().map(|(_, option)| *option).collect();
     for option in table::all() {
-        // load-model is reached only together with a control mode that is refused first.
+        // `load-model` takes effect only with a control mode, and that mode is refused first.
         if option.description().contains("Not supported by this version") && option.name != "load-model" {
             assert!(tested.contains(option.name), "--{}", option.name);
         }
