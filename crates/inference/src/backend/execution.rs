@@ -1,10 +1,10 @@
 //! One request in the hands of a backend: what it brings, what it may remember, and how it comes back.
 use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
 use scheduling::{InstanceId, Meta};
 
-use crate::{Error, Name, Request, Responder, Tensor};
+use super::SequenceState;
+use crate::{Error, Request, Responder};
 
 /// A request and the way to answer it.
 ///
@@ -114,61 +114,6 @@ impl fmt::Debug for SlotGuard {
     }
 }
 
-/// What a model remembers of one sequence between its requests (`state` of a configuration). Clones are the same memory.
-///
-/// The requests of a sequence run one after the other, so there is one reader and writer at a time. Tensors are shared,
-/// not copied: an output becomes the next input as it is.
-#[derive(Debug, Clone)]
-pub struct SequenceState {
-    tensors: Arc<Mutex<Vec<StateTensor>>>,
-}
-
-/// One state: what the next request sees, and by which output it is replaced.
-#[derive(Debug, Clone)]
-struct StateTensor {
-    output: Name,
-    input: Tensor,
-}
-
-impl SequenceState {
-    /// The memory of a sequence that begins: for each state its output name and its first input.
-    pub fn new(states: impl IntoIterator<Item = (Name, Tensor)>) -> Self {
-        let states = states.into_iter().map(|(output, input)| StateTensor { output, input }).collect();
-        Self { tensors: Arc::new(Mutex::new(states)) }
-    }
-
-    /// The state inputs of the next execution, in the order of the configuration.
-    pub fn inputs(&self) -> Vec<Tensor> {
-        self.tensors.lock().iter().map(|state| state.input.clone()).collect()
-    }
-
-    /// Whether the model remembers an output of that name.
-    pub fn has_state(&self, output: &str) -> bool {
-        self.tensors.lock().iter().any(|state| state.output == output)
-    }
-
-    /// Makes `value` the next input of the state that is written by `output`. Datatype and shape follow the value.
-    ///
-    /// # Errors
-    /// INVALID_ARG if there is no such state.
-    pub fn update(&self, output: &str, value: &Tensor) -> Result<(), Error> {
-        let mut states = self.tensors.lock();
-        let state = states
-            .iter_mut()
-            .find(|state| state.output == output)
-            .ok_or_else(|| Error::invalid(format!("state '{output}' is not a valid state name.")))?;
-        let name = state.input.name().clone();
-        state.input = Tensor::new(name, value.datatype(), value.shape().into(), value.data().clone());
-        Ok(())
-    }
-
-    /// A memory of its own with the same content, for rows whose results nobody keeps.
-    #[must_use]
-    pub fn copied(&self) -> Self {
-        Self { tensors: Arc::new(Mutex::new(self.tensors.lock().clone())) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -176,7 +121,7 @@ mod tests {
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{DataType, Flow, ResponsePath, Timeline, response_channel};
+    use crate::{Flow, ResponsePath, Timeline, response_channel};
 
     struct Nobody;
     impl ResponsePath for Nobody {}
@@ -225,22 +170,5 @@ mod tests {
                 .starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while")
         );
         execution.responder.finish();
-    }
-
-    #[test]
-    fn an_output_becomes_the_next_input_without_being_copied() {
-        let value =
-            |name: &str, byte: u8| Tensor::new(name.into(), DataType::Uint8, [1][..].into(), vec![byte]);
-        let state = SequenceState::new([("OUT".into(), value("IN", 0))]);
-        let throwaway = state.copied();
-        let next = value("OUT", 7);
-        state.update("OUT", &next).unwrap();
-        assert_eq!(state.inputs()[0].name(), &"IN");
-        assert_eq!(state.inputs()[0].data().pieces()[0].as_ptr(), next.data().pieces()[0].as_ptr());
-        assert_eq!(throwaway.inputs()[0].data().contiguous()[0], 0);
-        assert_eq!(
-            state.update("NOPE", &next).unwrap_err().message,
-            "state 'NOPE' is not a valid state name."
-        );
     }
 }

@@ -86,9 +86,6 @@ impl ConfigConversion<'_> {
 
     /// The states but for those that repeat a name: Triton ignores them as well (sequence_state.cc, Initialize), in
     /// whatever order a hash gives; here the first one in the configuration counts.
-    ///
-    /// `use_same_buffer_for_input_output` changes nothing: it saves memory where a state is written in place, and a
-    /// model that writes it sees the same values either way.
     fn states(&mut self, config: &proto::ModelConfig, batching: &ModelSequenceBatching) -> Vec<StateSpec> {
         let mut states: Vec<StateSpec> = Vec::with_capacity(batching.state.len());
         for (position, state) in batching.state.iter().enumerate() {
@@ -131,6 +128,8 @@ impl ConfigConversion<'_> {
             datatype,
             dims: self.made_dims(&dims_field, &state.dims, datatype),
             initial,
+            uses_same_buffer: state.use_same_buffer_for_input_output,
+            uses_growable_memory: state.use_growable_memory,
         }
     }
 }
