@@ -1109,7 +1109,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerMetrics(
  * only, so they may block, and wait for other requests. Responses of one request come one after the
  * other. While 64 callbacks have not returned, the next ones wait until one of them has. The
  * release callback comes when nobody reads the memory of the inputs any more, before or after
- * responses; without inputs, after the last response. Times are told to the trace at the end.
+ * responses; without inputs, after the last response. The trace is told each time soon after it
+ * happens, in order, before the response that follows it.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
     TRITONSERVER_Server *server, TRITONSERVER_InferenceRequest *inference_request,
@@ -1383,7 +1384,9 @@ TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state);
 
 /**
  * Gives memory for a state, to be written before the update; it belongs to the state, until the
- * update. It is host memory whatever was preferred.
+ * update. It is host memory whatever was preferred. With use_same_buffer_for_input_output it is the
+ * memory of the state's input, if that has the size, and what is written is remembered without an
+ * update.
  */
 TRITONSERVER_Error *TRITONBACKEND_StateBuffer(
     TRITONBACKEND_State *state, void **buffer, uint64_t buffer_byte_size,

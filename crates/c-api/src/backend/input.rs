@@ -83,11 +83,10 @@ pub unsafe extern "C" fn TRITONBACKEND_InputProperties(
     // SAFETY: null or a live input; null or writable.
     guard(|| unsafe {
         let input = borrow(input)?;
-        let tensor = &input.tensor;
-        put_if_wanted(name, readable(tensor.name()));
-        put_if_wanted(datatype, datatype_number(tensor.datatype()));
-        put_if_wanted(shape, tensor.shape().as_ptr());
-        put_if_wanted(dims_count, u32::try_from(tensor.shape().len()).unwrap_or(u32::MAX));
+        put_if_wanted(name, readable(input.tensor.name()));
+        put_if_wanted(datatype, datatype_number(input.tensor.datatype()));
+        put_if_wanted(shape, input.tensor.shape().as_ptr());
+        put_if_wanted(dims_count, u32::try_from(input.tensor.shape().len()).unwrap_or(u32::MAX));
         put_if_wanted(byte_size, input.pieces().map(|(_, byte_size)| byte_size as u64).sum());
         put_if_wanted(buffer_count, u32::try_from(input.pieces().count()).unwrap_or(u32::MAX));
         Ok(())

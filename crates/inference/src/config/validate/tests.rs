@@ -550,12 +550,10 @@ fn a_state_is_initialised_once() {
 
 #[test]
 fn growing_memory_is_no_matter_of_loading() {
-    for rest in ["", "use_same_buffer_for_input_output: true"] {
-        let state = format!("state {{ input_name: 's' use_growable_memory: true {rest} }}");
-        table(&[(&format!("sequence_batching {{ {state} }}"), "")], |config, errors| {
-            check_states(config, errors)
-        });
-    }
+    let states = ["", "use_same_buffer_for_input_output: true"].map(|rest| {
+        format!("sequence_batching {{ state {{ input_name: 's' use_growable_memory: true {rest} }} }}")
+    });
+    table(&states.each_ref().map(|text| (text.as_str(), "")), |config, errors| check_states(config, errors));
 }
 
 #[test]
