@@ -43,9 +43,4 @@ impl StateBuffer {
     pub(super) fn content(&self) -> Vec<u8> {
         self.0.iter().map(|byte| byte.load(Relaxed)).collect()
     }
-
-    /// Whether both are the same memory.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
 }
