@@ -1459,8 +1459,10 @@ TRITONSERVER_Error *TRITONBACKEND_StateNew(
 TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state);
 
 /**
- * Allocates the memory of a state, which the library writes before the update. The memory belongs
- * to the state until the update. It is host memory, whatever memory type is preferred.
+ * Gives memory for a state, to be written before the update; it belongs to the state, until the
+ * update. It is host memory whatever was preferred. With use_same_buffer_for_input_output it is the
+ * memory of the state's input, if that has the size, and what is written is remembered without an
+ * update.
  */
 TRITONSERVER_Error *TRITONBACKEND_StateBuffer(
     TRITONBACKEND_State *state, void **buffer, uint64_t buffer_byte_size,

@@ -31,10 +31,11 @@ const PROGRAM: &str = "requests";
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
 
 /// The sources of test plug-ins, and the library that each becomes in the directory of its name.
-const PLUGINS: [(&str, &str); 7] = [
+const PLUGINS: [(&str, &str); 8] = [
     ("identity", "libtriton_identity.so"),
     ("repeat", "libtriton_repeat.so"),
     ("stateful", "libtriton_stateful.so"),
+    ("iterate", "libtriton_iterate.so"),
     ("failing", "libtriton_failing.so"),
     ("config", "libtriton_config.so"),
     ("cache", "libtritoncache_cache.so"),
@@ -177,6 +178,9 @@ fn models() -> Vec<(String, String)> {
         ("repeat".to_owned(), repeating("")),
         ("repeat_last".to_owned(), repeating(&parameter("final", "last"))),
         ("stateful".to_owned(), STATEFUL.to_owned()),
+        ("stateful_in_place".to_owned(), STATEFUL.replace("state [ {", IN_PLACE)),
+        ("iterate".to_owned(), iterating("direct { }", "last")),
+        ("iterate_each".to_owned(), iterating("oldest { max_candidate_sequences: 4 }", "each")),
         ("config".to_owned(), CONFIG.to_owned()),
         ("failing".to_owned(), copying_failing("")),
     ];
@@ -216,6 +220,29 @@ fn repeating(rest: &str) -> String {
     )
 }
 
+/// Each request is executed as often as it says, together with whatever others are there.
+fn iterating(strategy: &str, answers: &str) -> String {
+    let decoupled = answers == "each";
+    let parameters = parameter("answers", answers);
+    format!(
+        "backend: 'iterate' max_batch_size: 4
+        input [ {{ name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] }} ]
+        output [ {{ name: 'SEEN' data_type: TYPE_INT32 dims: [ 3 ] }} ]
+        instance_group [ {{ kind: KIND_CPU }} ]
+        model_transaction_policy {{ decoupled: {decoupled} }}
+        sequence_batching {{
+          iterative_sequence: true
+          {strategy}
+          control_input [
+            {{ name: 'START' control [ {{ kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }} ] }},
+            {{ name: 'READY' control [ {{ kind: CONTROL_SEQUENCE_READY bool_false_true: [ false, true ] }} ] }}
+          ]
+          state [ {{ input_name: 'seen_in' output_name: 'seen_out' data_type: TYPE_INT32 dims: [ 3 ] }} ]
+        }}
+        {parameters}"
+    )
+}
+
 const CONFIG: &str = "backend: 'config' max_batch_size: 8
     input [ { name: 'INPUT' data_type: TYPE_INT32 dims: [ -1 ] } ]
     output [ { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
@@ -238,6 +265,9 @@ const STATEFUL: &str = "backend: 'stateful' max_batch_size: 4
         initial_state { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true name: 'zero' }
       } ]
     }";
+
+/// Begins a state that is written where its input lies.
+const IN_PLACE: &str = "state [ { use_same_buffer_for_input_output: true";
 
 /// Bytes that the program had not freed at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

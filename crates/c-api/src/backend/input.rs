@@ -5,7 +5,10 @@ use std::{
     sync::OnceLock,
 };
 
-use inference::Tensor;
+use inference::{
+    Tensor,
+    backend::{StateBuffer, StateInput},
+};
 
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted, readable},
@@ -19,8 +22,11 @@ use crate::{
 /// `TRITONBACKEND_Input`.
 #[derive(Debug)]
 pub struct Input {
+    /// Without bytes if there is a buffer.
     tensor: Tensor,
-    /// The attributes of each piece, made at the first call that needs them.
+    /// A state that the library writes in place, in one piece.
+    buffer: Option<StateBuffer>,
+    /// Of each piece; made when somebody asks.
     attributes: OnceLock<Box<[BufferAttributes]>>,
 }
 
@@ -30,26 +36,35 @@ impl Handle for Input {
 
 impl Input {
     pub(super) fn new(tensor: Tensor) -> Self {
-        Self { tensor, attributes: OnceLock::new() }
+        Self { tensor, buffer: None, attributes: OnceLock::new() }
+    }
+
+    pub(super) fn of_state(state: StateInput) -> Self {
+        Self { tensor: state.tensor, buffer: state.buffer, attributes: OnceLock::new() }
     }
 
     pub(super) fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// The address and the length of a piece; `None` beyond the last.
+    /// Where its bytes lie and how many there are, piece by piece, no piece empty.
+    fn pieces(&self) -> impl Iterator<Item = (*const u8, usize)> {
+        let buffer = self.buffer.iter().map(|buffer| (buffer.as_ptr().cast_const(), buffer.byte_size()));
+        let pieces = self.tensor.data().pieces().iter().map(|piece| (piece.as_ptr(), piece.len()));
+        buffer.filter(|(_, byte_size)| *byte_size > 0).chain(pieces)
+    }
+
+    /// Where a piece lies and how long it is; nothing beyond the last.
     fn piece(&self, index: u32) -> (*const c_void, u64) {
-        let pieces = self.tensor.data().pieces();
-        let piece = usize::try_from(index).ok().and_then(|index| pieces.get(index));
-        piece.map_or((ptr::null(), 0), |piece| (piece.as_ptr().cast(), piece.len() as u64))
+        let piece = usize::try_from(index).ok().and_then(|index| self.pieces().nth(index));
+        piece.map_or((ptr::null(), 0), |(base, byte_size)| (base.cast(), byte_size as u64))
     }
 
     /// The attributes of a piece.
     fn attributes(&self, index: u32) -> Option<&BufferAttributes> {
-        let all = self.attributes.get_or_init(|| {
-            let pieces = self.tensor.data().pieces().iter();
-            pieces.map(|piece| BufferAttributes::host(piece.len())).collect()
-        });
+        let all = self
+            .attributes
+            .get_or_init(|| self.pieces().map(|(_, byte_size)| BufferAttributes::host(byte_size)).collect());
         usize::try_from(index).ok().and_then(|index| all.get(index))
     }
 }
@@ -68,13 +83,13 @@ pub unsafe extern "C" fn TRITONBACKEND_InputProperties(
 ) -> *mut CError {
     // SAFETY: null or a live input; null or writable.
     guard(|| unsafe {
-        let tensor = &borrow(input)?.tensor;
-        put_if_wanted(name, readable(tensor.name()));
-        put_if_wanted(datatype, datatype_number(tensor.datatype()));
-        put_if_wanted(shape, tensor.shape().as_ptr());
-        put_if_wanted(dims_count, u32::try_from(tensor.shape().len()).unwrap_or(u32::MAX));
-        put_if_wanted(byte_size, tensor.data().len() as u64);
-        put_if_wanted(buffer_count, u32::try_from(tensor.data().pieces().len()).unwrap_or(u32::MAX));
+        let input = borrow(input)?;
+        put_if_wanted(name, readable(input.tensor.name()));
+        put_if_wanted(datatype, datatype_number(input.tensor.datatype()));
+        put_if_wanted(shape, input.tensor.shape().as_ptr());
+        put_if_wanted(dims_count, u32::try_from(input.tensor.shape().len()).unwrap_or(u32::MAX));
+        put_if_wanted(byte_size, input.pieces().map(|(_, byte_size)| byte_size as u64).sum());
+        put_if_wanted(buffer_count, u32::try_from(input.pieces().count()).unwrap_or(u32::MAX));
         Ok(())
     })
 }

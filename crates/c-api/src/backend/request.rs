@@ -59,10 +59,10 @@ impl Request {
     /// A request that is executed, with the states of its sequence among its inputs.
     pub(super) fn new(mut execution: Execution, model: &Arc<Model>) -> Self {
         let asked = std::mem::take(&mut execution.request);
-        let states = execution.state.as_ref().map(SequenceState::inputs);
+        let states = execution.state.as_ref().map(SequenceState::library_inputs);
         let hold = Some(model.hold());
         let mut request = Self::of(asked, model, hold);
-        request.inputs.extend(states.into_iter().flatten().map(Input::new));
+        request.inputs.extend(states.into_iter().flatten().map(Input::of_state));
         request.responder = Some(execution.responder.clone());
         request.state = execution.state.clone();
         request.execution = Mutex::new(Some(execution));
@@ -216,8 +216,8 @@ impl Request {
         let Some(mut execution) = place.take() else {
             return Err(Error::invalid("a request that is not executed cannot be rescheduled"));
         };
-        // The next execution adds the state inputs again.
-        let states = execution.state.as_ref().map_or(0, |state| state.inputs().len());
+        // State inputs come anew each time.
+        let states = execution.state.as_ref().map_or(0, SequenceState::count);
         let own = self.inputs.len().saturating_sub(states);
         let tensors = self.inputs.iter().take(own).map(|input| input.tensor().clone()).collect();
         execution.request =

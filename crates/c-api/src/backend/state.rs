@@ -4,7 +4,10 @@ use std::{
     ptr,
 };
 
-use inference::{DataType, Error, Name, Shape, Tensor, backend::SequenceState};
+use inference::{
+    DataType, Error, Name, Shape, Tensor,
+    backend::{SequenceState, StateBuffer},
+};
 use parking_lot::Mutex;
 
 use super::{Request, memory::zeroed};
@@ -24,8 +27,17 @@ pub struct State {
     output: Name,
     datatype: DataType,
     shape: Shape,
-    buffer: Mutex<Vec<u8>>,
+    memory: Mutex<StateMemory>,
     attributes: BufferAttributes,
+}
+
+/// Where the library writes a state.
+#[derive(Debug)]
+enum StateMemory {
+    /// Beside the state's input.
+    Apart(Vec<u8>),
+    /// Where the state's input lies, or will lie if the size has changed.
+    InPlace(StateBuffer),
 }
 
 impl Handle for State {
@@ -33,23 +45,45 @@ impl Handle for State {
 }
 
 impl State {
-    /// Memory of that size. If the size has not changed, it is the same memory as before.
+    /// Memory of that size; the same as before if the size is. In place, that is the memory of the state's input.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let no_room = || {
             Error::unavailable(format!("failed to allocate {byte_size} bytes for state '{}'", self.output))
         };
         let len = usize::try_from(byte_size).map_err(|_| no_room())?;
-        let mut buffer = self.buffer.lock();
-        if buffer.len() != len {
-            *buffer = zeroed(len).ok_or_else(no_room)?;
-            self.attributes.set_byte_size(len);
-        }
-        Ok(buffer.as_mut_ptr().cast())
+        let mut memory = self.memory.lock();
+        let address = match &mut *memory {
+            StateMemory::Apart(buffer) => {
+                if buffer.len() != len {
+                    *buffer = zeroed(len).ok_or_else(no_room)?;
+                }
+                buffer.as_mut_ptr()
+            }
+            StateMemory::InPlace(buffer) => {
+                if buffer.byte_size() != len {
+                    *buffer = StateBuffer::zeroed(len).ok_or_else(no_room)?;
+                }
+                buffer.as_ptr()
+            }
+        };
+        self.attributes.set_byte_size(len);
+        Ok(address.cast())
     }
 
     /// Stores the written value in the sequence, without copying it.
     fn update(&self) -> Result<(), Error> {
-        let data = std::mem::take(&mut *self.buffer.lock());
+        let data = match &mut *self.memory.lock() {
+            StateMemory::Apart(buffer) => std::mem::take(buffer),
+            StateMemory::InPlace(buffer) => {
+                let (datatype, shape) = (self.datatype, &self.shape);
+                return self.memory_of_sequence.update_in_place(
+                    &self.output,
+                    datatype,
+                    shape,
+                    buffer.clone(),
+                );
+            }
+        };
         self.attributes.set_byte_size(0);
         let value = Tensor::new(self.output.clone(), self.datatype, self.shape.clone(), data);
         self.memory_of_sequence.update(&self.output, &value)
@@ -79,17 +113,21 @@ fn begin(request: &Request, name: &str, kind: CDataType, shape: &[i64]) -> Resul
     let datatype = datatype(kind)
         .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
     request.new_state(name, |memory_of_sequence| State {
+        memory: Mutex::new(match memory_of_sequence.buffer(name) {
+            Some(buffer) => StateMemory::InPlace(buffer),
+            None => StateMemory::Apart(Vec::new()),
+        }),
         memory_of_sequence,
         output: name.into(),
         datatype,
         shape: shape.into(),
-        buffer: Mutex::default(),
         attributes: BufferAttributes::default(),
     })
 }
 
-/// Allocates the memory of a state, which the library writes before the update. The memory belongs to the state until
-/// the update. It is host memory, whatever memory type is preferred.
+/// Gives memory for a state, to be written before the update; it belongs to the state, until the update. It is host
+/// memory whatever was preferred. With `use_same_buffer_for_input_output` it is the memory of the state's input, if that
+/// has the size, and what is written is remembered without an update.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_StateBuffer(
     state: *mut State,

@@ -184,12 +184,12 @@ impl ResponseCache for CLibraryCache {
 
     fn look_up(&self, key: &str) -> CacheFuture<Option<Response>> {
         let key = key.to_owned();
-        self.workers.call(move |cache| cache.look_up(&key))
+        self.workers.ask(move |cache| cache.look_up(&key))
     }
 
     fn insert(&self, key: &str, response: Response) -> CacheFuture<()> {
         let key = key.to_owned();
-        self.workers.call(move |cache| cache.insert(&key, &response))
+        self.workers.run(move |cache| cache.insert(&key, &response))
     }
 }
 

@@ -39,14 +39,30 @@ impl<C: Send + Sync + 'static> Workers<C> {
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, calls: Some(calls) })
     }
 
-    /// Lets a thread run `call`. The call is skipped if the future was dropped before the call began.
-    pub(super) fn call<T: Send + 'static>(
+    /// Has a thread do `call`, unless the future has been dropped by then.
+    pub(super) fn ask<T: Send + 'static>(
         &self,
         call: impl FnOnce(&C) -> Result<T, Error> + Send + 'static,
     ) -> CacheFuture<T> {
+        self.queue(call, |answer| answer.is_closed())
+    }
+
+    /// Has a thread do `call`, even if the future is dropped before.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&C) -> Result<T, Error> + Send + 'static,
+    ) -> CacheFuture<T> {
+        self.queue(call, |_| false)
+    }
+
+    fn queue<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&C) -> Result<T, Error> + Send + 'static,
+        is_void: fn(&oneshot::Sender<Result<T, Error>>) -> bool,
+    ) -> CacheFuture<T> {
         let (answer, answered) = oneshot::channel();
         let call: Call<C> = Box::new(move |cache| {
-            if !answer.is_closed() {
+            if !is_void(&answer) {
                 let _ = answer.send(call(cache));
             }
         });
@@ -93,7 +109,7 @@ mod tests {
         let stuck = Arc::new(Mutex::new(stuck));
         let block = || {
             let stuck = stuck.clone();
-            workers.call(move |()| {
+            workers.ask(move |()| {
                 let _ = stuck.lock().recv();
                 Ok(())
             })
@@ -121,17 +137,17 @@ mod tests {
         let blocking: Vec<_> = (0..THREADS)
             .map(|_| {
                 let stuck = stuck.clone();
-                workers.call(move |_: &Mutex<i32>| {
+                workers.ask(move |_: &Mutex<i32>| {
                     let _ = stuck.lock().recv();
                     Ok(())
                 })
             })
             .collect();
-        drop(workers.call(|made: &Mutex<i32>| {
+        drop(workers.ask(|made: &Mutex<i32>| {
             *made.lock() += 1;
             Ok(())
         }));
-        let mut look = workers.call(|made: &Mutex<i32>| Ok(*made.lock()));
+        let mut look = workers.ask(|made: &Mutex<i32>| Ok(*made.lock()));
         drop(go_on);
         drop(workers);
         drop(blocking);

@@ -1,13 +1,18 @@
 /*
  * Adds INPUT (INT32) to what the sequence remembers as `sum`, element by element, and answers with it as OUTPUT.
  *
- * The configuration has a state with the names sum_in and sum_out. SEEN, if asked for, is a JSON text with what came besides: the controls START, END, READY and CORRID where the configuration
- * has them, the flags and the correlation id.
+ * The configuration has a state with the names sum_in and sum_out. SEEN, if asked for, is a JSON text with what came
+ * besides: the controls START, END, READY and CORRID where the configuration has them, the flags, the correlation id, and
+ * whether the state is written where its input lies.
+ *
+ * Parameters of the model:
+ *   update  "never" to leave out TRITONBACKEND_StateUpdate
  */
 #include "common.h"
 
 typedef struct {
   bool batches;
+  bool never_updates;
 } Settings;
 
 Error*
@@ -16,7 +21,8 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
   CHECK(api_version_is_known());
   Settings* settings = calloc(1, sizeof *settings);
   CHECK(TRITONBACKEND_ModelSetState(model, settings));
-  return model_batches(model, &settings->batches);
+  CHECK(model_batches(model, &settings->batches));
+  return model_says(model, "update", "never", &settings->never_updates);
 }
 
 Error*
@@ -87,7 +93,7 @@ put_control(Text* text, TRITONBACKEND_Request* request, const char* name)
 }
 
 static Error*
-put_seen(Text* text, TRITONBACKEND_Request* request)
+put_seen(Text* text, TRITONBACKEND_Request* request, bool in_place)
 {
   uint32_t flags;
   uint64_t number;
@@ -107,14 +113,15 @@ put_seen(Text* text, TRITONBACKEND_Request* request)
   CHECK(put_control(text, request, "END"));
   CHECK(put_control(text, request, "READY"));
   CHECK(put_control(text, request, "CORRID"));
-  put(text, "}");
+  put(text, ",\"in_place\":%s}", in_place ? "true" : "false");
   return NULL;
 }
 
-/* Stores the new sum. Its memory belongs to the server. */
+/* Stores the new sum. Its memory belongs to the server; in_place tells whether the old sum lies there. */
 static Error*
 remember(
-    TRITONBACKEND_Request* request, const int64_t* shape, uint32_t dims, const char* sum, uint64_t size)
+    TRITONBACKEND_Request* request, TRITONBACKEND_Input* old, const int64_t* shape, uint32_t dims, const char* sum,
+    uint64_t size, bool updates, bool* in_place)
 {
   TRITONBACKEND_State* state;
   TRITONSERVER_BufferAttributes* attributes;
@@ -129,12 +136,16 @@ remember(
   if (buffer_size != size || memory_type == TRITONSERVER_MEMORY_GPU) {
     return fail(TRITONSERVER_ERROR_INTERNAL, "the state has %zu bytes of memory", buffer_size);
   }
+  const void* old_buffer;
+  uint64_t old_size;
+  CHECK(TRITONBACKEND_InputBuffer(old, 0, &old_buffer, &old_size, &memory_type, &memory_type_id));
+  *in_place = buffer == old_buffer && size == old_size;
   memcpy(buffer, sum, size);
-  return TRITONBACKEND_StateUpdate(state);
+  return updates ? TRITONBACKEND_StateUpdate(state) : NULL;
 }
 
 static Error*
-add(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response)
+add(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, bool updates, bool* in_place)
 {
   TRITONBACKEND_Input* input;
   const int64_t* shape;
@@ -161,7 +172,7 @@ add(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response)
       sum += value;
       memcpy(sums + at, &sum, sizeof sum);
     }
-    error = remember(request, shape, dims, sums, sums_size);
+    error = remember(request, remembered, shape, dims, sums, sums_size, updates, in_place);
     if (error == NULL) {
       error = write_output(
           response, "OUTPUT", TRITONSERVER_TYPE_INT32, shape, dims, sums, sums_size);
@@ -173,19 +184,20 @@ add(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response)
 }
 
 static Error*
-fill(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, bool batches)
+fill(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response, const Settings* settings)
 {
   uint32_t outputs;
-  CHECK(add(request, response));
+  bool in_place = false;
+  CHECK(add(request, response, !settings->never_updates, &in_place));
   CHECK(TRITONBACKEND_RequestOutputCount(request, &outputs));
   for (uint32_t index = 0; index < outputs; index++) {
     const char* name;
     CHECK(TRITONBACKEND_RequestOutputName(request, index, &name));
     if (strcmp(name, "SEEN") == 0) {
       Text seen = {NULL, 0};
-      Error* error = put_seen(&seen, request);
+      Error* error = put_seen(&seen, request, in_place);
       if (error == NULL) {
-        error = write_text(response, "SEEN", batches ? 2 : 1, &seen);
+        error = write_text(response, "SEEN", settings->batches ? 2 : 1, &seen);
       }
       free(seen.start);
       CHECK(error);
@@ -206,7 +218,7 @@ TRITONBACKEND_ModelInstanceExecute(
     TRITONBACKEND_Response* response;
     Error* lost = TRITONBACKEND_ResponseNew(&response, requests[index]);
     if (lost == NULL) {
-      send_final(response, fill(requests[index], response, ((Settings*)settings)->batches));
+      send_final(response, fill(requests[index], response, settings));
     }
     report(lost);
     report(TRITONBACKEND_RequestRelease(requests[index], TRITONSERVER_REQUEST_RELEASE_ALL));

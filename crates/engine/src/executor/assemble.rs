@@ -19,6 +19,10 @@ use crate::{clock::now, observe::Uncounted};
 pub(super) struct Sequences {
     controls: Vec<ControlInput>,
     states: Vec<(Name, Tensor)>,
+    /// Outputs whose states libraries write in place.
+    in_place: Vec<Name>,
+    /// Why some states are not remembered, told whenever a sequence begins.
+    problems: Vec<String>,
     /// `[1]`, or `[1, 1]` for models with a batch dimension.
     control_shape: Shape,
     /// The state of the sequence in each slot, by instance and slot. Only the thread that runs the instance takes its
@@ -96,9 +100,13 @@ impl Sequences {
         let Scheduling::Sequence(sequence) = &config.scheduling else { return None };
         let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
         let initial = |state: &StateSpec| (state.output_name.clone(), first_input(state, &batch));
+        let can_be: Vec<_> = sequence.states.iter().filter(|state| state.problem().is_none()).collect();
+        let in_place = can_be.iter().filter(|state| state.uses_same_buffer);
         Some(Self {
             controls: sequence.controls.clone(),
-            states: sequence.states.iter().map(initial).collect(),
+            states: can_be.iter().map(|state| initial(state)).collect(),
+            in_place: in_place.map(|state| state.output_name.clone()).collect(),
+            problems: sequence.states.iter().filter_map(StateSpec::problem).collect(),
             control_shape: batch.iter().copied().chain([1]).collect(),
             states_by_slot: (0..instances).map(|_| Mutex::default()).collect(),
         })
@@ -135,7 +143,7 @@ impl Sequences {
     }
 
     fn memory(&self, instance: InstanceId, slot: u32, begins: bool) -> Option<SequenceState> {
-        if self.states.is_empty() {
+        if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
         let mut states_by_slot = self.states_by_slot[instance].lock();
@@ -144,6 +152,9 @@ impl Sequences {
             states_by_slot.resize(slot + 1, None);
         }
         if begins || states_by_slot[slot].is_none() {
+            for problem in &self.problems {
+                log::error!("Failed to initialize sequence state: {problem}");
+            }
             states_by_slot[slot] = self.fresh();
         }
         states_by_slot[slot].clone()
@@ -151,7 +162,8 @@ impl Sequences {
 
     /// The state of a sequence that begins.
     pub(super) fn fresh(&self) -> Option<SequenceState> {
-        (!self.states.is_empty()).then(|| SequenceState::new(self.states.iter().cloned()))
+        let has_states = !self.states.is_empty() || !self.problems.is_empty();
+        has_states.then(|| SequenceState::new(self.states.iter().cloned()).in_place(&self.in_place))
     }
 
     /// Sets the control inputs. They replace inputs of the same name that the client sent.

@@ -92,6 +92,8 @@ pub(super) fn sequences(batching: SequenceBatching) -> ModelConfig {
             datatype: DataType::Int32,
             dims: [1][..].into(),
             initial: None,
+            uses_same_buffer: false,
+            uses_growable_memory: false,
         }],
     }));
     config.max_batch_size = NonZeroU32::new(4);

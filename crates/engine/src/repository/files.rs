@@ -78,6 +78,8 @@ mod tests {
             datatype,
             dims: Shape::from_slice(dims),
             initial: Some(initial),
+            uses_same_buffer: false,
+            uses_growable_memory: false,
         };
         read_initial_state(&mut state, directory.path()).map_err(|error| error.to_string())?;
         Ok(state.initial.unwrap().data)

@@ -1,10 +1,10 @@
 //! One request that a backend executes: its data, the state of its sequence, and how the backend releases it.
 use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
 use scheduling::{InstanceId, Meta};
 
-use crate::{Error, Name, Request, Responder, Tensor};
+use super::SequenceState;
+use crate::{Error, Request, Responder};
 
 /// A request and its responder.
 ///
@@ -116,62 +116,6 @@ impl fmt::Debug for SlotGuard {
     }
 }
 
-/// The state of one sequence, which the model keeps between requests (`state` of a configuration). Clones share the
-/// same state.
-///
-/// The requests of a sequence run one after the other, so one request at a time reads and writes the state. Tensors
-/// are shared, not copied: an output becomes the next input without a copy.
-#[derive(Debug, Clone)]
-pub struct SequenceState {
-    tensors: Arc<Mutex<Vec<StateTensor>>>,
-}
-
-/// One state: the input of the next request, and the output that replaces it.
-#[derive(Debug, Clone)]
-struct StateTensor {
-    output: Name,
-    input: Tensor,
-}
-
-impl SequenceState {
-    /// The state of a new sequence: the output name and the first input of each state.
-    pub fn new(states: impl IntoIterator<Item = (Name, Tensor)>) -> Self {
-        let states = states.into_iter().map(|(output, input)| StateTensor { output, input }).collect();
-        Self { tensors: Arc::new(Mutex::new(states)) }
-    }
-
-    /// The state inputs of the next execution, in the order of the configuration.
-    pub fn inputs(&self) -> Vec<Tensor> {
-        self.tensors.lock().iter().map(|state| state.input.clone()).collect()
-    }
-
-    /// Whether an output with that name is a state of the model.
-    pub fn has_state(&self, output: &str) -> bool {
-        self.tensors.lock().iter().any(|state| state.output == output)
-    }
-
-    /// Makes `value` the next input of the state that `output` writes. Datatype and shape are those of the value.
-    ///
-    /// # Errors
-    /// INVALID_ARG if no state has this output.
-    pub fn update(&self, output: &str, value: &Tensor) -> Result<(), Error> {
-        let mut states = self.tensors.lock();
-        let state = states
-            .iter_mut()
-            .find(|state| state.output == output)
-            .ok_or_else(|| Error::invalid(format!("state '{output}' is not a valid state name.")))?;
-        let name = state.input.name().clone();
-        state.input = Tensor::new(name, value.datatype(), value.shape().into(), value.data().clone());
-        Ok(())
-    }
-
-    /// An independent copy of the state, for rows whose results are discarded.
-    #[must_use]
-    pub fn copied(&self) -> Self {
-        Self { tensors: Arc::new(Mutex::new(self.tensors.lock().clone())) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -179,7 +123,7 @@ mod tests {
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{DataType, Flow, ResponsePath, Timeline, response_channel};
+    use crate::{Flow, ResponsePath, Timeline, response_channel};
 
     struct Nobody;
     impl ResponsePath for Nobody {}
@@ -228,22 +172,5 @@ mod tests {
                 .starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while")
         );
         execution.responder.finish();
-    }
-
-    #[test]
-    fn an_output_becomes_the_next_input_without_being_copied() {
-        let value =
-            |name: &str, byte: u8| Tensor::new(name.into(), DataType::Uint8, [1][..].into(), vec![byte]);
-        let state = SequenceState::new([("OUT".into(), value("IN", 0))]);
-        let throwaway = state.copied();
-        let next = value("OUT", 7);
-        state.update("OUT", &next).unwrap();
-        assert_eq!(state.inputs()[0].name(), &"IN");
-        assert_eq!(state.inputs()[0].data().pieces()[0].as_ptr(), next.data().pieces()[0].as_ptr());
-        assert_eq!(throwaway.inputs()[0].data().contiguous()[0], 0);
-        assert_eq!(
-            state.update("NOPE", &next).unwrap_err().message,
-            "state 'NOPE' is not a valid state name."
-        );
     }
 }

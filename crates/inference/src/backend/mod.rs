@@ -8,10 +8,14 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use crate::{Error, ExecutionTimes, Inferer, Name, config::ModelConfig};
 
 mod execution;
+mod sequence_state;
+mod state_buffer;
 
 pub use scheduling::Device;
 
-pub use execution::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative};
+pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
+pub use sequence_state::{SequenceState, StateInput};
+pub use state_buffer::StateBuffer;
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {

@@ -48,10 +48,7 @@ pub enum FalseTrue {
     Bool([bool; 2]),
 }
 
-/// One entry of `state`. Input names and output names are each unique.
-///
-/// This type has no field for `use_same_buffer_for_input_output`. The interface tells the model nothing about
-/// buffers, so the model sees the same values with one buffer as with two.
+/// One entry of `state`; input names and output names are each unique.
 #[derive(Debug, Clone)]
 pub struct StateSpec {
     /// The model's input that receives the state.
@@ -65,6 +62,30 @@ pub struct StateSpec {
     /// The input of the first request of a sequence: its dims, without the batch dimension and without -1, and the
     /// source of its content. `None` means zeros of `dims`, where -1 counts as 1.
     pub initial: Option<InitialState>,
+    /// `use_same_buffer_for_input_output`: a library reads and writes the state in one buffer. A model that is told
+    /// nothing about buffers sees the same values with one as with two.
+    pub uses_same_buffer: bool,
+    /// `use_growable_memory`: the buffer keeps its address when it grows, which needs a GPU.
+    pub uses_growable_memory: bool,
+}
+
+impl StateSpec {
+    /// Why the model cannot remember this state, if so. As Triton: sequence_state.cc, Initialize, which tells so when a
+    /// sequence begins and not when the model is loaded. No instance runs on a GPU here.
+    pub fn problem(&self) -> Option<String> {
+        let name = &self.input_name;
+        match (self.uses_growable_memory, self.uses_same_buffer) {
+            (false, _) => None,
+            (true, false) => Some(format!(
+                "In order to 'use_growable_memory', you must also enable 'use_single_buffer' for state input name \
+                 '{name}'."
+            )),
+            (true, true) => Some(format!(
+                "'use_growable_memory' can only work with KIND_GPU model instances right now. Please either change the \
+                 instance type to KIND_GPU or set 'use_growable_memory' to false for state input '{name}'."
+            )),
+        }
+    }
 }
 
 /// `initial_state` of a state.

@@ -37,8 +37,6 @@ pub use meaning::{
 };
 pub use refusal::BadOption;
 
-use typed::TypedOptions;
-
 /// The action that a command line asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Invocation {
@@ -69,7 +67,7 @@ pub fn parse(
             name => {
                 let refused = |text| BadOption::framed(name, text).advising(given.option.advice());
                 given.option.apply(&mut typed, &given.value).map_err(refused)?;
-                typed.note(given.option, &given.value);
+                table::note(&mut typed, given.option, &given.value);
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testing::{grpc, http::TIMEOUT, plugins::Kind};
 use tokio::runtime::Runtime;
 
-use crate::place::{Place, STREAM, copying, ints, parameters, question, repeating, stream};
+use crate::place::{Place, Running, STREAM, copying, ints, parameters, question, repeating, stream};
 
 #[test]
 fn a_request_may_be_released_before_or_after_its_answer_and_from_another_thread() {
@@ -140,25 +140,94 @@ const STATEFUL: &str = "
       } ]
     }";
 
+/// One step of a sequence, which begins or ends: the sum, and what the backend has seen besides.
+fn step(running: &Running, model: &str, id: u64, value: i32, [start, end]: [bool; 2]) -> (i64, Value) {
+    let (status, answer) = running.infer(model, &step_of(id, value, [start, end]));
+    assert_eq!(status, 200, "{answer}");
+    let outputs = answer["outputs"].as_array().unwrap();
+    let data = |name: &str| outputs.iter().find(|output| output["name"] == name).unwrap()["data"][0].clone();
+    let seen: Value = serde_json::from_str(data("SEEN").as_str().unwrap()).unwrap();
+    (data("OUTPUT").as_i64().unwrap(), seen)
+}
+
+fn step_of(id: u64, value: i32, [start, end]: [bool; 2]) -> Value {
+    let mut request = ints("INPUT", &[value]);
+    request["parameters"] = json!({"sequence_id": id, "sequence_start": start, "sequence_end": end});
+    request
+}
+
+/// The same with these settings in its only state.
+fn with_state(settings: &str) -> String {
+    STATEFUL.replace("input_name: 'sum_in'", &format!("input_name: 'sum_in' {settings}"))
+}
+
+#[test]
+fn a_state_with_one_buffer_is_written_where_its_input_lies() {
+    let in_place = with_state("use_same_buffer_for_input_output: true");
+    let never_updates = format!("{in_place} {}", parameters(&[("update", "never")]));
+    let place = Place::with(&[(Kind::Backend, "stateful")])
+        .model("one", &in_place)
+        .model("one_never", &never_updates)
+        .model("two_never", &format!("{STATEFUL} {}", parameters(&[("update", "never")])));
+    let running = place.serve(&[]);
+    for (model, sums, is_in_place) in
+        [("one", [1, 11, 111], true), ("one_never", [1, 11, 111], true), ("two_never", [1, 10, 100], false)]
+    {
+        for sequence in [42, 43] {
+            for ((value, ends), sum) in
+                [(1, [true, false]), (10, [false, false]), (100, [false, true])].into_iter().zip(sums)
+            {
+                let (got, seen) = step(&running, model, sequence, value, ends);
+                assert_eq!((got, &seen["in_place"]), (sum, &json!(is_in_place)), "{model}: {seen}");
+            }
+        }
+    }
+    running.stop();
+}
+
+#[test]
+fn growable_memory_is_refused_when_a_sequence_begins_and_not_at_load() {
+    let one = with_state("use_growable_memory: true");
+    let both = with_state("use_growable_memory: true use_same_buffer_for_input_output: true");
+    let other = "state [ {
+        input_name: 'other_in' output_name: 'other_out' data_type: TYPE_INT32 dims: [ 1 ] use_growable_memory: true }, {";
+    let place = Place::with(&[(Kind::Backend, "stateful")])
+        .model("one", &one)
+        .model("both", &both)
+        .model("other", &STATEFUL.replace("state [ {", other));
+    let running = place.serve(&[]);
+    for (model, reason) in [
+        (
+            "one",
+            "In order to 'use_growable_memory', you must also enable 'use_single_buffer' for state input name 'sum_in'.",
+        ),
+        (
+            "both",
+            "'use_growable_memory' can only work with KIND_GPU model instances right now. Please either change the \
+             instance type to KIND_GPU or set 'use_growable_memory' to false for state input 'sum_in'.",
+        ),
+    ] {
+        let (status, answer) = running.infer(model, &step_of(1, 1, [true, true]));
+        assert_eq!(
+            (status, &answer["error"]),
+            (400, &json!("[request id: <id_unknown>] unknown request input name sum_in")),
+            "{model}"
+        );
+        running.program.wait_for_complaint(&format!("Failed to initialize sequence state: {reason}"));
+    }
+    assert_eq!(step(&running, "other", 1, 7, [true, true]).0, 7, "the other state is remembered");
+    running.stop();
+}
+
 #[test]
 fn a_sequence_remembers_what_a_backend_stores_and_brings_its_controls() {
     let place = Place::with(&[(Kind::Backend, "stateful")]).model("m", STATEFUL);
     let running = place.serve(&[]);
-    let step = |id: u64, value: i32, start: bool, end: bool| {
-        let mut request = ints("INPUT", &[value]);
-        request["parameters"] = json!({"sequence_id": id, "sequence_start": start, "sequence_end": end});
-        let (status, answer) = running.infer("m", &request);
-        assert_eq!(status, 200, "{answer}");
-        let outputs = answer["outputs"].as_array().unwrap();
-        let data =
-            |name: &str| outputs.iter().find(|output| output["name"] == name).unwrap()["data"][0].clone();
-        let seen: Value = serde_json::from_str(data("SEEN").as_str().unwrap()).unwrap();
-        (data("OUTPUT").as_i64().unwrap(), seen)
-    };
+    let step = |id: u64, value: i32, start: bool, end: bool| step(&running, "m", id, value, [start, end]);
     let (sum, seen) = step(42, 1, true, false);
     assert_eq!(sum, 1);
-    let controls =
-        json!({"flags": 1, "correlation_id": 42, "START": 1, "END": 0, "READY": true, "CORRID": 42});
+    let controls = json!({"flags": 1, "correlation_id": 42, "START": 1, "END": 0, "READY": true, "CORRID": 42,
+               "in_place": false});
     assert_eq!(seen, controls);
     assert_eq!(step(42, 10, false, false).0, 11);
     let (sum, seen) = step(42, 100, false, true);

@@ -16,20 +16,23 @@ fn what_a_cache_has_kept_answers_for_the_model() {
     let place = place();
     let log = place.path("log");
     let running = place.serve(&[&format!("--cache-config=cache,log={}", log.display())]);
-    let answers = [(); 3].map(|()| running.infer("m", &ints("INPUT0", &[1, 2])));
-    assert_eq!(answers[0].0, 200);
-    assert_eq!(answers[0].1["outputs"], answers[2].1["outputs"]);
+    let first = running.infer("m", &ints("INPUT0", &[1, 2]));
+    let others = [(); 2].map(|()| running.infer("m", &ints("INPUT0", &[1, 2])));
+    assert_eq!(first.0, 200);
+    assert_eq!(first.1["outputs"], others[1].1["outputs"]);
     assert_eq!(running.infer("m", &ints("INPUT0", &[9])).1["outputs"][0]["data"][0], 9);
     let statistics = running.statistics("m");
     let counts =
         ["cache_hit", "cache_miss"].map(|of| statistics["inference_stats"][of]["count"].as_u64().unwrap());
     assert_eq!(counts, [2, 2], "{statistics}");
-    let calls = fs::read_to_string(log).unwrap();
-    assert_eq!(
-        calls.lines().collect::<Vec<_>>(),
-        ["initialize", "lookup", "insert", "lookup", "lookup", "lookup", "insert"]
-    );
+    // The server waits for the cache before it ends.
     running.stop();
+    let calls = fs::read_to_string(log).unwrap();
+    let calls: Vec<_> = calls.lines().collect();
+    assert_eq!(calls[..3], ["initialize", "lookup", "insert"]);
+    assert_eq!(calls.iter().filter(|call| **call == "insert").count(), 2);
+    // Until the cache has stored an answer, the server itself answers requests like the first.
+    assert!((2..=4).contains(&calls.iter().filter(|call| **call == "lookup").count()), "{calls:?}");
 }
 
 #[test]

@@ -283,13 +283,13 @@ fn rules_come_before_missing_features() {
 #[test]
 fn rules_of_loading_wait_for_the_backend() {
     let text = "max_batch_size: 1\nmodel_warmup {\n  batch_size: 2\n}\nsequence_batching {\n  state {\n    \
-                use_growable_memory: true\n  }\n}";
+                initial_state { name: 'i' zero_data: true } initial_state { zero_data: true }\n  }\n}";
     let error = finished(&format!("{text}\n{IO}")).unwrap_err();
     assert_eq!(
         error.report(),
         "models/m/config.pbtxt:3: warmup sample '' batch size 2 exceeds maximum 1\n\
-         models/m/config.pbtxt:7: In order to 'use_growable_memory', you must also enable 'use_single_buffer' for \
-         state input name ''."
+         models/m/config.pbtxt:6: initial_state field for state input '' must contain exactly one or zero element. \
+         Found '2' elements."
     );
     assert_eq!(error.problems()[0].code, ErrorCode::InvalidArgument);
     assert!(auto(text).is_ok());

@@ -84,11 +84,8 @@ impl ConfigConversion<'_> {
         }
     }
 
-    /// The states, without those that repeat a name. Triton ignores repeated names as well (sequence_state.cc,
-    /// Initialize), in the arbitrary order of a hash table. Nereid uses the first one in the configuration.
-    ///
-    /// `use_same_buffer_for_input_output` has no effect. It saves memory if a model writes a state in place, and the
-    /// model sees the same values in both cases.
+    /// The states but for those that repeat a name: Triton ignores them as well (sequence_state.cc, Initialize), in
+    /// whatever order a hash gives; here the first one in the configuration counts.
     fn states(&mut self, config: &proto::ModelConfig, batching: &ModelSequenceBatching) -> Vec<StateSpec> {
         let mut states: Vec<StateSpec> = Vec::with_capacity(batching.state.len());
         for (position, state) in batching.state.iter().enumerate() {
@@ -131,6 +128,8 @@ impl ConfigConversion<'_> {
             datatype,
             dims: self.made_dims(&dims_field, &state.dims, datatype),
             initial,
+            uses_same_buffer: state.use_same_buffer_for_input_output,
+            uses_growable_memory: state.use_growable_memory,
         }
     }
 }

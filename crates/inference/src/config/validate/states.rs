@@ -4,14 +4,12 @@ use std::collections::HashSet;
 use proto::{
     ModelConfig,
     model_config::SchedulingChoice,
-    model_instance_group::Kind,
     model_sequence_batching::{InitialState, State},
 };
 
 use super::ConfigErrors;
 
-/// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData. The rule on growable memory is in
-/// sequence_state.cc, Initialize; Triton checks it with the first request of each sequence.
+/// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData.
 pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigErrors) {
     let Some(SchedulingChoice::SequenceBatching(batching)) = &config.scheduling_choice else { return };
     let mut initialised = HashSet::new();
@@ -34,9 +32,6 @@ pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigEr
             if !initialised.insert(name) {
                 errors.invalid(field, format!("State input name '{name}' specified more than once."));
             }
-        }
-        if let Some(text) = growable_problem(config, state) {
-            errors.invalid(&format!("{field}.use_growable_memory"), text);
         }
     }
 }
@@ -74,23 +69,4 @@ fn initial_problems(state: &State, initial: &InitialState) -> Vec<String> {
         problems.push(format!("initial_state setting expects state'{name}' to have state_data set"));
     }
     problems
-}
-
-/// Growable memory exists only on GPUs.
-fn growable_problem(config: &ModelConfig, state: &State) -> Option<String> {
-    let name = &state.input_name;
-    if !state.use_growable_memory {
-        None
-    } else if !state.use_same_buffer_for_input_output {
-        Some(format!(
-            "In order to 'use_growable_memory', you must also enable 'use_single_buffer' for state input name '{name}'."
-        ))
-    } else if config.instance_group.iter().any(|group| group.kind() != Kind::Gpu) {
-        Some(format!(
-            "'use_growable_memory' can only work with KIND_GPU model instances right now. Please either change the \
-             instance type to KIND_GPU or set 'use_growable_memory' to false for state input '{name}'."
-        ))
-    } else {
-        None
-    }
 }
