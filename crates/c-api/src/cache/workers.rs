@@ -44,7 +44,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         &self,
         call: impl FnOnce(&C) -> Result<T, Error> + Send + 'static,
     ) -> CacheFuture<T> {
-        self.queue(call, |answer| answer.is_closed())
+        self.queue(call, oneshot::Sender::is_closed)
     }
 
     /// Has a thread do `call`, even if the future is dropped before.
