@@ -4,12 +4,13 @@
 //! length, never writes beyond the limit, and leaves the network threads as soon as it has written more than a little.
 use std::io::{self, BufRead, Read, Write};
 
-use bytes::{Buf, Bytes, buf::Reader};
+use bytes::{Buf, Bytes};
 use flate2::{
     Compression,
     bufread::{MultiGzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
+use inference::{ByteReservation, NoRoom};
 
 use crate::{
     chunks::Chunks,
@@ -40,6 +41,14 @@ pub(crate) enum InflateError {
     TooLarge,
     /// Nobody waits for the result any more.
     Abandoned,
+    /// The server holds as many bytes of requests as it may.
+    NoRoom(NoRoom),
+}
+
+impl From<NoRoom> for InflateError {
+    fn from(no_room: NoRoom) -> Self {
+        Self::NoRoom(no_room)
+    }
 }
 
 impl Coding {
@@ -54,10 +63,16 @@ impl Coding {
         }
     }
 
-    /// Inflates `source` to at most `limit` bytes.
-    pub(crate) fn inflate(self, source: Chunks, limit: usize) -> Work<Result<Bytes, InflateError>> {
+    /// Inflates `source` to at most `limit` bytes. `reservation` holds those of `source`; in the end it holds those of the
+    /// result, and meanwhile both.
+    pub(crate) fn inflate(
+        self,
+        source: Chunks,
+        limit: usize,
+        reservation: ByteReservation,
+    ) -> Work<Result<(Bytes, ByteReservation), InflateError>> {
         let brief = source.remaining() <= BRIEF;
-        let mut inflater = Inflater::new(self, source, limit);
+        let mut inflater = Inflater::of_reader(self, source.reader(), limit, reservation);
         if brief {
             match inflater.step(BRIEF) {
                 Ok(false) => {}
@@ -112,6 +127,8 @@ struct Inflater<R> {
     decoder: Decoder<R>,
     plain: Vec<u8>,
     limit: usize,
+    /// Holds what was received, and `plain` as it is allocated.
+    reservation: ByteReservation,
 }
 
 enum Decoder<R> {
@@ -119,26 +136,20 @@ enum Decoder<R> {
     Deflate(ZlibDecoder<R>),
 }
 
-impl Inflater<Reader<Chunks>> {
-    fn new(coding: Coding, source: Chunks, limit: usize) -> Self {
-        Self::of_reader(coding, source.reader(), limit)
-    }
-}
-
 impl<R: BufRead> Inflater<R> {
-    fn of_reader(coding: Coding, source: R, limit: usize) -> Self {
+    fn of_reader(coding: Coding, source: R, limit: usize, reservation: ByteReservation) -> Self {
         let decoder = match coding {
             Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(source)),
             Coding::Deflate => Decoder::Deflate(ZlibDecoder::new(source)),
         };
-        Self { decoder, plain: Vec::new(), limit }
+        Self { decoder, plain: Vec::new(), limit, reservation }
     }
 
     /// Writes at most `most` bytes more; true if that is all there is.
     fn step(&mut self, most: usize) -> Result<bool, InflateError> {
         let start = self.plain.len();
         let room = most.min(self.limit.saturating_add(1) - start);
-        self.reserve(room);
+        self.reserve(room)?;
         self.plain.resize(start + room, 0);
         let mut end = start;
         while end < self.plain.len() {
@@ -158,20 +169,24 @@ impl<R: BufRead> Inflater<R> {
     }
 
     /// Makes room for `room` bytes, or for as many as there are already, so that bytes are seldom moved.
-    fn reserve(&mut self, room: usize) {
-        let len = self.plain.len();
-        if self.plain.capacity() - len < room {
+    fn reserve(&mut self, room: usize) -> Result<(), NoRoom> {
+        let (len, capacity) = (self.plain.len(), self.plain.capacity());
+        if capacity - len < room {
             let most = self.limit.saturating_add(1) - len;
-            self.plain.reserve_exact(room.max(len).min(most));
+            let additional = room.max(len).min(most);
+            self.reservation.grow(len + additional - capacity)?;
+            self.plain.reserve_exact(additional);
         }
+        Ok(())
     }
 
-    fn finish(mut self) -> Bytes {
+    fn finish(mut self) -> (Bytes, ByteReservation) {
         // A short message must not hold a long buffer for as long as its request lives.
         if self.plain.capacity() / 2 > self.plain.len() {
             self.plain.shrink_to_fit();
         }
-        self.plain.into()
+        self.reservation.shrink_to(self.plain.capacity());
+        (self.plain.into(), self.reservation)
     }
 }
 

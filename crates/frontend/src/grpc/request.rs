@@ -7,7 +7,8 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData, id_prefix,
+    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor,
+    TensorData, id_prefix,
 };
 
 use super::{
@@ -40,15 +41,16 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
     state.engine.model(&message.model_name, version)
 }
 
-/// Starts the request. `stream` is the client, if the request came on a stream.
+/// Starts the request. `reservation` holds the bytes of the message; `stream` is the client, if the request came on a stream.
 ///
 /// # Errors
-/// The message contradicts itself, the schema or the model.
+/// The message contradicts itself, the schema or the model, or there is no room for its inputs.
 pub(crate) fn start(
     state: &GrpcState,
     headers: &HeaderMap,
     model: Arc<Model>,
     message: InferMessage<'_>,
+    reservation: ByteReservation,
     stream: Option<ClientId>,
 ) -> Result<(RequestContext, ResponseStream), Error> {
     let id = Name::new(&message.id);
@@ -75,6 +77,7 @@ pub(crate) fn start(
         names.push(name);
     }
     request.outputs = names.into();
+    request.count_in(reservation)?;
     let responses = model.infer(request)?;
     Ok((RequestContext { model, id, empty_final, requested_outputs }, responses))
 }
