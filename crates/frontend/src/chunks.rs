@@ -51,7 +51,7 @@ impl Chunks {
     /// Takes off as many bytes as there are, but not more than `most`.
     pub(crate) fn take_front(&mut self, most: usize) -> Self {
         if self.remaining() <= most {
-            return std::mem::replace(self, Self::new());
+            return std::mem::take(self);
         }
         match self {
             Self::One(only) => Self::One(only.split_to(most)),

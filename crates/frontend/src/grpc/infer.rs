@@ -9,7 +9,7 @@ use super::{
     decode::InferMessage,
     framing::{Messages, ReceivedMessage},
     reply::{self, GrpcReply},
-    request::{self, RequestContext},
+    request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
 };
@@ -60,5 +60,5 @@ fn start(
         )
         .into());
     }
-    Ok(request::start(state, &head.headers, model, message, reservation, None)?)
+    Ok(request::start(state, &head.headers, model, message, MessageOrigin { reservation, stream: None })?)
 }

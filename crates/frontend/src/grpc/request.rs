@@ -32,6 +32,14 @@ pub(crate) struct RequestContext {
     requested_outputs: RequestedOutputs,
 }
 
+/// How a message came.
+pub(crate) struct MessageOrigin {
+    /// Holds its bytes.
+    pub(crate) reservation: ByteReservation,
+    /// The client, if it came on a stream.
+    pub(crate) stream: Option<ClientId>,
+}
+
 /// The model that a message asks for.
 ///
 /// # Errors
@@ -41,7 +49,7 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
     state.engine.model(&message.model_name, version)
 }
 
-/// Starts the request. `reservation` holds the bytes of the message; `stream` is the client, if the request came on a stream.
+/// Starts the request.
 ///
 /// # Errors
 /// The message contradicts itself, the schema or the model, or there is no room for its inputs.
@@ -50,9 +58,9 @@ pub(crate) fn start(
     headers: &HeaderMap,
     model: Arc<Model>,
     message: InferMessage<'_>,
-    reservation: ByteReservation,
-    stream: Option<ClientId>,
+    origin: MessageOrigin,
 ) -> Result<(RequestContext, ResponseStream), Error> {
+    let MessageOrigin { reservation, stream } = origin;
     let id = Name::new(&message.id);
     let mut request = Request { id: id.clone(), ..Request::default() };
     if stream.is_some() {

@@ -36,7 +36,7 @@ use super::{
     framing::{Messages, ReceivedMessage},
     message::MAX_MESSAGE,
     reply::MAX_PIECE,
-    request::{self, RequestContext},
+    request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
 };
@@ -239,9 +239,8 @@ impl StreamBody {
         reservation: ByteReservation,
     ) -> Result<Flight, Error> {
         let sent_version = Name::new(&message.model_version);
-        let client = Some(self.client);
-        let (asked, responses) =
-            request::start(&self.state, &self.headers, model, message, reservation, client)?;
+        let origin = MessageOrigin { reservation, stream: Some(self.client) };
+        let (asked, responses) = request::start(&self.state, &self.headers, model, message, origin)?;
         Ok(Flight {
             asked,
             responses,
