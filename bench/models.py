@@ -12,7 +12,12 @@ conv      a small convolutional net, a few milliseconds for a batch of 8; one in
 large4    identity of 4 MiB
 large16   identity of 16 MiB
 
-Ours has one more, and FOLDER/generation.json the requests for it: seven of eight want 10 tokens, the eighth 200.
+And one more, with FOLDER/generation.json the requests for it: seven of eight want 10 tokens, the eighth 200.
+
+Ours also has two models for clients that take more than their share:
+
+patient     tiny with a queue that waits for more requests than ever come
+repeat      a C backend that answers with as many responses as its input has values
 
 generation  a network that generates a text, of random numbers: what it says is nonsense, what it costs is not. Its
             weights are what a step costs, nearly whatever the number of requests that share it
@@ -33,6 +38,15 @@ GENERATION_CONTEXT, GENERATION_WIDTH, GENERATION_HIDDEN, GENERATION_LAYERS = 16,
 GENERATION_BATCH, GENERATION_LENGTHS = 32, (10, 200)
 
 CONV_IMAGE, CONV_CHANNELS, CONV_LAYERS, CONV_CLASSES = [3, 32, 32], 32, 6, 10
+
+REPEAT = """\
+backend: "repeat"
+max_batch_size: 0
+input [ { name: "IN" data_type: TYPE_INT32 dims: [ -1 ] } ]
+output [ { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "IDX" data_type: TYPE_UINT32 dims: [ 1 ] } ]
+model_transaction_policy { decoupled: true }
+instance_group [ { kind: KIND_CPU } ]
+"""
 
 PYTHON_CONV = """\
 import os
@@ -164,6 +178,10 @@ def main():
     sequences = "sequence_batching { oldest { max_candidate_sequences: 64 } }"
     write(ours, "tiny_sequence", config("tiny_sequence", "onnxruntime", 64, 16, 16, sequences), tiny())
     write(reference, "tiny_sequence", config("tiny_sequence", "identity", 64, 16, 16, sequences))
+
+    queue = "dynamic_batching { preferred_batch_size: [ 1000000 ] max_queue_delay_microseconds: 3600000000 }"
+    write(ours, "patient", config("patient", "onnxruntime", 1_000_000, 16, 16, queue), tiny())
+    write(ours, "repeat", REPEAT)
 
     image = ", ".join(map(str, CONV_IMAGE))
     batched = "dynamic_batching { } instance_group [ { count: 1 kind: KIND_CPU } ]"

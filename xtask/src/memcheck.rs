@@ -139,7 +139,8 @@ fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn compile_plugin(source: &str, library: &Path, flags: &[&str]) -> Result<()> {
+/// Compiles a C plug-in of the tests.
+pub(crate) fn compile_plugin(source: &str, library: &Path, flags: &[&str]) -> Result<()> {
     let directory = library.parent().context("a library lies in a directory")?;
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let source = workspace::root().join("crates/c-api/tests/plugins").join(source).with_extension("c");

@@ -5,12 +5,13 @@
 //! has written more than a small amount.
 use std::io::{self, BufRead, Read, Write};
 
-use bytes::{Buf, Bytes, buf::Reader};
+use bytes::{Buf, Bytes};
 use flate2::{
     Compression,
     bufread::{MultiGzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
+use inference::{ByteReservation, NoRoom};
 
 use crate::{
     chunks::Chunks,
@@ -41,6 +42,14 @@ pub(crate) enum InflateError {
     TooLarge,
     /// The future of the work was dropped, so the result is no longer needed.
     Abandoned,
+    /// The server holds as many bytes of requests as it may.
+    NoRoom(NoRoom),
+}
+
+impl From<NoRoom> for InflateError {
+    fn from(no_room: NoRoom) -> Self {
+        Self::NoRoom(no_room)
+    }
 }
 
 impl Coding {
@@ -55,10 +64,16 @@ impl Coding {
         }
     }
 
-    /// Inflates `source` to at most `limit` bytes.
-    pub(crate) fn inflate(self, source: Chunks, limit: usize) -> Work<Result<Bytes, InflateError>> {
+    /// Inflates `source` to at most `limit` bytes. `reservation` holds those of `source`; in the end it holds those of the
+    /// result, and meanwhile both.
+    pub(crate) fn inflate(
+        self,
+        source: Chunks,
+        limit: usize,
+        reservation: ByteReservation,
+    ) -> Work<Result<(Bytes, ByteReservation), InflateError>> {
         let brief = source.remaining() <= BRIEF;
-        let mut inflater = Inflater::new(self, source, limit);
+        let mut inflater = Inflater::of_reader(self, source.reader(), limit, reservation);
         if brief {
             match inflater.step(BRIEF) {
                 Ok(false) => {}
@@ -114,6 +129,8 @@ struct Inflater<R> {
     decoder: Decoder<R>,
     plain: Vec<u8>,
     limit: usize,
+    /// Holds what was received, and `plain` as it is allocated.
+    reservation: ByteReservation,
 }
 
 enum Decoder<R> {
@@ -121,26 +138,20 @@ enum Decoder<R> {
     Deflate(ZlibDecoder<R>),
 }
 
-impl Inflater<Reader<Chunks>> {
-    fn new(coding: Coding, source: Chunks, limit: usize) -> Self {
-        Self::of_reader(coding, source.reader(), limit)
-    }
-}
-
 impl<R: BufRead> Inflater<R> {
-    fn of_reader(coding: Coding, source: R, limit: usize) -> Self {
+    fn of_reader(coding: Coding, source: R, limit: usize, reservation: ByteReservation) -> Self {
         let decoder = match coding {
             Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(source)),
             Coding::Deflate => Decoder::Deflate(ZlibDecoder::new(source)),
         };
-        Self { decoder, plain: Vec::new(), limit }
+        Self { decoder, plain: Vec::new(), limit, reservation }
     }
 
     /// Writes at most `most` further bytes. Returns true if the end is reached.
     fn step(&mut self, most: usize) -> Result<bool, InflateError> {
         let start = self.plain.len();
         let room = most.min(self.limit.saturating_add(1) - start);
-        self.reserve(room);
+        self.reserve(room)?;
         self.plain.resize(start + room, 0);
         let mut end = start;
         while end < self.plain.len() {
@@ -159,21 +170,25 @@ impl<R: BufRead> Inflater<R> {
         if end > self.limit { Err(InflateError::TooLarge) } else { Ok(false) }
     }
 
-    /// Reserves `room` bytes, or as many as `plain` has already, so that its bytes are seldom moved.
-    fn reserve(&mut self, room: usize) {
-        let len = self.plain.len();
-        if self.plain.capacity() - len < room {
+    /// Makes room for `room` bytes, or for as many as there are already, so that bytes are seldom moved.
+    fn reserve(&mut self, room: usize) -> Result<(), NoRoom> {
+        let (len, capacity) = (self.plain.len(), self.plain.capacity());
+        if capacity - len < room {
             let most = self.limit.saturating_add(1) - len;
-            self.plain.reserve_exact(room.max(len).min(most));
+            let additional = room.max(len).min(most);
+            self.reservation.grow(len + additional - capacity)?;
+            self.plain.reserve_exact(additional);
         }
+        Ok(())
     }
 
-    fn finish(mut self) -> Bytes {
-        // A short message must not keep a long buffer alive while its request runs.
+    fn finish(mut self) -> (Bytes, ByteReservation) {
+        // A short message must not hold a long buffer for as long as its request lives.
         if self.plain.capacity() / 2 > self.plain.len() {
             self.plain.shrink_to_fit();
         }
-        self.plain.into()
+        self.reservation.shrink_to(self.plain.capacity());
+        (self.plain.into(), self.reservation)
     }
 }
 

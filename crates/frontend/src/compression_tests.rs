@@ -1,6 +1,8 @@
 //! The written bytes bound an inflation, and a deflated text inflates to itself.
 use std::io;
 
+use inference::ByteBudget;
+
 use super::*;
 
 /// A reader that counts its bytes.
@@ -38,8 +40,18 @@ async fn deflate(coding: Coding, plain: &[u8], level: u32) -> Vec<u8> {
     coding.deflate(chunks(plain, 1000), level, 0).await.unwrap().unwrap()
 }
 
+fn unlimited() -> ByteReservation {
+    ByteBudget::new(usize::MAX).reservation()
+}
+
 async fn inflate(coding: Coding, deflated: &[u8], limit: usize) -> Result<Bytes, InflateError> {
-    coding.inflate(chunks(deflated, 1000), limit).await.unwrap()
+    let budget = ByteBudget::new(usize::MAX);
+    let received = budget.reserve(deflated.len()).unwrap();
+    let inflated = coding.inflate(chunks(deflated, 1000), limit, received).await.unwrap();
+    inflated.map(|(plain, reservation)| {
+        assert!(reservation.bytes() >= plain.len() && reservation.bytes() <= 2 * plain.len() + 1);
+        plain
+    })
 }
 
 #[tokio::test]
@@ -68,7 +80,7 @@ async fn a_bomb_is_given_up_at_the_limit() {
         assert!(deflated.len() < bomb.len() / 100);
         for limit in [0, 1, 1000, BRIEF - 1, BRIEF, BRIEF + 1, 1 << 20] {
             let source = Counted { rest: &deflated, read: 0 };
-            let mut inflater = Inflater::of_reader(coding, source, limit);
+            let mut inflater = Inflater::of_reader(coding, source, limit, unlimited());
             let ended = loop {
                 let before = inflater.plain.len();
                 match inflater.step(STEP) {
@@ -93,9 +105,9 @@ async fn a_bomb_is_given_up_at_the_limit() {
 async fn a_short_body_that_unfolds_far_leaves_the_network_thread() {
     for coding in Coding::ALL {
         let deflated = deflate(coding, &vec![7; BRIEF + 1], 9).await;
-        assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1), Work::Pooled(_)));
+        assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()), Work::Pooled(_)));
         let deflated = deflate(coding, &vec![7; BRIEF - 1], 9).await;
-        assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1), Work::Done(_)));
+        assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()), Work::Done(_)));
     }
 }
 
@@ -112,6 +124,20 @@ async fn a_bomb_of_many_members_is_given_up_at_the_limit() {
 /// A gzip member without content. The server never sends one.
 fn deflate_empty() -> Vec<u8> {
     GzEncoder::new(Vec::new(), Compression::fast()).finish().unwrap()
+}
+
+#[tokio::test]
+async fn inflation_ends_where_the_server_has_no_room() {
+    for (size, limit) in [(BRIEF / 2, BRIEF), (2 << 20, 1 << 20)] {
+        for coding in Coding::ALL {
+            let deflated = deflate(coding, &vec![0; size], 9).await;
+            let budget = ByteBudget::new(limit);
+            let received = budget.reserve(limit - size / 3).unwrap();
+            let refused = coding.inflate(chunks(&deflated, 1000), size, received).await.unwrap();
+            assert!(matches!(refused, Err(InflateError::NoRoom(refused)) if refused.limit == limit));
+            assert_eq!(budget.used(), 0, "bytes are given back");
+        }
+    }
 }
 
 #[tokio::test]

@@ -53,7 +53,12 @@ impl ByteBudget {
         self.used.load(Relaxed)
     }
 
-    /// Reserves `bytes`, which may be 0: the reservation can grow.
+    /// Holds nothing yet.
+    pub fn reservation(self: &Arc<Self>) -> ByteReservation {
+        ByteReservation { budget: self.clone(), bytes: 0 }
+    }
+
+    /// Holds `bytes`.
     ///
     /// # Errors
     /// The bytes exceed the limit, together with the reserved ones. Then nothing is reserved.
@@ -63,6 +68,9 @@ impl ByteBudget {
     }
 
     fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+        if bytes == 0 {
+            return Ok(());
+        }
         let before = self.used.fetch_add(bytes, Relaxed);
         if before.checked_add(bytes).is_some_and(|after| after <= self.limit) {
             return Ok(());
@@ -87,11 +95,34 @@ impl ByteReservation {
         self.bytes += bytes;
         Ok(())
     }
+
+    /// Holds at least `bytes`.
+    ///
+    /// # Errors
+    /// There is no room; what was held is still held.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        self.grow(bytes.saturating_sub(self.bytes))
+    }
+
+    /// Gives back what is held beyond `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        drop(self.split_off(self.bytes.saturating_sub(bytes)));
+    }
+
+    /// Takes `bytes` of those that are held into a reservation of their own, or all if there are fewer.
+    #[must_use]
+    pub fn split_off(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { budget: self.budget.clone(), bytes }
+    }
 }
 
 impl Drop for ByteReservation {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Relaxed);
+        if self.bytes > 0 {
+            self.budget.used.fetch_sub(self.bytes, Relaxed);
+        }
     }
 }
 
@@ -111,5 +142,24 @@ mod tests {
         drop(held);
         assert_eq!(budget.used(), 0);
         assert!(budget.reserve(10).is_ok());
+    }
+
+    #[test]
+    fn a_reservation_is_split_and_shrunk_without_losing_bytes() {
+        let budget = ByteBudget::new(10);
+        let mut held = budget.reserve(8).unwrap();
+        let part = held.split_off(5);
+        assert_eq!((held.bytes(), part.bytes(), budget.used()), (3, 5, 8));
+        drop(part);
+        assert_eq!(budget.used(), 3);
+        held.grow_to(2).unwrap();
+        held.grow_to(10).unwrap();
+        assert_eq!(held.grow_to(11), Err(NoRoom { wanted: 1, used: 10, limit: 10 }));
+        held.shrink_to(11);
+        held.shrink_to(4);
+        assert_eq!((held.bytes(), budget.used()), (4, 4));
+        assert_eq!(held.split_off(9).bytes(), 4);
+        drop(held);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -4,7 +4,9 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 use bytes::Bytes;
 use scheduling::SequenceStep;
 
-use crate::{ByteReservation, ClientId, Error, Name, Tensor, TensorData, TraceContext, backend::MemoryKind};
+use crate::{
+    ByteReservation, ClientId, Error, Name, NoRoom, Tensor, TensorData, TraceContext, backend::MemoryKind,
+};
 
 /// A decoded inference request. It does not depend on the protocol of the client.
 #[derive(Debug, Clone, Default)]
@@ -135,6 +137,16 @@ impl Request {
             RequestInputs::Tensors(tensors) => tensors.iter().map(|tensor| tensor.data().len()).sum(),
             RequestInputs::Raw(data) => data.len(),
         }
+    }
+
+    /// Counts the request in `received`, which holds what was received of it, and its inputs if they take more.
+    ///
+    /// # Errors
+    /// There is no room for the inputs.
+    pub fn count_in(&mut self, mut received: ByteReservation) -> Result<(), NoRoom> {
+        received.grow_to(self.input_bytes())?;
+        self.reservation = Some(Arc::new(received));
+        Ok(())
     }
 
     /// Whether the client wants that output.

@@ -123,11 +123,23 @@ impl Program {
     /// # Errors
     /// The program has ended, or the kernel does not report it.
     pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.bytes_of("VmRSS:")
+    }
+
+    /// The most memory that it has had resident so far.
+    ///
+    /// # Errors
+    /// The program has ended.
+    pub fn peak_resident_bytes(&self) -> io::Result<u64> {
+        self.bytes_of("VmHWM:")
+    }
+
+    fn bytes_of(&self, field: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let kilobytes = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("no VmRSS"))
+            .find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other(format!("no {field}")))
     }
 
     /// The number of files and sockets that the program has open.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
+use crate::memcheck;
 use crate::process::{self, ServerProcess};
 use crate::runtime_library;
 use crate::workspace::{self, cargo};
@@ -34,7 +35,11 @@ impl Contender {
     pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path) -> Result<Contender> {
         let mut command = Command::new(binary);
         command.env(runtime_library::VARIABLE, library);
-        command.arg(format!("--backend-directory={}", identity_backend(folder)?.display()));
+        let backends = identity_backend(folder)?;
+        memcheck::compile_plugin("repeat", &backends.join("repeat/libtriton_repeat.so"), &["-O2"])?;
+        command.arg(format!("--backend-directory={}", backends.display()));
+        // So that a client that has stopped reading is ended while it is measured.
+        command.arg("--max-unread-response-bytes=33554432");
         Contender::start("ours", command, folder, binary)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! All contenders of a row take turns within each round, so that other load on the machine affects all of them.
 
+mod adversary;
 mod contenders;
 mod generation;
 mod plan;
@@ -33,6 +34,7 @@ pub(crate) struct BenchOptions {
 #[derive(Clone, Copy, PartialEq)]
 enum Only {
     Load,
+    Adversary,
     Micro,
 }
 
@@ -45,8 +47,9 @@ impl BenchOptions {
             only: match arguments.value::<String>("--only")?.as_deref() {
                 None => None,
                 Some("load") => Some(Only::Load),
+                Some("adversary") => Some(Only::Adversary),
                 Some("micro") => Some(Only::Micro),
-                Some(other) => bail!("--only is load or micro, not '{other}'"),
+                Some(other) => bail!("--only is load, adversary or micro, not '{other}'"),
             },
             filter: arguments.value("--filter")?.unwrap_or_default(),
         };
@@ -57,27 +60,38 @@ impl BenchOptions {
 
 /// Measures and prints. Returns true if every request of every row was answered.
 pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
+    let wanted = |part| options.only.is_none_or(|only| only == part);
     let mut good = true;
-    if options.only != Some(Only::Micro) {
+    if wanted(Only::Load) {
         good = load(options)?;
     }
-    if options.only != Some(Only::Load) {
+    if wanted(Only::Adversary) {
+        let (folder, server, library) = prepare()?;
+        let ours = Contender::ours(&server, &folder, &library)?;
+        good &= adversary::run(options, &ours, &folder)?;
+    }
+    if wanted(Only::Micro) {
         micro()?;
     }
     Ok(good)
 }
 
-fn load(options: &BenchOptions) -> Result<bool> {
+/// The folder with the models, the server and the library of ONNX Runtime.
+fn prepare() -> Result<(PathBuf, PathBuf, PathBuf)> {
+    heading("preparing");
     let folder = workspace::target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let rows: Vec<BenchRow> =
-        plan::rows().into_iter().filter(|row| row.name.contains(&options.filter)).collect();
-
-    heading("preparing");
     let server = workspace::build_server(Profile::Release)?;
     python::install("demo/requirements.txt")?;
     process::run(python::command().arg("bench/models.py").arg(&folder))?;
-    let library = runtime_library::fetch()?;
+    Ok((folder, server, runtime_library::fetch()?))
+}
+
+fn load(options: &BenchOptions) -> Result<bool> {
+    let rows: Vec<BenchRow> =
+        plan::rows().into_iter().filter(|row| row.name.contains(&options.filter)).collect();
+
+    let (folder, server, library) = prepare()?;
     let bare = match rows.iter().any(|row| row.bare) {
         true => Some(best_bare(&Bare::build(&folder, &library)?, options)?),
         false => None,

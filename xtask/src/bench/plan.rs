@@ -18,7 +18,7 @@ pub(crate) enum BenchProtocol {
 }
 
 impl BenchProtocol {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             BenchProtocol::HttpJson => "http-json",
             BenchProtocol::HttpBinary => "http-binary",

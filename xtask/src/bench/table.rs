@@ -41,13 +41,19 @@ impl Figures {
         Figures(medians)
     }
 
+    /// The latency that one of a hundred requests exceeds, in microseconds.
+    pub(crate) fn p99_us(&self) -> Result<f64> {
+        let index = COLUMNS.iter().position(|(name, _)| *name == "p99_us");
+        index.and_then(|index| self.0[index]).context("there is no figure p99_us")
+    }
+
     pub(crate) fn line(&self) -> String {
         let named =
             COLUMNS.iter().zip(&self.0).filter_map(|((_, heading), value)| Some((heading, (*value)?)));
         named.map(|(heading, value)| format!("{heading} {}", short(value))).collect::<Vec<_>>().join(", ")
     }
 
-    fn errors(&self) -> f64 {
+    pub(crate) fn errors(&self) -> f64 {
         self.0[COLUMNS.len() - 1].unwrap_or_default()
     }
 }

@@ -4,11 +4,13 @@
 use std::{
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
+use inference::{ByteBudget, ByteReservation, Error, NoRoom};
 use smallvec::SmallVec;
 
 use super::{
@@ -24,8 +26,15 @@ use crate::{
 /// A message, in the frames in which it arrived.
 pub(crate) type Frames = SmallVec<[Bytes; 2]>;
 
-/// Frames below this size are small. [`SMALL_RUN`] of them in a row are joined, because a small frame takes more memory
-/// than it has content.
+/// A whole message, decompressed.
+#[derive(Debug)]
+pub(crate) struct ReceivedMessage {
+    pub(crate) frames: Frames,
+    /// Holds its bytes.
+    pub(crate) reservation: ByteReservation,
+}
+
+/// Frames below this size are small, and [`SMALL_RUN`] of them in a row are joined: each costs more memory than it brings.
 const SMALL: usize = 1024;
 const SMALL_RUN: usize = 64;
 
@@ -37,11 +46,13 @@ pub(crate) struct Messages<B> {
     frames: Frames,
     /// The number of bytes in `frames`.
     held: usize,
-    /// The number of small frames at the end of `frames`.
+    /// Holds them, and those of the prefix of the message that is arriving.
+    reservation: ByteReservation,
+    /// Small frames at the end of `frames`.
     small_run: usize,
     /// The header of the message that is arriving.
     header: Option<Header>,
-    inflating: Option<Work<Result<Bytes, InflateError>>>,
+    inflating: Option<Work<Result<(Bytes, ByteReservation), InflateError>>>,
     ended: bool,
     max_message: usize,
     progress: BodyProgress,
@@ -57,10 +68,16 @@ struct Header {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
-    /// Reads the messages of `body`. `coding` is the coding of compressed messages. A message is refused if it has more
-    /// bytes than the limits allow, before or after decompression.
-    pub(crate) fn new(body: B, coding: Option<Coding>, limits: &ClientLimits) -> Self {
+    /// The messages of `body`; compressed ones are in `coding`. A message of more bytes than the limits allow, or one that
+    /// unfolds to more, is refused, and so is one for which `budget` has no room: its bytes are reserved as they arrive.
+    pub(crate) fn new(
+        body: B,
+        coding: Option<Coding>,
+        limits: &ClientLimits,
+        budget: &Arc<ByteBudget>,
+    ) -> Self {
         Self {
+            reservation: budget.reservation(),
             body,
             coding,
             frames: Frames::new(),
@@ -79,8 +96,8 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// Returns the only message of the body.
     ///
     /// # Errors
-    /// The body contains no message, or several messages, or a message that cannot be read.
-    pub(crate) async fn only(mut self) -> Result<Frames, Status> {
+    /// The body holds no message or several, or one that cannot be read.
+    pub(crate) async fn only(mut self) -> Result<ReceivedMessage, Status> {
         self.is_unary = true;
         let Some(message) = poll_fn(|context| self.poll_next(context)).await else {
             return Err(Status::unparsable());
@@ -94,15 +111,21 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
-    /// The next message, decompressed. `None` when the client has ended the body.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frames, Status>>> {
+    /// The next message, decompressed; `None` when the client has ended the body.
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<ReceivedMessage, Status>>> {
         loop {
             if let Some(work) = &mut self.inflating {
                 let inflated = ready!(Pin::new(work).poll(context));
                 self.inflating = None;
                 return Poll::Ready(Some(match inflated {
-                    Ok(Ok(message)) => Ok(SmallVec::from_iter([message])),
-                    // Inflation stops at the limit, so the full length is unknown.
+                    Ok(Ok((message, reservation))) => {
+                        Ok(ReceivedMessage { frames: SmallVec::from_iter([message]), reservation })
+                    }
+                    Ok(Err(InflateError::NoRoom(refused))) => Err(Error::from(refused).into()),
+                    // It is not known how many bytes more.
                     Ok(Err(InflateError::TooLarge)) => Err(too_long(self.max_message + 1, self.max_message)),
                     Ok(Err(InflateError::Corrupt | InflateError::Abandoned)) => {
                         Err(Status::new(Code::Internal, "failed to decompress request"))
@@ -111,9 +134,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                 }));
             }
             match self.cut() {
-                Ok(Some((frames, None))) => return Poll::Ready(Some(Ok(frames))),
-                Ok(Some((frames, Some(coding)))) => {
-                    self.inflating = Some(coding.inflate(frames.into_iter().collect(), self.max_message));
+                Ok(Some((message, None))) => return Poll::Ready(Some(Ok(message))),
+                Ok(Some((message, Some(coding)))) => {
+                    let ReceivedMessage { frames, reservation } = message;
+                    let source = frames.into_iter().collect();
+                    self.inflating = Some(coding.inflate(source, self.max_message, reservation));
                     continue;
                 }
                 Ok(None) => {}
@@ -130,8 +155,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             };
             match frame {
                 Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.hold(data);
+                    if let Ok(data) = frame.into_data()
+                        && let Err(refused) = self.hold(data)
+                    {
+                        self.give_up();
+                        return Poll::Ready(Some(Err(Error::from(refused).into())));
                     }
                 }
                 // The client has disconnected and cannot read the status.
@@ -164,19 +192,21 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         self.frames.clear();
         self.held = 0;
         self.header = None;
+        self.reservation.shrink_to(0);
         Status::new(Code::Internal, "The request ends inside a message")
     }
 
-    fn hold(&mut self, data: Bytes) {
+    fn hold(&mut self, data: Bytes) -> Result<(), NoRoom> {
         if data.is_empty() {
-            return;
+            return Ok(());
         }
+        self.reservation.grow(data.len())?;
         self.held += data.len();
         self.progress.add(data.len());
         self.small_run = if data.len() < SMALL { self.small_run + 1 } else { 0 };
         self.frames.push(data);
         if self.small_run < SMALL_RUN {
-            return;
+            return Ok(());
         }
         let run = self.frames.drain(self.frames.len() - SMALL_RUN..);
         let joined = run.fold(BytesMut::new(), |mut joined, frame| {
@@ -185,10 +215,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         });
         self.small_run = usize::from(joined.len() < SMALL);
         self.frames.push(joined.freeze());
+        Ok(())
     }
 
-    /// A whole message and its coding, if a whole message has arrived.
-    fn cut(&mut self) -> Result<Option<(Frames, Option<Coding>)>, Status> {
+    /// A whole message and how it is compressed, if one has arrived.
+    fn cut(&mut self) -> Result<Option<(ReceivedMessage, Option<Coding>)>, Status> {
         let header = match self.header {
             Some(header) => header,
             None if self.held < PREFIX => return Ok(None),
@@ -202,9 +233,11 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
         self.header = None;
         let frames = self.take(header.length);
+        let reservation = self.reservation.split_off(PREFIX + header.length);
+        let message = ReceivedMessage { frames, reservation };
         match (header.compressed, self.coding) {
-            (false, _) => Ok(Some((frames, None))),
-            (true, Some(coding)) => Ok(Some((frames, Some(coding)))),
+            (false, _) => Ok(Some((message, None))),
+            (true, Some(coding)) => Ok(Some((message, Some(coding)))),
             (true, None) => Err(Status::new(
                 Code::Internal,
                 "A message is compressed, but 'grpc-encoding' names no algorithm",
@@ -287,6 +320,10 @@ mod tests {
         }
     }
 
+    fn of(body: Arrived) -> Messages<Arrived> {
+        Messages::new(body, None, &ClientLimits::default(), &ByteBudget::new(usize::MAX))
+    }
+
     fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for message in messages {
@@ -298,13 +335,18 @@ mod tests {
     }
 
     fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
-        let mut messages =
-            Messages::new(Arrived(frames.into_iter().collect()), None, &ClientLimits::default());
+        let mut messages = of(Arrived(frames.into_iter().collect()));
         let mut read = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
             let failed = message.is_err();
-            read.push(message.map(|frames| frames.concat()));
+            read.push(message.map(|message| {
+                assert_eq!(
+                    message.reservation.bytes(),
+                    message.frames.iter().map(Bytes::len).sum::<usize>() + PREFIX
+                );
+                message.frames.concat()
+            }));
             if failed {
                 break;
             }
@@ -335,9 +377,9 @@ mod tests {
     fn many_tiny_frames_are_joined_and_nothing_is_lost() {
         let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
         let bytes = framed(&sent);
-        let mut messages = Messages::new(Arrived(VecDeque::new()), None, &ClientLimits::default());
+        let mut messages = of(Arrived(VecDeque::new()));
         for byte in &bytes {
-            messages.hold(Bytes::copy_from_slice(&[*byte]));
+            messages.hold(Bytes::copy_from_slice(&[*byte])).unwrap();
             assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
         }
         let read: Vec<_> =
@@ -348,13 +390,35 @@ mod tests {
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
         let frame = Bytes::from(framed(&[vec![9; 100]]));
-        let mut messages =
-            Messages::new(Arrived(VecDeque::from([frame.clone()])), None, &ClientLimits::default());
-        let Poll::Ready(Some(Ok(frames))) = messages.poll_next(&mut Context::from_waker(Waker::noop()))
+        let mut messages = of(Arrived(VecDeque::from([frame.clone()])));
+        let Poll::Ready(Some(Ok(ReceivedMessage { frames, .. }))) =
+            messages.poll_next(&mut Context::from_waker(Waker::noop()))
         else {
             panic!("the message is there")
         };
         assert_eq!(frames[0].as_ptr(), frame[PREFIX..].as_ptr());
+    }
+
+    #[test]
+    fn messages_are_counted_as_they_arrive_each_on_its_own() {
+        let budget = ByteBudget::new(100);
+        let bytes = Bytes::from(framed(&[vec![1; 20], vec![2; 30], vec![3; 60]]));
+        // Two messages and the beginning of the third, more of it, and what has no room.
+        let frames = VecDeque::from([bytes.slice(..65), bytes.slice(65..90), bytes.slice(90..)]);
+        let mut messages = Messages::new(Arrived(frames), None, &ClientLimits::default(), &budget);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut next = || messages.poll_next(&mut context);
+        let Poll::Ready(Some(Ok(first))) = next() else { panic!("the message is there") };
+        assert_eq!((first.reservation.bytes(), budget.used()), (25, 65));
+        drop(first);
+        let Poll::Ready(Some(Ok(second))) = next() else { panic!("the message is there") };
+        assert_eq!((second.reservation.bytes(), budget.used()), (35, 40));
+        let held = budget.reserve(10).unwrap();
+        let Poll::Ready(Some(Err(refused))) = next() else { panic!("there is no room") };
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert!(refused.message.contains("no room for 35 more bytes of requests: 75 of 100"), "{refused:?}");
+        drop((second, held));
+        assert_eq!(budget.used(), 0);
     }
 
     fn refusal(bytes: &'static [u8]) -> Status {
@@ -378,7 +442,13 @@ mod tests {
             let mut message = framed(&[content]);
             message[0] = u8::from(compressed);
             let limits = ClientLimits { max_request_bytes: limit as u64, ..ClientLimits::default() };
-            Messages::new(Arrived(VecDeque::from([message.into()])), Some(Coding::Gzip), &limits).only().await
+            let budget = ByteBudget::new(usize::MAX);
+            let body = Arrived(VecDeque::from([message.into()]));
+            Messages::new(body, Some(Coding::Gzip), &limits, &budget).only().await.map(|message| {
+                let ReceivedMessage { frames, reservation } = message;
+                assert!(reservation.bytes() >= frames.iter().map(Bytes::len).sum());
+                frames
+            })
         };
         assert_eq!(only(vec![1; 1000], false, 1000).await.unwrap().concat(), [1; 1000]);
         let refused = only(vec![1; 1001], false, 1000).await.unwrap_err();
@@ -401,16 +471,8 @@ mod tests {
     #[tokio::test]
     async fn a_unary_call_has_exactly_one_message() {
         let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
-        assert_eq!(
-            Messages::new(body(&[vec![1]]), None, &ClientLimits::default()).only().await.unwrap().concat(),
-            [1]
-        );
-        assert!(
-            Messages::new(body(&[vec![1], vec![2]]), None, &ClientLimits::default()).only().await.is_err()
-        );
-        assert_eq!(
-            Messages::new(body(&[]), None, &ClientLimits::default()).only().await,
-            Err(Status::unparsable())
-        );
+        assert_eq!(of(body(&[vec![1]])).only().await.unwrap().frames.concat(), [1]);
+        assert!(of(body(&[vec![1], vec![2]])).only().await.is_err());
+        assert_eq!(of(body(&[])).only().await.unwrap_err(), Status::unparsable());
     }
 }

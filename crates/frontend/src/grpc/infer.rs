@@ -1,5 +1,4 @@
 //! `ModelInfer`: one request, one response.
-use bytes::Bytes;
 use http::{Response, request::Parts};
 use hyper::body::Incoming;
 use inference::{Error, ResponseStream};
@@ -8,9 +7,9 @@ use super::{
     cancellation::CallWatch,
     compression::{self, Compressor},
     decode::InferMessage,
-    framing::Messages,
+    framing::{Messages, ReceivedMessage},
     reply::{self, GrpcReply},
-    request::{self, RequestContext},
+    request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
 };
@@ -27,10 +26,11 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&head.headers)?;
-    let frames = Messages::new(body, coding, &state.options.limits).only().await?;
+    let limits = &state.options.limits;
+    let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
-    let (asked, responses) = start(state, &head, &frames)?;
-    drop((frames, head));
+    let (asked, responses) = start(state, &head, message)?;
+    drop(head);
     let mut watch = CallWatch::begin("ModelInferHandler");
     let response = responses.only().await;
     watch.end();
@@ -50,9 +50,9 @@ pub(crate) async fn answer(
 fn start(
     state: &GrpcState,
     head: &Parts,
-    frames: &[Bytes],
+    ReceivedMessage { frames, reservation }: ReceivedMessage,
 ) -> Result<(RequestContext, ResponseStream), Status> {
-    let message = InferMessage::decode(frames).map_err(|_| Status::unparsable())?;
+    let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
     let model = request::model(state, &message)?;
     if model.config().decoupled {
         return Err(Error::unsupported(
@@ -60,5 +60,5 @@ fn start(
         )
         .into());
     }
-    Ok(request::start(state, &head.headers, model, message, None)?)
+    Ok(request::start(state, &head.headers, model, message, MessageOrigin { reservation, stream: None })?)
 }

@@ -7,7 +7,8 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor, TensorData, id_prefix,
+    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor,
+    TensorData, id_prefix,
 };
 
 use super::{
@@ -31,6 +32,14 @@ pub(crate) struct RequestContext {
     requested_outputs: RequestedOutputs,
 }
 
+/// How a message came.
+pub(crate) struct MessageOrigin {
+    /// Holds its bytes.
+    pub(crate) reservation: ByteReservation,
+    /// The client, if it came on a stream.
+    pub(crate) stream: Option<ClientId>,
+}
+
 /// The model that a message asks for.
 ///
 /// # Errors
@@ -43,14 +52,15 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
 /// Starts the request. `stream` identifies the client if the request came on a stream.
 ///
 /// # Errors
-/// The message contradicts itself, the schema or the model.
+/// The message contradicts itself, the schema or the model, or there is no room for its inputs.
 pub(crate) fn start(
     state: &GrpcState,
     headers: &HeaderMap,
     model: Arc<Model>,
     message: InferMessage<'_>,
-    stream: Option<ClientId>,
+    origin: MessageOrigin,
 ) -> Result<(RequestContext, ResponseStream), Error> {
+    let MessageOrigin { reservation, stream } = origin;
     let id = Name::new(&message.id);
     let mut request = Request { id: id.clone(), ..Request::default() };
     if stream.is_some() {
@@ -75,6 +85,7 @@ pub(crate) fn start(
         names.push(name);
     }
     request.outputs = names.into();
+    request.count_in(reservation)?;
     let responses = model.infer(request)?;
     Ok((RequestContext { model, id, empty_final, requested_outputs }, responses))
 }

@@ -80,7 +80,8 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
     let granted = metadata::timeout(request.headers())?;
     if let Target::StreamInfer = target {
         let (head, body) = request.into_parts();
-        let messages = Messages::new(body, compression::of_request(&head.headers)?, &state.options.limits);
+        let coding = compression::of_request(&head.headers)?;
+        let messages = Messages::new(body, coding, &state.options.limits, state.engine.inflight_bytes());
         let compressor = Compressor::agreed(state.options.compression, &head.headers);
         let body = StreamBody::new(state.clone(), head.headers, messages, granted);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
@@ -129,7 +130,8 @@ async fn answer_admin(
     request: Request<Incoming>,
 ) -> Result<Response<GrpcReply>, Status> {
     let (head, body) = request.into_parts();
-    let frames =
-        Messages::new(body, compression::of_request(&head.headers)?, &state.options.limits).only().await?;
-    Ok(reply::message(call.answer(&state.engine, &frames).await?, None))
+    let coding = compression::of_request(&head.headers)?;
+    let limits = &state.options.limits;
+    let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
+    Ok(reply::message(call.answer(&state.engine, &message.frames).await?, None))
 }

@@ -19,13 +19,13 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use engine::Model;
 use futures_util::{Stream, StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{ClientId, Error, Name, Response, ResponseItem, ResponseStream};
+use inference::{ByteReservation, ClientId, Error, Name, Response, ResponseItem, ResponseStream};
 use tokio::time::Sleep;
 
 use super::{
@@ -33,9 +33,9 @@ use super::{
     compression::{Compressing, Compressor},
     decode::InferMessage,
     encode::InferResponse,
-    framing::Messages,
+    framing::{Messages, ReceivedMessage},
     message::{MAX_MESSAGE, MAX_PIECE},
-    request::{self, RequestContext},
+    request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
 };
@@ -199,7 +199,7 @@ impl StreamBody {
                 return true;
             }
             match self.messages.poll_next(context) {
-                Poll::Ready(Some(Ok(frames))) => self.accept(&frames),
+                Poll::Ready(Some(Ok(message))) => self.accept(message),
                 Poll::Ready(Some(Err(status))) => self.failure = Some(status),
                 Poll::Ready(None) => self.reading = false,
                 Poll::Pending => return false,
@@ -208,8 +208,8 @@ impl StreamBody {
         true
     }
 
-    fn accept(&mut self, frames: &[Bytes]) {
-        let Ok(message) = InferMessage::decode(frames) else {
+    fn accept(&mut self, ReceivedMessage { frames, reservation }: ReceivedMessage) {
+        let Ok(message) = InferMessage::decode(&frames) else {
             self.failure = Some(Status::unparsable());
             return;
         };
@@ -224,7 +224,7 @@ impl StreamBody {
             Err(error) => return self.ordered.push_back(Turn::Refused(refusal(&id, &error))),
         };
         let decoupled = model.config().decoupled;
-        match self.start(model, message) {
+        match self.start(model, message, reservation) {
             Ok(flight) if decoupled => self.unordered.push(flight),
             Ok(flight) => self.ordered.push_back(Turn::Running(flight)),
             Err(error) if decoupled => self.refusals.push_back(refusal(&id, &error)),
@@ -232,10 +232,15 @@ impl StreamBody {
         }
     }
 
-    fn start(&self, model: Arc<Model>, message: InferMessage<'_>) -> Result<Flight, Error> {
+    fn start(
+        &self,
+        model: Arc<Model>,
+        message: InferMessage<'_>,
+        reservation: ByteReservation,
+    ) -> Result<Flight, Error> {
         let sent_version = Name::new(&message.model_version);
-        let client = Some(self.client);
-        let (asked, responses) = request::start(&self.state, &self.headers, model, message, client)?;
+        let origin = MessageOrigin { reservation, stream: Some(self.client) };
+        let (asked, responses) = request::start(&self.state, &self.headers, model, message, origin)?;
         Ok(Flight {
             asked,
             responses,

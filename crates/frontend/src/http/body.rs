@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -11,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use inference::{Error, TensorData};
+use inference::{ByteBudget, ByteReservation, Error, NoRoom, TensorData};
 use smallvec::SmallVec;
 
 use super::activity::Busy;
@@ -39,13 +40,29 @@ pub(super) enum Unread {
     Broken(StatusCode, &'static str),
 }
 
-/// The limits of a read.
+impl From<NoRoom> for Unread {
+    fn from(refused: NoRoom) -> Self {
+        Self::Refused(refused.into())
+    }
+}
+
+/// When reading stops.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// The most bytes of the whole body.
+pub(super) struct Bounds<'s> {
+    /// Most bytes of the whole body.
     pub(super) len: u64,
     /// The minimum pace at which the body must arrive.
     pub(super) pace: Option<BodyPace>,
+    /// Where the bytes are reserved as they arrive.
+    pub(super) budget: &'s Arc<ByteBudget>,
+}
+
+/// A whole body.
+#[derive(Debug)]
+pub(super) struct ReceivedBody {
+    pub(super) bytes: TensorData,
+    /// Holds them, or what was made of them.
+    pub(super) reservation: ByteReservation,
 }
 
 /// Reads a whole body into pieces.
@@ -54,16 +71,18 @@ pub(super) struct Bounds {
 /// lower bound.
 pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
-    bounds: Bounds,
+    bounds: Bounds<'_>,
     too_large: impl Fn(u64) -> Error,
-) -> Result<TensorData, Unread> {
+) -> Result<ReceivedBody, Unread> {
     let told = body.size_hint().exact();
     if let Some(len) = told.filter(|len| *len > bounds.len) {
         return Err(Unread::Refused(too_large(len)));
     }
     let mut pieces = BodyPieces::default();
     let mut progress = BodyProgress::new(bounds.pace);
+    let mut reservation = bounds.budget.reservation();
     while let Some(piece) = next(body, &mut progress).await? {
+        reservation.grow(piece.len())?;
         pieces.push(piece);
         if pieces.len > bounds.len {
             return Err(Unread::Refused(too_large(pieces.len)));
@@ -73,7 +92,7 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
             return Err(Unread::Broken(StatusCode::BAD_REQUEST, TOO_MANY_CHUNKS));
         }
     }
-    Ok(pieces.finish())
+    Ok(ReceivedBody { bytes: pieces.finish(), reservation })
 }
 
 /// The refusal of a body that exceeds the limit for all bodies.
@@ -263,6 +282,8 @@ impl Body for ResponseBody {
 
 #[cfg(test)]
 mod tests {
+    use inference::ErrorCode;
+
     use super::*;
 
     /// A body that arrives in these pieces, without a stated length.
@@ -281,7 +302,11 @@ mod tests {
 
     async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, Unread> {
         let mut body = Chunked(pieces.into_iter());
-        collect(&mut body, Bounds { len, pace: None }, |len| Error::invalid(format!("{len} bytes"))).await
+        let budget = &ByteBudget::new(usize::MAX);
+        let bounds = Bounds { len, pace: None, budget };
+        let body = collect(&mut body, bounds, |len| Error::invalid(format!("{len} bytes"))).await?;
+        assert_eq!(body.reservation.bytes(), body.bytes.len());
+        Ok(body.bytes)
     }
 
     #[tokio::test]
@@ -299,10 +324,29 @@ mod tests {
         let error = read(vec!["abc".into(), "def".into(), "ghi".into()], 5).await.unwrap_err();
         assert!(matches!(error, Unread::Refused(error) if error.message == "6 bytes"));
         let mut told = ResponseBody::from("abcdef");
-        let error =
-            collect(&mut told, Bounds { len: 5, pace: None }, |len| Error::invalid(format!("{len} told")));
+        let bounds = Bounds { len: 5, pace: None, budget: &ByteBudget::new(usize::MAX) };
+        let error = collect(&mut told, bounds, |len| Error::invalid(format!("{len} told")));
         assert!(matches!(error.await.unwrap_err(), Unread::Refused(error) if error.message == "6 told"));
         assert_eq!(told.len(), 6, "nothing was read");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_counted_while_it_arrives_and_refused_where_there_is_no_room() {
+        let budget = ByteBudget::new(10);
+        let bounds = Bounds { len: 100, pace: None, budget: &budget };
+        let receive = async |pieces: Vec<Bytes>| {
+            collect(&mut Chunked(pieces.into_iter()), bounds, |len| too_large(len, 100)).await
+        };
+        let held = receive(vec!["abc".into(), "def".into()]).await.unwrap();
+        assert_eq!(budget.used(), 6);
+        let Unread::Refused(error) = receive(vec!["abc".into(), "de".into()]).await.unwrap_err() else {
+            panic!("the client is told")
+        };
+        assert_eq!(error.code, ErrorCode::ResourceExhausted);
+        assert!(error.message.contains("no room for 2 more bytes of requests: 9 of 10"), "{error}");
+        assert_eq!(budget.used(), 6);
+        drop(held);
+        assert_eq!(budget.used(), 0);
     }
 
     #[tokio::test]

@@ -2,8 +2,9 @@
 //! decompression.
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
-use inference::{Error, TensorData};
+use inference::{ByteReservation, Error};
 
+use super::body::ReceivedBody;
 use crate::{
     chunks::Chunks,
     compression::{Coding, InflateError},
@@ -59,14 +60,16 @@ fn quality(parameter: &str) -> Option<Option<f64>> {
 /// Decompresses a request. The first bytes determine the format, whatever the header says.
 ///
 /// # Errors
-/// INVALID_ARG for an empty, corrupt, truncated (P-W9) or too large body.
-pub(super) async fn decompress(body: TensorData, limit: usize) -> Result<Bytes, Error> {
+/// INVALID_ARG for an empty, corrupt, truncated (P-W9) or too large body; RESOURCE_EXHAUSTED if there is no room for it.
+pub(super) async fn decompress(body: ReceivedBody, limit: usize) -> Result<(Bytes, ByteReservation), Error> {
+    let ReceivedBody { bytes: body, reservation } = body;
     let Some(first) = body.pieces().first() else {
         return Err(Error::invalid("nothing to be decompressed"));
     };
     let coding = if first.starts_with(b"\x1f") { Coding::Gzip } else { Coding::Deflate };
-    coding.inflate(body.into(), limit).await?.map_err(|error| match error {
+    coding.inflate(body.into(), limit, reservation).await?.map_err(|error| match error {
         InflateError::TooLarge => too_large(limit),
+        InflateError::NoRoom(refused) => refused.into(),
         InflateError::Corrupt | InflateError::Abandoned => Error::invalid("failed to decompress request"),
     })
 }
@@ -87,7 +90,14 @@ pub(super) async fn compress(response: Chunks, coding: Coding) -> Option<Bytes> 
 
 #[cfg(test)]
 mod tests {
+    use inference::{ByteBudget, TensorData};
+
     use super::*;
+
+    async fn unfold(body: impl Into<TensorData>, limit: usize) -> Result<Bytes, Error> {
+        let reservation = ByteBudget::new(usize::MAX).reservation();
+        Ok(decompress(ReceivedBody { bytes: body.into(), reservation }, limit).await?.0)
+    }
 
     fn accept(values: &[&str]) -> Option<Coding> {
         let mut headers = HeaderMap::new();
@@ -148,7 +158,7 @@ mod tests {
                     let pieces =
                         compressed.chunks(compressed.len().div_ceil(pieces)).map(Bytes::copy_from_slice);
                     let body = TensorData::from_pieces(pieces);
-                    assert_eq!(decompress(body, len).await.unwrap(), plain);
+                    assert_eq!(unfold(body, len).await.unwrap(), plain);
                 }
             }
         }
@@ -158,16 +168,16 @@ mod tests {
     async fn a_broken_body_is_refused() {
         let failed = Err(Error::invalid("failed to decompress request"));
         let whole = compress(Bytes::from("0123".repeat(1000)).into(), Coding::Gzip).await.unwrap();
-        assert_eq!(decompress(whole.slice(..whole.len() / 2).into(), 1 << 20).await, failed);
-        assert_eq!(decompress(Bytes::from("not gzip at all").into(), 1 << 20).await, failed);
+        assert_eq!(unfold(whole.slice(..whole.len() / 2), 1 << 20).await, failed);
+        assert_eq!(unfold(Bytes::from("not gzip at all"), 1 << 20).await, failed);
         let nothing = Err(Error::invalid("nothing to be decompressed"));
-        assert_eq!(decompress(TensorData::default(), 1 << 20).await, nothing);
+        assert_eq!(unfold(TensorData::default(), 1 << 20).await, nothing);
     }
 
     #[tokio::test]
     async fn a_body_that_unfolds_too_far_is_refused() {
         let bomb = compress(Bytes::from(vec![0; 100_000]).into(), Coding::Gzip).await.unwrap();
-        assert_eq!(decompress(bomb.clone().into(), 99_999).await, Err(too_large(99_999)));
-        assert_eq!(decompress(bomb.into(), 100_000).await.unwrap().len(), 100_000);
+        assert_eq!(unfold(bomb.clone(), 99_999).await, Err(too_large(99_999)));
+        assert_eq!(unfold(bomb, 100_000).await.unwrap().len(), 100_000);
     }
 }

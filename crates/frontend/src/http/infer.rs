@@ -5,10 +5,10 @@ use bytes::Bytes;
 use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
-use inference::{Error, Name, Parameters, Response, TensorData};
+use inference::{ByteReservation, Error, Name, Parameters, Response};
 
 use super::{
-    body::{self, Bounds, ResponseBody},
+    body::{self, Bounds, ReceivedBody, ResponseBody},
     compression,
     header_case::RecentHeaderNames,
     reply::{self, HttpFailure, HttpReply},
@@ -54,15 +54,18 @@ impl HttpService {
         &self,
         headers: &HeaderMap,
         body: &mut B,
-    ) -> Result<TensorData, HttpFailure> {
+    ) -> Result<ReceivedBody, HttpFailure> {
         let limit = self.options.max_input_size;
         let limits = &self.options.limits;
-        let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace: limits.body_pace };
+        let budget = self.engine.inflight_bytes();
+        let bounds =
+            |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace: limits.body_pace, budget };
         if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
             // Decompression never makes a body much shorter.
             let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
             let body = body::collect(body, bounds(most), |_| compression::too_large(limit)).await?;
-            return Ok(compression::decompress(body, limit).await?.into());
+            let (bytes, reservation) = compression::decompress(body, limit).await?;
+            return Ok(ReceivedBody { bytes: bytes.into(), reservation });
         }
         if let Ok(Some(len)) = header_length(headers)
             && u64::try_from(len).is_ok_and(|len| len > limit as u64)
@@ -82,9 +85,10 @@ impl HttpService {
     async fn decode(
         &self,
         headers: &HeaderMap,
-        mut body: TensorData,
+        body: ReceivedBody,
         model: &Arc<Model>,
     ) -> Result<Decoded, Error> {
+        let ReceivedBody { bytes: mut body, reservation } = body;
         let max_input_size = self.options.max_input_size;
         let json_len = match header_length(headers)? {
             None => body.len(),
@@ -97,26 +101,35 @@ impl HttpService {
             })?,
         };
         if json_len == 0 {
-            return request::raw(body, Limits { model: model.name(), max_input_size });
+            return counted(request::raw(body, Limits { model: model.name(), max_input_size }), reservation);
         }
         if json_len > max_input_size {
             return Err(json_too_large(json_len as u64, max_input_size));
         }
         if json_len <= BRIEF {
             let json = body.split_to(json_len).contiguous();
-            return request::decode(&json, &body, Limits { model: model.name(), max_input_size });
+            let decoded = request::decode(&json, &body, Limits { model: model.name(), max_input_size });
+            return counted(decoded, reservation);
         }
         let model = model.clone();
         let decoded = Work::pooled(move |_| {
             let json = body.split_to(json_len).contiguous();
-            request::decode(&json, &body, Limits { model: model.name(), max_input_size })
+            let decoded = request::decode(&json, &body, Limits { model: model.name(), max_input_size });
+            counted(decoded, reservation)
         });
         decoded.await?
     }
 }
 
-/// The number at the start of `Inference-Header-Content-Length`. `None` without that header. The server ignores the
-/// characters after the number, as C's `stoi` does.
+/// Counts a request in the reservation of its body.
+fn counted(decoded: Result<Decoded, Error>, reservation: ByteReservation) -> Result<Decoded, Error> {
+    let mut decoded = decoded?;
+    decoded.request.count_in(reservation)?;
+    Ok(decoded)
+}
+
+/// The number at the beginning of `Inference-Header-Content-Length`, if there is that header. What follows the number
+/// is ignored, as C's `stoi` does.
 fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
     let given = text(value);

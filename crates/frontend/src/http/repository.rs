@@ -5,7 +5,7 @@ use http_body::Body;
 use inference::Error;
 
 use super::{
-    body::ResponseBody,
+    body::{ReceivedBody, ResponseBody},
     json::{Document, JsonValue},
     reply::{self, HttpFailure, HttpReply},
     service::HttpService,
@@ -60,8 +60,12 @@ impl HttpService {
         body: &mut B,
         read: fn(&[u8]) -> Result<T, Error>,
     ) -> Result<T, HttpFailure> {
-        let json = self.read_json(body).await?;
-        Ok(Work::on_bytes(json.len(), move || read(&json.contiguous())).await??)
+        let ReceivedBody { bytes: json, reservation } = self.read_json(body).await?;
+        let read = Work::on_bytes(json.len(), move || {
+            let _counted = reservation;
+            read(&json.contiguous())
+        });
+        Ok(read.await??)
     }
 }
 

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use engine::Engine;
 use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
 use http_body::Body;
-use inference::{Error, TensorData};
+use inference::Error;
 
 use super::{
-    body::{self, Bounds, ResponseBody, Unread},
+    body::{self, Bounds, ReceivedBody, ResponseBody, Unread},
     reply::{self, HttpFailure, HttpReply},
     router::{About, Route},
     server::Respond,
@@ -142,9 +142,10 @@ impl HttpService {
     pub(super) async fn read_json<B: Body<Data = Bytes> + Unpin>(
         &self,
         body: &mut B,
-    ) -> Result<TensorData, HttpFailure> {
+    ) -> Result<ReceivedBody, HttpFailure> {
         let limit = self.options.max_input_size;
-        let bounds = Bounds { len: limit as u64, pace: self.options.limits.body_pace };
+        let budget = self.engine.inflight_bytes();
+        let bounds = Bounds { len: limit as u64, pace: self.options.limits.body_pace, budget };
         Ok(body::collect(body, bounds, |len| json_too_large(len, limit)).await?)
     }
 

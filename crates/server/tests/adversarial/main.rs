@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 mod connections;
 mod floods;
+mod memory;
 mod peer;
 mod readers;
 
@@ -42,18 +43,35 @@ impl Served {
         Self::with(Repository::empty().unwrap(), &[], arguments)
     }
 
-    /// A server with the model `m`. It sends a response for each value of its input, and then waits until it is
-    /// cancelled.
+    /// With the model `echo`, which answers with its input.
+    fn echoing(arguments: &[&str]) -> Self {
+        let repository = Repository::empty().unwrap();
+        let config = "backend: 'identity' max_batch_size: 8
+             input [ { name: 'INPUT0' data_type: TYPE_INT32 dims: [ -1 ] } ]
+             output [ { name: 'OUTPUT0' data_type: TYPE_INT32 dims: [ -1 ] } ]
+             instance_group [ { kind: KIND_CPU } ]";
+        repository.add("echo", [("config.pbtxt", config)]).unwrap();
+        Self::with(repository, &["identity"], arguments)
+    }
+
+    /// With the model `m`, which gives a response for each value of its input and then waits until it is cancelled.
     fn repeating(arguments: &[&str]) -> Self {
+        Self::repeating_with(
+            "parameters { key: 'until_cancelled' value { string_value: 'true' } }",
+            arguments,
+        )
+    }
+
+    /// With the model `m`, which gives a response for each value of its input, and `rest` in its configuration.
+    fn repeating_with(rest: &str, arguments: &[&str]) -> Self {
         let repository = Repository::empty().unwrap();
         let config = "backend: 'repeat' max_batch_size: 0
              input [ { name: 'IN' data_type: TYPE_INT32 dims: [ -1 ] } ]
              output [ { name: 'OUT' data_type: TYPE_INT32 dims: [ 1 ] },
                       { name: 'IDX' data_type: TYPE_UINT32 dims: [ 1 ] } ]
              model_transaction_policy { decoupled: true }
-             instance_group [ { kind: KIND_CPU } ]
-             parameters { key: 'until_cancelled' value { string_value: 'true' } }";
-        repository.add("m", [("config.pbtxt", config)]).unwrap();
+             instance_group [ { kind: KIND_CPU } ]";
+        repository.add("m", [("config.pbtxt", format!("{config} {rest}").as_str())]).unwrap();
         Self::with(repository, &["repeat"], arguments)
     }
 
@@ -106,7 +124,19 @@ impl Served {
         self.program.resident_bytes().unwrap() >> 20
     }
 
-    /// Stops the program. Nothing is in flight that it could wait for.
+    /// Requests to the model that were refused, or ended by the server for a limit.
+    fn refused_requests(&self, model: &str) -> u64 {
+        let mut connection = Connection::open(self.metrics).unwrap();
+        let metrics = connection.ask("GET", "/metrics", &[], b"").unwrap().text();
+        let labels = [format!("model=\"{model}\""), "reason=\"REJECTED\"".to_owned()];
+        let line = metrics.lines().find(|line| {
+            line.starts_with("nv_inference_request_failure{")
+                && labels.iter().all(|label| line.contains(label))
+        });
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_default()
+    }
+
+    /// Ends the program, which has nothing left to wait for.
     fn stop(self) {
         drop((self.old_http, self.old_grpc));
         let status = self.program.terminate().unwrap();

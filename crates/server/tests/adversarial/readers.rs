@@ -1,6 +1,12 @@
-//! Clients that read nothing although responses wait for them.
+//! Clients that take nothing although responses wait for them.
+use std::{thread, time::Instant};
+
 use serde_json::json;
-use testing::{grpc::framed, http::request, schema};
+use testing::{
+    grpc::{self, framed},
+    http::{Connection, TIMEOUT, request},
+    schema,
+};
 
 use crate::{
     SERVER_METADATA, STREAM_INFER, Served,
@@ -59,7 +65,7 @@ fn a_stream_whose_client_has_stopped_reading_is_cancelled() {
     let mut served = Served::repeating(&[SHORT]);
     let before = served.mebibytes();
     let mut peer = Peer::open(served.grpc, &[(WINDOW, 1000)]);
-    let message = question();
+    let message = question(RESPONSES);
     assert!(peer.wait_until_read());
     peer.send(&call(1, STREAM_INFER, 0)).unwrap();
     for piece in message.chunks(16 << 10) {
@@ -92,14 +98,86 @@ fn events_whose_client_has_stopped_reading_are_cancelled() {
     served.stop();
 }
 
-/// A request for many responses.
-fn question() -> bytes::Bytes {
+/// Asks for so many responses.
+fn question(responses: usize) -> bytes::Bytes {
     let request = json!({
         "model_name": "m",
         "inputs": [{
-            "name": "IN", "datatype": "INT32", "shape": [RESPONSES.to_string()],
-            "contents": {"int_contents": vec![7; RESPONSES]}
+            "name": "IN", "datatype": "INT32", "shape": [responses.to_string()],
+            "contents": {"int_contents": vec![7; responses]}
         }]
     });
     framed(&schema::encode("inference.ModelInferRequest", &request).unwrap())
+}
+
+/// Responses that each of those gets who reads.
+const ENOUGH: usize = 100;
+
+/// Two stop reading; the others ask afterwards and read.
+#[test]
+fn of_many_readers_only_those_lose_their_requests_who_have_stopped() {
+    let served = Served::repeating_with("", &["--max-unread-response-bytes=8388608"]);
+    let before = served.mebibytes();
+    let words = "(--max-unread-response-bytes)";
+    let events = |count: usize| {
+        let body = serde_json::to_vec(&json!({"IN": vec![7; count]})).unwrap();
+        let mut connection = Connection::open(served.http).unwrap();
+        connection.send(&request("POST", "/v2/models/m/generate_stream", &[], &body)).unwrap();
+        connection
+    };
+    let mut stopped_events = events(RESPONSES);
+    let (connection, mut stopped_stream) = served
+        .runtime
+        .block_on(async {
+            let connection = grpc::Connection::open(served.grpc).await?;
+            let metadata = [("triton_grpc_error".to_owned(), "true".to_owned())];
+            let mut call = connection.call(STREAM_INFER, &metadata).await?;
+            call.send(question(RESPONSES));
+            // It has begun, and now nobody asks for more.
+            call.next().await?;
+            Ok::<_, String>((connection, call))
+        })
+        .unwrap();
+
+    let streams: Vec<_> = (0..32)
+        .map(|_| {
+            let address = served.grpc;
+            served.runtime.spawn(async move {
+                let connection = grpc::Connection::open(address).await?;
+                connection.unary(STREAM_INFER, &[], question(ENOUGH)).await
+            })
+        })
+        .collect();
+    thread::scope(|scope| {
+        let read = || events(ENOUGH).receive("POST").unwrap();
+        let others: Vec<_> = (0..31).map(|_| scope.spawn(read)).collect();
+        for other in others {
+            let answer = other.join().unwrap();
+            assert_eq!((answer.status, answer.text().matches("data: ").count()), (200, ENOUGH));
+            assert!(!answer.text().contains("error"), "{}", answer.text());
+        }
+    });
+    for stream in streams {
+        let (messages, status) = served.runtime.block_on(stream).unwrap().unwrap();
+        assert_eq!((messages.len(), status.name()), (ENOUGH, "OK"), "{}", status.message);
+    }
+    let begin = Instant::now();
+    while served.refused_requests("m") < 2 {
+        assert!(begin.elapsed() < TIMEOUT, "{} of 2 have lost their requests", served.refused_requests("m"));
+    }
+    let grown = served.mebibytes().saturating_sub(before);
+    assert!(grown < 128, "what nobody reads takes {grown} MiB");
+
+    // They learn why when they read on.
+    let answer = stopped_events.receive("POST").unwrap();
+    let events: Vec<_> = answer.text().lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    assert!(events.len() < RESPONSES && events.last().unwrap().contains(words), "{:?}", events.last());
+    stopped_stream.finish();
+    let (messages, status) = served.runtime.block_on(stopped_stream.rest()).unwrap();
+    assert!(messages.len() < RESPONSES);
+    assert_eq!(status.name(), "RESOURCE_EXHAUSTED");
+    assert!(status.message.contains(words), "{}", status.message);
+    assert_eq!(served.refused_requests("m"), 2);
+    drop(connection);
+    served.stop();
 }

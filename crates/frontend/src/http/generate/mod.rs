@@ -32,10 +32,10 @@ use engine::Model;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
-use inference::{Error, Name, Response, ResponseStream};
+use inference::{Error, Name, Request, Response, ResponseStream};
 
 use super::{
-    body::ResponseBody,
+    body::{ReceivedBody, ResponseBody},
     reply::{self, HttpFailure, HttpReply},
     response::Origin,
     service::HttpService,
@@ -99,12 +99,15 @@ impl HttpService {
             let text = "Unsupported content-encoding, only 'identity' is supported.";
             return Err(Error::invalid(text).into());
         }
-        let json = self.read_json(body).await?;
+        let ReceivedBody { bytes: json, reservation } = self.read_json(body).await?;
         let (asked, max_input_size) = (model.clone(), self.options.max_input_size);
         let decoded = Work::on_bytes(json.len(), move || {
             let config = asked.config();
             let batched = config.max_batch_size.is_some();
-            decode(&json.contiguous(), Schema { inputs: &config.inputs, batched, max_input_size })
+            let mut request =
+                decode(&json.contiguous(), Schema { inputs: &config.inputs, batched, max_input_size })?;
+            request.count_in(reservation)?;
+            Ok::<Request, Error>(request)
         });
         let request = decoded.await??;
         let id = request.id.clone();

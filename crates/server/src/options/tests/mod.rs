@@ -1,5 +1,6 @@
 //! The command line as a whole: recorded refusals, the text of every rule, defaults and settings.
 
+use super::typed::TypedOptions;
 use super::*;
 use std::collections::BTreeSet;
 

@@ -1,0 +1,117 @@
+"""A client that takes more than its share, again and again, until it is ended.
+
+Usage: adversary.py KIND HTTP_PORT GRPC_PORT. Prints a line when it has done its worst once. KIND is one of:
+
+cancelled  16,000 requests on one gRPC stream, to a model whose queue waits for more, and then the stream is given up
+stopped    four event streams of 200,000 responses that nobody reads
+repeated   four JSON requests of 330 KB whose input has its data 33,000 times
+bombs      four bodies of 256 KB that unfold to 256 MiB, over HTTP: messages over gRPC are unfolded by the same code
+
+It rests for half a second between two rounds, and does all it can beforehand: what is measured is what the server does.
+"""
+
+import gzip
+import http.client
+import json
+import socket
+import sys
+import threading
+import time
+
+import grpc
+import numpy as np
+from tritonclient.grpc import InferInput, service_pb2
+
+REST = 0.5
+QUEUED, RESPONSES, AT_ONCE = 16_000, 200_000, 4
+SERVICE = "/inference.GRPCInferenceService/"
+
+
+def cancelled(_, grpc_port):
+    tensor = InferInput("INPUT0", [1, 16], "FP32")
+    tensor.set_data_from_numpy(np.zeros((1, 16), np.float32))
+    request = service_pb2.ModelInferRequest(model_name="patient", inputs=[tensor._get_tensor()])
+    request.raw_input_contents.append(tensor._get_content())
+    message = request.SerializeToString()
+    channel = grpc.insecure_channel(f"127.0.0.1:{grpc_port}")
+    stream = channel.stream_stream(SERVICE + "ModelStreamInfer")
+
+    def once():
+        sent, over = threading.Event(), threading.Event()
+
+        def requests():
+            for _ in range(QUEUED):
+                yield message
+            sent.set()
+            over.wait()
+
+        call = stream(requests())
+        sent.wait()
+        call.cancel()
+        over.set()
+
+    return once
+
+
+def stopped(http_port, _):
+    body = json.dumps({"IN": [7] * RESPONSES}).encode()
+    head = f"POST /v2/models/repeat/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    connections = []
+
+    def once():
+        while len(connections) >= AT_ONCE:
+            connections.pop().close()
+        for _ in range(AT_ONCE):
+            connection = socket.create_connection(("127.0.0.1", http_port))
+            connection.sendall(head.encode() + body)
+            connections.append(connection)
+
+    return once
+
+
+def posts(http_port, body, headers, expected):
+    """Sends the same body several times at once."""
+
+    def one():
+        connection = http.client.HTTPConnection("127.0.0.1", http_port)
+        connection.request("POST", "/v2/models/tiny/infer", body, headers)
+        assert connection.getresponse().status in expected
+
+    threads = [threading.Thread(target=one) for _ in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def repeated(http_port, _):
+    data = '"data":[],' * 33_000
+    body = '{"inputs":[{%s"name":"INPUT0","datatype":"FP32","shape":[1,16]}]}' % data
+
+    def once():
+        for thread in posts(http_port, body, {}, [400]):
+            thread.join()
+
+    return once
+
+
+def bombs(http_port, _):
+    bomb = gzip.compress(bytes(1 << 20)) * 256
+
+    def once():
+        for thread in posts(http_port, bomb, {"Content-Encoding": "gzip"}, [400, 503]):
+            thread.join()
+
+    return once
+
+
+def main():
+    kinds = {kind.__name__: kind for kind in (cancelled, stopped, repeated, bombs)}
+    once = kinds[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))
+    once()
+    print("begun", flush=True)
+    while True:
+        time.sleep(REST)
+        once()
+
+
+main()

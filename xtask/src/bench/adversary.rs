@@ -1,0 +1,142 @@
+//! How much longer clients wait while another client takes more than its share: the 99th percentile with it and without it.
+//!
+//! Both measurements take turns. The adversary rests between two rounds of what it does, so that the figure tells what the
+//! others wait for, rather than how processors are shared.
+
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::contenders::Contender;
+use super::plan::{BenchProtocol, BenchRow};
+use super::{BenchOptions, write};
+use crate::steps::heading;
+use crate::{children, python};
+
+/// As `bench/adversary.py` names them.
+const KINDS: [&str; 4] = ["cancelled", "stopped", "repeated", "bombs"];
+
+/// Callers of the others.
+const CALLERS: u32 = 4;
+
+/// What a row of the table shows.
+struct AdversaryFigures {
+    name: String,
+    alone_us: f64,
+    beside_us: f64,
+}
+
+/// A client that takes more than its share, ended when dropped.
+struct Adversary {
+    child: Child,
+    _watched: children::Child,
+}
+
+impl Adversary {
+    /// Starts it and waits until it has done its worst once.
+    fn start(kind: &str, http_port: u16, grpc_port: u16) -> Result<Self> {
+        let mut command = python::command();
+        command.arg("bench/adversary.py").arg(kind).arg(http_port.to_string()).arg(grpc_port.to_string());
+        let child = command.stdout(Stdio::piped()).spawn().context("cannot start Python")?;
+        let watched = children::Child::watch(child.id())?;
+        let mut adversary = Self { child, _watched: watched };
+        let output = adversary.child.stdout.take().context("its output is a pipe")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.trim() == "begun", "the adversary '{kind}' has ended early");
+        Ok(adversary)
+    }
+}
+
+impl Drop for Adversary {
+    fn drop(&mut self) {
+        // Errors mean that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Measures, prints and writes the table; true when every request of the others was answered.
+pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
+    let mut rows = Vec::new();
+    let mut errors = 0.0;
+    for kind in KINDS {
+        for protocol in [BenchProtocol::HttpJson, BenchProtocol::Grpc] {
+            let name = format!("{kind} beside tiny {} x{CALLERS}", protocol.name());
+            if !name.contains(&options.filter) {
+                continue;
+            }
+            heading(&name);
+            let row = BenchRow { name, model: "tiny", protocol, callers: CALLERS, bare: false };
+            let (figures, failed) = measure(kind, row, ours, options)?;
+            rows.push(figures);
+            errors += failed;
+        }
+    }
+    if rows.is_empty() {
+        return Ok(true);
+    }
+    heading("results");
+    let table = table(&rows);
+    print!("{table}");
+    write(folder, "adversary.md", &table)?;
+    Ok(errors == 0.0)
+}
+
+/// The medians of the rounds, and how many requests failed.
+fn measure(
+    kind: &str,
+    row: BenchRow,
+    ours: &Contender,
+    options: &BenchOptions,
+) -> Result<(AdversaryFigures, f64)> {
+    let &Contender::Server { http_port, grpc_port, .. } = ours else { bail!("no server to measure") };
+    let (mut alone, mut beside, mut errors) = (Vec::new(), Vec::new(), 0.0);
+    for round in 0..options.rounds {
+        for turn in 0..2 {
+            // As for the other rows: each round begins with another one.
+            let with_adversary = (round + turn) % 2 == 1;
+            let adversary =
+                with_adversary.then(|| Adversary::start(kind, http_port, grpc_port)).transpose()?;
+            let figures = ours.measure(&row, options.seconds)?;
+            drop(adversary);
+            println!("{:<12} {}", if with_adversary { kind } else { "alone" }, figures.line());
+            errors += figures.errors();
+            if with_adversary { &mut beside } else { &mut alone }.push(figures.p99_us()?);
+        }
+    }
+    let figures = AdversaryFigures { name: row.name, alone_us: median(alone), beside_us: median(beside) };
+    Ok((figures, errors))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn table(rows: &[AdversaryFigures]) -> String {
+    let mut text = String::from(
+        "| adversary | p99 us alone | p99 us beside it | times as long |\n|---|---:|---:|---:|\n",
+    );
+    for AdversaryFigures { name, alone_us, beside_us } in rows {
+        let times = beside_us / alone_us;
+        writeln!(text, "| {name} | {alone_us:.0} | {beside_us:.0} | {times:.2} |")
+            .expect("a string takes all");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_tells_how_many_times_as_long_others_wait() {
+        let rows = [AdversaryFigures { name: "x".into(), alone_us: 200.0, beside_us: 300.0 }];
+        assert!(table(&rows).ends_with("\n| x | 200 | 300 | 1.50 |\n"));
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}
