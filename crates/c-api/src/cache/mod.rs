@@ -2,7 +2,7 @@
 //!
 //! The cache owns the memory of its entries. The server owns the bytes that it stores and reads. The cache calls
 //! [`TRITONCACHE_Copy`] to copy between them, while it holds the locks that protect its memory. The functions of a
-//! cache may take long, so they run on threads of their own ([`workers`]).
+//! cache may take long, so they run on threads of their own (`workers.rs`).
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_char, c_void},

@@ -253,7 +253,7 @@ impl Model {
 }
 
 /// Each response of each request passes this path once: the model counts it, puts it in order, and makes it visible.
-/// Responses of a model with a response cache pass [`cache`] first.
+/// Responses of a model with a response cache pass `CachePath` first.
 impl ResponsePath for Model {
     fn respond(&self, response: InFlightResponse) {
         if let Some(outcome) = response.outcome() {

@@ -6,7 +6,7 @@ use std::sync::{
 
 /// A limit, and the number of its slots in use. Several ports may share one counter.
 ///
-/// Invariant: `used` is the number of live [`ConnectionSlot`]s of this counter.
+/// Invariant: `used` is the number of live `ConnectionSlot`s of this counter.
 #[derive(Debug)]
 pub struct SlotCounter {
     used: AtomicUsize,
