@@ -148,11 +148,8 @@ fn what_is_no_repository_is_told_with_what_was_expected() {
 fn a_setting_for_a_backend_that_is_not_there_is_told() {
     let repository = repository(&[]);
     let arguments = ["--backend-config=onnxruntim,default-max-batch-size=8"];
-    let complaints = started(repository.path(), &arguments).complaints();
-    assert!(
-        complaints.contains("there is no backend 'onnxruntim', did you mean 'onnxruntime'?"),
-        "{complaints}"
-    );
+    let program = started(repository.path(), &arguments);
+    program.wait_for_complaint("there is no backend 'onnxruntim', did you mean 'onnxruntime'?");
 }
 
 #[test]
