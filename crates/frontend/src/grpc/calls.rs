@@ -56,6 +56,8 @@ where
         self.calls.begun.fetch_add(1, Ordering::Relaxed);
         let counted = CountedCall(self.calls.clone());
         let write_timeout = self.write_timeout;
+        // A call is a large future, and a task moves its future several times: the task gets a pointer.
+        let call = Box::pin(call);
         tokio::spawn(async move {
             let _counted = counted;
             if unless_stalled(call, write_timeout).await.is_none() {
@@ -102,9 +104,8 @@ pub(super) fn frame_given() {
 }
 
 /// Returns the output of `call`, or `None` if a frame of its reply has waited for the client for `limit`.
-async fn unless_stalled<F: Future>(call: F, limit: Option<Duration>) -> Option<F::Output> {
+async fn unless_stalled<F: Future>(mut call: Pin<Box<F>>, limit: Option<Duration>) -> Option<F::Output> {
     let Some(limit) = limit else { return Some(call.await) };
-    let mut call = std::pin::pin!(call);
     let mut state = BodyState::NOTHING_SENT;
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     std::future::poll_fn(move |context: &mut Context<'_>| {
@@ -148,7 +149,7 @@ mod tests {
             Poll::<()>::Pending
         });
         let begin = Instant::now();
-        assert_eq!(unless_stalled(stalled, Some(LIMIT)).await, None);
+        assert_eq!(unless_stalled(Box::pin(stalled), Some(LIMIT)).await, None);
         assert!(begin.elapsed() >= LIMIT && begin.elapsed() < 2 * LIMIT);
     }
 
@@ -162,7 +163,7 @@ mod tests {
             }
             "done"
         };
-        assert_eq!(unless_stalled(slow, Some(LIMIT)).await, Some("done"));
+        assert_eq!(unless_stalled(Box::pin(slow), Some(LIMIT)).await, Some("done"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -173,6 +174,6 @@ mod tests {
             frame_asked();
             sleep(LIMIT * 100).await;
         };
-        assert_eq!(unless_stalled(waiting, Some(LIMIT)).await, Some(()));
+        assert_eq!(unless_stalled(Box::pin(waiting), Some(LIMIT)).await, Some(()));
     }
 }
