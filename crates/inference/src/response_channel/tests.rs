@@ -281,6 +281,21 @@ fn one_response_may_be_larger_than_the_budget() {
 }
 
 #[test]
+fn an_end_without_a_response_ends_no_other_request() {
+    let budget = UnreadBudget::new(1_000);
+    let (large, mut large_stream, _) = budgeted(&budget, None);
+    large.send(sized(10_000));
+    let (empty, mut empty_stream, _) = budgeted(&budget, None);
+    empty.finish();
+    assert!(matches!(poll(&mut empty_stream), Poll::Ready(None)));
+    assert!(!large.is_cancelled());
+    assert!(matches!(
+        poll(&mut large_stream),
+        Poll::Ready(Some(ResponseItem { result: Ok(_), last: false }))
+    ));
+}
+
+#[test]
 fn nothing_is_counted_that_nobody_will_read() {
     let budget = UnreadBudget::new(100_000);
     let (responder, stream, _) = budgeted(&budget, None);

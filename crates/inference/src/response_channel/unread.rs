@@ -10,7 +10,7 @@ use std::{
         Arc, Weak,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
-            Ordering::{AcqRel, Relaxed},
+            Ordering::{AcqRel, Relaxed, SeqCst},
         },
     },
 };
@@ -61,6 +61,10 @@ impl UnreadBudget {
         bytes: usize,
         handle: impl FnOnce() -> Weak<dyn Destination>,
     ) -> Option<Arc<dyn Destination>> {
+        if bytes == 0 {
+            // The end of a stream without a response takes no memory: no other request ends for it.
+            return None;
+        }
         let before = self.used.fetch_add(bytes, AcqRel);
         let unread = account.add(bytes);
         // One response alone may exceed the budget.
@@ -133,21 +137,25 @@ impl Account {
     }
 
     fn add(&self, bytes: usize) -> usize {
-        self.unread.fetch_add(bytes, AcqRel) + bytes
+        self.unread.fetch_add(bytes, SeqCst) + bytes
     }
 
     fn subtract(&self, bytes: usize) {
-        self.unread.fetch_sub(bytes, AcqRel);
+        self.unread.fetch_sub(bytes, SeqCst);
     }
 
     fn is_listed(&self) -> bool {
-        self.listed.load(Relaxed)
+        self.listed.load(SeqCst)
     }
 
     /// Adds the request and its unread bytes to the ledger.
+    ///
+    /// The function sets `listed` before it reads the count, and a refund changes the count before it reads `listed`.
+    /// All four accesses are sequentially consistent. So this function sees the refund, or the refund updates the
+    /// ledger.
     fn list<T>(&self, ledger: &mut Ledger<T>, handle: impl FnOnce() -> T) {
-        self.listed.store(true, Relaxed);
-        ledger.set(self.client, self.request, self.unread.load(Relaxed), handle);
+        self.listed.store(true, SeqCst);
+        ledger.set(self.client, self.request, self.unread.load(SeqCst), handle);
     }
 
     /// Updates the ledger. Removes a request without unread bytes.
@@ -155,10 +163,10 @@ impl Account {
     /// The function reads the count under the ledger's lock. If several threads change the count, the last one sees
     /// the changes of all.
     fn update<T>(&self, ledger: &mut Ledger<T>) {
-        let unread = self.unread.load(Relaxed);
+        let unread = self.unread.load(SeqCst);
         ledger.change(self.client, self.request, unread);
         if unread == 0 {
-            self.listed.store(false, Relaxed);
+            self.listed.store(false, SeqCst);
         }
     }
 }
