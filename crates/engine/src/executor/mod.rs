@@ -220,7 +220,7 @@ impl Executor {
     }
 
     /// Signals `idle`, if the executor closes, after an instance has become idle or has panicked.
-    fn tell_if_closing(&self) {
+    fn notify_if_closing(&self) {
         if self.closing.load(Ordering::SeqCst) {
             drop(self.driver.lock());
             self.idle.notify_all();

@@ -82,7 +82,7 @@ impl Executor {
         driver.finished(instance, movable, has_work.then_some(nanos));
         let actions = driver.step(end, &self.orders);
         drop(driver);
-        self.tell_if_closing();
+        self.notify_if_closing();
         self.perform(actions, |assignment, _| assignment.batch.instance == instance)
     }
 
@@ -169,7 +169,7 @@ impl Executor {
         };
         self.refuse(waiting);
         pending_grants.notify();
-        self.tell_if_closing();
+        self.notify_if_closing();
     }
 }
 

@@ -164,7 +164,7 @@ impl Model {
         }
         self.in_flight.begin();
         let (responder, stream) = response_channel(timeline, self.clone(), flow);
-        self.execute(meta, Execution::new(request, responder), now())?;
+        self.executor.enqueue(meta, Execution::new(request, responder), now())?;
         Ok(stream)
     }
 
@@ -182,11 +182,6 @@ impl Model {
     /// The request contradicts the configuration (INVALID_ARG).
     pub fn check(&self, mut request: Request) -> Result<(), Error> {
         self.validator.check(&self.config, &mut request).map(drop)
-    }
-
-    /// Passes a validated request to the executor. It came to the scheduler at `queued`.
-    fn execute(&self, meta: Meta, execution: Execution, queued: Timestamp) -> Result<(), Error> {
-        self.executor.enqueue(meta, execution, queued)
     }
 
     /// The reason why the version cannot be used any more, if there is one.
