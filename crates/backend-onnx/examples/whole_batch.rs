@@ -94,7 +94,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failu
 /// Warms up for a second, then counts.
 fn measure(loaded: &mut Loaded, requests: &[Request], options: &Options) -> Result<String, Failure> {
     let mut turn = requests.iter().cycle();
-    let mut next = || turn.next().expect("a cycle of something never ends").clone();
+    let mut next = || turn.next().expect("a cycle of something never ends").share();
     let start = Instant::now();
     let mut waiting: VecDeque<Asked> = (0..options.callers).map(|_| (start, next())).collect();
     let (opens, closes) = (1.0, 1.0 + options.seconds);
@@ -125,7 +125,7 @@ fn measure(loaded: &mut Loaded, requests: &[Request], options: &Options) -> Resu
 fn texts(loaded: &mut Loaded, requests: &[Request]) -> Result<Vec<String>, Failure> {
     let mut texts = Vec::new();
     for some in requests.chunks(loaded.max_rows) {
-        let rows = some.iter().map(|request| (Instant::now(), request.clone())).collect();
+        let rows = some.iter().map(|request| (Instant::now(), request.share())).collect();
         texts.extend(loaded.run_whole(rows, |_| {})?);
     }
     Ok(texts)
@@ -255,7 +255,7 @@ impl Loaded {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
             let state = self.fresh()?;
-            let execution = Execution::new(request.clone(), responder).with_state(Some(state.clone()));
+            let execution = Execution::new(request.share(), responder).with_state(Some(state.clone()));
             let slot = u32::try_from(rows.len())?;
             slot_owner.0.lock().push((slot, execution));
             rows.push(Row { asked, request, state, stream, text: String::new() });
@@ -295,7 +295,7 @@ impl Loaded {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             // The row's answers are not read, and it requests no output.
             let (responder, _) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
-            let request = Request { outputs: OutputSelection::Nothing, ..row.request.clone() };
+            let request = Request { outputs: OutputSelection::Nothing, ..row.request.share() };
             Execution::new(request, responder).with_state(Some(row.state.copied()))
         };
         let filled = places.into_iter().zip(rows);

@@ -135,7 +135,7 @@ unsafe impl Send for Pending {}
 
 impl PendingBatch for Pending {
     fn include(&mut self, request: &inference::Request) -> bool {
-        let shown = Request::shown(request.clone(), &self.batcher.model);
+        let shown = Request::shown(request.share(), &self.batcher.model);
         let mut include = false;
         // SAFETY: the request and the place live during the call.
         let result = unsafe {

@@ -49,7 +49,7 @@ impl Orders {
 
     /// Gives the requests of a batch their places. The caller holds the driver's lock and calls in the order of
     /// dequeuing. Only this function takes a lock while another one is held; its lock is a leaf.
-    pub(crate) fn line_up(&self, batch: &ScheduledBatch<Execution>) {
+    pub(crate) fn line_up(&self, batch: &ScheduledBatch<Box<Execution>>) {
         let (order, index) = match self {
             Self::None => return,
             Self::Together(order) => (order, 0),
@@ -162,7 +162,7 @@ mod tests {
         let flow = Flow { budget: budget.clone(), ..Flow::unlimited() };
         let (responder, stream) =
             response_channel(Timeline::new(Timestamp::from_nanos(1), 1), path.clone(), flow);
-        let execution = Execution::new(Request::default(), responder.clone());
+        let execution = Box::new(Execution::new(Request::default(), responder.clone()));
         let (mut scheduler, at) = (Scheduler::Unbatched(Unbatched::new()), Timestamp::default());
         scheduler.enqueue(at, Meta::default(), execution).expect("the queue has room");
         let due = scheduler.due(at, &[0]).expect("a request waits");

@@ -53,12 +53,12 @@ impl ByteBudget {
         self.used.load(Relaxed)
     }
 
-    /// Holds nothing yet.
+    /// A reservation without bytes.
     pub fn reservation(self: &Arc<Self>) -> ByteReservation {
         ByteReservation { budget: self.clone(), bytes: 0 }
     }
 
-    /// Holds `bytes`.
+    /// A reservation of `bytes`.
     ///
     /// # Errors
     /// The bytes exceed the limit, together with the reserved ones. Then nothing is reserved.
@@ -96,20 +96,20 @@ impl ByteReservation {
         Ok(())
     }
 
-    /// Holds at least `bytes`.
+    /// Reserves more, so that the reservation has at least `bytes`.
     ///
     /// # Errors
-    /// There is no room; what was held is still held.
+    /// The budget would be exceeded. The reservation keeps its size.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.grow(bytes.saturating_sub(self.bytes))
     }
 
-    /// Gives back what is held beyond `bytes`.
+    /// Releases the bytes that exceed `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         drop(self.split_off(self.bytes.saturating_sub(bytes)));
     }
 
-    /// Takes `bytes` of those that are held into a reservation of their own, or all if there are fewer.
+    /// Moves `bytes` into a new reservation, or all bytes if there are fewer.
     #[must_use]
     pub fn split_off(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);

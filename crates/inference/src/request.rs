@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Request {
     /// Every response repeats it; may be empty.
     pub id: Name,
@@ -34,7 +34,7 @@ pub struct Request {
     pub most_unread: Option<NonZeroUsize>,
     /// The bytes of memory that the request reserves in the server's budget, until the request is dropped. A network
     /// frontend reserves them when it receives the request. Otherwise the engine does.
-    pub reservation: Option<Arc<ByteReservation>>,
+    pub reservation: Option<ByteReservation>,
     /// The trace of the request, if it is traced.
     pub trace: Option<TraceContext>,
     /// The memory for outputs, if the sender of the request supplies memory. A backend may query it. `None` means
@@ -145,8 +145,28 @@ impl Request {
     /// There is no room for the inputs.
     pub fn count_in(&mut self, mut received: ByteReservation) -> Result<(), NoRoom> {
         received.grow_to(self.input_bytes())?;
-        self.reservation = Some(Arc::new(received));
+        self.reservation = Some(received);
         Ok(())
+    }
+
+    /// A request with the same content, which shares the bytes of the tensors. It reserves no bytes: the original has
+    /// reserved them.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+            sequence: self.sequence.clone(),
+            priority: self.priority,
+            timeout: self.timeout,
+            parameters: self.parameters.clone(),
+            client: self.client,
+            most_unread: self.most_unread,
+            reservation: None,
+            trace: self.trace.clone(),
+            output_placement: self.output_placement.clone(),
+        }
     }
 
     /// Whether the client wants that output.

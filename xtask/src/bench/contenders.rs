@@ -40,7 +40,15 @@ impl Contender {
         command.arg(format!("--backend-directory={}", backends.display()));
         // So that a client that has stopped reading is ended while it is measured.
         command.arg("--max-unread-response-bytes=33554432");
-        Contender::start("ours", command, folder, binary)
+        Contender::start("ours", "ours", command, folder, binary)
+    }
+
+    /// Starts the earlier build of Nereid at `binary` with the repository `FOLDER/ours`. `perf` has the load generator.
+    pub(crate) fn before(binary: &Path, perf: &Path, folder: &Path, library: &Path) -> Result<Contender> {
+        let mut command = Command::new(binary);
+        command.env(runtime_library::VARIABLE, library);
+        command.arg(format!("--backend-directory={}", identity_backend(folder)?.display()));
+        Contender::start("before", "ours", command, folder, perf)
     }
 
     /// Starts Triton with the repository `FOLDER/reference` and the identity backend of this repository.
@@ -62,12 +70,18 @@ impl Contender {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         command.env("PATH", path);
-        Contender::start("reference", command, folder, perf)
+        Contender::start("reference", "reference", command, folder, perf)
     }
 
-    fn start(name: &'static str, mut command: Command, folder: &Path, perf: &Path) -> Result<Contender> {
+    fn start(
+        name: &'static str,
+        repository: &str,
+        mut command: Command,
+        folder: &Path,
+        perf: &Path,
+    ) -> Result<Contender> {
         let [http_port, grpc_port, metrics_port] = process::free_ports()?;
-        command.arg(format!("--model-repository={}", folder.join(name).display()));
+        command.arg(format!("--model-repository={}", folder.join(repository).display()));
         command.arg(format!("--http-port={http_port}")).arg(format!("--grpc-port={grpc_port}"));
         command.arg(format!("--metrics-port={metrics_port}"));
         let server = ServerProcess::start(&mut command, folder.join(format!("{name}.log")), http_port)?;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use self::contenders::{Bare, Contender};
 use self::plan::BenchRow;
-use self::table::{Figures, ResultTable};
+use self::table::{ComparisonTable, Figures, ResultTable};
 use crate::arguments::Arguments;
 use crate::steps::heading;
 use crate::workspace::{self, Profile, cargo};
@@ -25,6 +25,8 @@ use crate::{process, python, runtime_library};
 pub(crate) struct BenchOptions {
     /// The `site-packages` folder with Triton; `None`: Triton is not measured.
     reference: Option<PathBuf>,
+    /// An earlier build of Nereid to compare with.
+    before: Option<PathBuf>,
     rounds: usize,
     seconds: u32,
     only: Option<Only>,
@@ -42,6 +44,7 @@ impl BenchOptions {
     pub(crate) fn parse(mut arguments: Arguments) -> Result<BenchOptions> {
         let options = BenchOptions {
             reference: arguments.value("--reference")?,
+            before: arguments.value("--before")?,
             rounds: arguments.value("--rounds")?.unwrap_or(3).max(1),
             seconds: arguments.value("--seconds")?.unwrap_or(3).max(1),
             only: match arguments.value::<String>("--only")?.as_deref() {
@@ -105,13 +108,23 @@ fn load(options: &BenchOptions) -> Result<bool> {
         }
     };
 
+    let before = options.before.as_ref().map(|binary| Contender::before(binary, &server, &folder, &library));
+    let before = before.transpose()?;
+
     let mut table = ResultTable::new();
+    let mut comparison = ComparisonTable::new();
     for row in &rows {
         heading(&row.name);
         let mut contenders = vec![&ours];
+        contenders.extend(before.as_ref());
         contenders.extend(reference.as_ref());
         contenders.extend(bare.as_ref().filter(|_| row.bare));
-        table.extend(&row.name, measure(row, &contenders, options)?);
+        let rounds = measure(row, &contenders, options)?;
+        if before.is_some() {
+            comparison.extend(&row.name, &rounds[0], &rounds[1]);
+        }
+        let names = contenders.iter().map(|contender| contender.name());
+        table.extend(&row.name, names.zip(rounds.iter().map(|rounds| Figures::medians(rounds))).collect());
     }
     let mut good = true;
     if generation::NAME.contains(&options.filter) {
@@ -124,15 +137,15 @@ fn load(options: &BenchOptions) -> Result<bool> {
     print!("{}", table.markdown());
     write(&folder, "results.md", &table.markdown())?;
     write(&folder, "results.csv", &table.csv())?;
+    if before.is_some() {
+        print!("\n{}", comparison.markdown());
+        write(&folder, "comparison.md", &comparison.markdown())?;
+    }
     Ok(good && table.errors() == 0.0)
 }
 
-/// The medians of each contender. The contenders take turns.
-fn measure(
-    row: &BenchRow,
-    contenders: &[&Contender],
-    options: &BenchOptions,
-) -> Result<Vec<(String, Figures)>> {
+/// The figures of all rounds for each contender. The contenders take turns.
+fn measure(row: &BenchRow, contenders: &[&Contender], options: &BenchOptions) -> Result<Vec<Vec<Figures>>> {
     let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); contenders.len()];
     for round in 0..options.rounds {
         // Each round begins with another contender, so that the same one is not always measured after a busy one.
@@ -143,8 +156,7 @@ fn measure(
             rounds[index].push(figures);
         }
     }
-    let names = contenders.iter().map(|contender| contender.name());
-    Ok(names.zip(rounds.iter().map(|rounds| Figures::medians(rounds))).collect())
+    Ok(rounds)
 }
 
 /// The bare loop at the batch size where it is fastest.

@@ -43,8 +43,11 @@ impl Figures {
 
     /// The latency that one of a hundred requests exceeds, in microseconds.
     pub(crate) fn p99_us(&self) -> Result<f64> {
-        let index = COLUMNS.iter().position(|(name, _)| *name == "p99_us");
-        index.and_then(|index| self.0[index]).context("there is no figure p99_us")
+        self.column("p99_us").context("there is no figure p99_us")
+    }
+
+    fn column(&self, wanted: &str) -> Option<f64> {
+        COLUMNS.iter().zip(self.0).find_map(|((name, _), value)| value.filter(|_| *name == wanted))
     }
 
     pub(crate) fn line(&self) -> String {
@@ -103,6 +106,62 @@ impl ResultTable {
     }
 }
 
+/// How this build compares with an earlier one, as ratios within each round.
+pub(crate) struct ComparisonTable {
+    rows: Vec<(String, [Option<Ratios>; COMPARED.len()])>,
+}
+
+/// The compared columns.
+const COMPARED: [(&str, &str); 2] =
+    [("server_us_per_request", "server us/req"), ("inferences_per_second", "infer/s")];
+
+/// The median of the rounds' ratios, the quarter that lies below it, and the quarter above it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ratios {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Ratios {
+    fn of(mut ratios: Vec<f64>) -> Option<Ratios> {
+        ratios.sort_by(f64::total_cmp);
+        let at = |quarter: usize| ratios.get((ratios.len().checked_sub(1)? * quarter + 2) / 4).copied();
+        Some(Ratios { median: at(2)?, low: at(1)?, high: at(3)? })
+    }
+}
+
+impl ComparisonTable {
+    pub(crate) fn new() -> ComparisonTable {
+        ComparisonTable { rows: Vec::new() }
+    }
+
+    /// Adds a row. Both lists have the same rounds.
+    pub(crate) fn extend(&mut self, row: &str, ours: &[Figures], before: &[Figures]) {
+        let ratios = COMPARED.map(|(name, _)| {
+            let both = ours.iter().zip(before);
+            let ratio =
+                |(ours, before): (&Figures, &Figures)| Some(ours.column(name)? / before.column(name)?);
+            Ratios::of(both.filter_map(ratio).collect())
+        });
+        self.rows.push((row.to_owned(), ratios));
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let headings = COMPARED.map(|(_, heading)| heading).join(" | ");
+        let mut text = format!("| this build : the earlier one | {headings} |\n|---|---:|---:|\n");
+        for (row, ratios) in &self.rows {
+            let cells = ratios.map(|ratios| {
+                ratios.map_or("-".into(), |Ratios { median, low, high }| {
+                    format!("{median:.2} ({low:.2} to {high:.2})")
+                })
+            });
+            text.push_str(&format!("| {row} | {} |\n", cells.join(" | ")));
+        }
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +179,17 @@ mod tests {
         let median = Figures::medians(&[figures(300.0, 0), figures(100.0, 0), figures(200.0, 1)]);
         assert_eq!(median, figures(200.0, 0));
         assert!(Figures::from_csv("only,headings").is_err());
+    }
+
+    #[test]
+    fn builds_are_compared_within_each_round() {
+        let [ours, before] = [[110.0, 90.0, 200.0, 100.0, 300.0], [100.0, 100.0, 100.0, 100.0, 100.0]];
+        let rounds = |rates: [f64; 5]| rates.map(|rate| figures(rate, 0));
+        let mut table = ComparisonTable::new();
+        table.extend("tiny", &rounds(ours), &rounds(before));
+        let markdown = table.markdown();
+        assert!(markdown.ends_with("\n| tiny | - | 1.10 (1.00 to 2.00) |\n"), "{markdown}");
+        assert_eq!(Ratios::of(Vec::new()), None);
     }
 
     #[test]

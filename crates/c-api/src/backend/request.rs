@@ -58,7 +58,8 @@ const RELEASE_RESCHEDULE: u32 = 2;
 impl Request {
     /// A request that is executed, with the states of its sequence among its inputs.
     pub(super) fn new(mut execution: Execution, model: &Arc<Model>) -> Self {
-        let asked = std::mem::take(&mut execution.request);
+        let mut asked = std::mem::take(&mut execution.request);
+        execution.request.reservation = asked.reservation.take();
         let states = execution.state.as_ref().map(SequenceState::library_inputs);
         let hold = Some(model.hold());
         let mut request = Self::of(asked, model, hold);
@@ -220,10 +221,9 @@ impl Request {
         let states = execution.state.as_ref().map_or(0, SequenceState::count);
         let own = self.inputs.len().saturating_sub(states);
         let tensors = self.inputs.iter().take(own).map(|input| input.tensor().clone()).collect();
-        execution.request =
-            inference::Request { inputs: RequestInputs::Tensors(tensors), ..self.asked.clone() };
-        execution.reschedule().map_err(|(error, mut execution)| {
-            execution.request = inference::Request::default();
+        let (inputs, reservation) = (RequestInputs::Tensors(tensors), execution.request.reservation.take());
+        execution.request = inference::Request { inputs, reservation, ..self.asked.share() };
+        execution.reschedule().map_err(|(error, execution)| {
             *place = Some(execution);
             error
         })

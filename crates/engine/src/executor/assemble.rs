@@ -47,14 +47,14 @@ struct SlotAssignment<'a> {
 
 /// Builds a backend's batch. The executor has already answered cancelled requests.
 pub(super) fn assemble(
-    rows: Vec<Row<Execution>>,
+    rows: Vec<Row<Box<Execution>>>,
     instance: InstanceId,
     sequences: Option<(&Sequences, &Arc<dyn SlotOwner>)>,
 ) -> Assembled {
     let mut padding = Vec::new();
     let mut size = 0;
     let mut executions = Vec::with_capacity(rows.len());
-    let pattern = sequences.is_some().then(|| pattern(&rows)).flatten();
+    let padding_inputs = if sequences.is_some() { padding_inputs(&rows) } else { Vec::new() };
     for (position, row) in (0..).zip(rows) {
         match (row, sequences) {
             (Row::Request { entry, slot: Some(slot) }, Some((sequences, slot_owner))) => {
@@ -62,16 +62,16 @@ pub(super) fn assemble(
                 executions.push(sequences.prepare(
                     &SlotAssignment { slot_owner, instance, slot },
                     entry.meta,
-                    entry.payload,
+                    *entry.payload,
                 ));
             }
             (Row::Request { entry, .. }, _) => {
                 size += entry.meta.batch_size.max(1);
-                executions.push(entry.payload);
+                executions.push(*entry.payload);
             }
             (Row::Padding, Some((sequences, _))) => {
                 size += 1;
-                let (execution, stream) = sequences.pad(instance, position, pattern.as_ref());
+                let (execution, stream) = sequences.pad(instance, position, &padding_inputs);
                 executions.push(execution);
                 padding.push(stream);
             }
@@ -86,12 +86,17 @@ pub(super) fn assemble(
     Assembled { batch: Batch { executions, execution_times }, _padding: padding }
 }
 
-/// The first request of a batch, which is the pattern of padding rows.
-fn pattern(rows: &[Row<Execution>]) -> Option<Request> {
+/// The inputs of padding rows, if there are such rows: those of the first request of the batch, filled with zeros.
+fn padding_inputs(rows: &[Row<Box<Execution>>]) -> Vec<Tensor> {
     let has_padding = rows.iter().any(|row| matches!(row, Row::Padding));
     let first =
         rows.iter().find_map(|row| if let Row::Request { entry, .. } = row { Some(entry) } else { None });
-    first.filter(|_| has_padding).map(|entry| entry.payload.request.clone())
+    let inputs = first.filter(|_| has_padding).map_or(&[][..], |entry| entry.payload.request.tensors());
+    let blank = |tensor: &Tensor| {
+        let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape());
+        Tensor::new(name, datatype, shape.into(), zeros(datatype, shape))
+    };
+    inputs.iter().map(blank).collect()
 }
 
 impl Sequences {
@@ -129,8 +134,9 @@ impl Sequences {
 
     /// A padding row, which keeps later slots in their place. It requests no output and works on a copy of the slot's
     /// state.
-    fn pad(&self, instance: InstanceId, slot: u32, pattern: Option<&Request>) -> (Execution, ResponseStream) {
-        let mut request = pattern.map(blank).unwrap_or_default();
+    fn pad(&self, instance: InstanceId, slot: u32, inputs: &[Tensor]) -> (Execution, ResponseStream) {
+        let inputs = RequestInputs::Tensors(inputs.to_vec());
+        let mut request = Request { inputs, outputs: OutputSelection::Nothing, ..Request::default() };
         self.set_controls(&mut request, None, false);
         let (responder, stream) =
             response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), Flow::unlimited());
@@ -201,16 +207,6 @@ fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
 pub(super) fn zeros(datatype: DataType, shape: &[i64]) -> TensorData {
     let count = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     vec![0; count * datatype.byte_size().unwrap_or(4)].into()
-}
-
-/// A request with the same inputs, filled with zeros, that requests no output.
-fn blank(pattern: &Request) -> Request {
-    let blank = |tensor: &Tensor| {
-        let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape());
-        Tensor::new(name, datatype, shape.into(), zeros(datatype, shape))
-    };
-    let inputs = RequestInputs::Tensors(pattern.tensors().iter().map(blank).collect());
-    Request { inputs, outputs: OutputSelection::Nothing, ..Request::default() }
 }
 
 fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {

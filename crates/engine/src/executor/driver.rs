@@ -36,7 +36,8 @@ pub(super) struct Driver {
 
 /// What decides which batches run.
 pub(super) struct Policy {
-    pub(super) scheduler: Scheduler<Execution>,
+    /// A request moves several times while it waits, so that it waits in a box.
+    pub(super) scheduler: Scheduler<Box<Execution>>,
     /// The batching strategy of a model whose scheduler does not use one.
     #[expect(dead_code, reason = "held, so that it lasts as long as if it were asked")]
     pub(super) unused_strategy: Option<Box<dyn BatchingStrategy>>,
@@ -54,7 +55,7 @@ impl Policy {
 /// The actions that a call of the driver asks its caller to perform.
 #[derive(Default)]
 pub(super) struct Actions {
-    pub(super) rejected: Vec<Rejected<Execution>>,
+    pub(super) rejected: Vec<Rejected<Box<Execution>>>,
     pub(super) assignments: Vec<Assignment>,
     /// The time of a wake-up call to schedule.
     pub(super) scheduled_wakeup: Option<Timestamp>,
@@ -86,13 +87,12 @@ impl Driver {
     }
 
     /// Enqueues a request. Returns its id in the queue.
-    #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
     pub(super) fn enqueue(
         &mut self,
         at: Timestamp,
         meta: scheduling::Meta,
-        execution: Execution,
-    ) -> Result<EntryId, Rejected<Execution>> {
+        execution: Box<Execution>,
+    ) -> Result<EntryId, Rejected<Box<Execution>>> {
         self.policy.scheduler.enqueue(at, meta, execution)
     }
 
@@ -113,7 +113,7 @@ impl Driver {
     }
 
     /// The client has cancelled that request.
-    pub(super) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<Execution>> {
+    pub(super) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<Box<Execution>>> {
         self.policy.scheduler.cancel(entry)
     }
 
@@ -123,7 +123,7 @@ impl Driver {
         &mut self,
         at: Timestamp,
         instance: InstanceId,
-    ) -> (Vec<Rejected<Execution>>, PendingGrants) {
+    ) -> (Vec<Rejected<Box<Execution>>>, PendingGrants) {
         self.instances -= 1;
         let rejected = self.policy.scheduler.lose_instance(at, instance);
         (rejected, self.resource_claims.forfeit(instance))
@@ -136,18 +136,17 @@ impl Driver {
     }
 
     /// A backend reschedules the request of a slot.
-    #[expect(clippy::result_large_err, reason = "the refused request travels in the error")]
     pub(super) fn reschedule(
         &mut self,
         instance: InstanceId,
         slot: u32,
-        entry: Entry<Execution>,
-    ) -> Result<(), Rejected<Execution>> {
+        entry: Entry<Box<Execution>>,
+    ) -> Result<(), Rejected<Box<Execution>>> {
         self.policy.scheduler.reschedule(entry.arrived, instance, slot, entry)
     }
 
     /// Rejects all waiting requests, because no instance will run any more.
-    pub(super) fn give_up(&mut self) -> Vec<Rejected<Execution>> {
+    pub(super) fn give_up(&mut self) -> Vec<Rejected<Box<Execution>>> {
         self.policy.scheduler.drain();
         self.policy.scheduler.reject_all()
     }
@@ -307,7 +306,7 @@ mod tests {
             let (responder, stream) =
                 response_channel(Timeline::new(at, 1), Arc::new(Uncounted), Flow::unlimited());
             drop(stream);
-            let execution = Execution::new(Request::default(), responder);
+            let execution = Box::new(Execution::new(Request::default(), responder));
             driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution).unwrap();
         }
         let running = driver.step(at, &Orders::None).assignments;

@@ -22,7 +22,7 @@ pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
 
 /// A batch and its instance.
 pub(super) struct Assignment {
-    pub(super) batch: ScheduledBatch<Execution>,
+    pub(super) batch: ScheduledBatch<Box<Execution>>,
     /// The instance itself, unless only its own thread may run it.
     pub(super) movable: Option<MovableInstance>,
 }

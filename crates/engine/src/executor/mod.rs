@@ -141,7 +141,7 @@ impl Executor {
     pub(crate) fn enqueue(
         self: &Arc<Self>,
         meta: Meta,
-        execution: Execution,
+        execution: Box<Execution>,
         queued: Timestamp,
     ) -> Result<(), Error> {
         // Set before another thread may execute the request.

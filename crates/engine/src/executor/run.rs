@@ -126,7 +126,7 @@ impl Executor {
         kept
     }
 
-    fn refuse(&self, rejected: Vec<Rejected<Execution>>) {
+    fn refuse(&self, rejected: Vec<Rejected<Box<Execution>>>) {
         for Rejected { payload, reason } in rejected {
             let error = self
                 .fault()
@@ -140,7 +140,7 @@ impl Executor {
     /// instance.
     pub(super) fn with_driver(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Execution>>,
+        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>>,
     ) {
         let mut driver = self.driver.lock();
         let rejected = change(&mut driver);
@@ -178,7 +178,7 @@ const BRIEF_BYTES: usize = 64 << 10;
 /// How long a caller's thread runs the batches of other callers after its own.
 const BRIEF_TIME: Duration = Duration::from_micros(100);
 
-fn input_bytes(rows: &[Row<Execution>]) -> usize {
+fn input_bytes(rows: &[Row<Box<Execution>>]) -> usize {
     let requests = rows.iter().filter_map(|row| match row {
         Row::Request { entry, .. } => Some(&entry.payload.request),
         Row::Padding => None,
@@ -188,7 +188,7 @@ fn input_bytes(rows: &[Row<Execution>]) -> usize {
 
 /// Answers a request that was cancelled before its batch runs. Returns true if it did so. A request of a sequence runs
 /// although it was cancelled: otherwise the model would miss a step.
-fn answer_if_cancelled(row: &mut Row<Execution>) -> bool {
+fn answer_if_cancelled(row: &mut Row<Box<Execution>>) -> bool {
     let Row::Request { entry, slot: None } = row else { return false };
     let cancelled_by_client = entry.payload.responder.is_cancelled();
     if cancelled_by_client {
@@ -224,7 +224,7 @@ impl SlotOwner for Executor {
             drop(driver);
             return Err((cancelled(), execution.with_slot_guard(SlotGuard::new(slot_ref))));
         }
-        let entry = Entry { id, meta: slot_ref.meta.clone(), arrived: at, payload: execution };
+        let entry = Entry { id, meta: slot_ref.meta.clone(), arrived: at, payload: Box::new(execution) };
         match driver.reschedule(instance, slot, entry) {
             Ok(()) => {
                 let actions = driver.step(at, &self.orders);

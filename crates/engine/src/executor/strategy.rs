@@ -30,8 +30,8 @@ impl CustomBatchFilter {
     }
 }
 
-impl BatchFilter<Execution> for CustomBatchFilter {
-    fn admit(&mut self, execution: &Execution) -> bool {
+impl BatchFilter<Box<Execution>> for CustomBatchFilter {
+    fn admit(&mut self, execution: &Box<Execution>) -> bool {
         if let PendingCustomBatch::None = self.pending {
             let begun = catch_panic(&self.model, || self.strategy.begin());
             self.pending = begun.map_or(PendingCustomBatch::Broken, PendingCustomBatch::Begun);

@@ -30,10 +30,12 @@ pub(super) struct WarmUp {
     sequences: Option<Sequences>,
 }
 
+/// As Triton: a sample of n rows is n requests of one row, in one execution.
 struct WarmUpSample {
     name: Name,
     count: u32,
-    requests: Vec<Request>,
+    request: Request,
+    rows: u32,
 }
 
 impl WarmUp {
@@ -54,9 +56,8 @@ impl WarmUp {
                 continue;
             }
             let request = request(config, validator, warmup, &directory)?;
-            // As Triton: a sample of n rows is n requests of one row, in one execution.
-            let requests = vec![request; warmup.batch_size as usize];
-            samples.push(WarmUpSample { name: warmup.name.clone(), count: warmup.count.get(), requests });
+            let (name, count, rows) = (warmup.name.clone(), warmup.count.get(), warmup.batch_size);
+            samples.push(WarmUpSample { name, count, request, rows });
         }
         Ok(Self { model: config.name.clone(), samples, sequences: Sequences::new(config, 1) })
     }
@@ -80,18 +81,16 @@ impl WarmUp {
     }
 
     fn run_once(&self, sample: &WarmUpSample, instance: &mut dyn BackendInstance) -> Result<(), Error> {
-        let (executions, streams): (Vec<_>, Vec<_>) = sample
-            .requests
-            .iter()
-            .map(|request| {
+        let (executions, streams): (Vec<_>, Vec<_>) = (0..sample.rows)
+            .map(|_| {
                 let timeline = Timeline::new(now(), 1);
                 let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), Flow::unlimited());
                 let state = self.sequences.as_ref().and_then(Sequences::fresh);
-                (Execution::new(request.clone(), responder).with_state(state), stream)
+                (Execution::new(sample.request.share(), responder).with_state(state), stream)
             })
             .unzip();
-        let rows = u32::try_from(executions.len()).unwrap_or(u32::MAX);
-        instance.execute(Batch { executions, execution_times: Arc::new(ExecutionTimes::start(rows, now)) });
+        let execution_times = Arc::new(ExecutionTimes::start(sample.rows, now));
+        instance.execute(Batch { executions, execution_times });
         let errors: String =
             streams.into_iter().flat_map(answers).map(|error| format!("{error}; ")).collect();
         if errors.is_empty() {

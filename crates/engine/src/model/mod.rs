@@ -153,8 +153,7 @@ impl Model {
         }
         let arrived = now();
         if request.reservation.is_none() {
-            let reserved = self.inflight.reserve(request.input_bytes())?;
-            request.reservation = Some(Arc::new(reserved));
+            request.reservation = Some(self.inflight.reserve(request.input_bytes())?);
         }
         let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
@@ -164,7 +163,7 @@ impl Model {
         }
         self.in_flight.begin();
         let (responder, stream) = response_channel(timeline, self.clone(), flow);
-        self.executor.enqueue(meta, Execution::new(request, responder), now())?;
+        self.executor.enqueue(meta, Box::new(Execution::new(request, responder)), now())?;
         Ok(stream)
     }
 

@@ -165,7 +165,7 @@ impl Asking {
             }
         }
         path.looked_up(CacheLookup::Miss(times));
-        path.model.executor.enqueue(meta, execution, queued)
+        path.model.executor.enqueue(meta, Box::new(execution), queued)
     }
 }
 
