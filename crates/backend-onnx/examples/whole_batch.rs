@@ -296,7 +296,7 @@ impl Loaded {
             // The row's answers are not read, and it requests no output.
             let (responder, _) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
             let request = Request { outputs: OutputSelection::Nothing, ..row.request.share() };
-            Execution::new(request, responder).with_state(Some(row.state.copied()))
+            Execution::new(request, responder).with_state(row.state.copied().ok())
         };
         let filled = places.into_iter().zip(rows);
         let mut executions: Vec<Execution> =
@@ -345,7 +345,7 @@ impl Row {
         while let Poll::Ready(Some(item)) = self.stream.poll_item(&mut context) {
             for output in item.result?.outputs {
                 on(Event::Token(self.text.is_empty().then_some(self.asked)));
-                let bytes = output.data().contiguous();
+                let bytes = output.host()?.contiguous();
                 self.text.push_str(&String::from_utf8_lossy(bytes.get(4..).unwrap_or(&[])));
             }
             if item.last {

@@ -10,12 +10,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use inference::{DataType, Error, FailureReason, Shape, Tensor, backend::Execution};
+use inference::{DataType, Error, FailureReason, Shape, Tensor, TensorMemory, backend::Execution};
 use smallvec::SmallVec;
 
 use crate::{
     batch_inputs::compose,
-    ort::{AlignedBuffer, InputValue, OrtError, OutputValue, Runtime, Strings},
+    ort::{AlignedBuffer, InputValue, OutputValue, Runtime, Strings},
     plan::{ExecutionPlan, FeedPlan, FeedSource},
     strings,
 };
@@ -54,8 +54,8 @@ pub(crate) struct Gathering<'a> {
 }
 
 impl<'a> Gathering<'a> {
-    /// The tensor for one input; `None` if no request has the input. Sets `faults` for requests with strings that
-    /// cannot be read. Their elements are empty strings.
+    /// The tensor for one input; `None` if no request has the input. Sets `faults` for requests whose strings
+    /// or whose memory cannot be read. Their elements are empty strings or zeros.
     ///
     /// # Errors
     /// An error that affects the whole batch.
@@ -90,7 +90,11 @@ impl<'a> Gathering<'a> {
         if feed.datatype == DataType::Bytes {
             return self.strings(feed, &shape, &parts, faults).map(Some);
         }
-        Ok(Some(self.numbers(feed, &shape, &parts, buffer)?))
+        let bytes = match self.in_one_range(feed, &parts) {
+            Some(bytes) => bytes,
+            None => self.copy(&parts, buffer, faults),
+        };
+        Ok(Some(InputValue::over(self.runtime, feed.datatype, &shape, bytes)?))
     }
 
     /// The shape of the whole input.
@@ -116,36 +120,38 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    fn numbers(
-        &self,
-        feed: &FeedPlan,
-        shape: &[i64],
-        parts: &[&'a Tensor],
-        buffer: &'a mut AlignedBuffer,
-    ) -> Result<InputValue<'a>, OrtError> {
-        if let [only] = parts {
-            let bytes: Option<&'a [u8]> = match only.data().pieces() {
+    /// The bytes of all parts in one range, if the runtime can use them where they are.
+    fn in_one_range(&self, feed: &FeedPlan, parts: &[&'a Tensor]) -> Option<&'a [u8]> {
+        if let [only] = parts
+            && let TensorMemory::Host(data) = only.memory()
+        {
+            let bytes: Option<&'a [u8]> = match data.pieces() {
                 [] => Some(&[]),
                 [piece] => Some(piece),
                 _ => None,
             };
             if let Some(bytes) = bytes.filter(|bytes| InputValue::fits(feed.datatype, bytes)) {
-                return InputValue::over(self.runtime, feed.datatype, shape, bytes);
+                return Some(bytes);
             }
         }
-        if let Some(whole) = self.whole(feed, parts) {
-            return InputValue::over(self.runtime, feed.datatype, shape, whole);
-        }
-        let len = parts.iter().map(|part| part.data().len()).sum();
+        self.whole(feed, parts)
+    }
+
+    /// Copies the bytes of all parts into `buffer`.
+    fn copy(&self, parts: &[&Tensor], buffer: &'a mut AlignedBuffer, faults: &mut Faults) -> &'a [u8] {
+        let len = parts.iter().map(|part| part.byte_size()).sum();
         let place = buffer.first(len);
         let mut rest = &mut *place;
-        for part in parts {
-            let (target, after) = rest.split_at_mut(part.data().len());
-            part.data().copy_to(target);
+        for (part, fault) in parts.iter().zip(faults) {
+            let (target, after) = rest.split_at_mut(part.byte_size());
+            if let Err(error) = part.copy_to(target) {
+                target.fill(0);
+                *fault = Some(error);
+            }
             rest = after;
         }
         self.copies.add(len);
-        InputValue::over(self.runtime, feed.datatype, shape, place)
+        place
     }
 
     /// The bytes of the carried output, if the parts are all of it in its order.
@@ -154,7 +160,8 @@ impl<'a> Gathering<'a> {
         let whole: &'a [u8] = output.as_ref();
         let mut rest = whole;
         for part in parts {
-            let [piece] = part.data().pieces() else { return None };
+            let TensorMemory::Host(data) = part.memory() else { return None };
+            let [piece] = data.pieces() else { return None };
             // Both pieces are alive, so equal addresses mean the same memory.
             if piece.as_ptr() != rest.as_ptr() {
                 return None;
@@ -175,7 +182,8 @@ impl<'a> Gathering<'a> {
         let mut first = 0;
         for (part, fault) in parts.iter().zip(faults) {
             let count = usize::try_from(elements(part)).unwrap_or(0);
-            match strings::fill(&mut target, first, count, &feed.name, part.data()) {
+            let data = part.host();
+            match data.and_then(|data| strings::fill(&mut target, first, count, &feed.name, &data)) {
                 Ok(copied) => self.copies.add(copied),
                 Err(error) => *fault = Some(error),
             }

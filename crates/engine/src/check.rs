@@ -10,7 +10,7 @@ use std::{
 
 use inference::{
     DataType, Error, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor, TensorData,
-    bytes_elements,
+    TensorMemory, bytes_elements,
     config::{Control, InputSpec, ModelConfig, Scheduling},
     element_count, id_prefix,
 };
@@ -25,10 +25,12 @@ pub(crate) struct RequestValidator {
     has_sequences: bool,
     /// The control input that receives correlation ids, and its datatype.
     correlation_id: Option<(Name, DataType)>,
+    /// Whether the model's backend can read inputs in memory of devices.
+    reads_device_memory: bool,
 }
 
 impl RequestValidator {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
+    pub(crate) fn new(config: &ModelConfig, reads_device_memory: bool) -> Self {
         let required = config.inputs.iter().filter(|input| !input.optional).count();
         Self {
             required,
@@ -36,6 +38,7 @@ impl RequestValidator {
             compares: config.inputs.iter().any(must_agree) || required < config.inputs.len(),
             has_sequences: matches!(config.scheduling, Scheduling::Sequence(_)),
             correlation_id: correlation_id(config),
+            reads_device_memory,
         }
     }
 
@@ -59,16 +62,19 @@ impl RequestValidator {
         for tensor in &mut *tensors {
             let Some(spec) = config.input(tensor.name()) else { continue };
             check_tensor(spec, config, tensor, &at)?;
+            self.check_memory(spec, tensor, &at)?;
         }
         // As Triton: infer_request.cc, Normalize. The check reads byte strings last, and starts with the last input.
         for tensor in tensors.iter().rev() {
             if let Some(spec) = config.input(tensor.name())
                 && spec.datatype == DataType::Bytes
+                // As Triton: the backend checks strings in memory of a device.
+                && !matches!(tensor.memory(), TensorMemory::Device(_))
             {
                 check_bytes(spec, tensor, &at)?;
             }
         }
-        let shape_key = if self.compares { shape_key(config, tensors, self.has_optional) } else { 0 };
+        let shape_key = if self.compares { shape_key(config, tensors, self.has_optional)? } else { 0 };
         let sequence =
             if self.has_sequences { self.sequence_step(request, &at)? } else { SequenceStep::default() };
         Ok(Meta {
@@ -97,6 +103,30 @@ impl RequestValidator {
             }
         }
         Ok(request.sequence.clone())
+    }
+
+    /// Requires memory that the backend can read. Foreign memory whose content is checked is copied first, because
+    /// its owner may change it after the check.
+    fn check_memory(
+        &self,
+        spec: &InputSpec,
+        tensor: &mut Tensor,
+        at: &ErrorContext<'_>,
+    ) -> Result<(), Error> {
+        match tensor.memory() {
+            TensorMemory::Host(_) => Ok(()),
+            TensorMemory::Foreign(_) if spec.datatype == DataType::Bytes || spec.is_shape_tensor => {
+                tensor.bring_to_host()
+            }
+            TensorMemory::Foreign(_) => Ok(()),
+            TensorMemory::Device(_) if self.reads_device_memory && !spec.is_shape_tensor => Ok(()),
+            TensorMemory::Device(memory) => {
+                let (kind, name, model) = (memory.kind().as_str(), &spec.name, at.model);
+                Err(at.unsupported(format!(
+                    "input '{name}' is in memory of type {kind}, which model '{model}' cannot read"
+                )))
+            }
+        }
     }
 
     /// Requires each required input exactly once, and no input that the model lacks.
@@ -156,6 +186,11 @@ impl ErrorContext<'_> {
     /// Builds an error. Most texts begin with the request's id.
     fn invalid(&self, text: impl AsRef<str>) -> Error {
         Error::invalid(id_prefix(self.id) + text.as_ref())
+    }
+
+    /// The error of a request that is valid, and that this model cannot execute.
+    fn unsupported(&self, text: impl AsRef<str>) -> Error {
+        Error::unsupported(id_prefix(self.id) + text.as_ref())
     }
 
     /// Builds an error whose text does not begin with the request's id.
@@ -313,12 +348,12 @@ fn check_tensor(
     match spec.datatype.byte_size() {
         _ if empty_batch => {
             let row = spec.datatype.byte_size().and_then(|element| byte_size(dims, element)).unwrap_or(0);
-            return Err(at.size_mismatch(&spec.name, row, tensor.data().len()));
+            return Err(at.size_mismatch(&spec.name, row, tensor.byte_size()));
         }
         Some(element) => {
             let expected = byte_size_or_error(&spec.name, &shape, element)?;
-            if expected != tensor.data().len() {
-                return Err(at.size_mismatch(&spec.name, expected, tensor.data().len()));
+            if expected != tensor.byte_size() {
+                return Err(at.size_mismatch(&spec.name, expected, tensor.byte_size()));
             }
         }
         // The length of byte strings does not follow from the shape, see `check_bytes`.
@@ -351,7 +386,7 @@ fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &ErrorContext<'_>) -> Resu
     let expected =
         element_count(tensor.shape()).map_err(|error| count_error(&spec.name, tensor.shape(), error))?;
     let (name, model) = (&spec.name, at.model);
-    let data = tensor.data().contiguous();
+    let data = tensor.host()?.contiguous();
     let mut found = 0_i64;
     for element in bytes_elements(&data) {
         match element {
@@ -426,7 +461,7 @@ static SHAPE_KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// A key that is equal for requests that may share a batch. It covers the shapes without the batch dimension, the whole
 /// contents of shape tensors (S-W11), and, where inputs are optional, the names of the inputs that are present.
-fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> u64 {
+fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> Result<u64, Error> {
     let mut hasher = SHAPE_KEYS.build_hasher();
     for (index, input) in config.inputs.iter().enumerate() {
         let Some(tensor) = tensors.iter().find(|tensor| *tensor.name() == input.name) else { continue };
@@ -437,11 +472,11 @@ fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> u6
             let batch = usize::from(config.max_batch_size.is_some() && !input.is_shape_tensor);
             tensor.shape()[batch..].hash(&mut hasher);
             if input.is_shape_tensor {
-                tensor.data().contiguous().hash(&mut hasher);
+                tensor.host()?.contiguous().hash(&mut hasher);
             }
         }
     }
-    hasher.finish()
+    Ok(hasher.finish())
 }
 
 #[cfg(test)]

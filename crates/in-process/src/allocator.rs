@@ -12,7 +12,7 @@ use c_api::{
         error::{CError, consume},
     },
 };
-use inference::{Error, Name, OutputPlacement, TensorData, backend::MemoryKind};
+use inference::{Error, Name, OutputPlacement, Tensor, TensorData, backend::MemoryKind};
 use parking_lot::Mutex;
 
 /// `TRITONSERVER_ResponseAllocatorAllocFn_t`.
@@ -142,8 +142,10 @@ impl Allocator {
     /// Copies an output into memory of the application.
     ///
     /// # Errors
-    /// The application's error, or UNSUPPORTED if the application gives memory of a device. No memory is not an error.
-    pub(crate) fn copy(&self, name: &Name, data: &TensorData) -> Result<Buffer, Error> {
+    /// The application's error, or UNSUPPORTED if the output is in memory of a device, or the application gives such
+    /// memory. No memory is not an error.
+    pub(crate) fn copy(&self, output: &Tensor) -> Result<Buffer, Error> {
+        let (name, data) = (output.name(), output.host()?);
         let byte_size = data.len();
         let (mut kind, mut number) = self.preferred(name, byte_size);
         let (mut base, mut userp) = (ptr::null_mut(), ptr::null_mut());
@@ -166,7 +168,7 @@ impl Allocator {
         }?;
         let buffer = Buffer { allocator: *self, base, userp, byte_size, memory: (kind, number) };
         buffer.report_attributes(name)?;
-        buffer.fill(name, data)?;
+        buffer.fill(name, &data)?;
         Ok(buffer)
     }
 }

@@ -16,7 +16,7 @@ use c_api::{
         trace::{self, OwnedTrace, Trace, TracedTensor},
     },
 };
-use inference::{Error, Request, TraceContext};
+use inference::{DevicePiece, Error, Request, TraceContext};
 
 use crate::{
     Server,
@@ -92,25 +92,39 @@ impl PendingReturn {
 
 /// A piece of input memory that the application owns.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) enum Piece {
+    /// Memory of the host.
+    Host(HostPiece),
+    /// Memory of the GPU with that number.
+    Gpu(i64, DevicePiece),
+}
+
+impl Piece {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Host(piece) => piece.len,
+            Self::Gpu(_, piece) => piece.byte_size,
+        }
+    }
+}
+
+/// A piece of host memory that the application owns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostPiece {
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the application does not change the memory until the request is given back; any thread may read it.
-unsafe impl Send for Piece {}
+unsafe impl Send for HostPiece {}
 // SAFETY: the same.
-unsafe impl Sync for Piece {}
+unsafe impl Sync for HostPiece {}
 
-impl Piece {
+impl HostPiece {
     /// # Safety
     /// That many bytes are readable at that address while the server uses a request that has the piece.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     /// The same memory as a shared buffer, without copying it.
@@ -120,7 +134,7 @@ impl Piece {
 }
 
 struct BorrowedBuffer {
-    piece: Piece,
+    piece: HostPiece,
     _return_guard: Arc<RequestReturnGuard>,
 }
 
@@ -224,7 +238,9 @@ fn trace_inputs(trace: &OwnedTrace, request: &Request) {
     if trace.wants_tensors() {
         for tensor in request.tensors() {
             let (name, datatype, shape) = (tensor.name(), tensor.datatype(), tensor.shape());
-            let bytes = &tensor.data().contiguous()[..];
+            // As Triton: a trace does not contain tensors in memory of a device.
+            let Ok(data) = tensor.host() else { continue };
+            let bytes = &data.contiguous()[..];
             let tensor = TracedTensor { name, datatype, shape, bytes };
             trace.report_tensor(trace::TENSOR_QUEUE_INPUT, &tensor);
         }

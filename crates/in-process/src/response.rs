@@ -56,7 +56,7 @@ impl InferenceResponse {
         allocator.start();
         let copied = result.and_then(|Response { outputs, parameters }| {
             let outputs: Result<Vec<_>, Error> =
-                outputs.into_iter().map(|tensor| ResponseOutput::of(tensor, allocator)).collect();
+                outputs.iter().map(|tensor| ResponseOutput::of(tensor, allocator)).collect();
             Ok((outputs?, parameters))
         });
         let (error, (outputs, parameters)) = match copied {
@@ -76,9 +76,9 @@ impl InferenceResponse {
 }
 
 impl ResponseOutput {
-    fn of(tensor: Tensor, allocator: &Allocator) -> Result<Self, Error> {
+    fn of(tensor: &Tensor, allocator: &Allocator) -> Result<Self, Error> {
         let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape().into());
-        let buffer = allocator.copy(&name, &tensor.into_data())?;
+        let buffer = allocator.copy(tensor)?;
         Ok(Self { name, datatype, shape, buffer, labels: OnceLock::new() })
     }
 

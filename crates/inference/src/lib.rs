@@ -22,6 +22,7 @@ mod response;
 mod response_channel;
 pub mod sync;
 mod tensor;
+mod tensor_memory;
 mod timeline;
 mod trace;
 
@@ -42,5 +43,6 @@ pub use response_channel::{
 };
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
+pub use tensor_memory::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, TensorMemory};
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
 pub use trace::{TraceActivity, TraceContext, TraceSink};

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use scheduling::SequenceStep;
 
 use crate::{
-    ByteReservation, ClientId, Error, Name, NoRoom, Tensor, TensorData, TraceContext, backend::MemoryKind,
+    ByteReservation, ClientId, Error, Name, NoRoom, Tensor, TensorData, TensorMemory, TraceContext,
+    backend::MemoryKind,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
@@ -134,8 +135,24 @@ impl Request {
     /// Bytes of all input data.
     pub fn input_bytes(&self) -> usize {
         match &self.inputs {
-            RequestInputs::Tensors(tensors) => tensors.iter().map(|tensor| tensor.data().len()).sum(),
+            RequestInputs::Tensors(tensors) => tensors.iter().map(Tensor::byte_size).sum(),
             RequestInputs::Raw(data) => data.len(),
+        }
+    }
+
+    /// Whether an input is in memory of a device.
+    pub fn has_device_memory(&self) -> bool {
+        self.tensors().iter().any(|tensor| matches!(tensor.memory(), TensorMemory::Device(_)))
+    }
+
+    /// Replaces foreign memory of the inputs by copies as it is now, so that later readers find the same bytes.
+    ///
+    /// # Errors
+    /// As [`Tensor::host`].
+    pub fn bring_to_host(&mut self) -> Result<(), Error> {
+        match &mut self.inputs {
+            RequestInputs::Tensors(tensors) => tensors.iter_mut().try_for_each(Tensor::bring_to_host),
+            RequestInputs::Raw(_) => Ok(()),
         }
     }
 

@@ -23,7 +23,7 @@ impl Response {
 
     /// Bytes of memory that the response uses, bookkeeping included. A budget of bytes counts this number.
     pub fn byte_size(&self) -> usize {
-        let outputs: usize = self.outputs.iter().map(|output| TENSOR_BYTES + output.data().len()).sum();
+        let outputs: usize = self.outputs.iter().map(|output| TENSOR_BYTES + output.byte_size()).sum();
         let parameters: usize =
             self.parameters.iter().map(|(name, value)| name.len() + value.byte_size()).sum();
         RESPONSE_BYTES + outputs + parameters

@@ -1,8 +1,10 @@
 //! Tensors: a name, a datatype, a shape, and bytes.
+use std::borrow::Cow;
+
 use bytes::{Bytes, BytesMut};
 use smallvec::{SmallVec, smallvec};
 
-use crate::Name;
+use crate::{Error, Name, TensorMemory};
 
 /// Element type of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,7 +146,7 @@ pub fn element_count(shape: &[i64]) -> Result<i64, ShapeError> {
     dims.try_fold(first, |count, &dim| count.checked_mul(dim)).ok_or(ShapeError::TooLarge)
 }
 
-/// The bytes of a tensor: one range, or several ranges in order if the network delivered them separately.
+/// The bytes of a tensor in host memory: one range, or several ranges in order if the network delivered them separately.
 ///
 /// Clones share the bytes. Most tensors have one piece. A large body that arrived in many reads keeps its pieces
 /// until a caller needs them contiguous. That is the only copy.
@@ -241,7 +243,7 @@ impl From<Vec<u8>> for TensorData {
     }
 }
 
-/// A named tensor in host memory, row-major, little-endian.
+/// A named tensor, row-major, little-endian.
 ///
 /// This type does not guarantee that bytes and shape agree, because a client may send any data. The check against the
 /// model's configuration guarantees it, before a backend sees the tensor.
@@ -250,13 +252,13 @@ pub struct Tensor {
     name: Name,
     datatype: DataType,
     shape: Shape,
-    data: TensorData,
+    memory: TensorMemory,
 }
 
 impl Tensor {
     /// Makes a tensor from bytes and their description.
-    pub fn new(name: Name, datatype: DataType, shape: Shape, data: impl Into<TensorData>) -> Self {
-        Self { name, datatype, shape, data: data.into() }
+    pub fn new(name: Name, datatype: DataType, shape: Shape, memory: impl Into<TensorMemory>) -> Self {
+        Self { name, datatype, shape, memory: memory.into() }
     }
 
     /// Name in the model configuration.
@@ -274,9 +276,44 @@ impl Tensor {
         &self.shape
     }
 
-    /// The bytes.
-    pub fn data(&self) -> &TensorData {
-        &self.data
+    /// The memory with the bytes.
+    pub fn memory(&self) -> &TensorMemory {
+        &self.memory
+    }
+
+    /// The number of bytes.
+    pub fn byte_size(&self) -> usize {
+        self.memory.byte_size()
+    }
+
+    /// The bytes for a reader on the host: borrowed, or a copy of foreign memory as it is now.
+    ///
+    /// # Errors
+    /// UNSUPPORTED for memory of a device; the error of the region if foreign memory cannot be read any more.
+    pub fn host(&self) -> Result<Cow<'_, TensorData>, Error> {
+        self.memory.host(&self.name)
+    }
+
+    /// Copies the bytes into `target`, which has as many bytes.
+    ///
+    /// # Errors
+    /// As [`Tensor::host`].
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to(&self, target: &mut [u8]) -> Result<(), Error> {
+        self.memory.copy_to(target, &self.name)
+    }
+
+    /// Replaces foreign memory by a copy as it is now, so that later readers find the same bytes.
+    ///
+    /// # Errors
+    /// As [`Tensor::host`].
+    pub fn bring_to_host(&mut self) -> Result<(), Error> {
+        if let Cow::Owned(copy) = self.host()? {
+            self.memory = copy.into();
+        }
+        Ok(())
     }
 
     /// Keeps the bytes and replaces the shape.
@@ -284,9 +321,10 @@ impl Tensor {
         self.shape = shape;
     }
 
-    /// Returns the bytes and drops the rest.
-    pub fn into_data(self) -> TensorData {
-        self.data
+    /// Keeps name, datatype and shape, and replaces the bytes.
+    #[must_use]
+    pub fn with_memory(self, memory: impl Into<TensorMemory>) -> Self {
+        Self { memory: memory.into(), ..self }
     }
 }
 

@@ -109,8 +109,8 @@ pub(crate) fn echo(config: &ModelConfig, request: &Request) -> Response {
     let pairs = config.inputs.iter().zip(&config.outputs);
     let echoed = pairs.filter(|(_, output)| request.wants(&output.name)).filter_map(|(input, output)| {
         let tensor = request.input(&input.name)?;
-        let (name, data) = (output.name.clone(), tensor.data().clone());
-        Some(Tensor::new(name, output.datatype, tensor.shape().into(), data))
+        let (name, memory) = (output.name.clone(), tensor.memory().clone());
+        Some(Tensor::new(name, output.datatype, tensor.shape().into(), memory))
     });
     Response::of(echoed.collect())
 }

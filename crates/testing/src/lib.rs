@@ -1,5 +1,5 @@
-//! Test doubles and clients: native backends and a cache with known behaviour, model repositories on disk, the recorded
-//! exchanges, HTTP and gRPC clients that see every byte, C plug-ins, and the server as a program.
+//! Test doubles and clients: native backends and a cache with known behaviour, model repositories on disk, foreign memory, the
+//! recorded exchanges, HTTP and gRPC clients that see every byte, C plug-ins, and the server as a program.
 //!
 //! No server uses this crate. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod identity;
 mod memory_cache;
 pub mod plugins;
 mod program;
+mod region;
 mod repository;
 pub mod schema;
 
@@ -24,4 +25,5 @@ pub use gate::Gate;
 pub use identity::Identity;
 pub use memory_cache::{MemoryCache, MemoryCaches};
 pub use program::Program;
+pub use region::TestRegion;
 pub use repository::Repository;

@@ -84,14 +84,14 @@ impl MemoryCache {
         if entries.contains_key(key) {
             return Err(Error::new(ErrorCode::AlreadyExists, format!("key '{key}' already exists")));
         }
-        let needed = packed::size(response);
+        let needed = packed::size(response)?;
         if let Some(limit) = self.limit.filter(|&limit| needed > limit) {
             return Err(Error::internal(format!(
                 "Requested byte_size: {needed} is greater than total cache size: {limit}"
             )));
         }
         let mut entry = vec![0; needed];
-        packed::write(response, &mut entry);
+        packed::write(response, &mut entry)?;
         entries.insert(key.to_owned(), entry);
         Ok(())
     }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_or_comes_while_it_is_broken_is_refused() {
-        let small = packed::size(&response("1"));
+        let small = packed::size(&response("1")).unwrap();
         let cache = MemoryCache::limited_to(small);
         let error = cache.write("k", &response("one")).unwrap_err().to_string();
         assert!(error.ends_with(&format!("is greater than total cache size: {small}")), "{error}");

@@ -1,6 +1,7 @@
 //! Tests that values of every datatype pass unchanged, and that numbers of a request that runs alone are not copied.
 use bytes::Bytes;
 use inference::{DataType, TensorData};
+use testing::TestRegion;
 
 use crate::{
     graph::Graph,
@@ -124,6 +125,21 @@ fn unreadable_strings_fail_their_own_request_only() {
         let answers = model.run(requests.into());
         assert_eq!(answers[0].as_ref().unwrap_err().with_code(), text);
         assert_eq!(bytes_of(answers[1].as_ref().unwrap(), "Y"), good);
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_read_any_more_fails_its_own_request_only() {
+    let backend = backend();
+    for (datatype, data) in [(DataType::Uint8, b"ab".to_vec()), (DataType::Bytes, strings(&[b"a", b"b"]))] {
+        let graph = Graph::unary("Identity", datatype, &[-1, 2]);
+        let mut model = Model::new(graph, IDENTITY).load(&backend).unwrap();
+        let regions = [(); 2].map(|()| TestRegion::new(&data));
+        regions[0].write(b"");
+        let requests = regions.map(|region| request(vec![tensor("X", datatype, &[1, 2], region.memory())]));
+        let answers = model.run(requests.into());
+        assert_eq!(answers[0].as_ref().unwrap_err().message, "the region is smaller than it was");
+        assert_eq!(bytes_of(answers[1].as_ref().unwrap(), "Y"), data);
     }
 }
 

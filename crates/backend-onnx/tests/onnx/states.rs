@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn bytes_in(state: &SequenceState, index: usize) -> bytes::Bytes {
-    state.inputs()[index].data().contiguous()
+    state.inputs()[index].host().unwrap().contiguous()
 }
 
 /// `NEXT = S + X`, also for clients.

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponsePath,
-    ResponseStream, Tensor, TensorData, Timeline, Timestamp,
+    ResponseStream, Tensor, TensorMemory, Timeline, Timestamp,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
         ModelSource, SequenceState,
@@ -209,7 +209,7 @@ pub(crate) fn request(inputs: Vec<Tensor>) -> Request {
     Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() }
 }
 
-pub(crate) fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorData>) -> Tensor {
+pub(crate) fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorMemory>) -> Tensor {
     Tensor::new(Name::new(name), datatype, shape.into(), data)
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn read_floats(response: &Response, output: &str) -> Vec<f32> {
 }
 
 pub(crate) fn bytes_of(response: &Response, output: &str) -> Bytes {
-    response.output(output).unwrap().data().contiguous()
+    response.output(output).unwrap().host().unwrap().contiguous()
 }
 
 pub(crate) fn shape_of(response: &Response, output: &str) -> Vec<i64> {

@@ -5,16 +5,14 @@ use std::{
     sync::OnceLock,
 };
 
-use inference::{
-    Tensor,
-    backend::{StateBuffer, StateInput},
-};
+use inference::{DevicePiece, Tensor, TensorMemory, backend::MemoryKind};
+use smallvec::SmallVec;
 
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted, readable},
     types::{
         buffer_attributes::BufferAttributes,
-        enums::{CDataType, MEMORY_CPU, MemoryType, datatype_number},
+        enums::{CDataType, MemoryType, datatype_number, memory_number},
         error::CError,
     },
 };
@@ -22,12 +20,18 @@ use crate::{
 /// `TRITONBACKEND_Input`.
 #[derive(Debug)]
 pub struct Input {
-    /// Without bytes if there is a buffer.
     tensor: Tensor,
-    /// A state that the library writes in place, in one piece.
-    buffer: Option<StateBuffer>,
-    /// Of each piece; made when somebody asks.
+    /// The attributes of each piece, made when the library asks for them.
     attributes: OnceLock<Box<[BufferAttributes]>>,
+}
+
+/// A piece of an input's memory. It is not empty.
+#[derive(Clone, Copy)]
+struct InputPiece {
+    base: *const c_void,
+    byte_size: usize,
+    kind: MemoryKind,
+    id: i64,
 }
 
 impl Handle for Input {
@@ -36,35 +40,53 @@ impl Handle for Input {
 
 impl Input {
     pub(super) fn new(tensor: Tensor) -> Self {
-        Self { tensor, buffer: None, attributes: OnceLock::new() }
-    }
-
-    pub(super) fn of_state(state: StateInput) -> Self {
-        Self { tensor: state.tensor, buffer: state.buffer, attributes: OnceLock::new() }
+        Self { tensor, attributes: OnceLock::new() }
     }
 
     pub(super) fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// Where its bytes lie and how many there are, piece by piece, no piece empty.
-    fn pieces(&self) -> impl Iterator<Item = (*const u8, usize)> {
-        let buffer = self.buffer.iter().map(|buffer| (buffer.as_ptr().cast_const(), buffer.byte_size()));
-        let pieces = self.tensor.data().pieces().iter().map(|piece| (piece.as_ptr(), piece.len()));
-        buffer.filter(|(_, byte_size)| *byte_size > 0).chain(pieces)
+    /// The pieces of the memory in order.
+    fn pieces(&self) -> SmallVec<[InputPiece; 1]> {
+        let host = |base: *const u8, byte_size| InputPiece {
+            base: base.cast(),
+            byte_size,
+            kind: MemoryKind::Cpu,
+            id: 0,
+        };
+        match self.tensor.memory() {
+            TensorMemory::Host(data) => {
+                data.pieces().iter().map(|piece| host(piece.as_ptr(), piece.len())).collect()
+            }
+            TensorMemory::Foreign(memory) if memory.byte_size() == 0 => SmallVec::new(),
+            TensorMemory::Foreign(memory) => {
+                SmallVec::from_iter([host(memory.address().cast_const(), memory.byte_size())])
+            }
+            TensorMemory::Device(memory) => {
+                let piece = |piece: &DevicePiece| InputPiece {
+                    // An address of the device. The host does not read there.
+                    base: ptr::without_provenance(piece.address),
+                    byte_size: piece.byte_size,
+                    kind: memory.kind(),
+                    id: memory.id(),
+                };
+                memory.pieces().iter().map(piece).collect()
+            }
+        }
     }
 
-    /// Where a piece lies and how long it is; nothing beyond the last.
-    fn piece(&self, index: u32) -> (*const c_void, u64) {
-        let piece = usize::try_from(index).ok().and_then(|index| self.pieces().nth(index));
-        piece.map_or((ptr::null(), 0), |(base, byte_size)| (base.cast(), byte_size as u64))
+    /// A piece of the memory: no bytes of host memory beyond the last piece.
+    fn piece(&self, index: u32) -> InputPiece {
+        let end = InputPiece { base: ptr::null(), byte_size: 0, kind: MemoryKind::Cpu, id: 0 };
+        let piece = usize::try_from(index).ok().and_then(|index| self.pieces().get(index).copied());
+        piece.unwrap_or(end)
     }
 
     /// The attributes of a piece.
     fn attributes(&self, index: u32) -> Option<&BufferAttributes> {
-        let all = self
-            .attributes
-            .get_or_init(|| self.pieces().map(|(_, byte_size)| BufferAttributes::host(byte_size)).collect());
+        let of = |piece: &InputPiece| BufferAttributes::of(piece.kind, piece.id, piece.byte_size);
+        let all = self.attributes.get_or_init(|| self.pieces().iter().map(of).collect());
         usize::try_from(index).ok().and_then(|index| all.get(index))
     }
 }
@@ -88,8 +110,8 @@ pub unsafe extern "C" fn TRITONBACKEND_InputProperties(
         put_if_wanted(datatype, datatype_number(input.tensor.datatype()));
         put_if_wanted(shape, input.tensor.shape().as_ptr());
         put_if_wanted(dims_count, u32::try_from(input.tensor.shape().len()).unwrap_or(u32::MAX));
-        put_if_wanted(byte_size, input.pieces().map(|(_, byte_size)| byte_size as u64).sum());
-        put_if_wanted(buffer_count, u32::try_from(input.pieces().count()).unwrap_or(u32::MAX));
+        put_if_wanted(byte_size, input.tensor.byte_size() as u64);
+        put_if_wanted(buffer_count, u32::try_from(input.pieces().len()).unwrap_or(u32::MAX));
         Ok(())
     })
 }
@@ -124,11 +146,11 @@ pub unsafe extern "C" fn TRITONBACKEND_InputBuffer(
 ) -> *mut CError {
     // SAFETY: null or a live input; null or writable.
     guard(|| unsafe {
-        let (base, byte_size) = borrow(input)?.piece(index);
-        put(buffer, base)?;
-        put(buffer_byte_size, byte_size)?;
-        put_if_wanted(memory_type, MEMORY_CPU);
-        put_if_wanted(memory_type_id, 0);
+        let piece = borrow(input)?.piece(index);
+        put(buffer, piece.base)?;
+        put(buffer_byte_size, piece.byte_size as u64)?;
+        put_if_wanted(memory_type, memory_number(piece.kind));
+        put_if_wanted(memory_type_id, piece.id);
         Ok(())
     })
 }
@@ -159,8 +181,50 @@ pub unsafe extern "C" fn TRITONBACKEND_InputBufferAttributes(
     // SAFETY: null or a live input; null or writable.
     guard(|| unsafe {
         let input = borrow(input)?;
-        put(buffer, input.piece(index).0)?;
+        put(buffer, input.piece(index).base)?;
         let attributes = input.attributes(index).map_or(ptr::null(), ptr::from_ref);
         put(buffer_attributes, attributes.cast_mut())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use inference::{DataType, DeviceMemory, ForeignMemory};
+
+    use super::*;
+
+    fn input(byte_size: i64, memory: impl Into<TensorMemory>) -> Input {
+        Input::new(Tensor::new("IN".into(), DataType::Uint8, [byte_size][..].into(), memory))
+    }
+
+    /// What the library is told of a piece: address, size, kind and number of the memory.
+    fn piece(input: &Input, index: u32) -> (usize, u64, MemoryType, i64) {
+        let input = ptr::from_ref(input).cast_mut();
+        let (mut base, mut size, mut kind, mut id) = (ptr::null(), 9, 9, 9);
+        // SAFETY: a live input, and places of this function.
+        let error =
+            unsafe { TRITONBACKEND_InputBuffer(input, index, &mut base, &mut size, &mut kind, &mut id) };
+        assert!(error.is_null());
+        (base.addr(), size, kind, id)
+    }
+
+    #[test]
+    fn a_library_learns_which_memory_a_piece_is_in() {
+        let pieces = [(64, 3), (96, 2)].map(|(address, byte_size)| DevicePiece { address, byte_size });
+        let on_device = input(5, DeviceMemory::new(1, pieces, Arc::new(())));
+        assert_eq!(
+            [0, 1, 2].map(|index| piece(&on_device, index)),
+            [(64, 3, 2, 1), (96, 2, 2, 1), (0, 0, 0, 0)]
+        );
+        let attributes = on_device.attributes(1).unwrap();
+        assert_eq!((attributes.byte_size(), attributes.memory()), (2, (2, 1)));
+
+        let foreign = ForeignMemory::copied_from(&vec![1, 2, 3].into());
+        let in_place = input(3, foreign.clone());
+        assert_eq!(piece(&in_place, 0), (foreign.address().addr(), 3, 0, 0));
+        assert_eq!(piece(&in_place, 1), (0, 0, 0, 0));
+        assert_eq!(piece(&input(0, ForeignMemory::zeroed(0).unwrap()), 0), (0, 0, 0, 0));
+    }
 }

@@ -201,6 +201,10 @@ impl OpenedModel {
 }
 
 impl BackendModel for OpenedModel {
+    fn reads_device_memory(&self) -> bool {
+        true
+    }
+
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
         if let Some(completed) = self.model.completed.lock().take() {
             *config = completed;

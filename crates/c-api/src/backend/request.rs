@@ -63,7 +63,7 @@ impl Request {
         let states = execution.state.as_ref().map(SequenceState::library_inputs);
         let hold = Some(model.hold());
         let mut request = Self::of(asked, model, hold);
-        request.inputs.extend(states.into_iter().flatten().map(Input::of_state));
+        request.inputs.extend(states.into_iter().flatten().map(Input::new));
         request.responder = Some(execution.responder.clone());
         request.state = execution.state.clone();
         request.execution = Mutex::new(Some(execution));

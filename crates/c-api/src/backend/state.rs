@@ -4,10 +4,7 @@ use std::{
     ptr,
 };
 
-use inference::{
-    DataType, Error, Name, Shape, Tensor,
-    backend::{SequenceState, StateBuffer},
-};
+use inference::{DataType, Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, backend::SequenceState};
 use parking_lot::Mutex;
 
 use super::{Request, memory::zeroed};
@@ -37,7 +34,7 @@ enum StateMemory {
     /// Beside the state's input.
     Apart(Vec<u8>),
     /// Where the state's input lies, or will lie if the size has changed.
-    InPlace(StateBuffer),
+    InPlace(ForeignMemory),
 }
 
 impl Handle for State {
@@ -61,9 +58,9 @@ impl State {
             }
             StateMemory::InPlace(buffer) => {
                 if buffer.byte_size() != len {
-                    *buffer = StateBuffer::zeroed(len).ok_or_else(no_room)?;
+                    *buffer = ForeignMemory::zeroed(len).ok_or_else(no_room)?;
                 }
-                buffer.as_ptr()
+                buffer.address()
             }
         };
         self.attributes.set_byte_size(len);
@@ -72,20 +69,14 @@ impl State {
 
     /// Stores the written value in the sequence, without copying it.
     fn update(&self) -> Result<(), Error> {
-        let data = match &mut *self.memory.lock() {
-            StateMemory::Apart(buffer) => std::mem::take(buffer),
-            StateMemory::InPlace(buffer) => {
-                let (datatype, shape) = (self.datatype, &self.shape);
-                return self.memory_of_sequence.update_in_place(
-                    &self.output,
-                    datatype,
-                    shape,
-                    buffer.clone(),
-                );
+        let memory: TensorMemory = match &mut *self.memory.lock() {
+            StateMemory::Apart(buffer) => {
+                self.attributes.set_byte_size(0);
+                std::mem::take(buffer).into()
             }
+            StateMemory::InPlace(buffer) => buffer.clone().into(),
         };
-        self.attributes.set_byte_size(0);
-        let value = Tensor::new(self.output.clone(), self.datatype, self.shape.clone(), data);
+        let value = Tensor::new(self.output.clone(), self.datatype, self.shape.clone(), memory);
         self.memory_of_sequence.update(&self.output, &value)
     }
 }
@@ -113,7 +104,7 @@ fn begin(request: &Request, name: &str, kind: CDataType, shape: &[i64]) -> Resul
     let datatype = datatype(kind)
         .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
     request.new_state(name, |memory_of_sequence| State {
-        memory: Mutex::new(match memory_of_sequence.buffer(name) {
+        memory: Mutex::new(match memory_of_sequence.in_place_memory(name) {
             Some(buffer) => StateMemory::InPlace(buffer),
             None => StateMemory::Apart(Vec::new()),
         }),

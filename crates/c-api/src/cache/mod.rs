@@ -139,14 +139,13 @@ impl Cache {
 
     /// Blocks as long as the library does.
     fn insert(&self, key: &str, response: &Response) -> Result<(), Error> {
-        let size = packed::size(response);
+        let size = packed::size(response)?;
         let entry = CacheEntry { buffers: Mutex::new(vec![Buffer { base: ptr::null_mut(), size }]) };
         let mut copy = |buffers: &[Buffer]| match buffers {
             [buffer] if buffer.size == size && !buffer.base.is_null() => {
                 // SAFETY: the library has reserved the buffer for the response. It stays while the library is in its
                 // call.
-                packed::write(response, unsafe { buffer.place() });
-                Ok(())
+                packed::write(response, unsafe { buffer.place() })
             }
             _ => Err(Error::internal(format!("cache '{}' has no room for what it was given", self.name))),
         };

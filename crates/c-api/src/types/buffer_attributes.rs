@@ -8,8 +8,10 @@ use std::{
     },
 };
 
+use inference::backend::MemoryKind;
+
 use super::{
-    enums::{MEMORY_CPU, MemoryType},
+    enums::{MEMORY_CPU, MemoryType, memory_number},
     error::CError,
 };
 use crate::handle::{Handle, borrow, delete, give, guard, put};
@@ -31,6 +33,12 @@ impl BufferAttributes {
     /// That many bytes of host memory.
     pub fn host(byte_size: usize) -> Self {
         Self { byte_size: AtomicUsize::new(byte_size), ..Self::default() }
+    }
+
+    /// That many bytes in the memory of that kind with the number `id`.
+    pub fn of(kind: MemoryKind, id: i64, byte_size: usize) -> Self {
+        let (memory_type, memory_type_id) = (AtomicU32::new(memory_number(kind)), AtomicI64::new(id));
+        Self { memory_type, memory_type_id, ..Self::host(byte_size) }
     }
 
     /// The number of bytes.

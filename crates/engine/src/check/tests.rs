@@ -2,7 +2,8 @@
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
-use inference::{DataType, config::Scheduling};
+use inference::{DataType, DeviceMemory, DevicePiece, config::Scheduling};
+use testing::TestRegion;
 
 use super::*;
 
@@ -25,7 +26,7 @@ fn config(max_batch_size: u32, inputs: Vec<InputSpec>) -> ModelConfig {
     config
 }
 
-fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorData>) -> Tensor {
+fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorMemory>) -> Tensor {
     Tensor::new(name.into(), datatype, shape.into(), data)
 }
 
@@ -35,8 +36,9 @@ fn ints(name: &str, shape: &[i64], count: usize) -> Tensor {
 
 fn check(config: &ModelConfig, inputs: Vec<Tensor>) -> Result<(Meta, Request), String> {
     let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
-    let meta =
-        RequestValidator::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
+    let meta = RequestValidator::new(config, false)
+        .check(config, &mut request)
+        .map_err(|error| error.to_string())?;
     Ok((meta, request))
 }
 
@@ -90,8 +92,10 @@ fn a_name_that_comes_again_is_found_among_many() {
             let inputs = [many(count), vec![ints(name, &[1, 16], 16)]].concat();
             let outputs = inputs.iter().map(|input| input.name().clone()).collect();
             let mut request = Request { outputs, ..Request::default() };
-            let error =
-                RequestValidator::new(&simple()).check(&simple(), &mut request).unwrap_err().to_string();
+            let error = RequestValidator::new(&simple(), false)
+                .check(&simple(), &mut request)
+                .unwrap_err()
+                .to_string();
             assert_eq!(error, format!("{P}output '{name}' already exists in request"));
             refusal(&simple(), inputs)
         });
@@ -128,7 +132,7 @@ fn outputs_are_known_and_named_once() {
             outputs: outputs.iter().map(|&name| name.into()).collect(),
             ..Request::default()
         };
-        RequestValidator::new(&config).check(&config, &mut request).map_err(|error| error.to_string())
+        RequestValidator::new(&config, false).check(&config, &mut request).map_err(|error| error.to_string())
     };
     ask(&["OUT"]).unwrap();
     assert_eq!(ask(&["NOPE"]).unwrap_err(), "unexpected inference output 'NOPE' for model 'm'");
@@ -223,6 +227,50 @@ fn byte_strings_are_counted_to_the_last_byte() {
 }
 
 #[test]
+fn strings_in_foreign_memory_are_copied_before_they_are_checked() {
+    let region = TestRegion::new(b"\x01\0\0\0a");
+    let texts = config(0, vec![spec("S", DataType::Bytes, &[1])]);
+    let (_, request) = check(&texts, vec![tensor("S", DataType::Bytes, &[1], region.memory())]).unwrap();
+    region.write(b"\xff\0\0\0a");
+    assert_eq!(request.tensors()[0].host().unwrap().contiguous(), &b"\x01\0\0\0a"[..]);
+    assert!(check(&texts, vec![tensor("S", DataType::Bytes, &[1], region.memory())]).is_err());
+    // The server does not read numbers before they are executed.
+    let numbers = config(0, vec![spec("N", DataType::Uint8, &[5])]);
+    let (_, request) = check(&numbers, vec![tensor("N", DataType::Uint8, &[5], region.memory())]).unwrap();
+    assert!(matches!(request.tensors()[0].memory(), TensorMemory::Foreign(_)));
+    assert_eq!(
+        check(&numbers, vec![tensor("N", DataType::Uint8, &[5], TestRegion::new(b"1234").memory())])
+            .unwrap_err(),
+        format!("{P}input byte size mismatch for input 'N' for model 'm'. Expected 5, got 4")
+    );
+}
+
+#[test]
+fn memory_of_a_device_needs_a_backend_that_reads_it() {
+    let on_device = |name: &str, datatype, byte_size: usize| {
+        let memory = DeviceMemory::new(0, [DevicePiece { address: 64, byte_size }], std::sync::Arc::new(()));
+        tensor(name, datatype, &[1], memory)
+    };
+    let check = |spec: InputSpec, tensor, reads_device_memory| {
+        let config = config(0, vec![spec]);
+        let mut request = Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() };
+        let checked = RequestValidator::new(&config, reads_device_memory).check(&config, &mut request);
+        checked.map(drop).map_err(|error| error.with_code())
+    };
+    let refused = |name: &str| {
+        Err(format!("Unsupported: {P}input '{name}' is in memory of type GPU, which model 'm' cannot read"))
+    };
+    let number = || on_device("N", DataType::Int32, 4);
+    assert_eq!(check(spec("N", DataType::Int32, &[1]), number(), false), refused("N"));
+    assert_eq!(check(spec("N", DataType::Int32, &[1]), number(), true), Ok(()));
+    // As Triton: the backend checks strings that the host cannot read.
+    assert_eq!(check(spec("S", DataType::Bytes, &[1]), on_device("S", DataType::Bytes, 3), true), Ok(()));
+    // The server itself reads the values of shape tensors.
+    let shape = InputSpec { is_shape_tensor: true, ..spec("N", DataType::Int32, &[1]) };
+    assert_eq!(check(shape, number(), true), refused("N"));
+}
+
+#[test]
 fn a_length_prefix_may_be_split_over_pieces() {
     let config = config(0, vec![spec("S", DataType::Bytes, &[1])]);
     let pieces = TensorData::from_pieces([Bytes::from_static(b"\x01\0"), Bytes::from_static(b"\0\0a")]);
@@ -233,7 +281,9 @@ fn a_length_prefix_may_be_split_over_pieces() {
 fn raw_bytes_get_their_shape_from_the_configuration() {
     let ask = |config: &ModelConfig, data: Vec<u8>| {
         let mut request = Request { inputs: RequestInputs::Raw(data.into()), ..Request::default() };
-        RequestValidator::new(config).check(config, &mut request).map_err(|error| error.to_string())?;
+        RequestValidator::new(config, false)
+            .check(config, &mut request)
+            .map_err(|error| error.to_string())?;
         Ok::<_, String>(request.tensors()[0].clone())
     };
     assert_eq!(ask(&config(0, vec![spec("A", DataType::Fp32, &[-1])]), vec![0; 12]).unwrap().shape(), [3]);
@@ -242,7 +292,7 @@ fn raw_bytes_get_their_shape_from_the_configuration() {
         [1, 2, 2]
     );
     let text = ask(&config(0, vec![spec("A", DataType::Bytes, &[1])]), b"hi".to_vec()).unwrap();
-    assert_eq!(text.data().contiguous(), &b"\x02\0\0\0hi"[..]);
+    assert_eq!(text.host().unwrap().contiguous(), &b"\x02\0\0\0hi"[..]);
     let refused = |inputs, bytes| ask(&config(0, inputs), vec![0; bytes]).unwrap_err();
     assert_eq!(
         refused(vec![spec("A", DataType::Fp32, &[-1])], 7),
@@ -271,7 +321,7 @@ fn raw_bytes_for_an_endless_shape_are_refused() {
     let config = config(0, vec![spec("A", DataType::Int32, &[1 << 40, 1 << 40, -1])]);
     let mut request =
         Request { inputs: RequestInputs::Raw(Bytes::from_static(b"1234").into()), ..Request::default() };
-    let error = RequestValidator::new(&config).check(&config, &mut request).unwrap_err();
+    let error = RequestValidator::new(&config, false).check(&config, &mut request).unwrap_err();
     assert!(error.message.contains("got 4"), "{error}");
 }
 

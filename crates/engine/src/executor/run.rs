@@ -8,7 +8,7 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Request, Timestamp,
+    Error, FailureReason, Request, Tensor, Timestamp,
     backend::{BackendInstance, Execution, SlotGuard, SlotOwner, SlotRef},
     panic_message,
 };
@@ -183,7 +183,7 @@ fn input_bytes(rows: &[Row<Box<Execution>>]) -> usize {
         Row::Request { entry, .. } => Some(&entry.payload.request),
         Row::Padding => None,
     });
-    requests.flat_map(Request::tensors).map(|tensor| tensor.data().len()).sum()
+    requests.flat_map(Request::tensors).map(Tensor::byte_size).sum()
 }
 
 /// Answers a request that was cancelled before its batch runs. Returns true if it did so. A request of a sequence runs

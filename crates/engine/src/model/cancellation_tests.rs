@@ -43,8 +43,10 @@ impl BackendModel for Twice {
 impl BackendInstance for Twice {
     fn execute(&mut self, batch: Batch) {
         for execution in batch.executions {
-            let begins =
-                execution.request.input("START").is_some_and(|start| start.data().contiguous()[0] != 0);
+            let begins = execution
+                .request
+                .input("START")
+                .is_some_and(|start| start.host().unwrap().contiguous()[0] != 0);
             if !(self.iterative && begins) {
                 execution.responder.clone().complete(Response::default());
             } else if let Err((error, execution)) = execution.reschedule() {

@@ -88,7 +88,7 @@ impl Model {
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
-        let validator = Arc::new(RequestValidator::new(&config));
+        let validator = Arc::new(RequestValidator::new(&config, backend.reads_device_memory()));
         let record = Arc::new(Record::default());
         let orders = Arc::new(Orders::of(&config.scheduling, active));
         let executor = Executor::start(ExecutorParts {
@@ -158,7 +158,8 @@ impl Model {
         let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
         let flow = self.flow(&request);
-        if let Some(cached) = self.cached.as_ref().filter(|_| !self.in_flight.is_draining()) {
+        let asks_cache = |_: &&Cached| !self.in_flight.is_draining() && !request.has_device_memory();
+        if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
             return cached.infer(self, ValidRequest { request, meta, timeline, flow });
         }
         self.in_flight.begin();

@@ -60,15 +60,16 @@ fn seen_start(request: &Request) -> bool {
 }
 
 fn seen(request: &Request) -> Seen {
-    let flag = |name: &str| request.input(name).is_some_and(|control| control.data().contiguous()[0] != 0);
+    let flag =
+        |name: &str| request.input(name).is_some_and(|control| control.host().unwrap().contiguous()[0] != 0);
     let id = request
         .input("CORRID")
-        .map_or(0, |id| u64::from_le_bytes(id.data().contiguous()[..8].try_into().unwrap()));
+        .map_or(0, |id| u64::from_le_bytes(id.host().unwrap().contiguous()[..8].try_into().unwrap()));
     Seen { id, start: flag("START"), end: flag("END"), ready: flag("READY") }
 }
 
 fn number(tensor: &Tensor) -> i32 {
-    i32::from_le_bytes(tensor.data().contiguous()[..].try_into().unwrap())
+    i32::from_le_bytes(tensor.host().unwrap().contiguous()[..].try_into().unwrap())
 }
 
 fn tensor(name: &str, value: i32) -> Tensor {

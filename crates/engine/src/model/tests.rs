@@ -66,7 +66,7 @@ impl BackendInstance for GatedInstance {
         for Execution { request, responder, .. } in batch.executions {
             let input = request.input("IN").unwrap();
             let output =
-                Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.data().clone());
+                Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.memory().clone());
             responder.complete(Response::of(vec![output]));
         }
     }
@@ -176,7 +176,7 @@ fn ask(model: &Arc<Model>, value: u8) -> ResponseStream {
 }
 
 async fn echoed(stream: ResponseStream) -> u8 {
-    stream.only().await.unwrap().outputs[0].data().contiguous()[0]
+    stream.only().await.unwrap().outputs[0].host().unwrap().contiguous()[0]
 }
 
 #[tokio::test]

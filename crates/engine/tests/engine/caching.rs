@@ -7,7 +7,7 @@ use inference::{
     Tensor, backend::Execution,
 };
 use nereid_engine::{DurationStatistic, Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
-use testing::{Gate, MemoryCache};
+use testing::{Gate, MemoryCache, TestRegion};
 
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, request, serves, value};
 
@@ -45,7 +45,7 @@ fn send(engine: &Engine, request: Request) -> ResponseStream {
 }
 
 async fn first_byte(stream: ResponseStream) -> u8 {
-    stream.only().await.unwrap().outputs[0].data().contiguous()[0]
+    stream.only().await.unwrap().outputs[0].host().unwrap().contiguous()[0]
 }
 
 #[tokio::test]
@@ -65,6 +65,33 @@ async fn the_same_request_is_executed_once() {
     let DurationStatistic { ns: hit, .. } = counted.cache_hit;
     assert!(hit > 0 && counted.success.ns > hit + counted.cache_miss.ns, "{counted:?}");
     assert_eq!((cache.lookups(), cache.inserts(), engine.in_flight()), (3, 2, 0));
+}
+
+#[tokio::test]
+async fn the_model_computes_from_the_bytes_that_the_key_describes() {
+    let gate = Gate::shut();
+    let held = echo().execute({
+        let gate = gate.clone();
+        move |_, batch| {
+            gate.pass();
+            batch.executions.into_iter().for_each(answer);
+        }
+    });
+    let (engine, _) = serve(&cached(""), held).await;
+    let region = TestRegion::new(&[5]);
+    let foreign = || {
+        let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), region.memory());
+        Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
+    };
+    let first = send(&engine, foreign());
+    region.write(&[6]);
+    gate.open();
+    assert_eq!(first_byte(first).await, 5);
+    assert_eq!(first_byte(ask(&engine, "m", 5)).await, 5);
+    assert_eq!(counts(&engine), [2, 1, 1, 1]);
+    region.write(&[]);
+    let refused = engine.model("m", None).unwrap().infer(foreign()).unwrap_err();
+    assert_eq!(refused.message, "the region is smaller than it was");
 }
 
 #[tokio::test]

@@ -74,6 +74,6 @@ async fn three_instances_run_three_requests_while_the_fourth_waits_and_another_m
     drop(running);
     for (stream, value) in streams.into_iter().zip(1..) {
         let response = stream.only().await.unwrap();
-        assert_eq!(response.output("OUT").unwrap().data().contiguous()[..], [value]);
+        assert_eq!(response.output("OUT").unwrap().host().unwrap().contiguous()[..], [value]);
     }
 }

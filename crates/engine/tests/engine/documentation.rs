@@ -196,7 +196,7 @@ fn stateful() -> (Native, mpsc::Receiver<Begun<Vec<SeenRow>>>) {
 }
 
 fn float(request: &Request, input: &str) -> f32 {
-    let bytes = request.input(input).unwrap().data().contiguous();
+    let bytes = request.input(input).unwrap().host().unwrap().contiguous();
     f32::from_le_bytes(*bytes.first_chunk().unwrap())
 }
 
@@ -278,7 +278,7 @@ async fn six_sequences_share_two_instances_of_two_slots_and_two_wait_in_the_back
 
     for (stream, value) in streams.into_iter().zip([1.1_f32, 2.1, 3.1, 4.1, 5.1, 6.1, 1.2, 4.2]) {
         let response = stream.only().await.unwrap();
-        let output = response.output("OUTPUT").unwrap().data().contiguous();
+        let output = response.output("OUTPUT").unwrap().host().unwrap().contiguous();
         assert_eq!(output[..], value.to_le_bytes().repeat(10));
     }
 }

@@ -61,7 +61,7 @@ async fn stopping_finishes_what_was_accepted_and_refuses_the_rest() {
     assert!(!stopping.is_finished());
     (0..2).for_each(|_| go_on.send(()).unwrap());
     for (stream, value) in [running, waiting].into_iter().zip(1..) {
-        assert_eq!(stream.only().await.unwrap().outputs[0].data().contiguous()[..], [value]);
+        assert_eq!(stream.only().await.unwrap().outputs[0].host().unwrap().contiguous()[..], [value]);
     }
     stopping.await.unwrap().unwrap();
     assert_eq!(engine.in_flight(), 0);

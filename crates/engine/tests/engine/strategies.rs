@@ -110,7 +110,7 @@ async fn ask_all(engine: &Engine, values: &[u8]) {
     let send = |&value: &u8| model.infer(request(value)).unwrap();
     let streams: Vec<ResponseStream> = values.iter().map(send).collect();
     for (stream, &value) in streams.into_iter().zip(values) {
-        assert_eq!(stream.only().await.unwrap().outputs[0].data().contiguous()[..], [value]);
+        assert_eq!(stream.only().await.unwrap().outputs[0].host().unwrap().contiguous()[..], [value]);
     }
 }
 

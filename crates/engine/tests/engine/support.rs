@@ -275,13 +275,13 @@ pub(crate) fn held<T: Send + 'static>(
 /// Echoes `IN` as `OUT`.
 pub(crate) fn answer(Execution { request, responder, .. }: Execution) {
     let input = request.input("IN").unwrap();
-    let output = Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.data().clone());
+    let output = Tensor::new("OUT".into(), input.datatype(), input.shape().into(), input.memory().clone());
     responder.complete(Response::of(vec![output]));
 }
 
 /// The byte in a request made by [`request`].
 pub(crate) fn value(request: &Request) -> u8 {
-    request.input("IN").unwrap().data().contiguous()[0]
+    request.input("IN").unwrap().host().unwrap().contiguous()[0]
 }
 
 pub(crate) fn request(value: u8) -> Request {
@@ -297,7 +297,7 @@ pub(crate) fn ask(engine: &Engine, model: &str, value: u8) -> ResponseStream {
 /// Whether the default version of the model answers a request correctly.
 pub(crate) async fn serves(engine: &Engine, model: &str) -> bool {
     let response = ask(engine, model, 42).only().await.unwrap();
-    response.output("OUT").is_some_and(|output| output.data().contiguous()[..] == [42])
+    response.output("OUT").is_some_and(|output| output.host().unwrap().contiguous()[..] == [42])
 }
 
 /// The index, one line for each entry: name, version, state and reason, `-` for absent fields.

@@ -34,7 +34,7 @@ impl InferResponse<'_> {
         let parameters = self.values()?;
         let lengths = self.lengths(&parameters);
         let mut writer = WireWriter::new(&lengths, MAX_MESSAGE)?;
-        self.write(&parameters, &mut writer);
+        self.write(&parameters, &mut writer)?;
         Ok(writer.finish())
     }
 
@@ -65,7 +65,7 @@ impl InferResponse<'_> {
         )?;
         writer.optional_text(1, error);
         writer.begin(2, inner.total);
-        self.write(&parameters, &mut writer);
+        self.write(&parameters, &mut writer)?;
         Ok(writer.finish())
     }
 
@@ -83,7 +83,7 @@ impl InferResponse<'_> {
         let mut lengths = Lengths { total: head, buffered: head };
         for output in self.outputs {
             let meta = delimited_length(output_length(output));
-            let data = output.data().len();
+            let data = output.byte_size();
             let whole = delimited_length(data);
             lengths.total += meta + whole;
             lengths.buffered += meta + if data <= COPIED { whole } else { whole - data };
@@ -91,7 +91,7 @@ impl InferResponse<'_> {
         lengths
     }
 
-    fn write(&self, parameters: &[(&str, ParameterValue<'_>)], writer: &mut WireWriter) {
+    fn write(&self, parameters: &[(&str, ParameterValue<'_>)], writer: &mut WireWriter) -> Result<(), Error> {
         writer.optional_text(1, self.model_name);
         writer.optional_text(2, self.model_version);
         writer.optional_text(3, self.id);
@@ -102,8 +102,9 @@ impl InferResponse<'_> {
             writer.output(5, output);
         }
         for output in self.outputs {
-            writer.tensor(6, output);
+            writer.tensor(6, output)?;
         }
+        Ok(())
     }
 }
 
@@ -270,8 +271,8 @@ impl WireWriter {
         }
     }
 
-    fn tensor(&mut self, field: u8, output: &Tensor) {
-        let data = output.data();
+    fn tensor(&mut self, field: u8, output: &Tensor) -> Result<(), Error> {
+        let data = output.host()?;
         self.begin(field, data.len());
         if data.len() <= COPIED {
             data.pieces().iter().for_each(|piece| self.buffer.put_slice(piece));
@@ -279,6 +280,7 @@ impl WireWriter {
             self.done.push(self.buffer.split().freeze());
             data.pieces().iter().for_each(|piece| self.done.push(piece.clone()));
         }
+        Ok(())
     }
 }
 

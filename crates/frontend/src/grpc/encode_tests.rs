@@ -75,7 +75,11 @@ fn expected(response: &InferResponse<'_>) -> ModelInferResponse {
                 ..InferOutputTensor::default()
             })
             .collect(),
-        raw_output_contents: response.outputs.iter().map(|output| output.data().contiguous()).collect(),
+        raw_output_contents: response
+            .outputs
+            .iter()
+            .map(|output| output.host().unwrap().contiguous())
+            .collect(),
     }
 }
 

@@ -52,8 +52,8 @@ fn a_request_is_read_as_recorded() {
         (first.name().as_str(), first.datatype(), first.shape()),
         ("INPUT0", DataType::Int32, &[1, 4][..])
     );
-    assert_eq!(first.data().contiguous()[..], [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
-    assert_eq!(second.data().contiguous()[..4], 1.5_f32.to_le_bytes());
+    assert_eq!(first.host().unwrap().contiguous()[..], [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(second.host().unwrap().contiguous()[..4], 1.5_f32.to_le_bytes());
     let binary = RequestedOutput { placement: Placement::Binary, classes: None };
     assert_eq!(decoded.requested_outputs.of("OUTPUT1"), binary);
     assert_eq!(
@@ -70,7 +70,7 @@ fn the_order_of_members_does_not_matter_and_unknown_ones_are_ignored() {
             "datatype":"BYTES","name":"IN"}],"inputs":5}"#,
     );
     let request = decoded.unwrap().request;
-    assert_eq!(request.tensors()[0].data().contiguous(), "\x01\0\0\0a");
+    assert_eq!(request.tensors()[0].host().unwrap().contiguous(), "\x01\0\0\0a");
     assert_eq!(request.outputs, OutputSelection::All);
 }
 
@@ -283,9 +283,9 @@ fn binary_tensors_share_the_bytes_of_the_body() {
     let body = TensorData::from_pieces(["ab".into(), "cd".into(), "e".into()]);
     let decoded = decode(TWO_BINARY.as_bytes(), &body, LIMITS).unwrap();
     let [first, second] = decoded.request.tensors() else { panic!("two inputs") };
-    assert_eq!(first.data().contiguous(), "abc");
-    assert_eq!(second.data().contiguous(), "de");
-    assert_eq!(first.data().pieces()[0].as_ptr(), body.pieces()[0].as_ptr());
+    assert_eq!(first.host().unwrap().contiguous(), "abc");
+    assert_eq!(second.host().unwrap().contiguous(), "de");
+    assert_eq!(first.host().unwrap().pieces()[0].as_ptr(), body.pieces()[0].as_ptr());
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn a_raw_request_is_its_body() {
 fn a_tensor_without_elements_has_data_that_nobody_reads() {
     let decoded =
         json(r#"{"inputs":[{"name":"A","datatype":"FP16","shape":[1,0],"data":{"x":"y"}}]}"#).unwrap();
-    assert!(decoded.request.tensors()[0].data().is_empty());
+    assert!(decoded.request.tensors()[0].host().unwrap().is_empty());
 }
 
 /// Documents that serde_json also accepts, as text with irregular spacing.
@@ -383,7 +383,7 @@ proptest! {
         let data = serde_json::to_string(&values).unwrap();
         let len = values.len();
         let read = |text: String| match json(&text) {
-            Ok(decoded) => Ok(decoded.request.tensors()[0].data().contiguous()),
+            Ok(decoded) => Ok(decoded.request.tensors()[0].host().unwrap().contiguous()),
             Err(error) => Err(error),
         };
         for datatype in ["FP32", "FP64", "INT8", "BOOL", "BYTES"] {

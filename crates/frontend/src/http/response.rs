@@ -66,7 +66,7 @@ pub fn encode(
 /// An estimate of the length, in bytes: names and shapes, and up to twelve bytes for each element. It saves most
 /// responses a second allocation.
 pub(super) fn estimated_size(response: &Response) -> usize {
-    let data: usize = response.outputs.iter().map(|output| output.data().len()).sum();
+    let data: usize = response.outputs.iter().map(Tensor::byte_size).sum();
     256 + 128 * response.outputs.len() + (3 * data).min(1 << 20)
 }
 
@@ -122,9 +122,10 @@ impl Encoded {
         match placement {
             Placement::Binary => {
                 json.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
-                write_uint(json, output.data().len() as u64);
+                let data = output.host()?;
+                write_uint(json, data.len() as u64);
                 json.extend_from_slice(b"}}");
-                self.binary.extend(output.data().pieces().iter().cloned());
+                self.binary.extend(data.pieces().iter().cloned());
             }
             Placement::Json => {
                 json.extend_from_slice(b",\"data\":[");
@@ -148,7 +149,7 @@ pub(super) enum NotUtf8 {
 
 /// Appends the elements of an output, separated by commas.
 pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor, not_utf8: NotUtf8) -> Result<(), Error> {
-    let data = output.data().contiguous();
+    let data = output.host()?.contiguous();
     let mismatch = |what: &str| {
         let name = output.name();
         Error::internal(format!("{what}output tensor shape does not match size of output for '{name}'"))

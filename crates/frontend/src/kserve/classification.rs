@@ -30,7 +30,7 @@ pub fn classify(
     let row_len = row_len.filter(|&len| len <= MAX_ELEMENTS).ok_or_else(too_large)?;
     let shown = usize::try_from(classes.get()).map_or(row_len, |classes| classes.min(row_len));
 
-    let data = output.data().contiguous();
+    let data = output.host()?.contiguous();
     let row_bytes = row_len * output.datatype().byte_size().unwrap_or(1);
     let mut serialized = Vec::new();
     for row in 0..rows.map_or(1, |rows| usize::try_from(rows).unwrap_or(1)) {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn texts(tensor: &Tensor) -> Vec<String> {
-        let data = tensor.data().contiguous();
+        let data = tensor.host().unwrap().contiguous();
         bytes_elements(&data).map(|element| String::from_utf8(element.unwrap().to_vec()).unwrap()).collect()
     }
 
@@ -220,6 +220,6 @@ mod tests {
     #[test]
     fn an_empty_row_has_no_classes() {
         let output = classify(&int32(&[2, 0], []), classes(3), true, &[]).unwrap();
-        assert_eq!((output.shape(), output.data().len()), (&[2, 0][..], 0));
+        assert_eq!((output.shape(), output.byte_size()), (&[2, 0][..], 0));
     }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use engine::Model;
 use inference::{
-    DataType, Error, Name, Parameter, Parameters, Request, RequestInputs, SequenceId, SequenceStep, Shape,
-    Tensor, TensorData, config::Scheduling,
+    DataType, DeviceMemory, Error, Name, Parameter, Parameters, Request, RequestInputs, SequenceId,
+    SequenceStep, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
 };
 
 use crate::{
@@ -55,8 +55,8 @@ struct RequestInput {
     /// A raw input has neither.
     form: Option<(DataType, Shape)>,
     pieces: Vec<Piece>,
-    /// Contents for instances with certain host policies. Nereid has host memory only, so it needs one copy. It reads
-    /// these pieces if the input has no others.
+    /// Contents for instances with certain host policies. Nereid needs one copy. It reads these pieces if the input has
+    /// no others.
     by_policy: BTreeMap<String, Vec<Piece>>,
 }
 
@@ -76,8 +76,32 @@ impl RequestInput {
         len.is_some_and(|len| isize::try_from(len).is_ok())
     }
 
-    fn lend(&self, return_guard: &Arc<RequestReturnGuard>) -> TensorData {
-        TensorData::from_pieces(self.read().map(|piece| piece.lend(return_guard)))
+    /// The memory of the input; `None` if its pieces are in more than one memory.
+    fn lend(&self, return_guard: &Arc<RequestReturnGuard>) -> Option<TensorMemory> {
+        let mut data = TensorData::default();
+        let mut on_device = Vec::new();
+        let mut device = None;
+        for piece in self.read() {
+            match *piece {
+                Piece::Host(piece) => data.push(piece.lend(return_guard)),
+                Piece::Gpu(id, piece) if *device.get_or_insert(id) == id => on_device.push(piece),
+                Piece::Gpu(..) => return None,
+            }
+        }
+        match device {
+            None => Some(data.into()),
+            Some(id) => data
+                .is_empty()
+                .then(|| DeviceMemory::new(id, on_device, Arc::clone(return_guard) as Arc<_>).into()),
+        }
+    }
+
+    /// The bytes of a raw input; `None` if they are in memory of a device.
+    fn lend_raw(&self, return_guard: &Arc<RequestReturnGuard>) -> Option<TensorData> {
+        match self.lend(return_guard)? {
+            TensorMemory::Host(data) => Some(data),
+            TensorMemory::Foreign(_) | TensorMemory::Device(_) => None,
+        }
     }
 }
 
@@ -110,7 +134,7 @@ impl RequestAttributes {
     ///
     /// # Errors
     /// INVALID_ARG for a raw input beside other inputs, for an input larger than memory, and for a number of unread responses
-    /// below 1.
+    /// below 1; UNSUPPORTED for an input in more than one memory, and for a raw input in memory of a device.
     pub(crate) fn request(
         &self,
         model: &Model,
@@ -157,11 +181,21 @@ impl RequestAttributes {
         }
         let formed = |input: &RequestInput| {
             let (datatype, shape) = input.form.clone()?;
-            Some(Tensor::new(input.name.clone(), datatype, shape, input.lend(return_guard)))
+            let mixed =
+                || self.unsupported(&format!("input '{}' has data in more than one memory", input.name));
+            let memory = input.lend(return_guard).ok_or_else(mixed);
+            Some(memory.map(|memory| Tensor::new(input.name.clone(), datatype, shape, memory)))
         };
         match (&self.raw, &self.inputs[..]) {
-            (None, inputs) => Ok(RequestInputs::Tensors(inputs.iter().filter_map(formed).collect())),
-            (Some(_), [only]) => Ok(RequestInputs::Raw(only.lend(return_guard))),
+            (None, inputs) => {
+                let tensors: Result<_, Error> = inputs.iter().filter_map(formed).collect();
+                Ok(RequestInputs::Tensors(tensors?))
+            }
+            (Some(name), [only]) => {
+                let on_device =
+                    || self.unsupported(&format!("raw input '{name}' has data in memory of type GPU"));
+                only.lend_raw(return_guard).map(RequestInputs::Raw).ok_or_else(on_device)
+            }
             // As Triton: infer_request.cc, Normalize.
             (Some(_), several) => Err(self.invalid(&format!(
                 "Raw request must only have 1 input (found {}) to be deduced but got {} inputs in '{}' model \
@@ -173,9 +207,12 @@ impl RequestAttributes {
         }
     }
 
-    /// The correlation id as the engine takes it.
     fn invalid(&self, text: &str) -> Error {
         Error::invalid(inference::id_prefix(&self.id) + text)
+    }
+
+    fn unsupported(&self, text: &str) -> Error {
+        Error::unsupported(inference::id_prefix(&self.id) + text)
     }
 
     /// 0, and levels that the model does not have, mean its default level.
@@ -260,6 +297,7 @@ impl RequestAttributes {
 }
 
 impl Correlation {
+    /// The correlation id as the engine takes it.
     fn id(&self) -> Option<SequenceId> {
         match self {
             Self::Number(number) => NonZeroU64::new(*number).map(SequenceId::Number),

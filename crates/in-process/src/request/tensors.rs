@@ -12,10 +12,10 @@ use c_api::{
         error::CError,
     },
 };
-use inference::Error;
+use inference::{DevicePiece, Error};
 
 use super::{InferenceRequest, change};
-use crate::infer::Piece;
+use crate::infer::{HostPiece, Piece};
 
 /// Adds an input without data. Name and shape are copied.
 #[unsafe(no_mangle)]
@@ -74,10 +74,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputs(
 ///
 /// # Safety
 /// The memory is null, or the application does not change it while the request has it.
-unsafe fn piece(base: *const c_void, byte_size: usize, kind: MemoryType) -> Result<Piece, Error> {
-    if kind == MEMORY_GPU {
-        return Err(crate::not_offered("input data in memory of type GPU"));
-    }
+unsafe fn piece(base: *const c_void, byte_size: usize, memory: (MemoryType, i64)) -> Result<Piece, Error> {
     if isize::try_from(byte_size).is_err() {
         return Err(Error::invalid(format!("input data cannot have {byte_size} bytes")));
     }
@@ -86,8 +83,11 @@ unsafe fn piece(base: *const c_void, byte_size: usize, kind: MemoryType) -> Resu
         None if byte_size == 0 => NonNull::dangling(),
         None => return Err(Error::invalid("unexpected null input data")),
     };
+    if let (MEMORY_GPU, id) = memory {
+        return Ok(Piece::Gpu(id, DevicePiece { address: base.addr().get(), byte_size }));
+    }
     // SAFETY: as the caller promises.
-    Ok(unsafe { Piece::new(base, byte_size) })
+    Ok(Piece::Host(unsafe { HostPiece::new(base, byte_size) }))
 }
 
 /// Appends memory to an input. The memory is not copied. The application must not change it until the request is given
@@ -99,12 +99,16 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputData(
     base: *const c_void,
     byte_size: usize,
     memory_type: MemoryType,
-    _memory_type_id: i64,
+    memory_type_id: i64,
 ) -> *mut CError {
     // SAFETY: null or a live request; a text or null; memory as `piece` asks.
     unsafe {
         change(request, |request_attributes, _| {
-            request_attributes.append(text(name)?, piece(base, byte_size, memory_type)?, None)
+            request_attributes.append(
+                text(name)?,
+                piece(base, byte_size, (memory_type, memory_type_id))?,
+                None,
+            )
         })
     }
 }
@@ -118,14 +122,18 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithHostPol
     base: *const c_void,
     byte_size: usize,
     memory_type: MemoryType,
-    _memory_type_id: i64,
+    memory_type_id: i64,
     host_policy_name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; texts or null; memory as `piece` asks.
     unsafe {
         change(request, |request_attributes, _| {
             let policy = Some(text(host_policy_name)?);
-            request_attributes.append(text(name)?, piece(base, byte_size, memory_type)?, policy)
+            request_attributes.append(
+                text(name)?,
+                piece(base, byte_size, (memory_type, memory_type_id))?,
+                policy,
+            )
         })
     }
 }
@@ -143,7 +151,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestAppendInputDataWithBufferA
     unsafe {
         change(request, |request_attributes, _| {
             let attributes = borrow(buffer_attributes)?;
-            let piece = piece(base, attributes.byte_size(), attributes.memory().0)?;
+            let piece = piece(base, attributes.byte_size(), attributes.memory())?;
             request_attributes.append(text(name)?, piece, None)
         })
     }

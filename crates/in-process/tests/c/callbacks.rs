@@ -80,7 +80,7 @@ fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
     let opened = Mutex::new(opened);
     let backend = Native::each(move |execution| {
         let response = echoed(&execution);
-        if response.outputs[0].data().contiguous()[..] == *b"block" {
+        if response.outputs[0].host().unwrap().contiguous()[..] == *b"block" {
             started.send(()).unwrap();
             let _ = opened.lock().recv();
         }

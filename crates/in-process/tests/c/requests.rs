@@ -5,8 +5,13 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use c_api::types::{buffer_attributes::BufferAttributes, enums::datatype_number};
-use inference::{DataType, Error, Parameter, Response, backend::Execution};
+use c_api::types::{
+    buffer_attributes::BufferAttributes,
+    enums::{MEMORY_GPU, datatype_number},
+};
+use inference::{
+    DataType, DevicePiece, Error, Parameter, Response, Tensor, TensorMemory, backend::Execution,
+};
 use nereid_in_process::{infer::*, request::*, response::*};
 use parking_lot::Mutex;
 use testing::Gate;
@@ -45,8 +50,13 @@ fn backends_read_the_memory_of_the_application() {
     let (seen, place) = mpsc::channel();
     let seen = Mutex::new(seen);
     let backend = Native::each(move |execution| {
-        let pieces: Vec<_> =
-            execution.request.tensors()[0].data().pieces().iter().map(|p| p.as_ptr().addr()).collect();
+        let pieces: Vec<_> = execution.request.tensors()[0]
+            .host()
+            .unwrap()
+            .pieces()
+            .iter()
+            .map(|p| p.as_ptr().addr())
+            .collect();
         seen.lock().send(pieces).unwrap();
         let response = echoed(&execution);
         execution.responder.complete(response);
@@ -273,20 +283,60 @@ fn input_data_fits_into_memory() {
     assert_eq!(app.heard(), []);
 }
 
+/// Appends data to the input `IN`: the address, the number of bytes, the kind of memory, and its number.
+fn append_in(ask: &Ask, base: *const c_void, size: usize, kind: u32, id: i64) -> Result<(), String> {
+    // SAFETY: a live request; what is not refused outlives its run, or is never read.
+    said(unsafe {
+        TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, kind, id)
+    })
+}
+
 #[test]
-fn input_data_is_host_memory() {
+fn a_backend_that_reads_device_memory_gets_its_address() {
+    let (seen, place) = mpsc::channel();
+    let seen = Mutex::new(seen);
+    let backend = Native::each(move |execution| {
+        let input = &execution.request.tensors()[0];
+        let TensorMemory::Device(memory) = input.memory() else { panic!("it is in memory of a device") };
+        seen.lock().send((memory.id(), memory.pieces().to_vec(), input.host().unwrap_err().message)).unwrap();
+        let output = Tensor::new("OUT".into(), DataType::Uint8, [1][..].into(), vec![7]);
+        execution.responder.complete(Response::of(vec![output]));
+    });
+    let (stage, app) = (Stage::of(MOVABLE, backend.reading_device_memory()), App::new());
+    let ask = Ask::new(&stage, &app);
+    ask.add("IN", DataType::Uint8, &[5]).unwrap();
+    append_in(&ask, ptr::without_provenance(64), 3, MEMORY_GPU, 1).unwrap();
+    append_in(&ask, ptr::without_provenance(96), 2, MEMORY_GPU, 1).unwrap();
+    assert_eq!(ask.answer(), answer(&[7]));
+    let pieces = [(64, 3), (96, 2)].map(|(address, byte_size)| DevicePiece { address, byte_size });
+    let unreadable = "tensor 'IN' is in memory of type GPU, which the host cannot read";
+    assert_eq!(place.recv().unwrap(), (1, pieces.to_vec(), unreadable.into()));
+}
+
+#[test]
+fn input_data_is_in_one_memory_that_the_model_can_read() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
-    let append = |base: *const c_void, size, kind| {
-        // SAFETY: a live request; what is not refused outlives its run.
-        said(unsafe {
-            TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, kind, 0)
-        })
-    };
-    assert!(
-        append(b"abc".as_ptr().cast(), 3, 2).unwrap_err().starts_with("Unsupported: input data in memory")
-    );
+    let address = ptr::without_provenance(64);
+    append_in(&ask, address, 3, MEMORY_GPU, 0).unwrap();
+    let refused = |text: &str| Err(format!("Unsupported: [request id: <id_unknown>] {text}"));
+    assert_eq!(ask.send(), refused("input 'IN' is in memory of type GPU, which model 'm' cannot read"));
+    append_in(&ask, b"abc".as_ptr().cast(), 3, 0, 0).unwrap();
+    assert_eq!(ask.send(), refused("input 'IN' has data in more than one memory"));
+    // SAFETY: a live request.
+    unsafe { said(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"IN".as_ptr())) }.unwrap();
+    append_in(&ask, address, 3, MEMORY_GPU, 0).unwrap();
+    append_in(&ask, address, 3, MEMORY_GPU, 1).unwrap();
+    assert_eq!(ask.send(), refused("input 'IN' has data in more than one memory"));
+}
+
+#[test]
+fn input_data_without_an_address_is_refused() {
+    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
+    let ask = Ask::new(&stage, &app);
+    ask.add("IN", DataType::Uint8, &[3]).unwrap();
+    let append = |base: *const c_void, size, kind| append_in(&ask, base, size, kind, 0);
     assert_eq!(append(ptr::null(), 3, 0), Err("Invalid argument: unexpected null input data".to_owned()));
     assert_eq!(append(ptr::null(), 0, 0), Ok(()));
     let attributes = BufferAttributes::host(3);
@@ -430,7 +480,7 @@ fn a_cancelled_request_is_answered_so_and_can_be_sent_again() {
 #[test]
 fn a_decoupled_model_answers_as_often_as_it_likes() {
     let backend = Native::each(|execution| {
-        let count = execution.request.input("IN").unwrap().data().len();
+        let count = execution.request.input("IN").unwrap().byte_size();
         for _ in 0..count {
             execution.responder.send(echoed(&execution));
         }

@@ -60,12 +60,18 @@ type Execute = dyn Fn(Batch) + Send + Sync;
 pub(crate) struct Native {
     execute: Arc<Execute>,
     well: bool,
+    reads_device_memory: bool,
 }
 
 impl Native {
     pub(crate) fn each(answer: impl Fn(Execution) + Send + Sync + 'static) -> Self {
         let execute = Arc::new(move |batch: Batch| batch.executions.into_iter().for_each(&answer));
-        Self { execute, well: true }
+        Self { execute, well: true, reads_device_memory: false }
+    }
+
+    /// Accepts inputs in memory of devices.
+    pub(crate) fn reading_device_memory(self) -> Self {
+        Self { reads_device_memory: true, ..self }
     }
 
     /// Reports that its models are not ready.
@@ -85,7 +91,7 @@ impl Native {
 /// The input `IN` as a copy named `OUT`.
 pub(crate) fn echoed(execution: &Execution) -> Response {
     let input = execution.request.input("IN").expect("it was checked");
-    let copy = input.data().contiguous().to_vec();
+    let copy = input.host().unwrap().contiguous().to_vec();
     Response::of(vec![Tensor::new("OUT".into(), input.datatype(), input.shape().into(), copy)])
 }
 
@@ -102,6 +108,10 @@ impl Backend for Native {
 impl BackendModel for Native {
     fn memory_usage(&self) -> Vec<MemoryUsage> {
         vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 }]
+    }
+
+    fn reads_device_memory(&self) -> bool {
+        self.reads_device_memory
     }
 
     fn reports_readiness(&self) -> bool {

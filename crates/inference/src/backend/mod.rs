@@ -9,13 +9,11 @@ use crate::{Error, ExecutionTimes, Inferer, Name, config::ModelConfig};
 
 mod execution;
 mod sequence_state;
-mod state_buffer;
 
 pub use scheduling::Device;
 
 pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
-pub use sequence_state::{SequenceState, StateInput};
-pub use state_buffer::StateBuffer;
+pub use sequence_state::SequenceState;
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {
@@ -137,6 +135,11 @@ pub trait BackendModel: Send + Sync {
     /// appears once. A network thread calls this when a client asks for statistics: it must not block.
     fn memory_usage(&self) -> Vec<MemoryUsage> {
         Vec::new()
+    }
+
+    /// Whether the instances can read inputs in memory of devices. The server refuses such requests to other models.
+    fn reads_device_memory(&self) -> bool {
+        false
     }
 
     /// Whether the backend implements [`BackendModel::ready`]. The server calls that method only then.

@@ -9,24 +9,31 @@ use bytes::Bytes;
 use crate::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
 
 /// Bytes that [`write()`] needs.
-pub fn size(response: &Response) -> usize {
+///
+/// # Errors
+/// UNSUPPORTED if the host cannot read an output.
+pub fn size(response: &Response) -> Result<usize, Error> {
     let mut size = 0;
-    each_part(response, |part| size += part.len());
-    size
+    each_part(response, |part| size += part.len())?;
+    Ok(size)
 }
 
 /// Packs a response into a buffer of its [`size`].
 ///
+/// # Errors
+/// As [`size`].
+///
 /// # Panics
 /// If the buffer has another size.
-pub fn write(response: &Response, buffer: &mut [u8]) {
+pub fn write(response: &Response, buffer: &mut [u8]) -> Result<(), Error> {
     let mut rest = buffer;
     each_part(response, |part| {
         let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
         place.copy_from_slice(part);
         rest = after;
-    });
+    })?;
     assert!(rest.is_empty(), "the buffer is as large as the response");
+    Ok(())
 }
 
 /// Unpacks the output of [`write()`].
@@ -40,15 +47,16 @@ pub fn read(buffer: &[u8]) -> Result<Response, Error> {
 }
 
 /// Defines the layout for writing: `size` and `write` both use it.
-fn each_part(response: &Response, mut put: impl FnMut(&[u8])) {
+fn each_part(response: &Response, mut put: impl FnMut(&[u8])) -> Result<(), Error> {
     put(&count(response.outputs.len()));
     for output in &response.outputs {
         put_text(&mut put, output.name());
         put_text(&mut put, output.datatype().protocol_name());
         put(&count(output.shape().len()));
         output.shape().iter().for_each(|dim| put(&dim.to_le_bytes()));
-        put(&count(output.data().len()));
-        output.data().pieces().iter().for_each(|piece| put(piece));
+        let data = output.host()?;
+        put(&count(data.len()));
+        data.pieces().iter().for_each(|piece| put(piece));
     }
     put(&count(response.parameters.len()));
     for (name, value) in &response.parameters {
@@ -74,6 +82,7 @@ fn each_part(response: &Response, mut put: impl FnMut(&[u8])) {
             }
         }
     }
+    Ok(())
 }
 
 const STRING: u8 = 0;
@@ -158,8 +167,8 @@ mod tests {
     use super::*;
 
     fn packed(response: &Response) -> Vec<u8> {
-        let mut buffer = vec![0xAA; size(response)];
-        write(response, &mut buffer);
+        let mut buffer = vec![0xAA; size(response).unwrap()];
+        write(response, &mut buffer).unwrap();
         buffer
     }
 
@@ -190,7 +199,7 @@ mod tests {
         for (ours, theirs) in back.outputs.iter().zip(&rich().outputs) {
             assert_eq!((ours.name(), ours.datatype()), (theirs.name(), theirs.datatype()));
             assert_eq!(ours.shape(), theirs.shape());
-            assert_eq!(ours.data().contiguous(), theirs.data().contiguous());
+            assert_eq!(ours.host().unwrap().contiguous(), theirs.host().unwrap().contiguous());
         }
     }
 

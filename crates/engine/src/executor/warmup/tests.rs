@@ -29,7 +29,12 @@ impl BackendModel for Tells {
 impl BackendInstance for Tells {
     fn execute(&mut self, batch: Batch) {
         let inputs = |execution: &Execution| {
-            execution.request.tensors().iter().map(|tensor| tensor.data().contiguous().to_vec()).collect()
+            execution
+                .request
+                .tensors()
+                .iter()
+                .map(|tensor| tensor.host().unwrap().contiguous().to_vec())
+                .collect()
         };
         let seen: Vec<Vec<Vec<u8>>> = batch.executions.iter().map(inputs).collect();
         for (execution, inputs) in batch.executions.into_iter().zip(&seen) {

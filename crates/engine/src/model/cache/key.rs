@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use blake3::Hasher;
-use inference::{Name, Parameter, Request, SequenceId, Tensor};
+use inference::{Error, Name, Parameter, Request, SequenceId, Tensor};
 use smallvec::SmallVec;
 
 use crate::fingerprint::Fingerprint;
@@ -32,18 +32,23 @@ impl Keys {
 
     /// The key of a request that has been checked against the configuration. The request's id, priority and timeout do
     /// not change the answer, so the key leaves them out.
-    pub(super) fn of(&self, request: &Request) -> String {
+    ///
+    /// # Errors
+    /// UNSUPPORTED if the host cannot read an input.
+    pub(super) fn of(&self, request: &Request) -> Result<String, Error> {
         let mut inputs: SmallVec<[&Tensor; 8]> = request.tensors().iter().collect();
         inputs.sort_unstable_by_key(|tensor| tensor.name());
         let mut hasher = self.model.clone();
         hasher.update(&description(request, &inputs).0);
         // The description contains the length of each input.
-        for piece in inputs.iter().flat_map(|tensor| tensor.data().pieces()) {
-            hasher.update(piece);
+        for tensor in &inputs {
+            for piece in tensor.host()?.pieces() {
+                hasher.update(piece);
+            }
         }
         let mut key = String::with_capacity(self.prefix.len() + 2 * blake3::OUT_LEN);
         let _ = write!(key, "{}{}", self.prefix, hasher.finalize().to_hex());
-        key
+        Ok(key)
     }
 }
 
@@ -56,7 +61,7 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
         encoding.text(tensor.datatype().protocol_name());
         encoding.count(tensor.shape().len());
         tensor.shape().iter().for_each(|dim| encoding.number(dim.cast_unsigned()));
-        encoding.count(tensor.data().len());
+        encoding.count(tensor.byte_size());
     }
     let mut outputs: SmallVec<[&Name; 8]> = request.outputs.names().iter().collect();
     outputs.sort_unstable();
@@ -154,7 +159,7 @@ mod tests {
     }
 
     fn key(request: &Request) -> String {
-        keys("m", 1, 0).of(request)
+        keys("m", 1, 0).of(request).unwrap()
     }
 
     fn tensor(name: &str, shape: &[i64], data: impl Into<TensorData>) -> Tensor {
@@ -213,7 +218,7 @@ mod tests {
         let mut all: BTreeSet<_> = requests.iter().map(key).collect();
         assert_eq!(all.len(), requests.len());
         let others = [keys("n", 1, 0), keys("m", 2, 0), keys("m", 1, 1)];
-        assert!(others.iter().all(|other| all.insert(other.of(&usual()))));
+        assert!(others.iter().all(|other| all.insert(other.of(&usual()).unwrap())));
     }
 
     #[test]

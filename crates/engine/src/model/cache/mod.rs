@@ -58,11 +58,14 @@ impl Cached {
     /// Answers a validated request from the cache, or executes it.
     ///
     /// # Errors
-    /// Why the executor refuses the request, if that is known before this function returns.
+    /// Why an input cannot be read, or why the executor refuses the request, if that is known before this function
+    /// returns.
     pub(super) fn infer(&self, model: &Arc<Model>, request: ValidRequest) -> Result<ResponseStream, Error> {
-        let ValidRequest { request, meta, timeline, flow } = request;
+        let ValidRequest { mut request, meta, timeline, flow } = request;
         let queued = now();
-        let key = self.keys.of(&request);
+        // The model must see the bytes that the key describes.
+        request.bring_to_host()?;
+        let key = self.keys.of(&request)?;
         let began = now();
         let path = Arc::new(CachePath {
             model: model.clone(),

@@ -59,7 +59,7 @@ fn names_tell_inputs_from_parameters() {
     let shown: Vec<_> = request
         .tensors()
         .iter()
-        .map(|tensor| (tensor.name().as_str(), tensor.shape(), tensor.data().contiguous().to_vec()))
+        .map(|tensor| (tensor.name().as_str(), tensor.shape(), tensor.host().unwrap().contiguous().to_vec()))
         .collect();
     let weights: Vec<u8> = [1.0_f32, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
     let expected = [

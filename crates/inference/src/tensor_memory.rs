@@ -1,0 +1,312 @@
+//! Where the bytes of a tensor are: in memory of the host, in memory that others may write, or on a device.
+//!
+//! The type decides what a reader can do. Bytes of the host can be borrowed. Foreign memory can only be copied, or
+//! given to a library by its address. Memory of a device can only be given to a library.
+use std::{
+    any::Any,
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+};
+
+use smallvec::SmallVec;
+
+use crate::{Error, TensorData, backend::MemoryKind};
+
+/// The bytes of a tensor, in the memory that holds them. Clones share the memory.
+#[derive(Debug, Clone)]
+pub enum TensorMemory {
+    /// Memory of this process that no code writes while a clone exists.
+    Host(TensorData),
+    /// Memory of the host that others may write at any time.
+    Foreign(ForeignMemory),
+    /// Memory of a device.
+    Device(DeviceMemory),
+}
+
+impl TensorMemory {
+    /// The number of bytes.
+    pub fn byte_size(&self) -> usize {
+        match self {
+            Self::Host(data) => data.len(),
+            Self::Foreign(memory) => memory.byte_size(),
+            Self::Device(memory) => memory.byte_size(),
+        }
+    }
+
+    /// The bytes for a reader on the host: borrowed, or a copy of foreign memory as it is now. Two calls may return
+    /// different bytes of foreign memory. `owner` names the tensor in the error.
+    ///
+    /// # Errors
+    /// UNSUPPORTED for memory of a device; the error of the region if foreign memory cannot be read any more.
+    pub fn host(&self, owner: &str) -> Result<Cow<'_, TensorData>, Error> {
+        match self {
+            Self::Host(data) => Ok(Cow::Borrowed(data)),
+            Self::Foreign(memory) => Ok(Cow::Owned(memory.read()?.into())),
+            Self::Device(memory) => Err(memory.not_on_the_host(owner)),
+        }
+    }
+
+    /// Copies the bytes into `target`, which has as many bytes.
+    ///
+    /// # Errors
+    /// As [`TensorMemory::host`].
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to(&self, target: &mut [u8], owner: &str) -> Result<(), Error> {
+        match self {
+            Self::Host(data) => data.copy_to(target),
+            Self::Foreign(memory) => memory.copy_to(target)?,
+            Self::Device(memory) => return Err(memory.not_on_the_host(owner)),
+        }
+        Ok(())
+    }
+}
+
+impl<D: Into<TensorData>> From<D> for TensorMemory {
+    fn from(data: D) -> Self {
+        Self::Host(data.into())
+    }
+}
+
+impl From<ForeignMemory> for TensorMemory {
+    fn from(memory: ForeignMemory) -> Self {
+        Self::Foreign(memory)
+    }
+}
+
+impl From<DeviceMemory> for TensorMemory {
+    fn from(memory: DeviceMemory) -> Self {
+        Self::Device(memory)
+    }
+}
+
+/// Host memory that others may write at any time: a plug-in, a client, another process.
+///
+/// No Rust reference to its bytes ever exists, because the bytes may change while it is in use.
+pub trait ForeignRegion: fmt::Debug + Send + Sync {
+    /// The number of bytes.
+    fn byte_size(&self) -> usize;
+
+    /// The address of the first byte. It is valid while the region exists.
+    fn address(&self) -> *mut u8;
+
+    /// Copies the bytes from `offset` on into `target`. The range lies within [`ForeignRegion::byte_size`].
+    ///
+    /// # Errors
+    /// The memory does not exist any more, for example because its owner has made it smaller.
+    fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), Error>;
+}
+
+/// A range of a [`ForeignRegion`]. Clones are the same memory.
+#[derive(Debug, Clone)]
+pub struct ForeignMemory {
+    region: Arc<dyn ForeignRegion>,
+    offset: usize,
+    byte_size: usize,
+}
+
+impl ForeignMemory {
+    /// `byte_size` bytes of a region from `offset` on; `None` if the region does not contain that range.
+    pub fn range(region: Arc<dyn ForeignRegion>, offset: usize, byte_size: usize) -> Option<Self> {
+        let end = offset.checked_add(byte_size)?;
+        (end <= region.byte_size()).then_some(Self { region, offset, byte_size })
+    }
+
+    /// New memory of the process, filled with zeros, for a library that writes it by its address. `None` if there is
+    /// not that much memory.
+    pub fn zeroed(byte_size: usize) -> Option<Self> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(byte_size).ok()?;
+        bytes.resize_with(byte_size, AtomicU8::default);
+        Some(Self::of_heap(bytes))
+    }
+
+    /// New memory of the process with a copy of `data`, for a library that writes it by its address.
+    pub fn copied_from(data: &TensorData) -> Self {
+        let bytes = data.pieces().iter().flat_map(|piece| piece.iter().copied().map(AtomicU8::new));
+        Self::of_heap(bytes.collect())
+    }
+
+    fn of_heap(bytes: Vec<AtomicU8>) -> Self {
+        Self { byte_size: bytes.len(), region: Arc::new(HeapRegion(bytes)), offset: 0 }
+    }
+
+    /// The number of bytes.
+    pub fn byte_size(&self) -> usize {
+        self.byte_size
+    }
+
+    /// The address of the first byte, for a library that reads or writes the memory. It is valid while a clone exists.
+    pub fn address(&self) -> *mut u8 {
+        self.region.address().wrapping_add(self.offset)
+    }
+
+    /// A copy of the bytes as they are now.
+    ///
+    /// # Errors
+    /// That of [`ForeignRegion::read`].
+    pub fn read(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; self.byte_size];
+        self.copy_to(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn copy_to(&self, target: &mut [u8]) -> Result<(), Error> {
+        assert_eq!(target.len(), self.byte_size, "the target is as long as the memory");
+        self.region.read(self.offset, target)
+    }
+}
+
+/// Memory of the process that a library writes by its address. The bytes are atomic: no reference to plain bytes could
+/// exist beside the library's writes.
+#[derive(Debug)]
+struct HeapRegion(Vec<AtomicU8>);
+
+impl ForeignRegion for HeapRegion {
+    fn byte_size(&self) -> usize {
+        self.0.len()
+    }
+
+    fn address(&self) -> *mut u8 {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), Error> {
+        let bytes = self.0.iter().skip(offset);
+        target.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte.load(Relaxed));
+        Ok(())
+    }
+}
+
+/// Memory of one device, in one or more pieces. The host never reads it. Clones are the same memory.
+#[derive(Clone)]
+pub struct DeviceMemory {
+    id: i64,
+    pieces: SmallVec<[DevicePiece; 1]>,
+    /// Keeps the memory alive.
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+/// A piece of memory of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DevicePiece {
+    /// The address, as the device's library understands it.
+    pub address: usize,
+    /// The number of bytes.
+    pub byte_size: usize,
+}
+
+impl DeviceMemory {
+    /// Pieces of the memory of the GPU with number `id`. They are valid while `owner` exists. Their total size must
+    /// fit in a `usize`.
+    pub fn new(
+        id: i64,
+        pieces: impl IntoIterator<Item = DevicePiece>,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let pieces = pieces.into_iter().filter(|piece| piece.byte_size > 0).collect();
+        Self { id, pieces, _owner: owner }
+    }
+
+    /// The kind of the memory.
+    pub fn kind(&self) -> MemoryKind {
+        MemoryKind::Gpu
+    }
+
+    /// The number of the device.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The pieces in order. No piece is empty.
+    pub fn pieces(&self) -> &[DevicePiece] {
+        &self.pieces
+    }
+
+    /// The number of bytes.
+    pub fn byte_size(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.byte_size).sum()
+    }
+
+    fn not_on_the_host(&self, owner: &str) -> Error {
+        let kind = self.kind().as_str();
+        Error::unsupported(format!(
+            "tensor '{owner}' is in memory of type {kind}, which the host cannot read"
+        ))
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceMemory")
+            .field("id", &self.id)
+            .field("pieces", &self.pieces)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    /// A region whose owner has made it smaller.
+    #[derive(Debug)]
+    struct Truncated;
+
+    impl ForeignRegion for Truncated {
+        fn byte_size(&self) -> usize {
+            8
+        }
+
+        fn address(&self) -> *mut u8 {
+            std::ptr::null_mut()
+        }
+
+        fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Error> {
+            Err(Error::invalid("the region is smaller than it was"))
+        }
+    }
+
+    #[test]
+    fn foreign_memory_is_copied_as_it_is_at_that_time() {
+        let memory = ForeignMemory::copied_from(&vec![1, 2, 3].into());
+        let tensor = TensorMemory::from(memory.clone());
+        assert_eq!(tensor.host("x").unwrap().contiguous()[..], [1, 2, 3]);
+        let range = TensorMemory::from(ForeignMemory::range(memory.region, 1, 2).unwrap());
+        let mut target = [0; 2];
+        range.copy_to(&mut target, "x").unwrap();
+        assert_eq!(target, [2, 3]);
+    }
+
+    #[test]
+    fn a_range_lies_within_its_region() {
+        let region: Arc<dyn ForeignRegion> = Arc::new(Truncated);
+        assert!(ForeignMemory::range(region.clone(), 3, 5).is_some());
+        assert!(ForeignMemory::range(region.clone(), 3, 6).is_none());
+        assert!(ForeignMemory::range(region, usize::MAX, 2).is_none());
+    }
+
+    #[test]
+    fn a_region_that_has_become_smaller_is_an_error() {
+        let memory = TensorMemory::from(ForeignMemory::range(Arc::new(Truncated), 0, 8).unwrap());
+        assert_eq!(memory.byte_size(), 8);
+        assert_eq!(memory.host("x").unwrap_err().message, "the region is smaller than it was");
+    }
+
+    #[test]
+    fn the_host_cannot_read_memory_of_a_device() {
+        let pieces = [DevicePiece { address: 64, byte_size: 3 }, DevicePiece { address: 0, byte_size: 0 }];
+        let memory = TensorMemory::from(DeviceMemory::new(2, pieces, Arc::new(())));
+        assert_eq!(memory.byte_size(), 3);
+        let error = memory.host("IN").unwrap_err();
+        assert_eq!(error.code, ErrorCode::Unsupported);
+        assert_eq!(error.message, "tensor 'IN' is in memory of type GPU, which the host cannot read");
+        assert_eq!(memory.copy_to(&mut [0; 3], "IN").unwrap_err(), error);
+    }
+}
