@@ -1,18 +1,25 @@
 """A client that takes more than its share, again and again, until it is ended.
 
-Usage: adversary.py KIND HTTP_PORT GRPC_PORT. Prints a line when it has done its worst once. KIND is one of:
+Usage: adversary.py KIND HTTP_PORT GRPC_PORT. Prints a line when it has taken its share once. KIND is one of:
 
 cancelled  16,000 requests on one gRPC stream, to a model whose queue waits for more, and then the stream is given up
 stopped    four event streams of 200,000 responses that nobody reads
 repeated   four JSON requests of 330 KB whose input has its data 33,000 times
 bombs      four bodies of 256 KB that unfold to 256 MiB, over HTTP: messages over gRPC are unfolded by the same code
 
-It rests for half a second between two rounds, and does all it can beforehand: what is measured is what the server does.
+And two clients to compare, each with one request for a text without end:
+
+read       reads the text
+unread     does not read the text
+
+The client rests for half a second between two rounds, and prepares all that it can: the server's work is measured. It
+runs at the lowest priority, so that it takes little processor time from the other clients.
 """
 
 import gzip
 import http.client
 import json
+import os
 import socket
 import sys
 import threading
@@ -69,6 +76,36 @@ def stopped(http_port, _):
     return once
 
 
+def text_without_end(http_port):
+    body = json.dumps({"text_input": "A", "max_tokens": 1 << 40, "seed": 1})
+    connection = http.client.HTTPConnection("127.0.0.1", http_port)
+    connection.request("POST", "/v2/models/generation/generate_stream", body)
+    return connection
+
+
+def read(http_port, _):
+    def once():
+        answer = text_without_end(http_port).getresponse()
+        threading.Thread(target=lambda: [None for _ in answer], daemon=True).start()
+
+    return only_once(once)
+
+
+def unread(http_port, _):
+    connections = []
+    return only_once(lambda: connections.append(text_without_end(http_port)))
+
+
+def only_once(first):
+    begun = []
+
+    def once():
+        if not begun:
+            begun.append(first())
+
+    return once
+
+
 def posts(http_port, body, headers, expected):
     """Sends the same body several times at once."""
 
@@ -105,7 +142,8 @@ def bombs(http_port, _):
 
 
 def main():
-    kinds = {kind.__name__: kind for kind in (cancelled, stopped, repeated, bombs)}
+    os.nice(19)
+    kinds = {kind.__name__: kind for kind in (cancelled, stopped, repeated, bombs, read, unread)}
     once = kinds[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))
     once()
     print("begun", flush=True)

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
-use super::{BenchOptions, write};
+use super::{BenchOptions, generation, write};
 use crate::steps::heading;
 use crate::{children, python};
 
@@ -36,7 +36,7 @@ struct Adversary {
 }
 
 impl Adversary {
-    /// Starts it and waits until it has done its worst once.
+    /// Starts it and waits until it has taken its share once.
     fn start(kind: &str, http_port: u16, grpc_port: u16) -> Result<Self> {
         let mut command = python::command();
         command.arg("bench/adversary.py").arg(kind).arg(http_port.to_string()).arg(grpc_port.to_string());
@@ -59,8 +59,48 @@ impl Drop for Adversary {
     }
 }
 
-/// Measures, prints and writes the table; true when every request of the others was answered.
+/// The row of [`readers`] for `--filter`.
+const READERS: &str = "63 readers beside one that has stopped";
+
+/// Measures, prints and writes the tables. Returns true if every request of the others was answered.
 pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
+    let others = others(options, ours, folder)?;
+    let readers = !READERS.contains(&options.filter) || readers(options, ours, folder)?;
+    Ok(others && readers)
+}
+
+/// Clients of one model while a client of the same model has stopped to read, compared with one that reads.
+fn readers(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
+    let &Contender::Server { http_port, grpc_port, .. } = ours else { bail!("no server to measure") };
+    heading(READERS);
+    let kinds = ["read", "unread"];
+    let mut rates = [Vec::new(), Vec::new()];
+    let mut errors = 0.0;
+    for round in 0..options.rounds {
+        for turn in 0..kinds.len() {
+            let turn = (round + turn) % kinds.len();
+            let other = Adversary::start(kinds[turn], http_port, grpc_port)?;
+            let (figures, failed) = generation::in_flight(ours, folder, 63, options.seconds)?;
+            drop(other);
+            println!("{:<12} {}", kinds[turn], figures.line());
+            rates[turn].push(figures.tokens_per_second);
+            errors += failed;
+        }
+    }
+    let ratios = rates[1].iter().zip(&rates[0]).map(|(unread, read)| unread / read).collect();
+    let [read, unread] = rates.map(median);
+    let table = format!(
+        "| 63 readers | tokens/s beside one more that reads | tokens/s beside one that has stopped | ratio |\n\
+         |---|---:|---:|---:|\n| generation | {read:.0} | {unread:.0} | {:.2} |\n",
+        median(ratios)
+    );
+    heading("results");
+    print!("{table}");
+    write(folder, "readers.md", &table)?;
+    Ok(errors == 0.0)
+}
+
+fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
     let mut rows = Vec::new();
     let mut errors = 0.0;
     for kind in KINDS {

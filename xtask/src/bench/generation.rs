@@ -19,14 +19,14 @@ use crate::{process, python, runtime_library};
 
 /// The name of this row for `--filter`.
 pub(super) const NAME: &str = "generation grpc-stream x64";
-const CALLERS: &str = "64";
+const CALLERS: u32 = 64;
 /// How many texts are compared.
 const TEXTS: &str = "64";
 
 /// The columns of a row.
 #[derive(Clone, Copy)]
-struct GenerationFigures {
-    tokens_per_second: f64,
+pub(super) struct GenerationFigures {
+    pub(super) tokens_per_second: f64,
     first_p50_us: f64,
     first_p99_us: f64,
 }
@@ -51,7 +51,7 @@ pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path, libra
     let mut errors = 0.0;
     for round in 0..options.rounds {
         let measure = |turn: usize| match turn {
-            0 => in_flight(ours, folder, options.seconds),
+            0 => in_flight(ours, folder, CALLERS, options.seconds),
             1 => whole.measure(options.seconds, false).map(|figures| (figures, 0.0)),
             _ => whole.measure(options.seconds, true).map(|figures| (figures, 0.0)),
         };
@@ -80,13 +80,19 @@ const KINDS: [&str; 3] = ["in flight", "whole batches", "whole batches that shri
 
 type Round = [GenerationFigures; KINDS.len()];
 
-fn in_flight(ours: &Contender, folder: &Path, seconds: u32) -> Result<(GenerationFigures, f64)> {
+/// Measures the server for that many seconds. Also returns the number of requests that failed.
+pub(super) fn in_flight(
+    ours: &Contender,
+    folder: &Path,
+    callers: u32,
+    seconds: u32,
+) -> Result<(GenerationFigures, f64)> {
     let Contender::Server { server, grpc_port, perf, .. } = ours else { bail!("no server to measure") };
     let csv = folder.join("row.csv");
     let mut command = Command::new(perf);
     command.args(["perf", "--model=generation", "--protocol=grpc", "--streaming", "--warm-up=1"]);
     command.arg("--input-data").arg(folder.join("generation.json"));
-    command.arg(format!("--url=127.0.0.1:{grpc_port}")).arg(format!("--concurrency={CALLERS}"));
+    command.arg(format!("--url=127.0.0.1:{grpc_port}")).arg(format!("--concurrency={callers}"));
     command.arg(format!("--duration={seconds}")).arg(format!("--server-pid={}", server.pid()));
     process::output(command.arg("--csv").arg(&csv))?;
     let text = fs::read_to_string(&csv)?;
@@ -118,7 +124,7 @@ impl Whole<'_> {
 
     fn measure(&self, seconds: u32, shrink: bool) -> Result<GenerationFigures> {
         let mut command = self.command();
-        command.args(["--callers", CALLERS, "--seconds", &seconds.to_string()]);
+        command.args(["--callers", &CALLERS.to_string(), "--seconds", &seconds.to_string()]);
         let printed = process::output(command.args(["--shrink", if shrink { "1" } else { "0" }]))?;
         let number = |name: &str| {
             let figure =
@@ -147,7 +153,7 @@ fn same_texts(ours: &Contender, whole: &Whole<'_>) -> Result<bool> {
 }
 
 impl GenerationFigures {
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let GenerationFigures { tokens_per_second, first_p50_us, first_p99_us } = self;
         let (p50, p99) = (first_p50_us / 1e3, first_p99_us / 1e3);
         format!("tokens/s {tokens_per_second:.0}, first token p50 {p50:.1} ms, p99 {p99:.1} ms")
