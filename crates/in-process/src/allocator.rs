@@ -12,7 +12,7 @@ use c_api::{
         error::{CError, consume},
     },
 };
-use inference::{Error, Name, OutputPlacement, Tensor, TensorData, backend::MemoryKind};
+use inference::{Error, MemoryKind, Name, OutputPlacement, Tensor, TensorData};
 use parking_lot::Mutex;
 
 /// `TRITONSERVER_ResponseAllocatorAllocFn_t`.

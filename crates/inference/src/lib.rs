@@ -42,7 +42,9 @@ pub use response_channel::{
     ResponsePath, ResponseStream, UnreadBudget, response_channel,
 };
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
-pub use tensor::{DataType, Shape, ShapeError, Tensor, TensorData, bytes_elements, element_count};
-pub use tensor_memory::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, TensorMemory};
+pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
+pub use tensor_memory::{
+    DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory,
+};
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
 pub use trace::{TraceActivity, TraceContext, TraceSink};

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use scheduling::SequenceStep;
 
 use crate::{
-    ByteReservation, ClientId, Error, Name, NoRoom, Tensor, TensorData, TensorMemory, TraceContext,
-    backend::MemoryKind,
+    ByteReservation, ClientId, Error, MemoryKind, Name, NoRoom, Tensor, TensorData, TensorMemory,
+    TraceContext,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.

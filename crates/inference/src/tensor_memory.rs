@@ -12,9 +12,10 @@ use std::{
     },
 };
 
-use smallvec::SmallVec;
+use bytes::{Bytes, BytesMut};
+use smallvec::{SmallVec, smallvec};
 
-use crate::{Error, TensorData, backend::MemoryKind};
+use crate::Error;
 
 /// The bytes of a tensor, in the memory that holds them. Clones share the memory.
 #[derive(Debug, Clone)]
@@ -82,6 +83,125 @@ impl From<ForeignMemory> for TensorMemory {
 impl From<DeviceMemory> for TensorMemory {
     fn from(memory: DeviceMemory) -> Self {
         Self::Device(memory)
+    }
+}
+
+/// Kinds of memory, in the order of the protocol's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemoryKind {
+    /// Ordinary host memory.
+    Cpu,
+    /// Host memory that devices can read.
+    CpuPinned,
+    /// Device memory.
+    Gpu,
+}
+
+impl MemoryKind {
+    /// The name in the protocol.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::CpuPinned => "CPU_PINNED",
+            Self::Gpu => "GPU",
+        }
+    }
+}
+
+/// The bytes of a tensor in host memory: one range, or several ranges in order if the network delivered them separately.
+///
+/// Clones share the bytes. Most tensors have one piece. A large body that arrived in many reads keeps its pieces
+/// until a caller needs them contiguous. That is the only copy.
+#[derive(Debug, Clone, Default)]
+pub struct TensorData {
+    pieces: SmallVec<[Bytes; 1]>,
+    len: usize,
+}
+
+impl TensorData {
+    /// Joins pieces without copying; drops empty ones.
+    pub fn from_pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let mut data = Self::default();
+        for piece in pieces {
+            data.push(piece);
+        }
+        data
+    }
+
+    /// Appends a piece.
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pieces in order. No piece is empty.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// The bytes in one contiguous range: shared if there is one piece, otherwise copied.
+    pub fn contiguous(&self) -> Bytes {
+        match &self.pieces[..] {
+            [] => Bytes::new(),
+            [only] => only.clone(),
+            several => {
+                let mut joined = BytesMut::with_capacity(self.len);
+                several.iter().for_each(|piece| joined.extend_from_slice(piece));
+                joined.freeze()
+            }
+        }
+    }
+
+    /// Copies the bytes into `target`. The lengths must be equal.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to(&self, target: &mut [u8]) {
+        assert_eq!(target.len(), self.len, "the target is as long as the data");
+        let mut rest = target;
+        for piece in &self.pieces {
+            let (place, after) = rest.split_at_mut(piece.len());
+            place.copy_from_slice(piece);
+            rest = after;
+        }
+    }
+
+    /// Removes and returns the first `count` bytes without copying, or all bytes if there are fewer.
+    pub fn split_to(&mut self, count: usize) -> Self {
+        let mut head = Self::default();
+        let mut tail = Self::default();
+        for mut piece in std::mem::take(&mut self.pieces) {
+            let wanted = (count - head.len).min(piece.len());
+            head.push(piece.split_to(wanted));
+            tail.push(piece);
+        }
+        *self = tail;
+        head
+    }
+}
+
+impl From<Bytes> for TensorData {
+    fn from(bytes: Bytes) -> Self {
+        let len = bytes.len();
+        Self { pieces: if len == 0 { smallvec![] } else { smallvec![bytes] }, len }
+    }
+}
+
+impl From<Vec<u8>> for TensorData {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
     }
 }
 
@@ -271,6 +391,19 @@ mod tests {
         fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Error> {
             Err(Error::invalid("the region is smaller than it was"))
         }
+    }
+
+    #[test]
+    fn pieces_split_and_join_without_losing_a_byte() {
+        let mut data = TensorData::from_pieces([Bytes::from("abc"), Bytes::new(), Bytes::from("defg")]);
+        let head = data.split_to(5);
+        assert_eq!(head.contiguous(), "abcde");
+        assert_eq!(data.contiguous(), "fg");
+        let mut copied = [0; 5];
+        head.copy_to(&mut copied);
+        assert_eq!(&copied, b"abcde");
+        assert_eq!(data.split_to(9).contiguous(), "fg");
+        assert!(data.is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     sync::OnceLock,
 };
 
-use inference::{DevicePiece, Tensor, TensorMemory, backend::MemoryKind};
+use inference::{DevicePiece, MemoryKind, Tensor, TensorMemory};
 use smallvec::SmallVec;
 
 use crate::{

@@ -8,10 +8,7 @@ use std::{
     },
 };
 
-use inference::{
-    Error,
-    backend::{MemoryKind, MemoryUsage},
-};
+use inference::{Error, MemoryKind, backend::MemoryUsage};
 use parking_lot::Mutex;
 
 use crate::{

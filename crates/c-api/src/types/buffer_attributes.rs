@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use inference::backend::MemoryKind;
+use inference::MemoryKind;
 
 use super::{
     enums::{MEMORY_CPU, MemoryType, memory_number},

@@ -123,7 +123,8 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use inference::{
-        backend::{Instance, InstanceSpec, MemoryKind},
+        MemoryKind,
+        backend::{Instance, InstanceSpec},
         config::ModelConfig,
     };
 

@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use inference::{
-    Error, ResponseReport,
-    backend::{MemoryKind, MemoryUsage},
-};
+use inference::{Error, MemoryKind, ResponseReport, backend::MemoryUsage};
 use nereid_engine::{DurationStatistic, Engine};
 use parking_lot::Mutex;
 

@@ -73,7 +73,7 @@ fn duration(statistic: DurationStatistic) -> Option<StatisticDuration> {
 
 #[cfg(test)]
 mod tests {
-    use inference::backend::{MemoryKind, MemoryUsage};
+    use inference::{MemoryKind, backend::MemoryUsage};
 
     use super::*;
 

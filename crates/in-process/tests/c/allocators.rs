@@ -12,7 +12,7 @@ use c_api::types::{
     buffer_attributes::BufferAttributes,
     error::{CError, TRITONSERVER_ErrorNew},
 };
-use inference::backend::MemoryKind;
+use inference::MemoryKind;
 use nereid_in_process::allocator::*;
 
 use crate::support::{App, Ask, MOVABLE, Native, Stage, echoed, said};

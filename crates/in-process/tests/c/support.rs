@@ -17,10 +17,10 @@ use c_api::types::{
 };
 use engine::{Engine, EngineOptions, MetricsOptions, Plugins, ServerMetadata};
 use inference::{
-    DataType, Error, Response, Tensor,
+    DataType, Error, MemoryKind, Response, Tensor,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryKind,
-        MemoryUsage, ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
+        ModelSource,
     },
     config::ModelConfig,
 };

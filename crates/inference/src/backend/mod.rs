@@ -5,7 +5,7 @@
 //! interface use the same traits, which follow `tritonbackend.h`.
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use crate::{Error, ExecutionTimes, Inferer, Name, config::ModelConfig};
+use crate::{Error, ExecutionTimes, Inferer, MemoryKind, Name, config::ModelConfig};
 
 mod execution;
 mod sequence_state;
@@ -174,28 +174,6 @@ pub struct MemoryUsage {
     pub id: i64,
     /// Number of bytes.
     pub byte_size: u64,
-}
-
-/// Kinds of memory, in the order of the protocol's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MemoryKind {
-    /// Ordinary host memory.
-    Cpu,
-    /// Host memory that devices can read.
-    CpuPinned,
-    /// Device memory.
-    Gpu,
-}
-
-impl MemoryKind {
-    /// The name in the protocol.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cpu => "CPU",
-            Self::CpuPinned => "CPU_PINNED",
-            Self::Gpu => "GPU",
-        }
-    }
 }
 
 /// The instance to build, and its device.
