@@ -63,6 +63,7 @@ scripts! {
     priorities_hold => "priorities.txt",
     cancelled_requests_leave_at_once => "cancellation.txt",
     draining_lets_what_waits_run => "draining.txt",
+    without_a_delay_no_request_waits_for_others => "delay_ended.txt",
     unbatched_requests_run_alone => "unbatched.txt",
     sequences_share_batches_as_pictured => "sequence_pictures.txt",
     sequences_begin_and_end => "sequence_life.txt",
@@ -74,5 +75,6 @@ scripts! {
     iterative_requests_run_again_and_again => "sequence_iterative.txt",
     sequences_stay_when_instances_come_and_go => "sequence_instances.txt",
     draining_lets_sequences_finish => "sequence_draining.txt",
+    without_a_delay_no_sequence_waits_for_others => "sequence_delay_ended.txt",
     examples_of_the_documentation_run_as_described => "documentation.txt",
 }

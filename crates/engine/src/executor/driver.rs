@@ -161,6 +161,11 @@ impl Driver {
         self.policy.scheduler.drain();
     }
 
+    /// From now on, no request waits for others to share its batch.
+    pub(super) fn end_queue_delay(&mut self) {
+        self.policy.scheduler.end_queue_delay();
+    }
+
     /// The number of requests that wait.
     pub(super) fn pending(&self) -> usize {
         self.policy.scheduler.in_flight()

@@ -25,6 +25,8 @@ pub struct DynamicBatcher<T> {
     /// The number of further requests for which `hold_until_queued` waits.
     missing: usize,
     draining: bool,
+    /// No request waits for further requests.
+    delay_ended: bool,
 }
 
 /// The requests at the head of a queue.
@@ -48,6 +50,7 @@ impl<T> DynamicBatcher<T> {
             latest_arrival: Timestamp::default(),
             missing: config.hold_until_queued,
             draining: false,
+            delay_ended: false,
         }
     }
 
@@ -127,6 +130,12 @@ impl<T> DynamicBatcher<T> {
 
     pub(crate) fn drain(&mut self) {
         self.draining = true;
+        // No further request can arrive. Waiting would have no effect.
+        self.end_queue_delay();
+    }
+
+    pub(crate) fn end_queue_delay(&mut self) {
+        self.delay_ended = true;
         self.missing = 0;
     }
 
@@ -140,8 +149,7 @@ impl<T> DynamicBatcher<T> {
         }
         let front = self.front();
         match self.rule.decide(&front, now) {
-            // No further request can arrive. Waiting would have no effect.
-            Cut::Hold(_) if self.draining => Cut::Release(front.requests()),
+            Cut::Hold(_) if self.delay_ended => Cut::Release(front.requests()),
             cut => cut,
         }
     }
