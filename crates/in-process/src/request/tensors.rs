@@ -14,8 +14,7 @@ use c_api::{
 };
 use inference::Error;
 
-use super::{InferenceRequest, change};
-use crate::infer::Piece;
+use super::{InferenceRequest, change, return_guard::Piece};
 
 /// Adds an input without data. Name and shape are copied.
 #[unsafe(no_mangle)]
