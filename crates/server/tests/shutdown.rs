@@ -64,7 +64,7 @@ fn wait_until_refused(address: SocketAddr) {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
+fn requests_in_flight_are_answered_and_later_requests_are_refused() {
     let gate = Gate::shut();
     let served = served(&gate, 3, "", &[]);
     let (http, grpc) = (served.http, served.grpc);
@@ -102,7 +102,7 @@ fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
 }
 
 #[test]
-fn idle_connections_do_not_delay_the_end() {
+fn idle_connections_do_not_delay_the_stop() {
     let served = served(&Gate::opened(), 1, "", &["--exit-timeout-secs=25"]);
     let runtime = Runtime::new().unwrap();
     let mut used = Connection::open(served.http).unwrap();
@@ -133,7 +133,7 @@ fn idle_connections_do_not_delay_the_end() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_is_an_error() {
+fn an_expired_exit_timeout_is_an_error() {
     let gate = Gate::shut();
     let served = served(&gate, 1, "", &["--exit-timeout-secs=1"]);
     let mut asking = Connection::open(served.http).unwrap();
@@ -219,7 +219,7 @@ fn is_refusal(message: &[u8]) -> bool {
 /// Clients of both protocols send requests as fast as they can while the server stops. The number of responses equals
 /// the number of executions.
 #[test]
-fn stopping_under_load_loses_nothing() {
+fn a_stop_under_load_loses_no_request() {
     const CLIENTS: usize = 8;
     let gate = Gate::opened();
     let served = served(&gate, 2, r#"parameters {key: "delay_us" value {string_value: "2000"}}"#, &[]);

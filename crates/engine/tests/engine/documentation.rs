@@ -166,7 +166,7 @@ fn the_platform_of_older_editions_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn the_stateful_examples_name_backends_that_have_to_be_brought() {
+async fn the_stateful_examples_name_backends_that_are_not_installed() {
     let engine = Repository::new()
         .model("direct_stateful_model", &direct(), &["1"])
         .model("oldest_stateful_model", &oldest(), &["1"])

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_off_wins_over_every_other_level() {
+    fn one_off_takes_precedence_over_every_other_level() {
         assert_eq!(source(&[], &["level=OFF", "level=TIMESTAMPS", "triton,file=x"]), None);
         assert_eq!(source(&["off"], &["level=TIMESTAMPS", "mode=opentelemetry"]), None);
     }

@@ -147,7 +147,7 @@ fn every_rule_of_numbers_and_words_has_its_text() {
 }
 
 #[test]
-fn a_value_that_is_refused_is_told_with_those_that_are_not() {
+fn a_refused_value_is_reported_with_the_allowed_values() {
     for (option, value, advice) in [
         ("model-control-mode", "foo", "one of: none, poll, explicit"),
         ("log-format", "iso8601", "one of: default, ISO8601"),
@@ -336,7 +336,7 @@ fn a_broken_environment_variable_is_named() {
 }
 
 #[test]
-fn vertex_ai_asked_for_by_the_environment_is_refused_unless_switched_off() {
+fn vertex_ai_requested_by_the_environment_is_refused_unless_switched_off() {
     let environment = ProcessEnvironment {
         aip_mode: Some("PREDICTION".into()),
         aip_http_port: Some("9000".into()),
