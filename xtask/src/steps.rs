@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_fails_the_whole_but_not_the_rest() {
+    fn one_failure_fails_the_run_but_not_the_other_steps() {
         let mut steps = Steps::new();
         let mut ran = 0;
         steps.run("good", || Ok(()));

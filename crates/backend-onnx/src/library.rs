@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_library_is_told_with_the_places_and_the_cure() {
+    fn the_error_for_a_missing_library_names_the_searched_paths_and_the_remedy() {
         let search =
             LibrarySearch { program_directory: Some("/nowhere/bin".into()), ..LibrarySearch::default() };
         let settings = BTreeMap::from([("backend-directory".to_owned(), "/nowhere/backends".to_owned())]);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_read_need_not_be_utf_8() {
+    fn texts_for_people_need_not_be_utf_8() {
         // SAFETY: texts.
         unsafe {
             assert_eq!(text_lossy(c"na\xefve".as_ptr()).unwrap(), "na\u{fffd}ve");

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_earliest_call_of_a_sleeper_counts() {
+    fn only_the_earliest_wake_up_of_a_target_counts() {
         let clock = TimerThread::start().unwrap();
         let (sender, heard) = mpsc::channel();
         let targets =
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_that_panics_harms_no_other() {
+    fn a_target_that_panics_does_not_affect_others() {
         let clock = TimerThread::start().unwrap();
         let unwell: Arc<dyn TimerTarget> = Arc::new(Unwell);
         let (sender, heard) = mpsc::channel();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_code_never_holds_the_timer_thread_up() {
+    fn code_of_plug_ins_never_blocks_the_timer_thread() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let clocks =
             [TimerThread::start().unwrap(), runtime.block_on(async { TimerThread::start() }).unwrap()];

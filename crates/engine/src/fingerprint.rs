@@ -146,19 +146,19 @@ mod tests {
     const USUAL: [(&str, &str); 3] = [("config.pbtxt", ""), ("1/model", "weights"), ("1/more/data", "more")];
 
     #[test]
-    fn copies_of_a_model_are_the_same_model() {
+    fn copies_of_a_model_have_the_same_fingerprint() {
         assert_eq!(fingerprint(&model(&USUAL)), fingerprint(&model(&USUAL)));
     }
 
     #[test]
-    fn other_versions_and_compiled_programs_do_not_matter() {
+    fn other_versions_and_compiled_python_files_do_not_change_the_fingerprint() {
         let before = fingerprint(&model(&USUAL));
         let more = [("2/model", "other"), ("1/__pycache__/model.pyc", "x"), ("__pycache__/y.pyc", "y")];
         assert_eq!(fingerprint(&model(&[&USUAL[..], &more].concat())), before);
     }
 
     #[test]
-    fn every_other_change_is_another_model() {
+    fn every_other_change_changes_the_fingerprint() {
         let changed = [
             &[("config.pbtxt", ""), ("1/model", "WEIGHTS"), ("1/more/data", "more")][..],
             &[("config.pbtxt", ""), ("1/model", "weights"), ("1/more/date", "more")],
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn links_count_as_what_they_lead_to() {
+    fn links_count_as_their_targets() {
         let linked =
             model(&[("config.pbtxt", ""), ("1/more/data", "more"), ("__pycache__/store", "weights")]);
         symlink("../__pycache__/store", linked.path().join("1/model")).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_different_each_time() {
+    fn unreadable_files_have_a_different_fingerprint_each_time() {
         let endless = model(&USUAL);
         symlink("..", endless.path().join("1/up")).unwrap();
         assert_ne!(fingerprint(&endless), fingerprint(&endless));

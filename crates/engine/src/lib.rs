@@ -374,10 +374,11 @@ impl Engine {
         self.shared.repository.table().built().iter().map(|model| model.in_flight()).sum()
     }
 
-    /// From now on the engine reports that the server is exiting. It still accepts requests: endpoints may hold some
-    /// that came before.
+    /// From now on the engine reports that the server is exiting, and no request waits for others to share its batch.
+    /// The engine still accepts requests: endpoints may hold some that came before.
     pub fn announce_exit(&self) {
         self.shared.exiting.store(true, Ordering::Release);
+        self.shared.repository.table().built().iter().for_each(|model| model.end_queue_delay());
     }
 
     /// Accepts no new requests, lets accepted requests finish, and ends all models.

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_quota_on_the_way_counts() {
+    fn the_smallest_quota_of_all_parent_groups_counts() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("pod/box")).unwrap();
         fs::write(root.path().join("cpu.max"), "max 100000\n").unwrap();

@@ -55,7 +55,7 @@ async fn inflate(coding: Coding, deflated: &[u8], limit: usize) -> Result<Bytes,
 }
 
 #[tokio::test]
-async fn what_is_deflated_unfolds_again_whatever_its_size() {
+async fn compressed_bytes_of_any_size_inflate_to_the_original() {
     for size in [100, 20_000, 600_000] {
         // Runs of different lengths keep the deflated bytes long, too.
         let plain: Vec<u8> =
@@ -73,7 +73,7 @@ async fn what_is_deflated_unfolds_again_whatever_its_size() {
 }
 
 #[tokio::test]
-async fn a_bomb_is_given_up_at_the_limit() {
+async fn inflation_of_a_compression_bomb_ends_at_the_limit() {
     let bomb = vec![0; 2 << 20];
     for coding in Coding::ALL {
         let deflated = deflate(coding, &bomb, 1).await;
@@ -102,7 +102,7 @@ async fn a_bomb_is_given_up_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_short_body_that_unfolds_far_leaves_the_network_thread() {
+async fn a_short_body_that_inflates_to_many_bytes_leaves_the_network_thread() {
     for coding in Coding::ALL {
         let deflated = deflate(coding, &vec![7; BRIEF + 1], 9).await;
         assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()), Work::Pooled(_)));
@@ -112,7 +112,7 @@ async fn a_short_body_that_unfolds_far_leaves_the_network_thread() {
 }
 
 #[tokio::test]
-async fn a_bomb_of_many_members_is_given_up_at_the_limit() {
+async fn inflation_of_a_bomb_of_many_members_ends_at_the_limit() {
     let member = deflate(Coding::Gzip, &[0; 10_000], 9).await;
     let bomb = member.repeat(1000);
     assert_eq!(inflate(Coding::Gzip, &bomb, 10_000_000).await.unwrap().len(), 10_000_000);
@@ -127,7 +127,7 @@ fn deflate_empty() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn inflation_ends_where_the_server_has_no_room() {
+async fn inflation_ends_where_the_byte_budget_is_used_up() {
     for (size, limit) in [(BRIEF / 2, BRIEF), (2 << 20, 1 << 20)] {
         for coding in Coding::ALL {
             let deflated = deflate(coding, &vec![0; size], 9).await;
@@ -157,7 +157,7 @@ async fn damaged_bytes_are_refused() {
 }
 
 #[tokio::test]
-async fn bytes_that_get_no_shorter_are_left_alone() {
+async fn bytes_that_compression_does_not_shorten_are_not_compressed() {
     // Each byte occurs once, so there is nothing to compress.
     let plain: Vec<u8> = (0..=255).collect();
     for coding in Coding::ALL {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_shares_the_pieces_and_what_is_read_goes_on_behind_it() {
+    fn taken_bytes_share_the_pieces_and_reading_continues_behind_them() {
         let pieces = pieces();
         let mut cursor = Cursor::new(&pieces);
         let taken = cursor.data(4).unwrap();

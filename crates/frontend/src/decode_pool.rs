@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_told_or_never_begun() {
+    async fn cancelled_work_is_told_to_stop_or_never_begins() {
         let (started, has_started) = mpsc::channel();
         let (ended, has_ended) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_an_error_and_gives_its_permission_back() {
+    async fn work_that_panics_gives_an_error_and_releases_its_permit() {
         for _ in 0..100 {
             let error = Work::<()>::pooled(|_| panic!("on purpose")).await.unwrap_err();
             assert_eq!(error.message, "the decoding of a request ended unexpectedly");

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_hears_of_the_beginning_and_of_the_end() {
+    async fn waiting_tasks_learn_of_the_beginning_and_the_end_of_a_drain() {
         let drain = Drain::new();
         let connection = drain.enter();
         assert_eq!((drain.open(), drain.has_begun()), (1, false));

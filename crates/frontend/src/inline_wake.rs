@@ -134,17 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_wakes_itself_goes_on_without_the_runtime() {
+    fn a_task_that_wakes_itself_is_polled_without_the_runtime() {
         assert_eq!(polled(restless(ROUNDS - 1)), (0, Poll::Ready(())));
     }
 
     #[test]
-    fn a_task_that_never_rests_gives_way() {
+    fn a_task_that_always_wakes_itself_yields() {
         assert_eq!(polled(restless(usize::MAX)), (1, Poll::Pending));
     }
 
     #[test]
-    fn a_wake_up_from_another_thread_is_heard_by_the_poll_under_way() {
+    fn a_wake_up_from_another_thread_repeats_the_current_poll() {
         let mut was_here = false;
         let task = poll_fn(move |context: &mut Context<'_>| {
             if std::mem::replace(&mut was_here, true) {
@@ -185,7 +185,7 @@ mod loom_tests {
     use super::*;
 
     #[test]
-    fn loom_finds_no_way_to_miss_a_wake_up() {
+    fn loom_finds_no_lost_wake_up() {
         let mut builder = Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(2));
         builder.check(|| {

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn two_servers_may_share_a_port_if_both_say_so() {
+    fn two_servers_may_share_a_port_if_both_allow_it() {
         let first = bind("127.0.0.1", 0, true).unwrap();
         let port = first.local_addr().unwrap().port();
         assert!(bind("127.0.0.1", port, true).is_ok());

@@ -148,7 +148,7 @@ fn an_inference_is_answered_with_the_headers_of_the_reference() {
 }
 
 #[test]
-fn a_binary_inference_needs_no_copy_of_what_it_echoes() {
+fn a_binary_inference_does_not_copy_its_tensors() {
     let server = Server::usual();
     let mut connection = server.connect();
     let json = concat!(
@@ -194,7 +194,7 @@ fn pipelined_requests_are_all_answered_in_order() {
 }
 
 #[test]
-fn an_old_client_that_keeps_its_connection_is_told_lengths() {
+fn an_http_1_0_client_with_keep_alive_gets_content_lengths() {
     let server = Server::usual();
     let mut connection = server.connect();
     for _ in 0..2 {
@@ -211,7 +211,7 @@ fn an_old_client_that_keeps_its_connection_is_told_lengths() {
 }
 
 #[test]
-fn a_client_that_wants_to_close_is_told_so() {
+fn a_response_confirms_that_the_client_wants_to_close() {
     let server = Server::usual();
     let mut connection = server.connect();
     let answer = connection.ask("GET", "/v2/health/live", &[("Connection", "close")], b"").unwrap();
@@ -220,7 +220,7 @@ fn a_client_that_wants_to_close_is_told_so() {
 }
 
 #[test]
-fn errors_leave_the_connection_in_step() {
+fn a_connection_is_usable_after_errors() {
     let server = Server::usual();
     let mut connection = server.connect();
     let large = vec![b'x'; 300_000];
@@ -287,7 +287,7 @@ fn errors_leave_the_connection_in_step() {
 }
 
 #[test]
-fn the_list_of_models_tells_their_versions() {
+fn the_list_of_models_contains_their_versions() {
     let server = Server::usual();
     let answer = server.connect().ask("GET", "/v2/models", &[], b"").unwrap();
     let expected = r#"{"models":[{"name":"id","versions":[{"version":"1","state":"READY"}]}]}"#;
@@ -295,7 +295,7 @@ fn the_list_of_models_tells_their_versions() {
 }
 
 #[test]
-fn a_body_that_unfolds_too_far_is_refused_and_harms_nobody() {
+fn a_body_that_inflates_beyond_the_limit_is_refused_and_others_are_served() {
     let options = http::HttpOptions { max_input_size: 1 << 20, ..http::HttpOptions::default() };
     let server = Server::start(Gate::opened(), options);
     let mut connection = server.connect();
@@ -346,7 +346,7 @@ fn names_in_paths_are_decoded() {
 }
 
 #[test]
-fn chunks_are_put_together_wherever_they_are_cut() {
+fn a_chunked_body_is_joined_wherever_it_is_cut() {
     let server = Server::usual();
     let mut connection = server.connect();
     let mut bytes = format!(
@@ -364,7 +364,7 @@ fn chunks_are_put_together_wherever_they_are_cut() {
 }
 
 #[test]
-fn a_flood_of_chunks_ends_the_connection() {
+fn too_many_chunks_end_the_connection() {
     let server = Server::usual();
     let mut connection = server.connect();
     let head = format!("POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -377,7 +377,7 @@ fn a_flood_of_chunks_ends_the_connection() {
 }
 
 #[test]
-fn a_client_that_asks_for_leave_gets_it() {
+fn a_client_that_expects_100_continue_gets_it() {
     let server = Server::usual();
     let mut connection = server.connect();
     let body = ones(1);
@@ -392,7 +392,7 @@ fn a_client_that_asks_for_leave_gets_it() {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection_and_nothing_else() {
+fn an_invalid_request_ends_only_its_connection() {
     let server = Server::usual();
     for garbage in [
         "FOO\r\n\r\n",
@@ -451,7 +451,7 @@ fn a_whole_body_can_be_limited_too() {
 }
 
 #[test]
-fn only_answers_worth_it_are_compressed() {
+fn only_responses_that_become_shorter_are_compressed() {
     let server = Server::usual();
     let mut connection = server.connect();
     let accept = [("Accept-Encoding", "gzip, deflate, br")];
@@ -483,7 +483,7 @@ fn a_restricted_part_needs_its_header() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_request_with_it() {
+fn a_disconnected_client_cancels_its_request() {
     let gate = Gate::shut();
     let server = Server::behind(gate.clone());
     let mut first = server.connect();

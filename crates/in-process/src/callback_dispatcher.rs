@@ -5,7 +5,6 @@
 //! of the application.
 use std::{
     collections::VecDeque,
-    ffi::c_void,
     ptr,
     sync::{
         Arc, Weak,
@@ -20,37 +19,10 @@ use inference::{Name, ResponseItem, ResponseStream};
 use parking_lot::Mutex;
 
 use crate::{
-    allocator::Allocator,
     calls::CallbackQueue,
-    infer::RequestReturnGuard,
-    response::{InferenceResponse, ResponseOutput},
+    request::RequestReturnGuard,
+    response::{InferenceResponse, Recipient, ResponseOutput},
 };
-
-/// `TRITONSERVER_InferenceResponseCompleteFn_t`.
-pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *mut c_void);
-
-/// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
-const FINAL: u32 = 1;
-
-/// The callback that receives the responses, and its argument.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Recipient {
-    pub(crate) allocator: Allocator,
-    pub(crate) respond: ResponseFn,
-    pub(crate) userp: *mut c_void,
-}
-
-// SAFETY: the header requires a callback that any thread may call; the pointer is only passed back to it.
-unsafe impl Send for Recipient {}
-// SAFETY: the same.
-unsafe impl Sync for Recipient {}
-
-impl Recipient {
-    fn call(&self, response: *mut InferenceResponse, last: bool) {
-        // SAFETY: the application's function as the header declares it; the application owns the response from now on.
-        unsafe { (self.respond)(response, if last { FINAL } else { 0 }, self.userp) };
-    }
-}
 
 /// Dispatches the responses of one request. Dropping it gives the trace back, then the request.
 pub(crate) struct CallbackDispatcher {

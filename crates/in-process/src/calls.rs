@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_callback_that_blocks_holds_up_no_other_until_all_threads_block() {
+    fn a_blocking_callback_delays_no_other_until_all_threads_block() {
         let pool = CallbackPool::new();
         let queue = pool.queue();
         let (started, begun) = mpsc::channel();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_quiet_waits_for_callbacks_but_not_for_its_own() {
+    fn waiting_for_quiet_waits_for_all_callbacks_except_its_own() {
         let pool = Arc::new(CallbackPool::new());
         let queue = pool.queue();
         assert!(pool.wait_until_quiet(Duration::ZERO));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_that_panics_leaves_its_thread_to_others() {
+    fn a_thread_runs_further_callbacks_after_a_panic() {
         let pool = CallbackPool::new();
         let queue = pool.queue();
         queue.push(|| panic!("on purpose"));

@@ -40,6 +40,33 @@ pub(crate) struct ResponseOutput {
     labels: OnceLock<Box<[Name]>>,
 }
 
+/// `TRITONSERVER_InferenceResponseCompleteFn_t`.
+pub type ResponseFn = unsafe extern "C-unwind" fn(*mut InferenceResponse, u32, *mut c_void);
+
+/// `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
+const FINAL: u32 = 1;
+
+/// The callback that receives the responses, and its argument.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipient {
+    pub(crate) allocator: Allocator,
+    pub(crate) respond: ResponseFn,
+    pub(crate) userp: *mut c_void,
+}
+
+// SAFETY: the header requires a callback that any thread may call; the pointer is only passed back to it.
+unsafe impl Send for Recipient {}
+// SAFETY: the same.
+unsafe impl Sync for Recipient {}
+
+impl Recipient {
+    /// Calls the application with a response, or with null if the request ends without one.
+    pub(crate) fn call(&self, response: *mut InferenceResponse, last: bool) {
+        // SAFETY: the application's function as the header declares it; the application owns the response from now on.
+        unsafe { (self.respond)(response, if last { FINAL } else { 0 }, self.userp) };
+    }
+}
+
 impl Handle for InferenceResponse {
     const NAME: &'static str = "TRITONSERVER_InferenceResponse";
 }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_and_errors_decide_what_a_response_was() {
+    fn outputs_and_errors_determine_the_kind_of_a_response() {
         let internal = Some(ErrorCode::Internal);
         assert_eq!(
             report(10, 13, 18, None),

@@ -304,7 +304,7 @@ mod tests {
     };
 
     #[test]
-    fn whoever_comes_second_learns_what_the_first_left() {
+    fn the_second_of_count_and_report_gets_the_value_of_the_first() {
         let report_first = Rendezvous::default();
         assert_eq!(report_first.report(TIMES), None);
         assert_eq!(report_first.count(Timestamp::from_nanos(9)), Some(TIMES));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_report_is_not_heard() {
+    fn a_second_report_is_ignored() {
         let rendezvous = Rendezvous::default();
         assert_eq!(rendezvous.count(Timestamp::from_nanos(9)), None);
         assert_eq!(rendezvous.report(TIMES), Some(Timestamp::from_nanos(9)));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_told_each_time_when_it_happens_and_the_rest_at_the_end() {
+    fn a_trace_gets_each_time_when_it_happens_and_the_others_at_the_end() {
         use TraceActivity::*;
         let told = Arc::new(Told::default());
         let trace = TraceContext::new(told.clone());

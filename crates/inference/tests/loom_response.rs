@@ -77,7 +77,7 @@ fn one_of_two_ends_wins_and_is_counted_before_it_is_seen() {
 }
 
 #[test]
-fn a_request_that_everybody_forgets_ends_once() {
+fn a_request_that_both_sides_drop_ends_once() {
     check(|| {
         let (responder, mut stream, counter) = open(1);
         let other = responder.clone();
@@ -90,7 +90,7 @@ fn a_request_that_everybody_forgets_ends_once() {
 }
 
 #[test]
-fn a_sender_that_waits_for_room_goes_on_with_each_response_that_is_read() {
+fn a_waiting_sender_continues_after_each_response_that_is_read() {
     check(|| {
         let (responder, mut stream, _) = open(1);
         let sender = thread::spawn(move || {
@@ -110,7 +110,7 @@ fn a_sender_that_waits_for_room_goes_on_with_each_response_that_is_read() {
 }
 
 #[test]
-fn a_sender_that_waits_for_room_goes_on_when_its_client_goes() {
+fn a_waiting_sender_continues_when_its_stream_is_dropped() {
     check(|| {
         let (responder, stream, counter) = open(1);
         let sender = thread::spawn(move || {
@@ -126,7 +126,7 @@ fn a_sender_that_waits_for_room_goes_on_when_its_client_goes() {
 }
 
 #[test]
-fn a_sender_that_waits_for_room_goes_on_when_another_thread_ends_the_request() {
+fn a_waiting_sender_continues_when_another_thread_ends_the_request() {
     check(|| {
         let (responder, stream, counter) = open(1);
         let other = responder.clone();

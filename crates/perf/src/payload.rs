@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_be_a_sequence_of_its_own() {
+    fn each_request_may_be_its_own_sequence() {
         let request = http_infer(&options("-m m --payload json --sequences"), &[tensor()]).unwrap();
         let body: Value = serde_json::from_slice(&head_and_body(&request).1).unwrap();
         let expected = serde_json::json!({"sequence_id": 1, "sequence_start": true, "sequence_end": true});

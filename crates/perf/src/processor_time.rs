@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_count_and_strangers_do_not() {
+    fn child_processes_count_and_other_processes_do_not() {
         let process = |parent, ticks| Stat { parent, ticks };
         let all = [
             (1, process(0, 1000)),

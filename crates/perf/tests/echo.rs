@@ -289,7 +289,7 @@ fn an_open_loop_sends_at_its_rate_whatever_the_callers_do() {
 }
 
 #[test]
-fn an_own_process_can_be_watched() {
+fn the_processor_time_of_a_process_can_be_measured() {
     let echo = Echo::start();
     let pid = std::process::id();
     let rows = rows(&format!("-m echo -u {} --server-pid {pid} --request-count 100 --warm-up 0", echo.http));
@@ -297,7 +297,7 @@ fn an_own_process_can_be_watched() {
 }
 
 #[test]
-fn what_cannot_work_is_said_at_once() {
+fn options_that_cannot_work_are_refused_at_the_start() {
     let echo = Echo::start();
     for (line, expected, text) in [
         (format!("-m gone -u {}", echo.http), 1, "model 'gone': 404 nothing at /v2/models/gone"),

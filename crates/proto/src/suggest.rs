@@ -61,7 +61,7 @@ mod tests {
     const KNOWN: [&str; 5] = ["name", "platform", "max_batch_size", "dims", "TYPE_FP32"];
 
     #[test]
-    fn a_slip_of_the_finger_finds_its_word() {
+    fn a_misspelt_word_finds_the_known_word() {
         for (slip, word) in [
             ("max_batchsize", "max_batch_size"),
             ("maxBatchSize", "max_batch_size"),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_word_finds_nothing() {
+    fn an_unrelated_word_finds_nothing() {
         for word in ["", "x", "frobnicate", "input"] {
             assert_eq!(nearest(word, KNOWN), None, "{word}");
         }

@@ -125,7 +125,7 @@ fn texts_are_escaped() {
 }
 
 #[test]
-fn every_sample_survives_the_way_through_json() {
+fn every_sample_is_unchanged_after_json() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -214,7 +214,7 @@ fn what_the_source_set_is_known_with_its_line() {
 }
 
 #[test]
-fn all_misspelt_names_are_told_at_once() {
+fn all_misspelt_names_are_reported_together() {
     let source = "nme: 'm'\nmax_batchsize: -8\ninput {\n  name: 'x', data_typ: [ { a < b: 'c' \"d\" > } ];\n  \
                   data_type: TYPE_FLOAT32 dimz [ 1, 2 ]\n}\nparamters { key: 'k' }\nbackend: 'b'\noutput { name: 5 }";
     let error = parse(source.as_bytes()).unwrap_err();
@@ -232,7 +232,7 @@ fn all_misspelt_names_are_told_at_once() {
 }
 
 #[test]
-fn after_a_missing_brace_nothing_more_is_judged() {
+fn after_a_missing_brace_nothing_more_is_checked() {
     let error = parse(b"nme: 'm'\ninput { name: 'x'\nmax_batch_size: 1\nanother: 2").unwrap_err();
     assert!(
         error.others.len() == 1 && error.others[0].message.contains("is the end of 'input' of line 2"),

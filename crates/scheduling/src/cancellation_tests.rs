@@ -65,13 +65,13 @@ fn plain(_: usize) -> Meta {
 }
 
 /// Each request asks for another timeout. Later requests ask for shorter timeouts than earlier ones.
-fn impatient(request: usize) -> Meta {
+fn with_timeout(request: usize) -> Meta {
     let timeout = Some(Duration::from_nanos(1_000_000 - request as u64));
     Meta { timeout, ..Meta::default() }
 }
 
 fn with_level(request: usize) -> Meta {
-    Meta { priority: 1 + request as u64, ..impatient(request) }
+    Meta { priority: 1 + request as u64, ..with_timeout(request) }
 }
 
 fn sequence_of(number: usize, start: bool) -> Meta {
@@ -108,10 +108,10 @@ fn cases() -> Vec<Case> {
             idle: true,
             ..case("dynamic with an idle instance", dynamic(timeouts(TimeoutAction::Reject, false)), plain)
         },
-        case("different timeouts", dynamic(timeouts(TimeoutAction::Reject, true)), impatient),
+        case("different timeouts", dynamic(timeouts(TimeoutAction::Reject, true)), with_timeout),
         Case {
             then: become_late,
-            ..case("delayed", dynamic(timeouts(TimeoutAction::Delay, true)), impatient)
+            ..case("delayed", dynamic(timeouts(TimeoutAction::Delay, true)), with_timeout)
         },
         case("a level for each request", dynamic(levels), with_level),
         case("direct, a sequence for each request", sequences(direct()), own_sequence),

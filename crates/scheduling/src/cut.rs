@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn with_delay_a_size_nobody_asked_for_waits() {
+    fn with_delay_a_size_that_is_not_preferred_waits() {
         let rule = rule(8, &[4, 6], DELAY);
         assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Hold(NOW + DELAY));
         assert_eq!(decide(&rule, &[(1, 0); 3], NOW + DELAY), Cut::Release(3));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_may_not_join_sends_off_those_before_it_and_nobody_is_asked_after_it() {
+    fn a_request_that_may_not_join_closes_the_batch_and_no_further_request_is_checked() {
         let rule = rule(8, &[8], DELAY);
         let add = |front, may_join: fn() -> bool| rule.extended(front, &Meta::default(), NOW, may_join);
         let two = add(add(Front::default(), || true), || true);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_even_be_the_first_runs_alone() {
+    fn a_request_refused_as_first_of_a_batch_runs_alone() {
         let rule = rule(8, &[8], DELAY);
         let alone = rule.extended(Front::default(), &Meta::default(), NOW, || false);
         assert!(alone.is_closed());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_large_or_of_another_shape_is_not_asked_about() {
+    fn the_filter_is_not_called_for_a_request_of_another_shape_or_size() {
         let rule = rule(2, &[2], DELAY);
         let first = rule.extended(Front::default(), &Meta::default(), NOW, || true);
         for meta in [Meta { batch_size: 2, ..Meta::default() }, Meta { shape_key: 1, ..Meta::default() }] {

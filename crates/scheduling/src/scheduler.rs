@@ -184,6 +184,17 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// From now on, no request waits for others to share its batch: a queue delay and `hold_until_queued` have no
+    /// effect. The policy still accepts requests. For a server that is about to stop: its clients send no more
+    /// requests, except for a few that are on their way.
+    pub fn end_queue_delay(&mut self) {
+        match self {
+            Self::Unbatched(_) => {}
+            Self::Dynamic(dynamic) => dynamic.end_queue_delay(),
+            Self::Sequence(sequence) => sequence.end_queue_delay(),
+        }
+    }
+
     /// The number of requests that wait.
     pub fn in_flight(&self) -> usize {
         match self {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_not_walked_one_by_one() {
+    fn gaps_are_skipped_in_one_step() {
         let mut queue = SerialQueue::new();
         for serial in 0..10_000 {
             queue.push(serial, ());

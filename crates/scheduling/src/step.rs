@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_text_and_our_own_numbers_are_no_ids_of_clients() {
+    fn an_empty_text_and_server_generated_numbers_are_no_ids_of_clients() {
         assert!(SequenceId::Text("a".into()).is_given());
         assert!(!SequenceId::Text("".into()).is_given());
         assert!(!SequenceId::ServerGenerated(1).is_given());

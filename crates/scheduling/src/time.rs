@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_and_durations_add_up() {
+    fn timestamps_and_durations_add_up() {
         let start = Timestamp::from_nanos(1_000);
         assert_eq!(start + Duration::from_micros(2), Timestamp::from_nanos(3_000));
         assert_eq!(Timestamp::from_nanos(3_000) - start, Duration::from_micros(2));

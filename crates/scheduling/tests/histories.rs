@@ -53,8 +53,9 @@ prop_compose! {
         arrivals in prop::collection::vec(arrival(), 0..60),
         instances in 1..4usize,
         drained_after in prop_oneof![3 => Just(usize::MAX), 1 => 0..60usize],
+        delay_ended_after in prop_oneof![3 => Just(usize::MAX), 1 => 0..60usize],
     ) -> Load {
-        Load { arrivals, instances, drained_after }
+        Load { arrivals, instances, drained_after, delay_ended_after }
     }
 }
 

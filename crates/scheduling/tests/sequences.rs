@@ -112,7 +112,7 @@ fn iterative_oldest_sequences_keep_their_promises() {
 }
 
 #[test]
-fn shrinking_leaves_what_matters() {
+fn shrinking_keeps_the_failing_operations() {
     let fails = |numbers: &[u64]| numbers.contains(&3) && numbers.contains(&77);
     assert_eq!(shrink((0..100).collect(), fails), [3, 77]);
 }

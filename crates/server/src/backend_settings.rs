@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_nobody_reads_are_told_with_what_was_probably_meant() {
+    fn unused_settings_are_reported_with_the_probably_intended_name() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("mine")).unwrap();
         let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };

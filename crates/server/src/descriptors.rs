@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_what_was_asked_for_as_far_as_the_system_permits() {
+    fn the_limit_of_open_files_is_raised_as_far_as_the_system_permits() {
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         make_room(1000);
         let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

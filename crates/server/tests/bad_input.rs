@@ -414,7 +414,7 @@ fn wrong_grpc_inputs_are_named() {
 }
 
 #[test]
-fn a_client_that_promises_more_than_it_sends_harms_only_itself() {
+fn a_client_that_announces_more_than_it_sends_affects_only_itself() {
     let served = served(&[]);
     for promise in [
         "POST /v2/models/id_int32/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{",

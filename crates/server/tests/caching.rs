@@ -88,7 +88,7 @@ fn a_request_that_comes_again_is_answered_from_the_cache_over_both_protocols() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_had_is_told_and_the_server_does_not_start() {
+fn a_cache_that_cannot_be_opened_is_reported_and_the_server_does_not_start() {
     let caches = || Some(Arc::new(MemoryCaches::default()));
     for (arguments, caches, text) in [
         (

@@ -82,7 +82,7 @@ fn verbose_lines_that_scripts_look_for_are_there() {
 }
 
 #[test]
-fn every_mistake_of_a_configuration_is_told_with_its_line_and_a_caret_below_it() {
+fn every_mistake_of_a_configuration_is_reported_with_its_line_and_a_caret() {
     let repository = repository(&[
         ("m/config.pbtxt", "bakend: 'onnxruntime'\nmax_batchsize: 4\n"),
         ("m/1/model.onnx", ""),
@@ -122,7 +122,7 @@ fn problems_of_both_rounds_have_their_place_in_the_log() {
 }
 
 #[test]
-fn what_is_no_repository_is_told_with_what_was_expected() {
+fn a_directory_that_is_no_repository_is_reported_with_the_expected_layout() {
     let root = repository(&[
         ("flat/m/model.onnx", ""),
         ("flat/.git/HEAD", ""),
@@ -145,7 +145,7 @@ fn what_is_no_repository_is_told_with_what_was_expected() {
 }
 
 #[test]
-fn a_setting_for_a_backend_that_is_not_there_is_told() {
+fn a_setting_for_a_missing_backend_is_reported() {
     let repository = repository(&[]);
     let arguments = ["--backend-config=onnxruntim,default-max-batch-size=8"];
     let program = started(repository.path(), &arguments);
@@ -167,7 +167,7 @@ fn without_its_repository_a_server_may_run_neither_live_nor_ready() {
 }
 
 #[test]
-fn a_hangup_makes_the_log_file_anew_and_does_not_end_the_server() {
+fn sighup_reopens_the_log_file_and_does_not_end_the_server() {
     let repository = repository(&[]);
     let logs = tempfile::tempdir().unwrap();
     let (log, old) = (logs.path().join("log"), logs.path().join("log.1"));

@@ -6,6 +6,7 @@
 mod support;
 
 use std::{
+    fs,
     io::ErrorKind,
     net::{SocketAddr, TcpStream},
     path::Path,
@@ -24,6 +25,7 @@ use testing::{
     Gate, Identity, Program, Repository,
     grpc::{self, framed},
     http::{Connection, TIMEOUT},
+    plugins::{Kind, Plugin},
     schema,
 };
 use tokio::runtime::Runtime;
@@ -62,7 +64,7 @@ fn wait_until_refused(address: SocketAddr) {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
+fn requests_in_flight_are_answered_and_later_requests_are_refused() {
     let gate = Gate::shut();
     let served = served(&gate, 3, "", &[]);
     let (http, grpc) = (served.http, served.grpc);
@@ -100,7 +102,7 @@ fn what_is_in_flight_is_answered_and_what_comes_later_is_refused() {
 }
 
 #[test]
-fn idle_connections_do_not_delay_the_end() {
+fn idle_connections_do_not_delay_the_stop() {
     let served = served(&Gate::opened(), 1, "", &["--exit-timeout-secs=25"]);
     let runtime = Runtime::new().unwrap();
     let mut used = Connection::open(served.http).unwrap();
@@ -131,7 +133,7 @@ fn idle_connections_do_not_delay_the_end() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_is_an_error() {
+fn an_expired_exit_timeout_is_an_error() {
     let gate = Gate::shut();
     let served = served(&gate, 1, "", &["--exit-timeout-secs=1"]);
     let mut asking = Connection::open(served.http).unwrap();
@@ -217,7 +219,7 @@ fn is_refusal(message: &[u8]) -> bool {
 /// Clients of both protocols send requests as fast as they can while the server stops. The number of responses equals
 /// the number of executions.
 #[test]
-fn stopping_under_load_loses_nothing() {
+fn a_stop_under_load_loses_no_request() {
     const CLIENTS: usize = 8;
     let gate = Gate::opened();
     let served = served(&gate, 2, r#"parameters {key: "delay_us" value {string_value: "2000"}}"#, &[]);
@@ -286,6 +288,38 @@ fn a_second_signal_changes_nothing() {
     program.signal(Signal::TERM).unwrap();
     program.signal(Signal::TERM).unwrap();
     program.signal(Signal::INT).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+}
+
+/// A request waits for others to share its batch. When the program stops, no others come, so the request runs at once.
+#[test]
+fn a_delayed_batch_runs_when_the_program_stops() {
+    let plugins = tempfile::tempdir().unwrap();
+    let directory = plugins.path().join("identity");
+    fs::create_dir(&directory).unwrap();
+    Plugin::new(Kind::Backend, "identity").build(&directory).unwrap();
+    let repository = Repository::empty().unwrap();
+    let config = "backend: 'identity' max_batch_size: 8
+        input [ { name: 'INPUT0' data_type: TYPE_INT32 dims: [ 1 ] } ]
+        output [ { name: 'OUTPUT0' data_type: TYPE_INT32 dims: [ 1 ] } ]
+        dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
+    repository.add("m", [("config.pbtxt", config)]).unwrap();
+    let backends = format!("--backend-directory={}", plugins.path().display());
+    let program =
+        Program::start(Path::new(env!("CARGO_BIN_EXE_nereid")), repository.path(), &[&backends]).unwrap();
+    let mut asking = Connection::open(program.address_of("HTTPService")).unwrap();
+    let body = br#"{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[1,1],"data":[7]}]}"#;
+    asking.send(&testing::http::request("POST", INFER, &[], body)).unwrap();
+    let mut metrics = Connection::open(program.address_of("Metrics Service")).unwrap();
+    let deadline = Instant::now() + TIMEOUT;
+    let pending = r#"nv_inference_pending_request_count{model="m",version="1"} 1"#;
+    while !metrics.ask("GET", "/metrics", &[], b"").unwrap().text().contains(pending) {
+        assert!(Instant::now() < deadline, "the request does not wait");
+        thread::yield_now();
+    }
+    program.signal(Signal::TERM).unwrap();
+    let response = asking.receive("POST").unwrap();
+    assert!(response.status == 200 && response.text().contains("[7]"), "{}", response.text());
     assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 

@@ -35,7 +35,7 @@ impl Agents {
     }
 
     /// The notifications so far, as `<agent> LOAD`, and `<agent> leaves` for the last call.
-    pub fn told(&self) -> Vec<String> {
+    pub fn notifications(&self) -> Vec<String> {
         self.told.lock().clone()
     }
 }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_is_counted_before_and_goes_on_after_the_opening() {
+    fn threads_are_counted_at_a_shut_gate_and_continue_when_it_opens() {
         let gate = Gate::shut();
         let passing = std::thread::spawn({
             let gate = gate.clone();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends() {
+    fn a_wait_ends_at_its_timeout() {
         assert!(!Gate::shut().wait_for(1, Duration::ZERO));
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     /// A connection to a server that sends these bytes and closes.
-    fn said(bytes: &'static [u8]) -> Connection {
+    fn connection_receiving(bytes: &'static [u8]) -> Connection {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || listener.accept().unwrap().0.write_all(bytes).unwrap());
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn responses_are_cut_as_their_heads_say() {
-        let mut connection = said(
+        let mut connection = connection_receiving(
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n\
               3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nrest",
         );
@@ -262,9 +262,11 @@ mod tests {
 
     #[test]
     fn a_cut_response_is_told_from_none() {
-        let cut = said(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi").receive("GET").unwrap_err();
+        let cut = connection_receiving(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi")
+            .receive("GET")
+            .unwrap_err();
         assert_eq!(cut.to_string(), "closed after 2 of 9 bytes of a body");
-        let none = said(b"").receive("GET").unwrap_err();
+        let none = connection_receiving(b"").receive("GET").unwrap_err();
         assert_eq!(
             (none.kind(), none.to_string().as_str()),
             (io::ErrorKind::UnexpectedEof, "unexpected end of file")

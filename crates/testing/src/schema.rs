@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_survives_the_way_there_and_back() {
+    fn a_message_is_unchanged_after_encoding_and_decoding() {
         let (request, response) = method("/inference.GRPCInferenceService/ModelInfer").unwrap();
         assert_eq!(response, "inference.ModelInferResponse");
         let json = json!({

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_does_more_than_a_doorman_is_named() {
+    fn an_exported_function_with_too_many_lines_is_named() {
         let long = Export { lines: WRAPPER_LINES + 1, ..export("A_Do", vec![]) };
         assert_eq!(broken_by(long), ["A_Do: 11 lines, more than 10"]);
     }

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_tells_how_many_times_as_long_others_wait() {
+    fn a_row_shows_how_many_times_longer_other_clients_wait() {
         let rows = [AdversaryFigures { name: "x".into(), alone_us: 200.0, beside_us: 300.0 }];
         assert!(table(&rows).ends_with("\n| x | 200 | 300 | 1.50 |\n"));
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);

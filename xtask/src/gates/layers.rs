@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_nobody_decided_on_is_named() {
+    fn a_crate_that_the_table_lacks_is_named() {
         assert_eq!(broken(&[json!({"name": "nereid-utils", "dependencies": []})]).len(), 1);
     }
 }

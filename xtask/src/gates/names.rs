@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_two_definitions_is_told_with_both_files() {
+    fn a_name_with_two_definitions_is_reported_with_both_files() {
         let expected =
             "State: a type name is defined once, not in crates/a/src/lib.rs and in crates/b/src/lib.rs";
         for second in [

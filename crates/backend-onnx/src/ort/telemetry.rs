@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_with_several_threads_is_told_apart() {
+    fn a_process_with_several_threads_is_recognised() {
         // The test runner has a thread, too.
         assert!(!is_only_thread());
     }

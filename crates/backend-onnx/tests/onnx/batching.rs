@@ -56,7 +56,7 @@ fn a_batch_beyond_the_limit_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_request_whose_client_has_gone_is_left_out() {
+fn a_batch_leaves_out_cancelled_requests() {
     let mut model = doubling("max_batch_size: 8");
     let requests =
         vec![request(vec![floats("X", &[1, 2], &[1., 2.])]), request(vec![floats("X", &[1, 2], &[3., 4.])])];
@@ -67,7 +67,7 @@ fn a_request_whose_client_has_gone_is_left_out() {
 }
 
 #[test]
-fn a_failed_run_answers_everybody_and_the_next_one_works() {
+fn a_failed_run_fails_every_request_and_the_next_run_succeeds() {
     let table = (0..4_u32).flat_map(|value| (value as f32).to_le_bytes()).collect::<Vec<_>>();
     let graph = Graph::default()
         .input("I", DataType::Int64, &[-1, 1])

@@ -173,7 +173,7 @@ fn tensors_without_elements_go_through() {
 
 /// The runtime gives such an output the memory of the input, which the request owns.
 #[test]
-fn an_input_that_the_graph_hands_through_outlives_its_request() {
+fn an_input_that_the_graph_returns_unchanged_outlives_its_request() {
     let graph = Graph::default()
         .input("X", DataType::Fp32, &[-1, 2])
         .output("X", DataType::Fp32, &[-1, 2])

@@ -106,7 +106,7 @@ impl Slots {
 }
 
 /// The responses so far, and whether the last one has come.
-fn heard(stream: &mut ResponseStream) -> (Vec<Result<f32, String>>, bool) {
+fn responses_so_far(stream: &mut ResponseStream) -> (Vec<Result<f32, String>>, bool) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let (mut heard, mut ended) = (Vec::new(), false);
     while let std::task::Poll::Ready(item) = stream.poll_item(&mut context) {
@@ -130,19 +130,19 @@ fn rows_finish_at_different_runs_and_others_join_in_between() {
     let (mut model, slots) = (load(&[DECOUPLED, DONE]), Arc::new(Slots::default()));
     let (mut long, mut short) = (slots.ask(4., 0), slots.ask(1., 1));
     assert_eq!(slots.run(&mut model), 2);
-    assert_eq!(heard(&mut long), counted(&[4.], false));
-    assert_eq!(heard(&mut short), counted(&[1.], true));
+    assert_eq!(responses_so_far(&mut long), counted(&[4.], false));
+    assert_eq!(responses_so_far(&mut short), counted(&[1.], true));
     assert_eq!(*slots.returned.lock(), [1], "who is done leaves at once");
 
     let mut late = slots.ask(2., 1);
     assert_eq!(slots.run(&mut model), 2);
-    assert_eq!(heard(&mut long), counted(&[3.], false));
-    assert_eq!(heard(&mut late), counted(&[2.], false));
+    assert_eq!(responses_so_far(&mut long), counted(&[3.], false));
+    assert_eq!(responses_so_far(&mut late), counted(&[2.], false));
     assert_eq!(slots.run(&mut model), 2);
-    assert_eq!(heard(&mut long), counted(&[2.], false));
-    assert_eq!(heard(&mut late), counted(&[1.], true));
+    assert_eq!(responses_so_far(&mut long), counted(&[2.], false));
+    assert_eq!(responses_so_far(&mut late), counted(&[1.], true));
     assert_eq!(slots.run(&mut model), 1);
-    assert_eq!(heard(&mut long), counted(&[1.], true));
+    assert_eq!(responses_so_far(&mut long), counted(&[1.], true));
     assert_eq!(*slots.returned.lock(), [1, 1, 0]);
 }
 
@@ -152,10 +152,10 @@ fn only_the_last_run_answers_unless_the_model_is_decoupled() {
     let mut stream = slots.ask(3., 0);
     for _ in 0..2 {
         slots.run(&mut model);
-        assert_eq!(heard(&mut stream), counted(&[], false));
+        assert_eq!(responses_so_far(&mut stream), counted(&[], false));
     }
     slots.run(&mut model);
-    assert_eq!(heard(&mut stream), counted(&[1.], true));
+    assert_eq!(responses_so_far(&mut stream), counted(&[1.], true));
 }
 
 #[test]
@@ -179,11 +179,11 @@ fn without_the_parameter_one_run_is_enough() {
     let (mut model, slots) = (load(&[DECOUPLED]), Arc::new(Slots::default()));
     let mut stream = slots.ask(3., 0);
     slots.run(&mut model);
-    assert_eq!(heard(&mut stream), counted(&[3.], true));
+    assert_eq!(responses_so_far(&mut stream), counted(&[3.], true));
 }
 
 #[test]
-fn the_output_that_tells_is_not_seen_by_clients_unless_they_are_offered_it() {
+fn clients_see_the_done_output_only_if_the_configuration_lists_it() {
     let seen = |more: &[&str]| {
         let outputs = load(more).opened.config.outputs.clone();
         outputs.iter().map(|output| output.name.to_string()).collect::<Vec<_>>()
@@ -194,25 +194,28 @@ fn the_output_that_tells_is_not_seen_by_clients_unless_they_are_offered_it() {
 }
 
 #[test]
-fn a_cancelled_request_neither_runs_nor_comes_back() {
+fn a_cancelled_request_neither_runs_nor_is_rescheduled() {
     let (mut model, slots) = (load(&[DECOUPLED, DONE]), Arc::new(Slots::default()));
     let (mut gone, mut stays) = (slots.ask(9., 0), slots.ask(2., 1));
     slots.run(&mut model);
-    assert_eq!(heard(&mut gone), counted(&[9.], false));
+    assert_eq!(responses_so_far(&mut gone), counted(&[9.], false));
     gone.cancel();
     slots.run(&mut model);
-    assert_eq!(heard(&mut gone), (vec![Err("request was cancelled".to_owned())], true));
-    assert_eq!(heard(&mut stays), counted(&[2., 1.], true));
+    assert_eq!(responses_so_far(&mut gone), (vec![Err("request was cancelled".to_owned())], true));
+    assert_eq!(responses_so_far(&mut stays), counted(&[2., 1.], true));
     assert_eq!(slots.run(&mut model), 0);
 }
 
 #[test]
-fn a_request_that_may_not_come_back_is_answered_with_the_reason() {
+fn a_request_that_cannot_be_rescheduled_gets_an_error_with_the_reason() {
     let slots = Arc::new(Slots { refuses: true, ..Slots::default() });
     let mut model = load(&[DECOUPLED, DONE]);
     let mut stream = slots.ask(2., 0);
     slots.run(&mut model);
-    assert_eq!(heard(&mut stream), (vec![Ok(2.), Err(not_iterative().message.into_owned())], true));
+    assert_eq!(
+        responses_so_far(&mut stream),
+        (vec![Ok(2.), Err(not_iterative().message.into_owned())], true)
+    );
     assert_eq!(*slots.returned.lock(), [0]);
 }
 
@@ -230,7 +233,7 @@ fn an_output_of_too_few_elements_fails_the_batch() {
     slots.run(&mut model);
     let text = "the output that 'ITERATION_DONE_OUTPUT' names for model 'model' has 1 elements for 2 rows";
     for stream in &mut streams {
-        assert_eq!(heard(stream), (vec![Err(text.to_owned())], true));
+        assert_eq!(responses_so_far(stream), (vec![Err(text.to_owned())], true));
     }
 }
 

@@ -112,7 +112,7 @@ fn a_library_of_another_kind_is_refused() {
 }
 
 #[test]
-fn the_bare_loop_runs_into_the_same_outputs() {
+fn the_bare_loop_runs_as_often_as_asked() {
     let model = Model::new(negation(), "");
     let file = model.version_directory().join("model.onnx");
     let mut bare = BareLoop::open(&search(), &file, 8, NonZeroUsize::MIN).unwrap();

@@ -17,7 +17,7 @@ fn resident() -> usize {
 }
 
 #[test]
-fn an_unloaded_model_leaves_nothing_behind() {
+fn an_unloaded_model_frees_its_memory() {
     let backend = backend();
     // The library, and what it allocates only once, are in memory before the measured model.
     Model::new(Graph::unary("Neg", DataType::Fp32, &[-1, 2]), "").load(&backend).unwrap();

@@ -83,7 +83,7 @@ fn names_that_the_graph_lacks() {
 }
 
 #[test]
-fn other_datatypes() {
+fn datatypes_that_differ_from_the_graph() {
     refused(
         negation(&[-1, 2]),
         &format!("max_batch_size: 4 input {{ name: 'X' data_type: TYPE_INT32 dims: 2 }} {Y}"),
@@ -99,7 +99,7 @@ fn other_datatypes() {
 }
 
 #[test]
-fn other_dims() {
+fn dims_that_differ_from_the_graph() {
     refused(
         negation(&[-1, 2]),
         &format!("max_batch_size: 4 input {{ name: 'X' data_type: TYPE_FP32 dims: 3 }} {Y}"),
@@ -243,7 +243,7 @@ fn with_state(control: &[i64], state: &[i64], of: &str) -> (Graph, String) {
 const STATE: &str = "input_name: 'S' output_name: 'NEXT' data_type: TYPE_FP32 dims: 2";
 
 #[test]
-fn controls_that_the_graph_has_otherwise() {
+fn controls_that_differ_from_the_graph() {
     let (graph, config) = with_state(&[-1, 1], &[-1, 2], STATE);
     refused(
         graph,
@@ -285,7 +285,7 @@ fn controls_and_states_count_as_inputs() {
 }
 
 #[test]
-fn states_that_the_graph_has_otherwise() {
+fn states_that_differ_from_the_graph() {
     let cases = [
         (STATE.replace("'S'", "'T'"), "unexpected inference input 'T', allowed inputs are: S, START, X"),
         (

@@ -89,7 +89,7 @@ fn a_start_in_each_datatype_makes_the_model_begin_again() {
 }
 
 #[test]
-fn clients_neither_send_nor_see_what_is_between_server_and_model() {
+fn clients_neither_send_nor_receive_controls_and_states() {
     let mut model = load();
     let config = &model.opened.config;
     assert_eq!(config.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>(), ["X"]);
@@ -153,7 +153,7 @@ fn controls_of_a_model_without_batch_dimension_have_one() {
 }
 
 #[test]
-fn each_row_of_a_batch_has_its_own_controls_and_memory() {
+fn each_row_of_a_batch_has_its_own_controls_and_state() {
     let mut model = load();
     let states = [1., 10., 100.]
         .map(|value| SequenceState::new([("NEXT".into(), floats("SUM", &[1, 2], &[value, -value]))]));
@@ -171,7 +171,7 @@ fn each_row_of_a_batch_has_its_own_controls_and_memory() {
 }
 
 #[test]
-fn padding_rows_run_along_and_change_nothing() {
+fn padding_rows_change_no_result() {
     let mut model = load();
     let (first, last) = (fresh(), fresh());
     let rows = vec![
@@ -188,7 +188,7 @@ fn padding_rows_run_along_and_change_nothing() {
 }
 
 #[test]
-fn padding_rows_need_no_memory_to_run_along() {
+fn padding_rows_need_no_state() {
     let config = "max_batch_size: 8";
     let mut model =
         Model::new(Graph::unary("Neg", DataType::Fp32, &[-1, 2]), config).load(&backend()).unwrap();
@@ -206,7 +206,7 @@ fn padding_rows_alone_need_no_run() {
 }
 
 #[test]
-fn a_step_is_remembered_even_if_nobody_waits_for_its_answer() {
+fn the_state_of_a_cancelled_step_is_kept() {
     let mut model = load();
     let state = fresh();
     model.step_after(vec![(ask(1., false), Some(state.clone()))], |streams| streams[0].cancel());
@@ -242,7 +242,7 @@ impl SlotOwner for Story {
 }
 
 #[test]
-fn a_step_is_remembered_then_answered_then_given_back() {
+fn a_step_stores_its_state_then_responds_then_releases_its_slot() {
     let mut model = load();
     let state = fresh();
     let story = Arc::new(Story { state: state.clone(), events: Mutex::default() });
@@ -253,7 +253,7 @@ fn a_step_is_remembered_then_answered_then_given_back() {
 }
 
 #[test]
-fn a_failed_run_leaves_every_memory_as_it_was() {
+fn a_failed_run_changes_no_state() {
     let graph = Graph::default()
         .input("I", DataType::Int64, &[-1, 1])
         .input("SUM", DataType::Fp32, &[-1, 1])
@@ -284,7 +284,7 @@ fn a_failed_run_leaves_every_memory_as_it_was() {
 }
 
 #[test]
-fn a_memory_of_another_model_is_refused() {
+fn a_state_of_another_model_is_refused() {
     let other = SequenceState::new([("OTHER".into(), floats("SUM", &[1, 2], &[7.; 2]))]);
     let error = load().step(vec![(ask(1., false), Some(other.clone()))]).pop().unwrap().unwrap_err();
     assert_eq!(error.message, "state 'NEXT' is not a valid state name.");
@@ -293,7 +293,7 @@ fn a_memory_of_another_model_is_refused() {
 
 /// The states join the inputs of the request. If the rows of a batch have none, the runtime refuses the batch.
 #[test]
-fn a_request_without_memory_is_refused_by_name() {
+fn a_request_without_state_is_refused_by_name() {
     let error = load().step(vec![(ask(1., false), None)]).pop().unwrap().unwrap_err();
     assert!(error.message.contains("Missing Input: SUM"), "{error}");
 }

@@ -35,7 +35,7 @@ fn step_of(value: f32, state: &SequenceState) -> (Request, Option<SequenceState>
 }
 
 #[test]
-fn a_lone_sequence_is_remembered_in_the_memory_of_the_runtime_and_never_copied() {
+fn the_state_of_a_single_sequence_stays_in_the_runtime_and_is_never_copied() {
     let backend = backend();
     let mut model = Model::new(adding(), ADDING).load(&backend).unwrap();
     let state = beginning_with(0.);
@@ -55,7 +55,7 @@ fn a_lone_sequence_is_remembered_in_the_memory_of_the_runtime_and_never_copied()
 }
 
 #[test]
-fn sequences_that_stay_together_are_gathered_once() {
+fn the_states_of_sequences_that_share_every_batch_are_gathered_once() {
     const X: u64 = 3 * 16;
     const STATE: u64 = 3 * 16;
     let backend = backend();
@@ -78,7 +78,7 @@ fn sequences_that_stay_together_are_gathered_once() {
 }
 
 #[test]
-fn a_sequence_that_leaves_or_begins_again_costs_the_others_a_copy_and_nothing_else() {
+fn a_sequence_that_leaves_or_restarts_costs_the_others_one_copy() {
     let backend = backend();
     let mut model = Model::new(adding(), ADDING).load(&backend).unwrap();
     let mut states = [1., 10., 100.].map(beginning_with);
@@ -208,7 +208,7 @@ fn a_state_may_hold_strings() {
 }
 
 #[test]
-fn unreadable_strings_leave_their_own_memory_as_it_was() {
+fn unreadable_strings_do_not_change_their_state() {
     let mut model = growing(DataType::Bytes);
     let states = [(); 2].map(|()| {
         SequenceState::new([("NEXT".into(), tensor("S", DataType::Bytes, &[1, 1], strings(&[b"old"])))])
@@ -221,7 +221,7 @@ fn unreadable_strings_leave_their_own_memory_as_it_was() {
 }
 
 #[test]
-fn every_datatype_is_remembered() {
+fn a_state_may_have_every_datatype() {
     for datatype in DataType::ALL {
         let graph = Graph::default()
             .input("X", datatype, &[-1, 3])
@@ -257,7 +257,7 @@ fn every_datatype_is_remembered() {
 }
 
 #[test]
-fn models_without_batch_dimension_remember_too() {
+fn models_without_batch_dimension_keep_state() {
     for (dims, shape) in [(&[2][..], &[2][..]), (&[1][..], &[][..])] {
         let graph = Graph::default()
             .input("X", DataType::Fp32, shape)
@@ -285,7 +285,7 @@ fn models_without_batch_dimension_remember_too() {
 }
 
 #[test]
-fn a_state_is_returned_only_to_those_who_may_and_want_to_see_it() {
+fn a_state_is_returned_only_if_it_is_configured_and_requested() {
     let graph = || adding().output("Y", DataType::Fp32, &[-1, 4]).node("Neg", &["X"], &["Y"]);
     let visible = format!("{ADDING} output {{ name: 'Y' data_type: TYPE_FP32 dims: 4 }}");
     let hidden =
@@ -330,7 +330,7 @@ fn a_state_without_the_rows_of_its_batch_is_an_error() {
 
 /// The runtime gives such an output the memory of the input, which may be the output of the previous step.
 #[test]
-fn a_state_that_the_graph_hands_through_stays_what_it_is() {
+fn a_state_that_the_graph_returns_unchanged_keeps_its_value() {
     let graph = Graph::default()
         .input("X", DataType::Fp32, &[-1, 4])
         .input("S", DataType::Fp32, &[-1, 4])
@@ -350,7 +350,7 @@ fn a_state_that_the_graph_hands_through_stays_what_it_is() {
 }
 
 #[test]
-fn a_memory_outlives_its_model() {
+fn a_state_outlives_its_model() {
     let state = beginning_with(1.);
     let other = beginning_with(2.);
     {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_ends_when_the_last_hold_is_dropped() {
+    fn the_wait_ends_when_the_last_guard_is_dropped() {
         let in_use = Arc::new(InUseCount::default());
         let for_ever = Duration::from_secs(3600);
         assert_eq!(in_use.wait(for_ever), 0);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_with_patience_where_a_hold_was_forgotten() {
+    fn the_wait_ends_after_its_timeout_if_a_guard_is_leaked() {
         let in_use = Arc::new(InUseCount::default());
         let (_forgotten, returned) = (in_use.hold(), in_use.hold());
         drop(returned);

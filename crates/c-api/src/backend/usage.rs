@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_takes_what_it_and_its_instances_take() {
+    fn the_memory_of_a_model_includes_its_instances() {
         let model = Account::of_model();
         let instances = [model.beside(), model.beside()];
         assert_eq!(model.total(), []);

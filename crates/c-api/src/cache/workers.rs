@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_stuck_cache_cannot_take_is_refused_at_once() {
+    fn a_cache_whose_workers_are_blocked_refuses_calls_at_once() {
         let workers = Workers::start(()).unwrap();
         let (go_on, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_nobody_waits_for_is_not_made() {
+    fn a_cancelled_cache_call_is_not_made() {
         let workers = Workers::start(Mutex::new(0)).unwrap();
         let (go_on, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_refuses_to_be_closed_does_not_stand_for_the_next_one() {
+    fn a_library_that_stays_loaded_is_not_used_for_another_file() {
         let directory = tempfile::tempdir().unwrap();
         let stubborn = compile(directory.path(), "int one;", "libone.so", &["-Wl,-z,nodelete"]);
         let other = compile(directory.path(), "int two;", "libtwo.so", &[]);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_stays_is_opened_once_until_its_file_changes() {
+    fn a_library_that_stays_loaded_is_opened_again_only_if_its_file_changes() {
         let directory = tempfile::tempdir().unwrap();
         let path = compile(directory.path(), "int one;", "libone.so", &[]);
         let first = Library::open_for_ever(&path).unwrap();

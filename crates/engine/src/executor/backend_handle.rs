@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_ends_where_it_is_closed_when_the_last_question_has_been_answered() {
+    fn a_model_is_dropped_by_the_closing_thread_after_the_last_call() {
         let (backend_handle, asking, end) = backend_handle();
         let asker = thread::spawn({
             let backend_handle = backend_handle.clone();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_has_ended_is_not_ready_and_takes_nothing() {
+    fn a_closed_model_is_not_ready_and_uses_no_memory() {
         let (backend_handle, _asking, _end) = backend_handle();
         assert_eq!(backend_handle.memory_usage(), [SOME]);
         backend_handle.end();

@@ -161,6 +161,11 @@ impl Driver {
         self.policy.scheduler.drain();
     }
 
+    /// From now on, no request waits for others to share its batch.
+    pub(super) fn end_queue_delay(&mut self) {
+        self.policy.scheduler.end_queue_delay();
+    }
+
     /// The number of requests that wait.
     pub(super) fn pending(&self) -> usize {
         self.policy.scheduler.in_flight()
@@ -294,7 +299,7 @@ mod tests {
     use crate::observe::Uncounted;
 
     #[test]
-    fn the_policy_hears_of_an_instance_that_is_lost() {
+    fn the_driver_reports_a_lost_instance_to_the_policy() {
         let batcher = SequenceBatcher::new(SequenceBatching::default(), 2);
         let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
         let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_execution_is_an_accident_and_two_are_a_habit() {
+    fn one_long_execution_is_ignored_and_two_in_a_row_count() {
         let mut executions = vec![1_000; 8];
         executions.push(5_000_000);
         assert!(after(&executions));

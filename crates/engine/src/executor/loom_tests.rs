@@ -15,7 +15,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn loom_finds_no_way_for_work_to_be_lost_on_its_way_to_a_thread() {
+fn loom_finds_no_lost_work_between_threads() {
     check(|| {
         let work_slot = Arc::new(WorkSlot::default());
         let done = Arc::new(WorkSlot::default());
@@ -52,7 +52,7 @@ fn in_order(path: &Arc<InOrder>) -> (inference::Responder, ResponseStream) {
 }
 
 #[test]
-fn loom_finds_no_way_for_a_response_to_overtake_or_to_stay_behind() {
+fn loom_finds_no_response_out_of_order_or_left_behind() {
     check(|| {
         let order = Arc::new(InOrder(Order::default()));
         let (first, mut first_answer) = in_order(&order);

@@ -194,6 +194,14 @@ impl Executor {
         });
     }
 
+    /// From now on, no request waits for others to share its batch. The executor still accepts requests.
+    pub(crate) fn end_queue_delay(self: &Arc<Self>) {
+        self.with_driver(|driver| {
+            driver.end_queue_delay();
+            Vec::new()
+        });
+    }
+
     /// Waits until no instance runs, ends the instances on their threads, and then drops the backend's model. Blocks.
     /// All requests have ended before.
     pub(crate) fn close(&self) {

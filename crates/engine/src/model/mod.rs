@@ -232,6 +232,11 @@ impl Model {
         self.executor.ready_here()
     }
 
+    /// From now on, no request waits for others to share its batch. The model still accepts requests.
+    pub(crate) fn end_queue_delay(&self) {
+        self.executor.end_queue_delay();
+    }
+
     /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(&self) {
         self.in_flight.drain();

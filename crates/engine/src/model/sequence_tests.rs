@@ -238,7 +238,7 @@ async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
 }
 
 #[tokio::test]
-async fn a_sequence_that_falls_silent_is_over() {
+async fn an_idle_sequence_is_closed() {
     let idle = Duration::from_millis(20);
     let (model, _batches) =
         accumulator(SequenceBatching { max_sequence_idle: idle, max_batch_size: 1, ..direct() }, 1);
@@ -363,7 +363,7 @@ async fn only_item(mut stream: ResponseStream) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn an_instance_that_dies_answers_its_sequences_once_and_the_others_finish() {
+async fn a_panicking_instance_fails_its_sequences_once_and_the_others_finish() {
     for batching in [direct(), oldest()] {
         let one_slot = SequenceBatching { max_batch_size: 1, ..batching };
         let (begun, reports) = mpsc::channel();

@@ -200,7 +200,7 @@ async fn requests_that_wait_for_a_busy_instance_run_together() {
 }
 
 #[tokio::test]
-async fn a_delay_is_waited_for_and_no_longer() {
+async fn a_batch_waits_for_its_delay_and_no_longer() {
     let delay = Duration::from_millis(3);
     let (model, begun) =
         gated(Scheduling::Dynamic(DynamicBatching { max_queue_delay: delay, ..dynamic() }), &["m_0"]);
@@ -297,7 +297,7 @@ async fn a_cancelled_request_leaves_the_queue_at_once() {
 }
 
 #[tokio::test]
-async fn a_panicking_backend_ends_the_model_and_answers_everybody() {
+async fn a_panicking_backend_ends_the_model_and_fails_every_request() {
     let (model, begun) = gated(Scheduling::Unbatched, &["m_0"]);
     let running = ask(&model, 1);
     let busy = begun.recv().unwrap();
@@ -312,7 +312,7 @@ async fn a_panicking_backend_ends_the_model_and_answers_everybody() {
 }
 
 #[tokio::test]
-async fn a_panicking_instance_answers_the_requests_it_had_kept() {
+async fn a_panicking_instance_fails_the_requests_that_it_holds() {
     #[derive(Default)]
     struct Keeps(Vec<Execution>);
     impl BackendModel for Keeps {

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_miss_took_comes_on_top_of_its_request() {
+    fn the_time_of_a_cache_miss_is_added_to_its_request() {
         let record = Record::default();
         record.cache_miss(Duration::from_micros(7));
         executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Outcome::Success);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_no_queue_took_is_a_metric_and_no_statistic() {
+    fn a_request_that_no_queue_accepted_counts_in_metrics_and_not_in_statistics() {
         let record = Record::default();
         let error = Error::unavailable("full").because(FailureReason::Rejected);
         record.request_ended(&Timeline::new(at(1), 1), Outcome::Failure(&error), at(2));

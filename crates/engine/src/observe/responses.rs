@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_stream_fills_a_table_that_ends() {
+    fn an_endless_stream_fills_a_bounded_table() {
         let responses = Responses::default();
         for index in (0..2 * POSITIONS).chain([u64::MAX]) {
             responses.count(index, ResponseReport::Empty { compute_infer: ns(1) });

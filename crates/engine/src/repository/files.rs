@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_takes_as_much_of_its_file_as_it_needs() {
+    fn a_state_reads_as_many_bytes_of_its_file_as_it_needs() {
         assert_eq!(read_state(DataType::Int32, &[2], b"123456789").unwrap(), "12345678");
         assert_eq!(read_state(DataType::Bytes, &[1], b"\x02\0\0\0hi").unwrap(), &b"\x02\0\0\0hi"[..]);
     }

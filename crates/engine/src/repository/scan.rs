@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_look_like_a_repository_is_told_with_what_was_seen() {
+    fn a_directory_that_is_no_repository_is_reported_with_its_contents() {
         let root = tempfile::tempdir().unwrap();
         for directory in ["empty", "flat", "versions/1", "versions/2", "configured/other", "good/m/1"] {
             fs::create_dir_all(root.path().join(directory)).unwrap();

@@ -20,7 +20,7 @@ use testing::Agents;
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, serves};
 
 /// The configuration of an echo model with these agents.
-fn looked_after_by(agents: &[&str]) -> String {
+fn with_agents(agents: &[&str]) -> String {
     let agents: Vec<_> = agents.iter().map(|name| format!("agents {{ name: '{name}' }}")).collect();
     format!("{ECHO} model_repository_agents {{ {} }}", agents.join(" "))
 }
@@ -48,19 +48,19 @@ fn relocate(model: &mut AgentModel, files: &[(&str, &str)]) -> Result<PathBuf, E
 type Places = Arc<Mutex<Vec<PathBuf>>>;
 
 #[tokio::test]
-async fn agents_hear_of_the_life_of_their_model_in_order() {
-    let repository = Repository::new().model("m", &looked_after_by(&["a", "b"]), &["1"]);
+async fn agents_are_told_each_action_of_their_model_in_order() {
+    let repository = Repository::new().model("m", &with_agents(&["a", "b"]), &["1"]);
     let agents = Agents::default().with_idle("a").with_idle("b");
     let engine = start(repository.options(), echo(), &agents).await;
     assert!(serves(&engine, "m").await);
-    assert_eq!(agents.told(), ["a LOAD", "b LOAD", "b LOAD_COMPLETE", "a LOAD_COMPLETE"]);
+    assert_eq!(agents.notifications(), ["a LOAD", "b LOAD", "b LOAD_COMPLETE", "a LOAD_COMPLETE"]);
     engine.stop(TIMEOUT).await.unwrap();
     assert_eq!(
-        agents.told()[4..],
+        agents.notifications()[4..],
         ["a UNLOAD", "b UNLOAD", "b UNLOAD_COMPLETE", "a UNLOAD_COMPLETE", "b leaves", "a leaves"]
     );
     engine.stop(TIMEOUT).await.unwrap();
-    assert_eq!(agents.told().len(), 10, "once is enough");
+    assert_eq!(agents.notifications().len(), 10, "once is enough");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn an_agent_knows_its_parameters_the_configuration_and_where_the_model_lie
 
 #[tokio::test]
 async fn a_model_is_served_from_where_an_agent_has_put_it() {
-    let config = looked_after_by(&["a"]).replace("output {", "output { label_filename: 'labels.txt'");
+    let config = with_agents(&["a"]).replace("output {", "output { label_filename: 'labels.txt'");
     let repository = Repository::new().model("m", &config, &["1", "7"]).file("m/labels.txt", "original");
     let places = Places::default();
     let agents = Agents::default().with("a", {
@@ -134,7 +134,7 @@ async fn a_model_is_served_from_where_an_agent_has_put_it() {
 
 #[tokio::test]
 async fn an_agent_finds_the_model_where_the_one_before_it_has_put_it() {
-    let repository = Repository::new().model("m", &looked_after_by(&["a", "b", "c"]), &["1"]);
+    let repository = Repository::new().model("m", &with_agents(&["a", "b", "c"]), &["1"]);
     let places = Places::default();
     let seen = Arc::new(Mutex::new(Vec::new()));
     // Records the files that the agent finds, and moves the model to a directory with other files.
@@ -163,7 +163,7 @@ async fn an_agent_finds_the_model_where_the_one_before_it_has_put_it() {
 #[tokio::test]
 async fn an_agent_that_refuses_a_model_keeps_it_from_being_loaded() {
     let repository =
-        Repository::new().model("m", &looked_after_by(&["a", "b", "c"]), &["1"]).model("other", ECHO, &["1"]);
+        Repository::new().model("m", &with_agents(&["a", "b", "c"]), &["1"]).model("other", ECHO, &["1"]);
     let places = Places::default();
     let agents = Agents::default()
         .with_idle("a")
@@ -183,16 +183,19 @@ async fn an_agent_that_refuses_a_model_keeps_it_from_being_loaded() {
         index(&engine),
         ["m - UNAVAILABLE Invalid argument: Mismatched MD5 hash for file 1/x", "other 1 READY"]
     );
-    assert_eq!(agents.told(), ["a LOAD", "b LOAD", "b LOAD_FAIL", "b leaves", "a LOAD_FAIL", "a leaves"]);
+    assert_eq!(
+        agents.notifications(),
+        ["a LOAD", "b LOAD", "b LOAD_FAIL", "b leaves", "a LOAD_FAIL", "a leaves"]
+    );
     assert!(!places.lock()[0].exists());
     assert!(!engine.all_loaded());
 }
 
 #[tokio::test]
-async fn what_an_agent_says_after_the_load_has_begun_changes_nothing() {
+async fn an_error_of_an_agent_after_the_load_has_begun_changes_nothing() {
     for failing in [LoadComplete, Unload, UnloadComplete] {
         for panics in [false, true] {
-            let repository = Repository::new().model("m", &looked_after_by(&["a", "b", "c"]), &["1"]);
+            let repository = Repository::new().model("m", &with_agents(&["a", "b", "c"]), &["1"]);
             let agents = Agents::default()
                 .with_idle("a")
                 .with("b", move |_, action| match action {
@@ -206,27 +209,26 @@ async fn what_an_agent_says_after_the_load_has_begun_changes_nothing() {
             assert!(serves(&engine, "m").await);
             engine.stop(TIMEOUT).await.unwrap();
             // Each agent is notified of every event: four actions and the end.
-            assert_eq!(agents.told().len(), 15, "{failing}: {:?}", agents.told());
+            assert_eq!(agents.notifications().len(), 15, "{failing}: {:?}", agents.notifications());
         }
     }
 }
 
 #[tokio::test]
 async fn an_agent_that_panics_fails_its_model_only() {
-    let repository =
-        Repository::new().model("m", &looked_after_by(&["a"]), &["1"]).model("other", ECHO, &["1"]);
+    let repository = Repository::new().model("m", &with_agents(&["a"]), &["1"]).model("other", ECHO, &["1"]);
     let agents = Agents::default().with("a", |_, action| match action {
         Load | LoadFail => panic!("whatever happens"),
         _ => Ok(()),
     });
     let engine = start(repository.options(), echo(), &agents).await;
     assert_eq!(index(&engine), ["m - UNAVAILABLE Internal: the repository agent panicked", "other 1 READY"]);
-    assert_eq!(agents.told(), ["a LOAD", "a LOAD_FAIL", "a leaves"]);
+    assert_eq!(agents.notifications(), ["a LOAD", "a LOAD_FAIL", "a leaves"]);
 }
 
 #[tokio::test]
 async fn an_agent_that_is_not_there_is_named_with_where_it_was_looked_for() {
-    let repository = Repository::new().model("m", &looked_after_by(&["nobody"]), &["1"]);
+    let repository = Repository::new().model("m", &with_agents(&["nobody"]), &["1"]);
     let text = |directory: &str| {
         format!(
             "m - UNAVAILABLE Invalid argument: unable to find 'libtritonrepoagent_nobody.so' for repo agent 'nobody', \
@@ -239,10 +241,9 @@ async fn an_agent_that_is_not_there_is_named_with_where_it_was_looked_for() {
 }
 
 #[tokio::test]
-async fn agents_hear_that_a_model_could_not_be_loaded() {
-    let broken =
-        format!("{} max_batch_size: -1", looked_after_by(&["a", "b"]).replace("max_batch_size: 8", ""));
-    let good = looked_after_by(&["a", "b"]);
+async fn agents_are_told_that_a_model_failed_to_load() {
+    let broken = format!("{} max_batch_size: -1", with_agents(&["a", "b"]).replace("max_batch_size: 8", ""));
+    let good = with_agents(&["a", "b"]);
     for (config, versions, reason) in [
         (&broken, &["1"][..], "m - UNAVAILABLE Invalid argument: 'max_batch_size' must be non-negative"),
         (&good, &[], "m - UNAVAILABLE Invalid argument: at least one version must be available"),
@@ -253,17 +254,17 @@ async fn agents_hear_that_a_model_could_not_be_loaded() {
         let backend = echo().open(|_| Err(Error::internal("out of luck")));
         let engine = start(repository.options(), backend, &agents).await;
         assert!(index(&engine)[0].starts_with(reason), "{:?}", index(&engine));
-        let mut told = agents.told();
+        let mut told = agents.notifications();
         told.retain(|told| !told.ends_with("leaves"));
         assert_eq!(told, ["a LOAD", "b LOAD", "b LOAD_FAIL", "a LOAD_FAIL"]);
         engine.stop(TIMEOUT).await.unwrap();
-        assert_eq!(agents.told().len(), 6, "and then they leave");
+        assert_eq!(agents.notifications().len(), 6, "and then they leave");
     }
 }
 
 #[tokio::test]
 async fn a_model_with_one_good_version_is_loaded_if_the_operator_wants_it() {
-    let config = format!("{} version_policy {{ all {{}} }}", looked_after_by(&["a"]));
+    let config = format!("{} version_policy {{ all {{}} }}", with_agents(&["a"]));
     let repository = Repository::new().model("m", &config, &["1", "2", "3"]);
     let backend =
         echo().open(|source| if source.version == 2 { Ok(()) } else { Err(Error::internal("out of luck")) });
@@ -273,7 +274,7 @@ async fn a_model_with_one_good_version_is_loaded_if_the_operator_wants_it() {
         options.load_policy.partial_models = partial_models;
         let engine = start(options, backend.clone(), &agents).await;
         assert_eq!(engine.ready_versions("m"), served);
-        assert_eq!(agents.told()[..2], ["a LOAD", told]);
+        assert_eq!(agents.notifications()[..2], ["a LOAD", told]);
     }
 }
 
@@ -293,7 +294,7 @@ async fn a_model_may_have_a_list_of_no_agents_or_no_configuration() {
 }
 
 #[tokio::test]
-async fn agents_hear_of_the_end_when_the_last_request_has_ended() {
+async fn agents_are_told_the_unload_after_the_last_request() {
     let (begun, beginnings) = mpsc::channel();
     let (go_on, leave) = mpsc::channel::<()>();
     let leave = Mutex::new(leave);
@@ -314,7 +315,7 @@ async fn agents_hear_of_the_end_when_the_last_request_has_ended() {
             Ok(())
         }
     });
-    let repository = Repository::new().model("m", &looked_after_by(&["a"]), &["1"]);
+    let repository = Repository::new().model("m", &with_agents(&["a"]), &["1"]);
     let engine = start(repository.options(), backend, &agents).await;
     let running = ask(&engine, "m", 1);
     beginnings.recv().unwrap();
@@ -336,22 +337,22 @@ async fn agents_hear_of_the_end_when_the_last_request_has_ended() {
 }
 
 #[tokio::test]
-async fn agents_of_an_engine_that_is_dropped_hear_the_rest() {
-    let repository = Repository::new().model("m", &looked_after_by(&["a", "b"]), &["1"]);
+async fn agents_of_a_dropped_engine_are_told_the_remaining_actions() {
+    let repository = Repository::new().model("m", &with_agents(&["a", "b"]), &["1"]);
     let agents = Agents::default().with_idle("a").with_idle("b");
     drop(start(repository.options(), echo(), &agents).await);
-    while agents.told().len() < 10 {
+    while agents.notifications().len() < 10 {
         tokio::task::yield_now().await;
     }
     assert_eq!(
-        agents.told()[4..],
+        agents.notifications()[4..],
         ["b UNLOAD", "b UNLOAD_COMPLETE", "b leaves", "a UNLOAD", "a UNLOAD_COMPLETE", "a leaves"]
     );
 }
 
 #[tokio::test]
 async fn a_model_cannot_be_moved_once_it_is_loaded() {
-    let repository = Repository::new().model("m", &looked_after_by(&["a"]), &["1"]);
+    let repository = Repository::new().model("m", &with_agents(&["a"]), &["1"]);
     let said = Arc::new(Mutex::new(Vec::new()));
     let agents = Agents::default().with("a", {
         let said = said.clone();
@@ -369,9 +370,9 @@ async fn a_model_cannot_be_moved_once_it_is_loaded() {
 }
 
 #[tokio::test]
-async fn a_directory_for_an_agent_is_for_nobody_else() {
+async fn only_the_owner_can_read_the_directory_of_an_agent() {
     use std::os::unix::fs::PermissionsExt;
-    let repository = Repository::new().model("m", &looked_after_by(&["a"]), &["1"]);
+    let repository = Repository::new().model("m", &with_agents(&["a"]), &["1"]);
     let modes = Arc::new(Mutex::new(Vec::new()));
     let agents = Agents::default().with("a", {
         let modes = modes.clone();

@@ -69,7 +69,7 @@ async fn next(asking: &mpsc::Receiver<mpsc::Sender<()>>) -> mpsc::Sender<()> {
 
 /// The runtime has only one thread.
 #[tokio::test]
-async fn a_backend_that_takes_long_to_say_whether_it_is_ready_holds_nobody_else_up() {
+async fn a_slow_readiness_check_of_a_backend_delays_no_other_request() {
     let (engine, _repository, asking) = slow().await;
     let asker = tokio::spawn({
         let engine = engine.clone();
@@ -83,7 +83,7 @@ async fn a_backend_that_takes_long_to_say_whether_it_is_ready_holds_nobody_else_
 }
 
 #[tokio::test]
-async fn health_checks_that_nobody_waits_for_any_more_do_not_pile_up() {
+async fn cancelled_health_checks_do_not_accumulate() {
     let (engine, _repository, asking) = slow().await;
     let mut askers = Vec::new();
     for _ in 0..3 {
@@ -105,7 +105,7 @@ async fn health_checks_that_nobody_waits_for_any_more_do_not_pile_up() {
 }
 
 #[tokio::test]
-async fn a_model_ends_when_it_has_answered() {
+async fn a_model_is_closed_after_its_readiness_check() {
     let (engine, _repository, asking) = slow().await;
     let asker = tokio::spawn({
         let engine = engine.clone();
@@ -125,7 +125,7 @@ async fn a_model_ends_when_it_has_answered() {
 }
 
 #[tokio::test]
-async fn memory_is_told_with_the_statistics() {
+async fn statistics_contain_the_memory() {
     let memory = vec![
         MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 },
         MemoryUsage { kind: MemoryKind::Gpu, id: 1, byte_size: 7 },

@@ -65,7 +65,7 @@ async fn serve(config: &str, unread_response_bytes: usize) -> (Engine, Arc<Atomi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_stops_ends_alone_and_the_others_get_everything() {
+async fn only_the_request_whose_client_stops_reading_ends() {
     // The budget holds all that eight readers can leave unread, and half as much again.
     let (engine, _) = serve(MANY, 12 * RESPONSES * RESPONSE_BYTES).await;
     let stopped = ask(&engine, "m", GREEDY);
@@ -81,7 +81,7 @@ async fn a_reader_that_stops_ends_alone_and_the_others_get_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_instance_waits_for_clients_and_the_furthest_behind_is_told() {
+async fn no_instance_waits_for_clients_and_the_client_furthest_behind_gets_an_error() {
     let (engine, ended) = serve(MANY, 2 * RESPONSES * RESPONSE_BYTES).await;
     let unread: Vec<_> = (0..6).map(|value| ask(&engine, "m", value)).collect();
     // No client reads, and still all executions end.

@@ -130,7 +130,7 @@ async fn a_model_that_wants_a_cache_works_without_one() {
 }
 
 #[tokio::test]
-async fn twins_that_come_at_once_are_both_executed_and_the_first_one_is_kept() {
+async fn equal_simultaneous_requests_are_both_executed_and_the_first_response_is_cached() {
     let gate = Gate::shut();
     let backend = echo().execute({
         let gate = gate.clone();
@@ -151,7 +151,7 @@ async fn twins_that_come_at_once_are_both_executed_and_the_first_one_is_kept() {
 }
 
 #[tokio::test]
-async fn an_error_is_never_kept() {
+async fn an_error_is_never_cached() {
     let failing = echo().execute(|_, batch| {
         for Execution { responder, .. } in batch.executions {
             responder.fail(Error::internal("no").because(FailureReason::Backend));
@@ -166,7 +166,7 @@ async fn an_error_is_never_kept() {
 }
 
 #[tokio::test]
-async fn an_answer_without_outputs_is_not_kept() {
+async fn a_response_without_outputs_is_not_cached() {
     let silent = echo().execute(|_, batch| {
         batch.executions.into_iter().for_each(|execution| execution.responder.complete(Response::default()));
     });
@@ -178,7 +178,7 @@ async fn an_answer_without_outputs_is_not_kept() {
 }
 
 #[tokio::test]
-async fn an_answer_may_come_before_the_end_but_must_be_the_only_one() {
+async fn a_single_response_before_the_end_is_cached_and_several_are_not() {
     let piecewise = echo().execute(|_, batch| {
         for Execution { request, responder, .. } in batch.executions {
             for _ in 0..value(&request) {
@@ -241,7 +241,7 @@ async fn other_outputs_or_parameters_are_another_request() {
 }
 
 #[tokio::test]
-async fn requests_go_on_while_the_cache_is_out_of_order() {
+async fn requests_are_executed_while_the_cache_fails() {
     let (engine, cache) = serve(&cached(""), echo()).await;
     cache.set_broken(true);
     for _ in 0..2 {
@@ -267,7 +267,7 @@ async fn what_does_not_fit_into_the_cache_is_a_miss_each_time() {
 }
 
 #[tokio::test]
-async fn a_damaged_entry_is_as_good_as_none() {
+async fn a_damaged_entry_counts_as_a_miss() {
     let (engine, cache) = serve(&cached(""), echo()).await;
     assert!(serves(&engine, "m").await);
     let damages: [fn(&mut Vec<u8>); 3] =
@@ -281,7 +281,7 @@ async fn a_damaged_entry_is_as_good_as_none() {
 }
 
 #[tokio::test]
-async fn answers_outlive_the_server_but_not_the_model() {
+async fn cached_responses_outlive_the_server_but_not_a_change_of_the_model() {
     let cache = Arc::new(MemoryCache::default());
     let hits = async |repository: &Repository| {
         let engine = serve_with(repository.options(), echo(), &cache).await;
@@ -353,7 +353,7 @@ async fn a_refusal_counts_as_without_a_cache() {
 }
 
 #[tokio::test]
-async fn a_stopped_model_answers_nothing_not_even_what_it_knows() {
+async fn a_stopped_model_refuses_requests_whose_responses_are_cached() {
     let (engine, cache) = serve(&cached(""), echo()).await;
     let model = engine.model("m", None).unwrap();
     assert!(serves(&engine, "m").await);
@@ -409,7 +409,7 @@ async fn metrics_of_the_cache_are_of_models_that_want_it() {
 }
 
 #[tokio::test]
-async fn a_slow_cache_holds_up_only_those_who_ask_it_and_not_for_ever() {
+async fn a_slow_cache_delays_only_its_own_requests_and_for_a_limited_time() {
     let repository = cached("").model("plain", ECHO, &["1"]);
     let (engine, cache) = serve(&repository, echo()).await;
     let answer = cache.hold_look_ups();

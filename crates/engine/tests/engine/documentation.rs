@@ -10,6 +10,7 @@ use nereid_engine::Engine;
 
 use crate::support::{Begun, Native, Repository, TIMEOUT, held, index};
 
+/// The example of the direct strategy, without its tensors.
 const DIRECT: &str = r#"
 name: "direct_stateful_model"
 platform: "tensorrt_plan"
@@ -38,20 +39,6 @@ sequence_batching {
     }
   ]
 }
-input [
-  {
-    name: "INPUT"
-    data_type: TYPE_FP32
-    dims: [ 100, 100 ]
-  }
-]
-output [
-  {
-    name: "OUTPUT"
-    data_type: TYPE_FP32
-    dims: [ 10 ]
-  }
-]
 instance_group [
   {
     count: 2
@@ -59,6 +46,7 @@ instance_group [
 ]
 "#;
 
+/// The example of the oldest strategy, without its tensors.
 const OLDEST: &str = r#"
 name: "oldest_stateful_model"
 platform: "tensorflow_savedmodel"
@@ -99,6 +87,10 @@ sequence_batching {
     }
   ]
 }
+"#;
+
+/// The tensors of both examples.
+const TENSORS: &str = r#"
 input [
   {
     name: "INPUT"
@@ -115,9 +107,17 @@ output [
 ]
 "#;
 
+fn direct() -> String {
+    [DIRECT, TENSORS].concat()
+}
+
+fn oldest() -> String {
+    [OLDEST, TENSORS].concat()
+}
+
 /// Older editions contain another platform.
 fn custom() -> String {
-    OLDEST.replace("tensorflow_savedmodel", "custom")
+    oldest().replace("tensorflow_savedmodel", "custom")
 }
 
 /// Reads and validates a configuration for a model of that name.
@@ -144,12 +144,14 @@ fn prefer_full_batches(config: &mut proto::ModelConfig) {
 
 #[test]
 fn the_stateful_examples_are_read_and_validated() {
-    let direct = read("direct_stateful_model", DIRECT).unwrap();
+    let direct_text = direct();
+    let direct = read("direct_stateful_model", &direct_text).unwrap();
     assert_eq!((&direct.backend[..], &direct.default_model_filename[..]), ("tensorrt", "model.plan"));
     assert_eq!((direct.instance_group.len(), direct.instance_group[0].count), (1, 2));
-    let oldest = read("oldest_stateful_model", OLDEST).unwrap();
+    let oldest_text = oldest();
+    let oldest = read("oldest_stateful_model", &oldest_text).unwrap();
     assert_eq!((&oldest.backend[..], &oldest.default_model_filename[..]), ("tensorflow", "model.savedmodel"));
-    for (config, written) in [(direct, DIRECT), (oldest, OLDEST)] {
+    for (config, written) in [(direct, direct_text), (oldest, oldest_text)] {
         let mut written = proto::text::parse(written.as_bytes()).unwrap().config;
         prefer_full_batches(&mut written);
         assert_eq!(config.scheduling_choice, written.scheduling_choice);
@@ -164,10 +166,10 @@ fn the_platform_of_older_editions_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn the_stateful_examples_name_backends_that_have_to_be_brought() {
+async fn the_stateful_examples_name_backends_that_are_not_installed() {
     let engine = Repository::new()
-        .model("direct_stateful_model", DIRECT, &["1"])
-        .model("oldest_stateful_model", OLDEST, &["1"])
+        .model("direct_stateful_model", &direct(), &["1"])
+        .model("oldest_stateful_model", &oldest(), &["1"])
         .serve(Native::new("stateful"))
         .await;
     let missing = |model: &str, backend: &str| {
@@ -234,7 +236,7 @@ const END: (bool, bool) = (false, true);
 
 #[tokio::test]
 async fn six_sequences_share_two_instances_of_two_slots_and_two_wait_in_the_backlog() {
-    let config = DIRECT.replace("platform: \"tensorrt_plan\"", "backend: \"stateful\"");
+    let config = direct().replace("platform: \"tensorrt_plan\"", "backend: \"stateful\"");
     let (backend, begun) = stateful();
     let engine = Repository::new().model("direct_stateful_model", &config, &["1"]).serve(backend).await;
     let next = || begun.recv_timeout(TIMEOUT).unwrap();

@@ -29,7 +29,7 @@ fn seen(budget: Option<NonZeroUsize>) -> Seen {
 }
 
 /// A backend whose instances may change threads, and report where they were built and ran.
-fn telling() -> (Native, mpsc::Receiver<Seen>) {
+fn reporting() -> (Native, mpsc::Receiver<Seen>) {
     let (tell, told) = mpsc::channel();
     let tell = Arc::new(parking_lot::Mutex::new(tell));
     let at_work = tell.clone();
@@ -68,7 +68,7 @@ async fn an_instance_is_built_and_runs_on_the_processors_of_its_policy_only() {
     let before = sched_getaffinity(None).unwrap();
     let group = "instance_group { count: 1 host_policy: 'corner' }";
     let repository = Repository::new().model("m", &format!("{ECHO} {group}"), &["1"]);
-    let (backend, told) = telling();
+    let (backend, told) = reporting();
     let engine = start(bound(&repository, "corner", cores(&mine.to_string())), backend).await;
     // The executions are short enough for callers' threads, if the policy allowed that.
     for _ in 0..200 {
@@ -88,7 +88,7 @@ async fn an_instance_is_built_and_runs_on_the_processors_of_its_policy_only() {
 async fn a_policy_that_nobody_has_set_changes_nothing() {
     let group = "instance_group { count: 1 host_policy: 'elsewhere' }";
     let repository = Repository::new().model("m", &format!("{ECHO} {group}"), &["1"]);
-    let (backend, told) = telling();
+    let (backend, told) = reporting();
     let engine = start(bound(&repository, "corner", cores("0")), backend).await;
     assert!(serves(&engine, "m").await);
     let process = sched_getaffinity(None).unwrap();
@@ -99,7 +99,7 @@ async fn a_policy_that_nobody_has_set_changes_nothing() {
 async fn groups_without_a_policy_get_that_of_their_kind() {
     let mine = one_processor();
     let repository = Repository::new().model("m", ECHO, &["1"]);
-    let (backend, told) = telling();
+    let (backend, told) = reporting();
     let _engine = start(bound(&repository, "cpu", cores(&mine.to_string())), backend).await;
     let built: Vec<_> = told.try_iter().collect();
     assert!(!built.is_empty());
@@ -107,7 +107,7 @@ async fn groups_without_a_policy_get_that_of_their_kind() {
 }
 
 #[tokio::test]
-async fn what_a_policy_asks_for_in_vain_fails_the_model_and_is_named() {
+async fn a_policy_that_cannot_be_satisfied_fails_the_model_and_is_named() {
     let group = |policy: &str| format!("{ECHO} instance_group {{ count: 1 host_policy: '{policy}' }}");
     let repository = Repository::new().model("a", &group("far"), &["1"]).model("b", &group("many"), &["1"]);
     let mut options =
@@ -129,11 +129,11 @@ async fn what_a_policy_asks_for_in_vain_fails_the_model_and_is_named() {
 }
 
 #[tokio::test]
-async fn models_of_least_priority_give_way_and_nobody_else_does() {
+async fn only_models_of_minimum_priority_run_at_nice_19() {
     for (priority, nice) in [("PRIORITY_MIN", 19), ("PRIORITY_MAX", 0), ("PRIORITY_DEFAULT", 0)] {
         let config = format!("{ECHO} optimization {{ priority: {priority} }}");
         let repository = Repository::new().model("m", &config, &["1"]);
-        let (backend, told) = telling();
+        let (backend, told) = reporting();
         let engine = start(repository.options(), backend).await;
         // The executions are short enough for callers' threads, which keep their own priority.
         for _ in 0..200 {

@@ -178,7 +178,7 @@ async fn a_backend_sees_its_settings_over_those_for_all() {
 }
 
 #[tokio::test]
-async fn of_a_completed_configuration_only_some_fields_count() {
+async fn a_backend_may_complete_only_some_fields() {
     let repository = Repository::new().model("m", "backend: 'echo' instance_group { count: 2 }", &["1"]);
     let backend = echo().complete(|config| {
         let tensors = proto::text::parse(
@@ -254,7 +254,7 @@ async fn instances_are_named_and_share_the_processors() {
 }
 
 #[tokio::test]
-async fn a_batcher_may_be_told_to_wait_for_company_once() {
+async fn a_batcher_holds_its_first_requests_until_a_number_has_arrived() {
     let repository = Repository::new().model("m", &format!("{ECHO} dynamic_batching {{}}"), &["1"]);
     let (sender, batches) = mpsc::channel();
     let backend = echo().execute(move |_, batch| {

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use crate::support::{ECHO, Native, Repository, answer, ask, echo, index, request, start, value};
 
 /// Fails requests with odd values.
-fn picky() -> Native {
+fn failing_odd_values() -> Native {
     echo().execute(|_, batch| {
         for execution in batch.executions {
             if value(&execution.request) % 2 == 1 {
@@ -23,7 +23,7 @@ fn picky() -> Native {
 const ALL: &str = "version_policy { all {} }";
 
 #[tokio::test]
-async fn the_index_is_sorted_and_can_be_cut_to_what_is_ready() {
+async fn the_index_is_sorted_and_can_be_limited_to_ready_models() {
     let all = format!("{ECHO} {ALL}");
     let repository = Repository::new().model("b", &all, &["2", "10", "1"]).model("a", ECHO, &["1"]).model(
         "c",
@@ -49,7 +49,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
     let all = format!("{ECHO} {ALL}");
     let repository =
         Repository::new().model("b", &all, &["2", "10"]).model("a", ECHO, &["1"]).model("c", "oops", &["1"]);
-    let engine = repository.serve(picky()).await;
+    let engine = repository.serve(failing_odd_values()).await;
     for (value, version) in [(2, 2), (4, 10), (6, 10), (7, 10)] {
         let model = engine.model("b", Some(version)).unwrap();
         let answered = model.infer(request(value)).unwrap().only().await;
@@ -180,7 +180,7 @@ async fn series_carry_the_tags_of_their_model_and_are_sorted() {
     let repository = names.iter().fold(Repository::new(), |repository, name| {
         repository.model(name, if *name == "c" { &tagged } else { ECHO }, &["1", "2"])
     });
-    let engine = repository.serve(picky()).await;
+    let engine = repository.serve(failing_odd_values()).await;
     for value in [1, 2, 3] {
         let _ = ask(&engine, "c", value).only().await;
     }
@@ -272,7 +272,7 @@ async fn caller(engine: &Engine, seed: u64) -> Seen {
     seen
 }
 
-fn moody() -> Native {
+fn failing_sometimes() -> Native {
     echo().execute(|_, batch| {
         for execution in batch.executions {
             match value(&execution.request) {
@@ -338,16 +338,16 @@ async fn load(config: &str, backend: Native) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_adds_up_for_requests_that_run_alone_where_they_arrive() {
-    load("", moody().mobile()).await;
+async fn statistics_agree_for_requests_that_run_alone_on_the_callers_thread() {
+    load("", failing_sometimes().mobile()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_adds_up_for_ordered_batches_of_several_instances() {
+async fn statistics_agree_for_ordered_batches_of_several_instances() {
     let queue = "default_queue_policy { max_queue_size: 20 default_timeout_microseconds: 200 }";
     let config = format!(
         "instance_group {{ count: 3 }}
          dynamic_batching {{ preserve_ordering: true max_queue_delay_microseconds: 50 {queue} }}"
     );
-    load(&config, moody()).await;
+    load(&config, failing_sometimes()).await;
 }

@@ -46,7 +46,7 @@ async fn groups_that_ask_for_gpus_run_on_the_processor_if_the_operator_wants_it(
 }
 
 #[tokio::test]
-async fn a_library_that_is_asked_for_by_name_is_not_replaced_by_what_is_built_in() {
+async fn a_named_library_is_not_replaced_by_a_built_in_backend() {
     let repository = Repository::new()
         .model("other", &format!("{ECHO} runtime: 'libother.so'"), &["1"])
         .model("usual", &format!("{ECHO} runtime: 'libtriton_echo.so'"), &["1"]);
@@ -62,7 +62,7 @@ async fn a_library_that_is_asked_for_by_name_is_not_replaced_by_what_is_built_in
 }
 
 #[tokio::test]
-async fn a_batch_size_of_zero_that_is_written_down_is_marked_as_meant_for_the_backend_only() {
+async fn an_explicit_batch_size_of_zero_is_marked_for_the_backend_only() {
     let given = ECHO.replace("max_batch_size: 8", "max_batch_size: 0");
     let absent = ECHO.replace("max_batch_size: 8", "");
     let repository = Repository::new().model("absent", &absent, &["1"]).model("given", &given, &["1"]);

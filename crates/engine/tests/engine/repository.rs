@@ -246,7 +246,7 @@ async fn an_engine_whose_repository_cannot_be_read_is_neither_live_nor_ready_and
 }
 
 #[tokio::test]
-async fn a_model_of_which_nothing_is_known_says_so() {
+async fn a_model_without_configuration_and_known_file_says_so() {
     let repository = Repository::new().file("m/1/model.onnx", "");
     let engine = repository.serve(Native::new("onnxruntime")).await;
     let text = "model configuration is not provided for model 'm'";
@@ -268,7 +268,7 @@ async fn a_repository_that_cannot_be_read_ends_the_start() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_looked_at_does_not_hide_the_others() {
+async fn an_unreadable_entry_does_not_hide_the_others() {
     let repository = Repository::new().model("m", ECHO, &["1"]).model(".git", ECHO, &["1"]);
     std::os::unix::fs::symlink("nowhere", repository.path().join("dangling")).unwrap();
     std::os::unix::fs::symlink("m", repository.path().join("linked")).unwrap();

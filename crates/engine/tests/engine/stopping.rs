@@ -69,7 +69,7 @@ async fn stopping_finishes_what_was_accepted_and_refuses_the_rest() {
 }
 
 #[tokio::test]
-async fn a_batch_that_waits_for_company_is_not_kept_waiting_by_the_end() {
+async fn a_delayed_batch_runs_when_the_engine_stops() {
     let patient = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
     let engine = Repository::new().model("m", &format!("{ECHO} {patient}"), &["1"]).serve(echo()).await;
     let waiting = ask(&engine, "m", 1);
@@ -121,7 +121,7 @@ async fn instances_end_with_the_engine_on_their_own_threads() {
 }
 
 #[tokio::test]
-async fn stopping_gives_up_on_a_request_that_is_never_answered() {
+async fn a_stop_ends_at_its_timeout_if_a_request_is_never_answered() {
     let (backend, begun, go_on) = gated();
     let engine = Repository::new().model("m", ECHO, &["1"]).serve(backend).await;
     let stuck = ask(&engine, "m", 1);
@@ -137,7 +137,7 @@ async fn stopping_gives_up_on_a_request_that_is_never_answered() {
 }
 
 #[test]
-fn a_backend_that_hangs_after_its_answer_holds_up_nobody() {
+fn a_backend_that_hangs_after_its_response_delays_no_other_model() {
     let (release, hang) = mpsc::channel::<()>();
     let hang = Mutex::new(hang);
     let backend = echo().execute(move |_, batch: Batch| {
@@ -203,7 +203,7 @@ async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_model_that_dies_while_it_stops_does_not_hold_up_the_end() {
+async fn a_model_that_panics_while_it_stops_does_not_delay_the_stop() {
     let (begun, beginnings) = mpsc::channel();
     let (go_on, leave) = mpsc::channel::<()>();
     let leave = Mutex::new(leave);

@@ -132,7 +132,7 @@ async fn batches(library: &str, scheduling: &str, values: &[u8]) -> (Vec<Vec<u8>
 }
 
 #[tokio::test]
-async fn a_strategy_says_who_shares_a_batch() {
+async fn a_strategy_decides_which_requests_share_a_batch() {
     let dynamic = "dynamic_batching {}";
     assert_eq!(batches("alone", dynamic, &[1, 2, 3]).await.0, [[1], [2], [3]]);
     assert_eq!(batches("sum 10", dynamic, &[4, 6, 1, 2]).await.0, [[4, 6], [1, 2]]);
@@ -145,12 +145,12 @@ async fn a_request_that_is_refused_even_alone_runs_alone() {
 }
 
 #[tokio::test]
-async fn a_strategy_that_panics_costs_company_and_nothing_else() {
+async fn requests_run_alone_after_a_strategy_panics() {
     assert_eq!(batches("panic", PATIENT, &[1, 2, 3]).await.0, [[1], [2], [3]]);
 }
 
 #[tokio::test]
-async fn without_a_dynamic_batcher_a_strategy_is_there_and_never_asked() {
+async fn without_a_dynamic_batcher_a_strategy_is_loaded_and_never_called() {
     let (batches, notes) = batches("sum 10", "", &[1, 2]).await;
     assert_eq!(batches, [[1], [2]]);
     assert_eq!(notes, ["m: sum 10", "ended"]);
@@ -165,7 +165,7 @@ async fn a_strategy_ends_with_its_model_after_its_last_batch() {
 }
 
 #[tokio::test]
-async fn a_strategy_sees_requests_as_they_were_checked() {
+async fn a_strategy_sees_requests_after_their_validation() {
     let repository = Repository::new()
         .model("m", &format!("{ECHO} dynamic_batching {{}}"), &["1"])
         .file("m/batchstrategy.so", "sum 10");
@@ -184,7 +184,7 @@ async fn a_strategy_sees_requests_as_they_were_checked() {
 }
 
 #[tokio::test]
-async fn the_nearest_library_counts() {
+async fn the_most_specific_library_is_used() {
     let shared = Repository::new().file("first/other", "").file("second/batchstrategy.so", "shared");
     let directories = ["first", "second"].map(|directory| shared.path().join(directory)).to_vec();
     for (own, found) in [
@@ -238,7 +238,7 @@ async fn a_parameter_names_the_library() {
 }
 
 #[tokio::test]
-async fn a_library_that_cannot_be_had_fails_the_version() {
+async fn a_missing_library_fails_the_version() {
     let sequences = "sequence_batching { control_input { name: 'START' control {
         kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } }";
     for (parameter, scheduling, reason) in [

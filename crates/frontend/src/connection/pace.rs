@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_must_bring_its_bytes_in_each_period() {
+    async fn a_body_must_make_progress_in_each_period() {
         let mut progress = progress();
         progress.add(100);
         // Enough bytes arrive in the first period, and none in the second.
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_drip_is_too_slow() {
+    async fn a_body_that_comes_byte_by_byte_is_too_slow() {
         let mut progress = progress();
         progress.add(99);
         assert!(too_slow(&mut progress).await < 2 * PERIOD);

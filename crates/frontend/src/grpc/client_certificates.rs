@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn version_3_is_judged_as_ever() {
+    fn certificates_of_version_3_are_verified_as_usual() {
         let good = der("client.pem");
         assert_eq!(verify("root.pem", &good, UnixTime::now()), Ok(()));
         let unknown = Error::from(CertificateError::UnknownIssuer);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_byte_of_a_certificate_lets_a_client_in() {
+    fn a_certificate_with_a_changed_byte_is_refused() {
         let good = der("client-v1.pem");
         for index in 0..good.len() {
             let mut changed = good.to_vec();

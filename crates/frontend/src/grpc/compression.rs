@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_gets_no_shorter_is_left_alone() {
+    async fn a_message_that_compression_does_not_shorten_is_not_compressed() {
         let compressor = Compressor { coding: Coding::Gzip, level: 9 };
         let mut sent = compressor.compress(message(b"ab")).await.unwrap();
         assert_eq!(sent.copy_to_bytes(sent.remaining()), "\0\0\0\0\u{2}ab");

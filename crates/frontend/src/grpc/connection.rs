@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_http1_tells_its_length() {
+    fn the_response_to_http1_contains_its_length() {
         let text = std::str::from_utf8(NOT_HTTP2).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_lose_what_the_datatype_has_no_room_for() {
+    fn integers_are_truncated_to_their_datatype() {
         assert_eq!(of(ints(&[300, -1]), DataType::Int8), Ok(vec![44, 0xff]));
         assert_eq!(of(ints(&[300]), DataType::Int16), Ok(vec![44, 1]));
         assert_eq!(of(ints(&[300]), DataType::Int32), Ok(vec![44, 1, 0, 0]));

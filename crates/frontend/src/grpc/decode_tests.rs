@@ -220,7 +220,7 @@ proptest! {
 
 /// The numbers of a repeated field may come one by one. A message may come twice, and so may a key.
 #[test]
-fn repetitions_mean_what_the_schema_says() {
+fn repeated_fields_follow_the_schema() {
     let once = InferInputTensor {
         contents: Some(InferTensorContents { int_contents: vec![1, 2], ..Default::default() }),
         ..Default::default()

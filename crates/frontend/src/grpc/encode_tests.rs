@@ -85,7 +85,7 @@ fn expected(response: &InferResponse<'_>) -> ModelInferResponse {
 
 proptest! {
     #[test]
-    fn the_generated_decoder_reads_what_was_meant(
+    fn the_generated_decoder_reads_the_encoded_response(
         texts in (".{0,200}", ".{0,3}", ".{0,20}"),
         parameters in parameters(),
         last in option::of(any::<bool>()),
@@ -142,7 +142,7 @@ fn a_parameter_of_bytes_cannot_be_sent() {
 }
 
 #[test]
-fn what_is_too_long_for_a_message_becomes_an_error_that_says_so() {
+fn a_response_that_exceeds_the_message_size_becomes_an_error() {
     const LIMIT: usize = 200;
     let read = |response: InferResponse<'_>, error: &str| {
         let message = response.streamed(error, LIMIT);

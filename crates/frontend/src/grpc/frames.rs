@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_wherever_the_bytes_are_cut() {
+    fn frames_are_recognised_wherever_the_bytes_are_cut() {
         let bytes = [
             b"preface".to_vec(),
             frame(4, 0, &[]),

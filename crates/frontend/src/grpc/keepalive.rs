@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_client_is_pinged_and_then_given_up() {
+    async fn a_silent_client_is_pinged_and_then_disconnected() {
         let mut keepalive = keepalive(false);
         assert_eq!(event(&mut keepalive, 1, TIME * 2).await, Some((KeepaliveEvent::Ping, 100)));
         assert_eq!(event(&mut keepalive, 1, TIME * 2).await, Some((KeepaliveEvent::ClientIsGone, 10)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_answers_is_pinged_twice_and_again_after_data() {
+    async fn a_client_that_acknowledges_is_pinged_twice_and_again_after_data() {
         let mut keepalive = keepalive(false);
         for _ in 0..2 {
             assert_eq!(event(&mut keepalive, 1, TIME * 2).await, Some((KeepaliveEvent::Ping, 100)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_without_calls_is_left_alone_unless_told_otherwise() {
+    async fn a_connection_without_calls_is_pinged_only_if_configured() {
         assert_eq!(event(&mut keepalive(false), 0, TIME * 9).await, None);
         assert_eq!(event(&mut keepalive(true), 0, TIME * 2).await, Some((KeepaliveEvent::Ping, 100)));
     }

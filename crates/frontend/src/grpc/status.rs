@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_went_well_has_no_text() {
+    fn a_successful_call_has_no_text() {
         let trailers = Status::ok().trailers();
         assert_eq!(trailers[GRPC_STATUS], "0");
         assert!(!trailers.contains_key(GRPC_MESSAGE));

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_counted_while_it_arrives_and_refused_where_there_is_no_room() {
+    async fn a_body_is_counted_while_it_arrives_and_refused_beyond_the_budget() {
         let budget = ByteBudget::new(10);
         let bounds = Bounds { len: 100, pace: None, budget: &budget };
         let receive = async |pieces: Vec<Bytes>| {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_tiny_chunks_is_refused() {
+    async fn too_many_tiny_chunks_are_refused() {
         assert!(read(vec!["x".into(); MAX_CHUNKS], u64::MAX).await.is_ok());
         let error = read(vec!["x".into(); MAX_CHUNKS + 1], u64::MAX).await.unwrap_err();
         assert!(matches!(error, Unread::Broken(StatusCode::BAD_REQUEST, _)));

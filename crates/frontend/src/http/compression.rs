@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_unfolds_too_far_is_refused() {
+    async fn a_body_that_inflates_beyond_the_limit_is_refused() {
         let bomb = compress(Bytes::from(vec![0; 100_000]).into(), Coding::Gzip).await.unwrap();
         assert_eq!(unfold(bomb.clone(), 99_999).await, Err(too_large(99_999)));
         assert_eq!(unfold(bomb, 100_000).await.unwrap().len(), 100_000);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_remembered() {
+    fn only_a_few_header_names_are_remembered() {
         let recent = RecentHeaderNames::default();
         recent.push(b"\nOld: 1\r\n");
         for _ in 0..10 {

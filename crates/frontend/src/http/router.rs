@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_nowhere() {
+    fn every_other_path_has_no_route() {
         for path in [
             "",
             "/",

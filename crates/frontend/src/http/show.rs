@@ -247,14 +247,12 @@ mod tests {
         assert_eq!(String::from_utf8(model(&metadata)).unwrap(), expected);
     }
 
+    fn entry(name: &str, version: &str, state: &str, reason: &str) -> ModelIndex {
+        ModelIndex { name: name.into(), version: version.into(), state: state.into(), reason: reason.into() }
+    }
+
     #[test]
     fn the_list_of_models_has_each_model_once() {
-        let entry = |name: &str, version: &str, state: &str, reason: &str| ModelIndex {
-            name: name.into(),
-            version: version.into(),
-            state: state.into(),
-            reason: reason.into(),
-        };
         let entries = vec![
             entry("a", "1", "UNAVAILABLE", "unloaded"),
             entry("a", "2", "READY", ""),
@@ -270,12 +268,6 @@ mod tests {
 
     #[test]
     fn an_index_leaves_out_what_a_model_does_not_have() {
-        let entry = |name: &str, version: &str, state: &str, reason: &str| ModelIndex {
-            name: name.into(),
-            version: version.into(),
-            state: state.into(),
-            reason: reason.into(),
-        };
         let models = vec![
             entry("a", "1", "READY", ""),
             entry("b", "", "", ""),

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_row_and_a_lying_shape_are_refused() {
+    fn a_huge_row_and_a_shape_that_contradicts_its_data_are_refused() {
         let huge =
             Tensor::new("OUT".into(), DataType::Int8, [1_000_001].as_slice().into(), vec![0; 1_000_001]);
         assert_eq!(classify(&huge, classes(1), false, &[]).unwrap_err(), too_large());

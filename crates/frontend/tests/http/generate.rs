@@ -198,7 +198,7 @@ fn an_error_behind_a_response_is_an_event() {
 }
 
 #[test]
-fn what_never_reaches_the_model_is_refused_with_a_length() {
+fn a_request_refused_before_the_model_has_a_content_length() {
     let (server, _) = server();
     let mut connection = server.connect();
     for (path, headers, body, status, text) in [
@@ -249,7 +249,7 @@ fn sequence_and_timeout_have_their_meaning_and_reach_the_model() {
 }
 
 #[test]
-fn an_old_client_reads_events_to_the_end() {
+fn an_http_1_0_client_reads_events_until_the_connection_closes() {
     let (server, _) = server();
     let mut connection = server.connect();
     connection
@@ -262,7 +262,7 @@ fn an_old_client_reads_events_to_the_end() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_stream_with_it() {
+fn a_disconnected_client_cancels_its_stream() {
     let (server, sent) = server();
     let mut connection = server.connect();
     let path = "/v2/models/endless/generate_stream";
@@ -274,7 +274,7 @@ fn a_client_that_goes_takes_its_stream_with_it() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_request_out_of_the_queue() {
+fn a_disconnected_client_removes_its_request_from_the_queue() {
     let (server, _) = server();
     let mut first = server.connect();
     let body = br#"{"IN": 1}"#;
@@ -295,7 +295,7 @@ fn generate_does_not_wait_for_a_third_response() {
 }
 
 #[test]
-fn a_model_that_wants_it_waits_for_a_slow_client() {
+fn a_model_may_be_configured_to_wait_for_a_slow_client() {
     let (server, sent) = server();
     let ask = ::http::Request::post("/v2/models/endless/generate_stream")
         .body(Full::new(Bytes::from_static(br#"{"IN": 1}"#)))

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_facade_lets_through_what_any_switch_wants() {
+    fn the_log_facade_passes_every_level_that_is_on() {
         let levels = Levels::default();
         assert_eq!(levels.most_detailed(), LevelFilter::Info);
         assert_eq!(Levels { info: false, ..levels }.most_detailed(), LevelFilter::Warn);

@@ -12,10 +12,8 @@ use inference::{
     SequenceStep, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
 };
 
-use crate::{
-    callback_dispatcher::Recipient,
-    infer::{Piece, ReleaseCallback, RequestReturnGuard},
-};
+use super::return_guard::{Piece, ReleaseCallback, RequestReturnGuard};
+use crate::response::Recipient;
 
 /// The parameter by which a program lets a decoupled model be slowed down: the model waits while so many responses of the
 /// request have not been delivered. The model does not see the parameter. A parameter of the same name in the configuration

@@ -2,6 +2,7 @@
 //! again.
 mod about;
 mod attributes;
+mod return_guard;
 mod tensors;
 
 use std::{
@@ -20,16 +21,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use about::*;
 pub(crate) use attributes::RequestAttributes;
+pub use return_guard::ReleaseFn;
+pub(crate) use return_guard::{ReleaseCallback, RequestReturnGuard};
 pub use tensors::*;
 
 use crate::{
     Server,
     allocator::{Allocator, ResponseAllocator},
-    callback_dispatcher::Recipient,
-    infer::{ReleaseCallback, ReleaseFn},
+    response::{Recipient, ResponseFn},
 };
-
-pub use crate::callback_dispatcher::ResponseFn;
 
 /// `TRITONSERVER_InferenceRequest`.
 pub struct InferenceRequest {

@@ -14,8 +14,10 @@ use c_api::{
 };
 use inference::{DevicePiece, Error};
 
-use super::{InferenceRequest, change};
-use crate::infer::{HostPiece, Piece};
+use super::{
+    InferenceRequest, change,
+    return_guard::{HostPiece, Piece},
+};
 
 /// Adds an input without data. Name and shape are copied.
 #[unsafe(no_mangle)]

@@ -15,7 +15,7 @@ use c_api::types::{
 use inference::MemoryKind;
 use nereid_in_process::allocator::*;
 
-use crate::support::{App, Ask, MOVABLE, Native, Stage, echoed, said};
+use crate::support::{App, Ask, MOVABLE, Native, Stage, echoed, result_of};
 
 /// One way in which an allocator may behave.
 #[derive(Default)]
@@ -121,13 +121,15 @@ fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAl
     let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
     let mut allocator = ptr::null_mut();
     // SAFETY: functions and places of this module.
-    unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), Some(start))) }
-        .unwrap();
+    unsafe {
+        result_of(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), Some(start)))
+    }
+    .unwrap();
     prepare(allocator);
     let ask = Ask::new(&stage, &app).with(allocator, ptr::from_ref(manner).cast_mut().cast()).input(b"abc");
     let answer = ask.answer();
     // SAFETY: the responses have been deleted.
-    unsafe { said(TRITONSERVER_ResponseAllocatorDelete(allocator)) }.unwrap();
+    unsafe { result_of(TRITONSERVER_ResponseAllocatorDelete(allocator)) }.unwrap();
     assert_eq!(answer.outputs.is_empty(), answer.error.is_some());
     answer.error
 }
@@ -147,7 +149,7 @@ fn a_response_whose_memory_is_refused_is_an_error() {
 }
 
 #[test]
-fn a_response_may_go_without_the_bytes_of_its_outputs() {
+fn a_response_may_have_outputs_without_bytes() {
     let manner = Manner { gives_null: true, ..Manner::default() };
     assert_eq!(ask(&manner, |_| ()), None);
     assert_eq!((manner.starts.load(SeqCst), manner.released.load(SeqCst)), (1, 0));
@@ -164,18 +166,18 @@ fn memory_of_a_device_cannot_be_written() {
 }
 
 #[test]
-fn an_allocator_gets_the_memory_it_likes() {
+fn an_allocator_chooses_the_kind_of_memory() {
     let manner = Manner { kind: 1, ..Manner::default() };
     // SAFETY: a live allocator.
     let query = |allocator| unsafe {
-        said(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
+        result_of(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
     };
     assert_eq!(ask(&manner, query), None);
     assert_eq!(manner.asked_for.load(SeqCst), 1);
 }
 
 #[test]
-fn a_backend_hears_where_outputs_will_lie_from_the_query_function() {
+fn the_query_function_tells_a_backend_where_outputs_will_be() {
     let (told, heard) = mpsc::channel();
     let asks = Native::each(move |execution| {
         let placement = execution.request.output_placement.clone().unwrap();
@@ -186,7 +188,7 @@ fn a_backend_hears_where_outputs_will_lie_from_the_query_function() {
     let manner = Manner { kind: 1, ..Manner::default() };
     // SAFETY: a live allocator.
     let query = |allocator| unsafe {
-        said(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
+        result_of(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
     };
     assert_eq!(ask_of(asks.clone(), &manner, query), None);
     assert_eq!(heard.recv().unwrap(), Ok((MemoryKind::CpuPinned, 0)));
@@ -196,12 +198,15 @@ fn a_backend_hears_where_outputs_will_lie_from_the_query_function() {
 }
 
 #[test]
-fn a_buffer_that_cannot_be_described_is_given_back() {
+fn a_buffer_without_attributes_is_released() {
     let manner = Manner::default();
     // SAFETY: a live allocator.
     let attributes = |allocator| unsafe {
-        said(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(allocator, Some(refuses_to_describe)))
-            .unwrap();
+        result_of(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
+            allocator,
+            Some(refuses_to_describe),
+        ))
+        .unwrap();
     };
     assert_eq!(ask(&manner, attributes).as_deref(), Some("Unsupported: no words"));
     assert_eq!(manner.released.load(SeqCst), 1);
@@ -211,8 +216,9 @@ fn a_buffer_that_cannot_be_described_is_given_back() {
 fn an_allocator_needs_its_functions() {
     let mut allocator = ptr::null_mut();
     // SAFETY: functions and places of this module.
-    let refused = unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), None, None)) };
+    let refused =
+        unsafe { result_of(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), None, None)) };
     assert!(refused.is_err() && allocator.is_null());
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { said(TRITONSERVER_ResponseAllocatorDelete(ptr::null_mut())) }, Ok(()));
+    assert_eq!(unsafe { result_of(TRITONSERVER_ResponseAllocatorDelete(ptr::null_mut())) }, Ok(()));
 }

@@ -13,7 +13,7 @@ use nereid_in_process::{infer::*, request::*, response::*};
 
 use parking_lot::Mutex;
 
-use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, echoed, pinned, read, said};
+use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, echoed, pinned, read, result_of};
 
 /// Sends a request again each time it is given back, for a number of times.
 fn send_again(stage: &Stage, app: &App, times: usize) {
@@ -23,7 +23,7 @@ fn send_again(stage: &Stage, app: &App, times: usize) {
         if left.fetch_sub(1, Ordering::SeqCst) > 1 {
             let server = server.load(Ordering::SeqCst);
             // SAFETY: the request has just come back.
-            said(unsafe { TRITONSERVER_ServerInferAsync(server, request, ptr::null_mut()) }).unwrap();
+            result_of(unsafe { TRITONSERVER_ServerInferAsync(server, request, ptr::null_mut()) }).unwrap();
         }
     })));
 }
@@ -110,7 +110,7 @@ fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
 }
 
 #[test]
-fn a_callback_that_blocks_holds_up_neither_the_instance_nor_other_callbacks() {
+fn a_blocking_callback_delays_neither_the_instance_nor_other_callbacks() {
     let (stage, app, others) = (Stage::of(&pinned(""), Native::echo()), App::new(), App::new());
     let (gate, opened) = mpsc::channel::<()>();
     let opened = Mutex::new(opened);
@@ -122,7 +122,7 @@ fn a_callback_that_blocks_holds_up_neither_the_instance_nor_other_callbacks() {
     for _ in 0..10 {
         assert_eq!(Ask::new(&stage, &others).input(b"def").answer().outputs[0].1, b"def");
     }
-    assert!(!app.heard().iter().any(|event| is_answer(&event)));
+    assert!(!app.recorded_events().iter().any(|event| is_answer(&event)));
     drop(gate);
     assert_eq!(app.answer().error, None);
 }
@@ -149,7 +149,7 @@ fn a_release_callback_may_delete_its_request() {
     let (stage, app) = (Stage::of(&pinned(""), Native::echo()), App::new());
     *app.on_release.lock() = Some(Arc::new(Box::new(|request| {
         // SAFETY: the request has just come back, and the test lets go of it.
-        said(unsafe { TRITONSERVER_InferenceRequestDelete(request) }).unwrap();
+        result_of(unsafe { TRITONSERVER_InferenceRequestDelete(request) }).unwrap();
     })));
     for _ in 0..100 {
         let ask = Ask::new(&stage, &app).input(b"abc");
@@ -173,14 +173,14 @@ fn a_response_callback_may_cancel_its_request() {
     let request = AtomicPtr::new(ask.handle);
     *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
         // SAFETY: the request is under way.
-        said(unsafe { TRITONSERVER_InferenceRequestCancel(request.load(Ordering::SeqCst)) }).unwrap();
+        result_of(unsafe { TRITONSERVER_InferenceRequestCancel(request.load(Ordering::SeqCst)) }).unwrap();
     })));
     ask.send().unwrap();
     assert!(!app.finished().0.is_empty());
 }
 
 #[test]
-fn a_model_that_never_stops_answering_lets_the_sender_go() {
+fn the_send_function_returns_while_a_model_responds_without_end() {
     let backend = Native::each(|execution| {
         while !execution.responder.is_cancelled() {
             execution.responder.send(Default::default());
@@ -213,7 +213,7 @@ fn a_program_may_have_a_model_wait_for_its_callbacks() {
     let ask = Ask::new(&stage, &app).input(b"abc");
     let set = |value| {
         // SAFETY: a live request and a text.
-        said(unsafe {
+        result_of(unsafe {
             TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"MAX_UNREAD_RESPONSES".as_ptr(), value)
         })
     };
@@ -231,11 +231,11 @@ fn a_program_may_have_a_model_wait_for_its_callbacks() {
 }
 
 #[test]
-fn a_number_of_unread_responses_that_is_none_is_refused() {
+fn an_invalid_number_of_unread_responses_is_refused() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     // SAFETY: a live request and a text.
-    said(unsafe {
+    result_of(unsafe {
         TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"MAX_UNREAD_RESPONSES".as_ptr(), 0)
     })
     .unwrap();
@@ -247,7 +247,7 @@ fn a_number_of_unread_responses_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_response_outlives_its_request_and_tells_all_of_itself() {
+fn a_response_outlives_its_request_and_all_its_fields_are_readable() {
     let labelled = MOVABLE.replace("name: 'OUT'", "name: 'OUT' label_filename: 'labels.txt'");
     let backend = Native::each(|execution| {
         let mut response = crate::support::echoed(&execution);
@@ -265,10 +265,11 @@ fn examine(response: *mut InferenceResponse) {
     let none = ptr::null_mut::<()>();
     // SAFETY: a live response and places of this function.
     unsafe {
-        said(TRITONSERVER_InferenceResponseParameterCount(response, &mut count)).unwrap();
-        said(TRITONSERVER_InferenceResponseParameter(response, 0, &mut name, &mut kind, &mut value)).unwrap();
+        result_of(TRITONSERVER_InferenceResponseParameterCount(response, &mut count)).unwrap();
+        result_of(TRITONSERVER_InferenceResponseParameter(response, 0, &mut name, &mut kind, &mut value))
+            .unwrap();
         assert_eq!((count, read(name).as_str(), kind, *value.cast::<i64>()), (1, "key", 1, 5));
-        said(TRITONSERVER_InferenceResponseOutput(
+        result_of(TRITONSERVER_InferenceResponseOutput(
             response,
             0,
             none.cast(),
@@ -285,8 +286,10 @@ fn examine(response: *mut InferenceResponse) {
         assert_eq!((datatype, dims, *shape), (2, 1, 3));
         let label = |class| {
             let mut label = ptr::null();
-            said(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 0, class, &mut label))
-                .unwrap();
+            result_of(TRITONSERVER_InferenceResponseOutputClassificationLabel(
+                response, 0, class, &mut label,
+            ))
+            .unwrap();
             (!label.is_null()).then(|| read(label))
         };
         assert_eq!(label(2).as_deref(), Some("dog"));
@@ -294,12 +297,12 @@ fn examine(response: *mut InferenceResponse) {
         let out_of_bounds =
             |what| Err(format!("Invalid argument: out of bounds index 1: response has 1 {what}"));
         assert_eq!(
-            said(TRITONSERVER_InferenceResponseParameter(response, 1, &mut name, &mut kind, &mut value)),
+            result_of(TRITONSERVER_InferenceResponseParameter(response, 1, &mut name, &mut kind, &mut value)),
             out_of_bounds("parameters")
         );
         let mut label = ptr::null();
         assert_eq!(
-            said(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 1, 0, &mut label)),
+            result_of(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, 1, 0, &mut label)),
             out_of_bounds("outputs")
         );
     }

@@ -7,7 +7,7 @@ use std::{
 use c_api::types::error::CError;
 use nereid_in_process::{options::*, server::TRITONSERVER_ServerNew};
 
-use crate::{servers::Chosen, support::said};
+use crate::{servers::Chosen, support::result_of};
 
 type SetTexts =
     unsafe extern "C" fn(*mut ServerOptions, *const c_char, *const c_char, *const c_char) -> *mut CError;
@@ -26,18 +26,18 @@ fn what_switches_on_a_missing_feature_is_refused_by_name() {
     let own = options.handle;
     // SAFETY: live options and texts.
     unsafe {
-        let mode = |mode| said(TRITONSERVER_ServerOptionsSetModelControlMode(own, mode));
+        let mode = |mode| result_of(TRITONSERVER_ServerOptionsSetModelControlMode(own, mode));
         assert_eq!(mode(0), Ok(()));
         assert_eq!(mode(1), not_offered("model control mode POLL"));
         assert_eq!(mode(2), not_offered("model control mode EXPLICIT"));
         assert_eq!(mode(3), invalid("unknown control mode '3'"));
         assert_eq!(
-            said(TRITONSERVER_ServerOptionsSetStartupModel(own, c"m".as_ptr())),
+            result_of(TRITONSERVER_ServerOptionsSetStartupModel(own, c"m".as_ptr())),
             not_offered("naming the models of the start")
         );
-        let namespacing = |on| said(TRITONSERVER_ServerOptionsSetModelNamespacing(own, on));
+        let namespacing = |on| result_of(TRITONSERVER_ServerOptionsSetModelNamespacing(own, on));
         assert_eq!((namespacing(false), namespacing(true)), (Ok(()), not_offered("model namespacing")));
-        let threads = |count| said(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(own, count));
+        let threads = |count| result_of(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(own, count));
         let refused = not_offered("copying inputs and outputs with threads of their own");
         assert_eq!((threads(0), threads(1)), (Ok(()), refused));
     }
@@ -50,15 +50,15 @@ fn a_server_has_one_cache_at_most_and_knows_where_it_should_be() {
         configure(options.handle);
         let mut server = ptr::null_mut();
         // SAFETY: live options, and a place of this function.
-        said(unsafe { TRITONSERVER_ServerNew(&raw mut server, options.handle) })
+        result_of(unsafe { TRITONSERVER_ServerNew(&raw mut server, options.handle) })
     };
     let add = |own, name: &CStr, settings: &CStr| {
         // SAFETY: live options and texts.
-        said(unsafe { TRITONSERVER_ServerOptionsSetCacheConfig(own, name.as_ptr(), settings.as_ptr()) })
+        result_of(unsafe { TRITONSERVER_ServerOptionsSetCacheConfig(own, name.as_ptr(), settings.as_ptr()) })
     };
     let two = refusal(&|own| {
         // SAFETY: live options.
-        let sized = said(unsafe { TRITONSERVER_ServerOptionsSetResponseCacheByteSize(own, 1 << 20) });
+        let sized = result_of(unsafe { TRITONSERVER_ServerOptionsSetResponseCacheByteSize(own, 1 << 20) });
         assert_eq!((sized, add(own, c"other", c"{}")), (Ok(()), Ok(())));
     });
     let text = "found multiple cache configurations, but only a single cache is currently supported";
@@ -93,10 +93,10 @@ fn what_a_build_without_gpus_takes_is_taken() {
             TRITONSERVER_ServerOptionsSetCacheDirectory(own, c"/caches".as_ptr()),
             TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(own, 2, 0, 0.5),
         ] {
-            assert_eq!(said(taken), Ok(()));
+            assert_eq!(result_of(taken), Ok(()));
         }
         let server = options.server().unwrap();
-        said(nereid_in_process::server::TRITONSERVER_ServerDelete(server)).unwrap();
+        result_of(nereid_in_process::server::TRITONSERVER_ServerDelete(server)).unwrap();
     }
 }
 
@@ -105,7 +105,7 @@ fn a_limit_of_device_memory_is_a_fraction_of_a_gpu() {
     let options = Chosen::new();
     let limit = |kind, device, fraction| {
         // SAFETY: live options.
-        said(unsafe {
+        result_of(unsafe {
             TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(options.handle, kind, device, fraction)
         })
     };
@@ -120,11 +120,11 @@ fn modes_out_of_range_are_refused() {
     let options = Chosen::new();
     // SAFETY: live options.
     unsafe {
-        let mode = |mode| said(TRITONSERVER_ServerOptionsSetRateLimiterMode(options.handle, mode));
+        let mode = |mode| result_of(TRITONSERVER_ServerOptionsSetRateLimiterMode(options.handle, mode));
         assert_eq!((mode(0), mode(1)), (Ok(()), Ok(())));
         assert_eq!(mode(2), invalid("unknown rate limit mode '2'"));
         let unknown = TRITONSERVER_ServerOptionsSetLogFormat(options.handle, 2);
-        assert_eq!(said(unknown), invalid("unknown log format '2'"));
+        assert_eq!(result_of(unknown), invalid("unknown log format '2'"));
     }
 }
 
@@ -134,7 +134,7 @@ fn a_host_policy_binds_processors() {
     let policy = |setting: &CStr, value: &CStr| {
         let set: SetTexts = TRITONSERVER_ServerOptionsSetHostPolicy;
         // SAFETY: live options and texts.
-        said(unsafe { set(options.handle, c"cpu".as_ptr(), setting.as_ptr(), value.as_ptr()) })
+        result_of(unsafe { set(options.handle, c"cpu".as_ptr(), setting.as_ptr(), value.as_ptr()) })
     };
     assert_eq!(policy(c"numa-node", c"0"), Ok(()));
     assert_eq!(policy(c"cpu-cores", c"0-1,3"), Ok(()));
@@ -153,7 +153,7 @@ fn latencies_are_counted_and_nothing_else() {
     let metric = |name: &CStr, setting: &CStr, value: &CStr| {
         let set: SetTexts = TRITONSERVER_ServerOptionsSetMetricsConfig;
         // SAFETY: live options and texts.
-        said(unsafe { set(options.handle, name.as_ptr(), setting.as_ptr(), value.as_ptr()) })
+        result_of(unsafe { set(options.handle, name.as_ptr(), setting.as_ptr(), value.as_ptr()) })
     };
     assert_eq!(metric(c"", c"counter_latencies", c"false"), Ok(()));
     assert_eq!(metric(c"", c"summary_latencies", c"false"), Ok(()));
@@ -173,9 +173,9 @@ fn every_setter_refuses_null() {
     let (options, text) = (Chosen::new(), ptr::null());
     // SAFETY: null where it is allowed to be refused.
     unsafe {
-        assert_eq!(said(TRITONSERVER_ServerOptionsSetServerId(null, c"x".as_ptr())), missing);
-        assert_eq!(said(TRITONSERVER_ServerOptionsSetExitTimeout(null, 1)), missing);
-        assert_eq!(said(TRITONSERVER_ServerOptionsSetLogInfo(null, true)), missing);
+        assert_eq!(result_of(TRITONSERVER_ServerOptionsSetServerId(null, c"x".as_ptr())), missing);
+        assert_eq!(result_of(TRITONSERVER_ServerOptionsSetExitTimeout(null, 1)), missing);
+        assert_eq!(result_of(TRITONSERVER_ServerOptionsSetLogInfo(null, true)), missing);
         let no_text = invalid("unexpected null text");
         for set in [
             TRITONSERVER_ServerOptionsSetServerId,
@@ -186,13 +186,13 @@ fn every_setter_refuses_null() {
             TRITONSERVER_ServerOptionsSetRepoAgentDirectory,
             TRITONSERVER_ServerOptionsSetCacheDirectory,
         ] {
-            assert_eq!(said(set(options.handle, text)), no_text);
+            assert_eq!(result_of(set(options.handle, text)), no_text);
         }
         let set: SetTexts = TRITONSERVER_ServerOptionsSetBackendConfig;
-        assert_eq!(said(set(options.handle, c"b".as_ptr(), text, c"v".as_ptr())), no_text);
-        assert_eq!(said(TRITONSERVER_ServerOptionsDelete(null)), Ok(()));
+        assert_eq!(result_of(set(options.handle, c"b".as_ptr(), text, c"v".as_ptr())), no_text);
+        assert_eq!(result_of(TRITONSERVER_ServerOptionsDelete(null)), Ok(()));
         let new = nereid_in_process::server::TRITONSERVER_ServerNew;
         let mut server = ptr::null_mut();
-        assert_eq!(said(new(&mut server, null)), missing);
+        assert_eq!(result_of(new(&mut server, null)), missing);
     }
 }

@@ -16,7 +16,7 @@ use nereid_in_process::{infer::*, request::*, response::*};
 use parking_lot::Mutex;
 use testing::Gate;
 
-use crate::support::{Answer, App, Ask, Event, MOVABLE, Native, Stage, c, echoed, pinned, read, said};
+use crate::support::{Answer, App, Ask, Event, MOVABLE, Native, Stage, c, echoed, pinned, read, result_of};
 
 fn answer(bytes: &[u8]) -> Answer {
     let outputs = vec![("OUT".to_owned(), bytes.to_vec())];
@@ -39,7 +39,8 @@ fn a_request_that_came_back_can_be_sent_again_with_other_data() {
     assert_eq!(ask.answer(), answer(b"abc"));
     assert_eq!(ask.answer(), answer(b"abc"));
     // SAFETY: a live request.
-    unsafe { said(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"IN".as_ptr())) }.unwrap();
+    unsafe { result_of(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"IN".as_ptr())) }
+        .unwrap();
     ask.append("IN", b"x").unwrap();
     ask.append("IN", b"yz").unwrap();
     assert_eq!(ask.answer(), answer(b"xyz"));
@@ -99,7 +100,7 @@ fn a_request_without_data_comes_back_after_its_answer() {
 }
 
 #[test]
-fn what_is_said_of_a_request_reaches_the_backend() {
+fn the_attributes_of_a_request_reach_the_backend() {
     let (seen, requests) = mpsc::channel();
     let seen = Mutex::new(seen);
     let backend = Native::each(move |execution| {
@@ -114,15 +115,15 @@ fn what_is_said_of_a_request_reaches_the_backend() {
     let ask = Ask::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
     unsafe {
-        said(TRITONSERVER_InferenceRequestSetId(ask.handle, c"seven".as_ptr())).unwrap();
-        said(TRITONSERVER_InferenceRequestSetFlags(ask.handle, 3)).unwrap();
-        said(TRITONSERVER_InferenceRequestSetCorrelationIdString(ask.handle, c"s".as_ptr())).unwrap();
-        said(TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(ask.handle, 5)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetId(ask.handle, c"seven".as_ptr())).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetFlags(ask.handle, 3)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetCorrelationIdString(ask.handle, c"s".as_ptr())).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(ask.handle, 5)).unwrap();
         let text = c"text".as_ptr();
-        said(TRITONSERVER_InferenceRequestSetStringParameter(ask.handle, c"a".as_ptr(), text)).unwrap();
-        said(TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"b".as_ptr(), -1)).unwrap();
-        said(TRITONSERVER_InferenceRequestSetBoolParameter(ask.handle, c"c".as_ptr(), true)).unwrap();
-        said(TRITONSERVER_InferenceRequestSetDoubleParameter(ask.handle, c"a".as_ptr(), 0.5)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetStringParameter(ask.handle, c"a".as_ptr(), text)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"b".as_ptr(), -1)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetBoolParameter(ask.handle, c"c".as_ptr(), true)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetDoubleParameter(ask.handle, c"a".as_ptr(), 0.5)).unwrap();
     }
     assert_eq!(ask.answer().id, "seven");
     let (id, step, timeout, parameters) = requests.recv().unwrap();
@@ -151,25 +152,25 @@ fn wanted_outputs_are_named_and_sorted() {
     // SAFETY: a live request.
     unsafe {
         for name in [c"OUT", c"MORE"] {
-            said(TRITONSERVER_InferenceRequestAddRequestedOutput(ask.handle, name.as_ptr())).unwrap();
+            result_of(TRITONSERVER_InferenceRequestAddRequestedOutput(ask.handle, name.as_ptr())).unwrap();
         }
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestAddRequestedOutput(ask.handle, c"OUT".as_ptr())),
+            result_of(TRITONSERVER_InferenceRequestAddRequestedOutput(ask.handle, c"OUT".as_ptr())),
             Err("Invalid argument: [request id: <id_unknown>] output 'OUT' already exists in request".into())
         );
         ask.answer();
         assert_eq!(outputs.recv().unwrap(), ["MORE", "OUT"]);
-        said(TRITONSERVER_InferenceRequestRemoveRequestedOutput(ask.handle, c"MORE".as_ptr())).unwrap();
+        result_of(TRITONSERVER_InferenceRequestRemoveRequestedOutput(ask.handle, c"MORE".as_ptr())).unwrap();
         ask.answer();
         assert_eq!(outputs.recv().unwrap(), ["OUT"]);
-        said(TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(ask.handle)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(ask.handle)).unwrap();
         ask.answer();
         assert!(outputs.recv().unwrap().is_empty());
     }
 }
 
 #[test]
-fn a_refused_request_stays_with_the_caller_and_nobody_is_called() {
+fn a_refused_request_stays_with_the_caller_and_no_callback_comes() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[2]).unwrap();
@@ -177,9 +178,9 @@ fn a_refused_request_stays_with_the_caller_and_nobody_is_called() {
     let refusal = "Invalid argument: [request id: <id_unknown>] input byte size mismatch for input 'IN' for model 'm'. \
                    Expected 2, got 3";
     assert_eq!(ask.send(), Err(refusal.to_owned()));
-    assert_eq!(app.heard(), []);
+    assert_eq!(app.recorded_events(), []);
     // SAFETY: a live request.
-    unsafe { said(TRITONSERVER_InferenceRequestRemoveInput(ask.handle, c"IN".as_ptr())) }.unwrap();
+    unsafe { result_of(TRITONSERVER_InferenceRequestRemoveInput(ask.handle, c"IN".as_ptr())) }.unwrap();
     let ask = ask.input(b"abc");
     assert_eq!(ask.answer(), answer(b"abc"));
 }
@@ -189,27 +190,28 @@ fn a_request_needs_its_callbacks() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
-    unsafe { said(TRITONSERVER_InferenceRequestSetReleaseCallback(ask.handle, None, ptr::null_mut())) }
+    unsafe { result_of(TRITONSERVER_InferenceRequestSetReleaseCallback(ask.handle, None, ptr::null_mut())) }
         .unwrap();
     let refusal = "Invalid argument: the release callback of the request is not set";
     assert_eq!(ask.send(), Err(refusal.to_owned()));
 }
 
 #[test]
-fn what_is_wrong_with_inputs_is_said_before_what_is_missing_besides() {
+fn errors_of_inputs_are_reported_before_missing_callbacks() {
     let stage = Stage::of(&MOVABLE.replace("TYPE_UINT8", "TYPE_STRING"), Native::echo());
     let mut handle = ptr::null_mut();
     let data = *b"\x01\0\0\0a\x01\0\0\0b";
     // SAFETY: live handles and places of this function; the data outlives the request.
     let refused = unsafe {
         let server = stage.server.as_ptr();
-        said(TRITONSERVER_InferenceRequestNew(&mut handle, server, c"m".as_ptr(), -1)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestNew(&mut handle, server, c"m".as_ptr(), -1)).unwrap();
         let (name, base) = (c"IN".as_ptr(), data.as_ptr().cast());
         let kind = datatype_number(DataType::Bytes);
-        said(TRITONSERVER_InferenceRequestAddInput(handle, name, kind, [3].as_ptr(), 1)).unwrap();
-        said(TRITONSERVER_InferenceRequestAppendInputData(handle, name, base, data.len(), 0, 0)).unwrap();
-        let refused = said(TRITONSERVER_ServerInferAsync(server, handle, ptr::null_mut()));
-        said(TRITONSERVER_InferenceRequestDelete(handle)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestAddInput(handle, name, kind, [3].as_ptr(), 1)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestAppendInputData(handle, name, base, data.len(), 0, 0))
+            .unwrap();
+        let refused = result_of(TRITONSERVER_ServerInferAsync(server, handle, ptr::null_mut()));
+        result_of(TRITONSERVER_InferenceRequestDelete(handle)).unwrap();
         refused
     };
     let text = "Invalid argument: [request id: <id_unknown>] expected 3 string elements for inference input 'IN' for model \
@@ -222,7 +224,8 @@ fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     // SAFETY: a live request.
-    let raw = || said(unsafe { TRITONSERVER_InferenceRequestAddRawInput(ask.handle, c"whatever".as_ptr()) });
+    let raw =
+        || result_of(unsafe { TRITONSERVER_InferenceRequestAddRawInput(ask.handle, c"whatever".as_ptr()) });
     raw().unwrap();
     ask.append("whatever", b"abc").unwrap();
     assert_eq!(ask.answer(), answer(b"abc"));
@@ -233,7 +236,7 @@ fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
     let refusal = "Raw request must only have 1 input (found 2) to be deduced but got 1 inputs in 'm' model configuration";
     assert_eq!(ask.send(), Err(format!("{prefix}{refusal}")));
     // SAFETY: a live request.
-    unsafe { said(TRITONSERVER_InferenceRequestRemoveAllInputs(ask.handle)) }.unwrap();
+    unsafe { result_of(TRITONSERVER_InferenceRequestRemoveAllInputs(ask.handle)) }.unwrap();
     assert_eq!(Ask::new(&stage, &app).input(b"abc").answer(), answer(b"abc"));
 }
 
@@ -245,7 +248,7 @@ fn data_of_a_host_policy_is_read_where_there_is_no_other() {
     let (bytes, policy) = (b"abc", c"cpu".as_ptr());
     // SAFETY: a live request; the bytes outlive its run.
     unsafe {
-        said(TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
+        result_of(TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
             ask.handle,
             c"IN".as_ptr(),
             bytes.as_ptr().cast(),
@@ -268,7 +271,7 @@ fn input_data_fits_into_memory() {
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let append = |size| {
         // SAFETY: a live request, which is refused before the data is read.
-        said(unsafe {
+        result_of(unsafe {
             let base = b"abc".as_ptr().cast();
             TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, 0, 0)
         })
@@ -280,13 +283,13 @@ fn input_data_fits_into_memory() {
     }
     let refused = ask.send().unwrap_err();
     assert!(refused.ends_with("input 'IN' has more data than memory can have"), "{refused}");
-    assert_eq!(app.heard(), []);
+    assert_eq!(app.recorded_events(), []);
 }
 
 /// Appends data to the input `IN`: the address, the number of bytes, the kind of memory, and its number.
 fn append_in(ask: &Ask, base: *const c_void, size: usize, kind: u32, id: i64) -> Result<(), String> {
     // SAFETY: a live request; what is not refused outlives its run, or is never read.
-    said(unsafe {
+    result_of(unsafe {
         TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, kind, id)
     })
 }
@@ -325,7 +328,8 @@ fn input_data_is_in_one_memory_that_the_model_can_read() {
     append_in(&ask, b"abc".as_ptr().cast(), 3, 0, 0).unwrap();
     assert_eq!(ask.send(), refused("input 'IN' has data in more than one memory"));
     // SAFETY: a live request.
-    unsafe { said(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"IN".as_ptr())) }.unwrap();
+    unsafe { result_of(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"IN".as_ptr())) }
+        .unwrap();
     append_in(&ask, address, 3, MEMORY_GPU, 0).unwrap();
     append_in(&ask, address, 3, MEMORY_GPU, 1).unwrap();
     assert_eq!(ask.send(), refused("input 'IN' has data in more than one memory"));
@@ -343,7 +347,7 @@ fn input_data_without_an_address_is_refused() {
     let place = ptr::from_ref(&attributes).cast_mut();
     // SAFETY: a live request; the bytes outlive its run.
     unsafe {
-        said(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+        result_of(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
             ask.handle,
             c"IN".as_ptr(),
             b"abc".as_ptr().cast(),
@@ -364,13 +368,16 @@ fn inputs_exist_once() {
     // SAFETY: a live request.
     unsafe {
         let missing = says("input 'NO' does not exist in request");
-        assert_eq!(said(TRITONSERVER_InferenceRequestRemoveInput(ask.handle, c"NO".as_ptr())), missing);
+        assert_eq!(result_of(TRITONSERVER_InferenceRequestRemoveInput(ask.handle, c"NO".as_ptr())), missing);
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"NO".as_ptr())),
+            result_of(TRITONSERVER_InferenceRequestRemoveAllInputData(ask.handle, c"NO".as_ptr())),
             missing
         );
         let unknown = TRITONSERVER_InferenceRequestAddInput(ask.handle, c"X".as_ptr(), 99, ptr::null(), 0);
-        assert_eq!(said(unknown), Err("Invalid argument: input 'X' has no datatype of number 99".to_owned()));
+        assert_eq!(
+            result_of(unknown),
+            Err("Invalid argument: input 'X' has no datatype of number 99".to_owned())
+        );
     }
 }
 
@@ -381,26 +388,26 @@ fn a_correlation_id_is_read_as_what_it_was_set_to() {
     let (mut number, mut text) = (7, ptr::null());
     // SAFETY: a live request and places of this function.
     unsafe {
-        said(TRITONSERVER_InferenceRequestCorrelationId(ask.handle, &mut number)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestCorrelationId(ask.handle, &mut number)).unwrap();
         assert_eq!(number, 0);
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestCorrelationIdString(ask.handle, &mut text)),
+            result_of(TRITONSERVER_InferenceRequestCorrelationIdString(ask.handle, &mut text)),
             Err("Invalid argument: given request's correlation id is not a string".to_owned())
         );
         let long = c(&"x".repeat(129));
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestSetCorrelationIdString(ask.handle, long.as_ptr())),
+            result_of(TRITONSERVER_InferenceRequestSetCorrelationIdString(ask.handle, long.as_ptr())),
             Err("Unsupported: string correlation ID cannot be longer than 128 characters".to_owned())
         );
-        said(TRITONSERVER_InferenceRequestSetCorrelationIdString(ask.handle, c"me".as_ptr())).unwrap();
-        said(TRITONSERVER_InferenceRequestCorrelationIdString(ask.handle, &mut text)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetCorrelationIdString(ask.handle, c"me".as_ptr())).unwrap();
+        result_of(TRITONSERVER_InferenceRequestCorrelationIdString(ask.handle, &mut text)).unwrap();
         assert_eq!(read(text), "me");
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestCorrelationId(ask.handle, &mut number)),
+            result_of(TRITONSERVER_InferenceRequestCorrelationId(ask.handle, &mut number)),
             Err("Invalid argument: given request's correlation id is not an unsigned int".to_owned())
         );
-        said(TRITONSERVER_InferenceRequestSetCorrelationId(ask.handle, 5)).unwrap();
-        said(TRITONSERVER_InferenceRequestCorrelationId(ask.handle, &mut number)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetCorrelationId(ask.handle, 5)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestCorrelationId(ask.handle, &mut number)).unwrap();
         assert_eq!(number, 5);
     }
 }
@@ -414,21 +421,22 @@ fn a_priority_the_model_does_not_have_is_its_default() {
     let priority = || {
         let mut priority = 0;
         // SAFETY: a live request.
-        said(unsafe { TRITONSERVER_InferenceRequestPriority(ask.handle, &mut priority) }).map(|()| priority)
+        result_of(unsafe { TRITONSERVER_InferenceRequestPriority(ask.handle, &mut priority) })
+            .map(|()| priority)
     };
     assert_eq!(priority(), Ok(2));
     // SAFETY: a live request.
     unsafe {
-        said(TRITONSERVER_InferenceRequestSetPriority(ask.handle, 3)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetPriority(ask.handle, 3)).unwrap();
         assert_eq!(priority(), Ok(3));
-        said(TRITONSERVER_InferenceRequestSetPriorityUInt64(ask.handle, 1 << 32)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetPriorityUInt64(ask.handle, 1 << 32)).unwrap();
     }
     let refusal = "Invalid argument: request priority overflows uint32_t, use \
                    TRITONSERVER_InferenceRequestPriorityUInt64, priority=4294967296";
     assert_eq!(priority(), Err(refusal.to_owned()));
     let mut wide = 0;
     // SAFETY: a live request.
-    unsafe { said(TRITONSERVER_InferenceRequestPriorityUInt64(ask.handle, &mut wide)) }.unwrap();
+    unsafe { result_of(TRITONSERVER_InferenceRequestPriorityUInt64(ask.handle, &mut wide)) }.unwrap();
     assert_eq!(wide, 1 << 32);
 }
 
@@ -439,12 +447,12 @@ fn what_was_set_can_be_read() {
     let (mut id, mut flags, mut timeout) = (ptr::null(), 0, 0);
     // SAFETY: a live request and places of this function.
     unsafe {
-        said(TRITONSERVER_InferenceRequestSetId(ask.handle, c"seven".as_ptr())).unwrap();
-        said(TRITONSERVER_InferenceRequestSetFlags(ask.handle, 2)).unwrap();
-        said(TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(ask.handle, 9)).unwrap();
-        said(TRITONSERVER_InferenceRequestId(ask.handle, &mut id)).unwrap();
-        said(TRITONSERVER_InferenceRequestFlags(ask.handle, &mut flags)).unwrap();
-        said(TRITONSERVER_InferenceRequestTimeoutMicroseconds(ask.handle, &mut timeout)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetId(ask.handle, c"seven".as_ptr())).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetFlags(ask.handle, 2)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(ask.handle, 9)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestId(ask.handle, &mut id)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestFlags(ask.handle, &mut flags)).unwrap();
+        result_of(TRITONSERVER_InferenceRequestTimeoutMicroseconds(ask.handle, &mut timeout)).unwrap();
     }
     assert_eq!((read(id).as_str(), flags, timeout), ("seven", 2, 9));
 }
@@ -478,7 +486,7 @@ fn a_cancelled_request_is_answered_so_and_can_be_sent_again() {
 }
 
 #[test]
-fn a_decoupled_model_answers_as_often_as_it_likes() {
+fn a_decoupled_model_sends_any_number_of_responses() {
     let backend = Native::each(|execution| {
         let count = execution.request.input("IN").unwrap().byte_size();
         for _ in 0..count {
@@ -500,7 +508,7 @@ fn a_decoupled_model_answers_as_often_as_it_likes() {
 }
 
 #[test]
-fn several_threads_answer_one_request_without_losing_an_answer() {
+fn several_threads_respond_to_one_request_without_losing_a_response() {
     let backend = Native::each(|execution| {
         let execution = Arc::new(execution);
         let threads: Vec<_> = (0..4)
@@ -522,7 +530,7 @@ fn several_threads_answer_one_request_without_losing_an_answer() {
 }
 
 #[test]
-fn a_request_the_backend_forgets_is_answered_with_an_error() {
+fn a_request_that_the_backend_drops_gets_an_error() {
     let (stage, app) = (Stage::of(&pinned(""), Native::each(drop)), App::new());
     let error = Ask::new(&stage, &app).input(b"abc").answer().error;
     assert_eq!(error.as_deref(), Some("Internal: the backend dropped the request without an answer"));
@@ -534,7 +542,7 @@ fn a_stopping_server_refuses_requests() {
     let ask = Ask::new(&stage, &app).input(b"abc");
     stage.stop();
     assert!(ask.send().unwrap_err().contains("has stopped accepting new inference requests"));
-    assert_eq!(app.heard(), []);
+    assert_eq!(app.recorded_events(), []);
 }
 
 #[test]
@@ -546,24 +554,24 @@ fn null_is_refused_and_never_followed() {
     // SAFETY: null where it is allowed to be refused.
     unsafe {
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestSetFlags(null, 1)),
+            result_of(TRITONSERVER_InferenceRequestSetFlags(null, 1)),
             missing("TRITONSERVER_InferenceRequest")
         );
-        assert_eq!(said(TRITONSERVER_InferenceRequestSetId(ask.handle, ptr::null())), missing("text"));
+        assert_eq!(result_of(TRITONSERVER_InferenceRequestSetId(ask.handle, ptr::null())), missing("text"));
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestId(ask.handle, ptr::null_mut())),
+            result_of(TRITONSERVER_InferenceRequestId(ask.handle, ptr::null_mut())),
             missing("place for an answer")
         );
         assert_eq!(
-            said(TRITONSERVER_ServerInferAsync(ptr::null_mut(), ask.handle, ptr::null_mut())),
+            result_of(TRITONSERVER_ServerInferAsync(ptr::null_mut(), ask.handle, ptr::null_mut())),
             missing("TRITONSERVER_Server")
         );
         assert_eq!(
-            said(TRITONSERVER_ServerInferAsync(stage.server.as_ptr(), null, ptr::null_mut())),
+            result_of(TRITONSERVER_ServerInferAsync(stage.server.as_ptr(), null, ptr::null_mut())),
             missing("TRITONSERVER_InferenceRequest")
         );
         assert_eq!(
-            said(TRITONSERVER_InferenceRequestSetResponseCallback(
+            result_of(TRITONSERVER_InferenceRequestSetResponseCallback(
                 ask.handle,
                 ptr::null_mut(),
                 ptr::null_mut(),
@@ -572,12 +580,12 @@ fn null_is_refused_and_never_followed() {
             )),
             missing("TRITONSERVER_ResponseAllocator")
         );
-        assert_eq!(said(TRITONSERVER_InferenceRequestDelete(null)), Ok(()));
-        assert_eq!(said(TRITONSERVER_InferenceResponseDelete(ptr::null_mut())), Ok(()));
+        assert_eq!(result_of(TRITONSERVER_InferenceRequestDelete(null)), Ok(()));
+        assert_eq!(result_of(TRITONSERVER_InferenceResponseDelete(ptr::null_mut())), Ok(()));
         let datatype = datatype_number(DataType::Uint8);
         let unnamed =
             TRITONSERVER_InferenceRequestAddInput(ask.handle, ptr::null(), datatype, ptr::null(), 1);
-        assert_eq!(said(unnamed), missing("text"));
+        assert_eq!(result_of(unnamed), missing("text"));
     }
 }
 
@@ -587,7 +595,7 @@ fn a_model_that_is_not_there_is_named() {
     let mut handle = ptr::null_mut();
     let mut new = |name: &std::ffi::CStr, version| {
         // SAFETY: a live server.
-        said(unsafe {
+        result_of(unsafe {
             TRITONSERVER_InferenceRequestNew(&mut handle, stage.server.as_ptr(), name.as_ptr(), version)
         })
     };

@@ -11,31 +11,34 @@ use c_api::types::{
 };
 use nereid_in_process::{Server, metrics::*, options::*, server::*};
 
-use crate::support::{App, Ask, MOVABLE, Native, Stage, c, json, read, said};
+use crate::support::{App, Ask, MOVABLE, Native, Stage, c, json, read, result_of};
 
 /// The JSON that a function returns.
-fn told(give: impl FnOnce(*mut *mut Message) -> *mut c_api::types::error::CError) -> Result<String, String> {
+fn json_of(
+    give: impl FnOnce(*mut *mut Message) -> *mut c_api::types::error::CError,
+) -> Result<String, String> {
     let mut message = ptr::null_mut();
-    said(give(&mut message)).map(|()| json(message))
+    result_of(give(&mut message)).map(|()| json(message))
 }
 
 fn flag(tell: impl FnOnce(*mut bool) -> *mut c_api::types::error::CError) -> Result<bool, String> {
     let mut truth = true;
-    said(tell(&mut truth)).map(|()| truth)
+    result_of(tell(&mut truth)).map(|()| truth)
 }
 
 fn number(tell: impl FnOnce(*mut u32) -> *mut c_api::types::error::CError) -> Result<u32, String> {
     let mut number = 9;
-    said(tell(&mut number)).map(|()| number)
+    result_of(tell(&mut number)).map(|()| number)
 }
 
 const NOT_READY: &str = "Unavailable: Server not ready";
 
 #[test]
-fn a_thread_that_a_runtime_works_on_may_ask_for_what_takes_a_while() {
+fn a_thread_of_an_async_runtime_may_call_blocking_functions() {
     let stage = Stage::of(MOVABLE, Native::echo());
     // SAFETY: a live server.
-    let unload = || said(unsafe { TRITONSERVER_ServerUnloadModel(stage.server.as_ptr(), c"m".as_ptr()) });
+    let unload =
+        || result_of(unsafe { TRITONSERVER_ServerUnloadModel(stage.server.as_ptr(), c"m".as_ptr()) });
     let refused = unload();
     assert!(refused.is_err());
     // A plug-in does the same if its execution runs on the thread that sends the request.
@@ -57,46 +60,46 @@ fn a_handle_without_an_engine_is_not_live_and_refuses_the_rest() {
             flag(|ready| TRITONSERVER_ServerModelIsReady(handle, c"m".as_ptr(), -1, ready)),
             Err(NOT_READY.to_owned())
         );
-        assert_eq!(told(|message| TRITONSERVER_ServerMetadata(handle, message)), not_ready());
-        assert_eq!(told(|message| TRITONSERVER_ServerModelIndex(handle, 0, message)), not_ready());
+        assert_eq!(json_of(|message| TRITONSERVER_ServerMetadata(handle, message)), not_ready());
+        assert_eq!(json_of(|message| TRITONSERVER_ServerModelIndex(handle, 0, message)), not_ready());
         assert_eq!(
-            told(|message| TRITONSERVER_ServerModelStatistics(handle, c"".as_ptr(), -1, message)),
+            json_of(|message| TRITONSERVER_ServerModelStatistics(handle, c"".as_ptr(), -1, message)),
             not_ready()
         );
         let refused = Err(NOT_READY.to_owned());
-        assert_eq!(said(TRITONSERVER_ServerLoadModel(handle, c"m".as_ptr())), refused);
-        assert_eq!(said(TRITONSERVER_ServerMetrics(handle, &mut metrics)), refused);
+        assert_eq!(result_of(TRITONSERVER_ServerLoadModel(handle, c"m".as_ptr())), refused);
+        assert_eq!(result_of(TRITONSERVER_ServerMetrics(handle, &mut metrics)), refused);
         let new = nereid_in_process::request::TRITONSERVER_InferenceRequestNew;
-        assert_eq!(said(new(&mut request, handle, c"m".as_ptr(), -1)), refused);
-        assert_eq!(said(TRITONSERVER_ServerPollModelRepository(handle)), Ok(()));
+        assert_eq!(result_of(new(&mut request, handle, c"m".as_ptr(), -1)), refused);
+        assert_eq!(result_of(TRITONSERVER_ServerPollModelRepository(handle)), Ok(()));
     }
 }
 
 #[test]
-fn only_who_runs_a_server_ends_it() {
+fn only_the_owner_of_a_server_can_stop_it() {
     let stage = Stage::of(MOVABLE, Native::echo());
     let refusal = "Unsupported: the server belongs to the program that runs it, which alone may end it";
     // SAFETY: a live server.
     unsafe {
         let handle = stage.server.as_ptr();
-        assert_eq!(said(TRITONSERVER_ServerStop(handle)), Err(refusal.to_owned()));
-        assert_eq!(said(TRITONSERVER_ServerDelete(handle)), Err(refusal.to_owned()));
-        assert_eq!(said(TRITONSERVER_ServerSetExitTimeout(handle, 1)), Err(refusal.to_owned()));
+        assert_eq!(result_of(TRITONSERVER_ServerStop(handle)), Err(refusal.to_owned()));
+        assert_eq!(result_of(TRITONSERVER_ServerDelete(handle)), Err(refusal.to_owned()));
+        assert_eq!(result_of(TRITONSERVER_ServerSetExitTimeout(handle, 1)), Err(refusal.to_owned()));
         assert_eq!(flag(|live| TRITONSERVER_ServerIsLive(handle, live)), Ok(true));
         for end in [TRITONSERVER_ServerStop, TRITONSERVER_ServerDelete] {
-            assert_eq!(said(end(ptr::null_mut())), Ok(()));
+            assert_eq!(result_of(end(ptr::null_mut())), Ok(()));
         }
     }
 }
 
 #[test]
-fn a_server_tells_of_itself_as_over_http() {
+fn the_metadata_of_a_server_are_as_over_http() {
     let stage = Stage::of(&format!("{MOVABLE} max_batch_size: 4"), Native::echo());
     let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
     // SAFETY: a live server and places of the helpers.
     unsafe {
         assert_eq!(
-            told(|message| TRITONSERVER_ServerMetadata(handle, message)).unwrap(),
+            json_of(|message| TRITONSERVER_ServerMetadata(handle, message)).unwrap(),
             r#"{"name":"stage","version":"1","extensions":[]}"#
         );
         let tensor = |name: &str| format!(r#"[{{"name":"{name}","datatype":"UINT8","shape":[-1,-1]}}]"#);
@@ -107,16 +110,16 @@ fn a_server_tells_of_itself_as_over_http() {
         );
         for version in [-1, 1] {
             let metadata = |message| TRITONSERVER_ServerModelMetadata(handle, m, version, message);
-            assert_eq!(told(metadata).unwrap(), expected);
+            assert_eq!(json_of(metadata).unwrap(), expected);
         }
         assert_eq!(
-            told(|message| TRITONSERVER_ServerModelIndex(handle, 1, message)).unwrap(),
+            json_of(|message| TRITONSERVER_ServerModelIndex(handle, 1, message)).unwrap(),
             r#"[{"name":"m","version":"1","state":"READY"}]"#
         );
-        let config = told(|message| TRITONSERVER_ServerModelConfig(handle, m, -1, 1, message)).unwrap();
+        let config = json_of(|message| TRITONSERVER_ServerModelConfig(handle, m, -1, 1, message)).unwrap();
         assert!(config.starts_with(r#"{"name":"m","platform":"","backend":"native""#), "{config}");
         assert_eq!(
-            told(|message| TRITONSERVER_ServerModelConfig(handle, m, -1, 2, message)),
+            json_of(|message| TRITONSERVER_ServerModelConfig(handle, m, -1, 2, message)),
             Err("Invalid argument: model configuration version 2 not supported, supported versions are: 1"
                 .to_owned())
         );
@@ -124,11 +127,11 @@ fn a_server_tells_of_itself_as_over_http() {
 }
 
 #[test]
-fn versions_of_a_model_are_told_unless_one_is_asked_for() {
+fn metadata_list_all_versions_unless_one_is_requested() {
     let stage = Stage::of(&format!("{MOVABLE} version_policy {{ all {{}} }}"), Native::echo());
     let versions = |version| {
         // SAFETY: a live server and places of the helper.
-        let metadata = told(|message| unsafe {
+        let metadata = json_of(|message| unsafe {
             TRITONSERVER_ServerModelMetadata(stage.server.as_ptr(), c"m".as_ptr(), version, message)
         });
         metadata.map(|json| json.split("\"platform\"").next().unwrap().to_owned())
@@ -145,7 +148,9 @@ fn statistics_are_those_of_one_model_or_of_all() {
     let handle = stage.server.as_ptr();
     let statistics = |name: &CStr, version| {
         // SAFETY: a live server and places of the helper.
-        told(|message| unsafe { TRITONSERVER_ServerModelStatistics(handle, name.as_ptr(), version, message) })
+        json_of(|message| unsafe {
+            TRITONSERVER_ServerModelStatistics(handle, name.as_ptr(), version, message)
+        })
     };
     let one = statistics(c"m", 1).unwrap();
     assert!(one.starts_with(r#"{"model_stats":[{"name":"m","version":"1","#), "{one}");
@@ -193,7 +198,7 @@ fn a_model_has_properties_and_an_unknown_one_an_error() {
 #[test]
 fn a_model_whose_backend_says_so_is_not_ready_nor_is_a_strict_server() {
     for well in [true, false] {
-        let backend = if well { Native::echo() } else { Native::echo().unwell() };
+        let backend = if well { Native::echo() } else { Native::echo().not_ready() };
         let stage = Stage::of(MOVABLE, backend);
         let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
         // SAFETY: a live server and places of the helpers.
@@ -217,22 +222,25 @@ fn models_are_loaded_at_the_start_only() {
     unsafe {
         let explicit =
             Err("Unavailable: explicit model load / unload is not allowed if polling is enabled".to_owned());
-        assert_eq!(said(TRITONSERVER_ServerLoadModel(handle, m)), explicit);
-        assert_eq!(said(TRITONSERVER_ServerLoadModelWithParameters(handle, m, ptr::null(), 0)), explicit);
-        assert_eq!(said(TRITONSERVER_ServerUnloadModel(handle, m)), explicit);
-        assert_eq!(said(TRITONSERVER_ServerUnloadModelAndDependents(handle, m)), explicit);
+        assert_eq!(result_of(TRITONSERVER_ServerLoadModel(handle, m)), explicit);
         assert_eq!(
-            said(TRITONSERVER_ServerLoadModelWithParameters(handle, m, ptr::null(), 1)),
+            result_of(TRITONSERVER_ServerLoadModelWithParameters(handle, m, ptr::null(), 0)),
+            explicit
+        );
+        assert_eq!(result_of(TRITONSERVER_ServerUnloadModel(handle, m)), explicit);
+        assert_eq!(result_of(TRITONSERVER_ServerUnloadModelAndDependents(handle, m)), explicit);
+        assert_eq!(
+            result_of(TRITONSERVER_ServerLoadModelWithParameters(handle, m, ptr::null(), 1)),
             Err("Invalid argument: load parameters are not provided while parameter count is non-zero"
                 .to_owned())
         );
-        assert!(said(TRITONSERVER_ServerLoadModelWithParameters(handle, m, [one].as_ptr(), 1)).is_err());
+        assert!(result_of(TRITONSERVER_ServerLoadModelWithParameters(handle, m, [one].as_ptr(), 1)).is_err());
         assert_eq!(
-            said(TRITONSERVER_ServerPollModelRepository(handle)),
+            result_of(TRITONSERVER_ServerPollModelRepository(handle)),
             Err("Unavailable: polling is disabled".to_owned())
         );
         let register = |mapping: *const *const NamedParameter, count| {
-            said(TRITONSERVER_ServerRegisterModelRepository(handle, c"/r".as_ptr(), mapping, count))
+            result_of(TRITONSERVER_ServerRegisterModelRepository(handle, c"/r".as_ptr(), mapping, count))
                 .unwrap_err()
         };
         let not_explicit = "is not allowed if model control mode is not EXPLICIT";
@@ -249,7 +257,7 @@ fn models_are_loaded_at_the_start_only() {
             "Invalid argument: failed to register '/r', there is a conflicting mapping for 'm'"
         );
         assert_eq!(
-            said(TRITONSERVER_ServerUnregisterModelRepository(handle, c"/r".as_ptr())),
+            result_of(TRITONSERVER_ServerUnregisterModelRepository(handle, c"/r".as_ptr())),
             Err(format!("Unsupported: repository unregistration {not_explicit}"))
         );
         for parameter in [one, two] {
@@ -269,10 +277,10 @@ fn a_stopping_server_says_so() {
         assert_eq!(flag(|live| TRITONSERVER_ServerIsLive(handle, live)), exiting);
         assert_eq!(flag(|ready| TRITONSERVER_ServerIsReady(handle, ready)), exiting);
         assert_eq!(
-            told(|message| TRITONSERVER_ServerModelIndex(handle, 0, message)),
+            json_of(|message| TRITONSERVER_ServerModelIndex(handle, 0, message)),
             Err(NOT_READY.to_owned())
         );
-        assert!(told(|message| TRITONSERVER_ServerMetadata(handle, message)).is_ok());
+        assert!(json_of(|message| TRITONSERVER_ServerMetadata(handle, message)).is_ok());
     }
 }
 
@@ -281,15 +289,15 @@ fn metrics(handle: *mut Server) -> String {
     let (mut metrics, mut base, mut size) = (ptr::null_mut(), ptr::null(), 0);
     // SAFETY: a live server and places of this function.
     unsafe {
-        said(TRITONSERVER_ServerMetrics(handle, &mut metrics)).unwrap();
-        said(TRITONSERVER_MetricsFormatted(metrics, 0, &mut base, &mut size)).unwrap();
+        result_of(TRITONSERVER_ServerMetrics(handle, &mut metrics)).unwrap();
+        result_of(TRITONSERVER_MetricsFormatted(metrics, 0, &mut base, &mut size)).unwrap();
         let text = read(base);
         assert_eq!(text.len(), size);
         assert_eq!(
-            said(TRITONSERVER_MetricsFormatted(metrics, 1, &mut base, &mut size)),
+            result_of(TRITONSERVER_MetricsFormatted(metrics, 1, &mut base, &mut size)),
             Err("Invalid argument: unknown metrics format '1'".to_owned())
         );
-        said(TRITONSERVER_MetricsDelete(metrics)).unwrap();
+        result_of(TRITONSERVER_MetricsDelete(metrics)).unwrap();
         text
     }
 }
@@ -301,17 +309,17 @@ fn metrics_of_plug_ins_stand_behind_the_servers_own() {
     // SAFETY: live handles and places of this function.
     unsafe {
         let made = TRITONSERVER_MetricFamilyNew(&mut family, 1, c"of_a_plug_in".as_ptr(), c"mine".as_ptr());
-        said(made).unwrap();
-        said(TRITONSERVER_MetricNew(&mut metric, family, ptr::null(), 0)).unwrap();
-        said(TRITONSERVER_MetricSet(metric, 3.5)).unwrap();
+        result_of(made).unwrap();
+        result_of(TRITONSERVER_MetricNew(&mut metric, family, ptr::null(), 0)).unwrap();
+        result_of(TRITONSERVER_MetricSet(metric, 3.5)).unwrap();
         let text = metrics(stage.server.as_ptr());
         assert!(text.starts_with("# HELP nv_inference_request_success "), "{text}");
         assert!(
             text.ends_with("# HELP of_a_plug_in mine\n# TYPE of_a_plug_in gauge\nof_a_plug_in 3.5\n"),
             "{text}"
         );
-        said(TRITONSERVER_MetricDelete(metric)).unwrap();
-        said(TRITONSERVER_MetricFamilyDelete(family)).unwrap();
+        result_of(TRITONSERVER_MetricDelete(metric)).unwrap();
+        result_of(TRITONSERVER_MetricFamilyDelete(family)).unwrap();
     }
 }
 
@@ -325,7 +333,7 @@ impl Chosen {
     pub(crate) fn new() -> Self {
         let (mut handle, repository) = (ptr::null_mut(), tempfile::tempdir().unwrap());
         // SAFETY: a place of this function.
-        said(unsafe { TRITONSERVER_ServerOptionsNew(&mut handle) }).unwrap();
+        result_of(unsafe { TRITONSERVER_ServerOptionsNew(&mut handle) }).unwrap();
         Self { handle, repository }
     }
 
@@ -333,14 +341,14 @@ impl Chosen {
     pub(crate) fn here(self) -> Self {
         let path = c(self.repository.path().to_str().unwrap());
         // SAFETY: live options.
-        said(unsafe { TRITONSERVER_ServerOptionsSetModelRepositoryPath(self.handle, path.as_ptr()) })
+        result_of(unsafe { TRITONSERVER_ServerOptionsSetModelRepositoryPath(self.handle, path.as_ptr()) })
             .unwrap();
         self
     }
 
     pub(crate) fn exit_on_error(self, exit: bool) -> Self {
         // SAFETY: live options.
-        said(unsafe { TRITONSERVER_ServerOptionsSetExitOnError(self.handle, exit) }).unwrap();
+        result_of(unsafe { TRITONSERVER_ServerOptionsSetExitOnError(self.handle, exit) }).unwrap();
         self
     }
 
@@ -355,7 +363,7 @@ impl Chosen {
     pub(crate) fn server(&self) -> Result<*mut Server, String> {
         let mut server = ptr::null_mut();
         // SAFETY: live options and a place of this function.
-        said(unsafe { TRITONSERVER_ServerNew(&mut server, self.handle) })?;
+        result_of(unsafe { TRITONSERVER_ServerNew(&mut server, self.handle) })?;
         Ok(server)
     }
 }
@@ -363,7 +371,7 @@ impl Chosen {
 impl Drop for Chosen {
     fn drop(&mut self) {
         // SAFETY: the test does not use them after this.
-        said(unsafe { TRITONSERVER_ServerOptionsDelete(self.handle) }).unwrap();
+        result_of(unsafe { TRITONSERVER_ServerOptionsDelete(self.handle) }).unwrap();
     }
 }
 
@@ -374,7 +382,7 @@ fn is_live(server: *mut Server) -> Result<bool, String> {
 
 fn delete(server: *mut Server) {
     // SAFETY: the test does not use it after this.
-    said(unsafe { TRITONSERVER_ServerDelete(server) }).unwrap();
+    result_of(unsafe { TRITONSERVER_ServerDelete(server) }).unwrap();
 }
 
 #[test]
@@ -382,18 +390,18 @@ fn a_server_lives_until_it_is_stopped() {
     let chosen = Chosen::new().here();
     let id: CString = c("mine");
     // SAFETY: live options.
-    said(unsafe { TRITONSERVER_ServerOptionsSetServerId(chosen.handle, id.as_ptr()) }).unwrap();
+    result_of(unsafe { TRITONSERVER_ServerOptionsSetServerId(chosen.handle, id.as_ptr()) }).unwrap();
     let server = chosen.server().unwrap();
     assert_eq!(is_live(server), Ok(true));
     // SAFETY: a live server and places of the helpers.
     unsafe {
         assert_eq!(flag(|ready| TRITONSERVER_ServerIsReady(server, ready)), Ok(true));
-        let metadata = told(|message| TRITONSERVER_ServerMetadata(server, message)).unwrap();
+        let metadata = json_of(|message| TRITONSERVER_ServerMetadata(server, message)).unwrap();
         assert!(metadata.starts_with(r#"{"name":"mine","version":"2.73.0","extensions":["classification","#));
-        said(TRITONSERVER_ServerSetExitTimeout(server, 7)).unwrap();
-        said(TRITONSERVER_ServerStop(server)).unwrap();
+        result_of(TRITONSERVER_ServerSetExitTimeout(server, 7)).unwrap();
+        result_of(TRITONSERVER_ServerStop(server)).unwrap();
         assert_eq!(is_live(server), Err("Unavailable: Server exiting".to_owned()));
-        said(TRITONSERVER_ServerStop(server)).unwrap();
+        result_of(TRITONSERVER_ServerStop(server)).unwrap();
     }
     delete(server);
 }
@@ -428,7 +436,7 @@ fn a_model_that_fails_ends_the_server_unless_it_shall_go_on() {
     // SAFETY: a live server and places of the helpers.
     unsafe {
         assert_eq!(flag(|ready| TRITONSERVER_ServerIsReady(server, ready)), Ok(false));
-        let index = told(|message| TRITONSERVER_ServerModelIndex(server, 0, message)).unwrap();
+        let index = json_of(|message| TRITONSERVER_ServerModelIndex(server, 0, message)).unwrap();
         assert!(
             index.starts_with(r#"[{"name":"bad","version":"1","state":"UNAVAILABLE","reason":"#),
             "{index}"
@@ -444,7 +452,7 @@ fn a_server_may_keep_its_metrics_to_itself() {
     assert!(metrics(shown).contains("# TYPE nv_cpu_utilization gauge"));
     delete(shown);
     // SAFETY: live options.
-    said(unsafe { TRITONSERVER_ServerOptionsSetMetrics(chosen.handle, false) }).unwrap();
+    result_of(unsafe { TRITONSERVER_ServerOptionsSetMetrics(chosen.handle, false) }).unwrap();
     let silent = chosen.server().unwrap();
     assert!(!metrics(silent).contains("nv_"));
     delete(silent);

@@ -32,7 +32,7 @@ use tokio::runtime::Runtime;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The error that a function returned; `Ok` for null.
-pub(crate) fn said(error: *mut CError) -> Result<(), String> {
+pub(crate) fn result_of(error: *mut CError) -> Result<(), String> {
     // SAFETY: null or an error that this function owns.
     unsafe { consume(error) }.map_err(|error| error.with_code())
 }
@@ -75,7 +75,7 @@ impl Native {
     }
 
     /// Reports that its models are not ready.
-    pub(crate) fn unwell(self) -> Self {
+    pub(crate) fn not_ready(self) -> Self {
         Self { well: false, ..self }
     }
 
@@ -229,10 +229,10 @@ impl Answer {
         let (mut model, mut version, mut id, mut count) = (ptr::null(), 0, ptr::null(), 0);
         // SAFETY: a live response and places of this function.
         unsafe {
-            let error = said(TRITONSERVER_InferenceResponseError(response)).err();
-            said(TRITONSERVER_InferenceResponseModel(response, &mut model, &mut version)).unwrap();
-            said(TRITONSERVER_InferenceResponseId(response, &mut id)).unwrap();
-            said(TRITONSERVER_InferenceResponseOutputCount(response, &mut count)).unwrap();
+            let error = result_of(TRITONSERVER_InferenceResponseError(response)).err();
+            result_of(TRITONSERVER_InferenceResponseModel(response, &mut model, &mut version)).unwrap();
+            result_of(TRITONSERVER_InferenceResponseId(response, &mut id)).unwrap();
+            result_of(TRITONSERVER_InferenceResponseOutputCount(response, &mut count)).unwrap();
             let outputs = (0..count).map(|index| output(response, index)).collect();
             Self { model: read(model), version, id: read(id), error, outputs, last }
         }
@@ -244,7 +244,7 @@ fn output(response: *mut InferenceResponse, index: u32) -> (String, Vec<u8>) {
     let none = ptr::null_mut::<()>();
     // SAFETY: a live response and places of this function; the others may be null.
     unsafe {
-        said(TRITONSERVER_InferenceResponseOutput(
+        result_of(TRITONSERVER_InferenceResponseOutput(
             response,
             index,
             &mut name,
@@ -332,14 +332,14 @@ unsafe extern "C-unwind" fn responded(response: *mut InferenceResponse, flags: u
     let app = unsafe { &*userp.cast::<App>() };
     if response.is_null() {
         assert_eq!(flags, 1);
-        return app.tell(Event::End);
+        return app.record(Event::End);
     }
     let hook = app.on_response.lock().clone();
     hook.iter().for_each(|hook| hook(response));
     let answer = Answer::of(response, flags == 1);
     // SAFETY: this function owns the response.
-    unsafe { said(TRITONSERVER_InferenceResponseDelete(response)).unwrap() };
-    app.tell(Event::Answer(answer));
+    unsafe { result_of(TRITONSERVER_InferenceResponseDelete(response)).unwrap() };
+    app.record(Event::Answer(answer));
 }
 
 unsafe extern "C-unwind" fn released(request: *mut InferenceRequest, flags: u32, userp: *mut c_void) {
@@ -347,13 +347,13 @@ unsafe extern "C-unwind" fn released(request: *mut InferenceRequest, flags: u32,
     // SAFETY: the app outlives its requests.
     let app = unsafe { &*userp.cast::<App>() };
     let hook = app.on_release.lock().clone();
-    app.tell(Event::Released);
+    app.record(Event::Released);
     hook.iter().for_each(|hook| hook(request));
 }
 
 unsafe extern "C-unwind" fn passed(_: *mut Trace, activity: Activity, _: u64, userp: *mut c_void) {
     // SAFETY: the app outlives its requests.
-    unsafe { &*userp.cast::<App>() }.tell(Event::Activity(activity));
+    unsafe { &*userp.cast::<App>() }.record(Event::Activity(activity));
 }
 
 unsafe extern "C-unwind" fn shown(
@@ -372,7 +372,7 @@ unsafe extern "C-unwind" fn shown(
     // SAFETY: a tensor of so many bytes; the app outlives its requests.
     unsafe {
         let bytes = slice::from_raw_parts(base.cast::<u8>(), size).to_vec();
-        (*userp.cast::<App>()).tell(Event::Tensor(activity, read(name), bytes));
+        (*userp.cast::<App>()).record(Event::Tensor(activity, read(name), bytes));
     }
 }
 
@@ -380,7 +380,7 @@ unsafe extern "C-unwind" fn trace_released(trace: *mut Trace, userp: *mut c_void
     // SAFETY: this function owns the trace; the app outlives its requests.
     unsafe {
         drop(Box::from_raw(trace));
-        (*userp.cast::<App>()).tell(Event::TraceReleased);
+        (*userp.cast::<App>()).record(Event::TraceReleased);
     }
 }
 
@@ -388,8 +388,10 @@ impl App {
     pub(crate) fn new() -> Arc<Self> {
         let mut allocator = ptr::null_mut();
         // SAFETY: functions and places of this module.
-        unsafe { said(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), None)) }
-            .unwrap();
+        unsafe {
+            result_of(TRITONSERVER_ResponseAllocatorNew(&mut allocator, Some(alloc), Some(free), None))
+        }
+        .unwrap();
         Arc::new(Self {
             events: Mutex::default(),
             changed: Condvar::new(),
@@ -400,7 +402,7 @@ impl App {
         })
     }
 
-    fn tell(&self, event: Event) {
+    fn record(&self, event: Event) {
         self.events.lock().push(event);
         self.changed.notify_all();
     }
@@ -444,7 +446,7 @@ impl App {
     }
 
     /// The events so far.
-    pub(crate) fn heard(&self) -> Vec<Event> {
+    pub(crate) fn recorded_events(&self) -> Vec<Event> {
         self.events.lock().clone()
     }
 
@@ -453,7 +455,7 @@ impl App {
         let mut trace = ptr::null_mut();
         // SAFETY: functions and places of this module.
         unsafe {
-            said(TRITONSERVER_InferenceTraceTensorNew(
+            result_of(TRITONSERVER_InferenceTraceTensorNew(
                 &mut trace,
                 level,
                 0,
@@ -471,7 +473,8 @@ impl App {
 impl Drop for App {
     fn drop(&mut self) {
         // SAFETY: the allocator is not used after the app.
-        unsafe { said(TRITONSERVER_ResponseAllocatorDelete(self.allocator.load(Ordering::SeqCst))) }.unwrap();
+        unsafe { result_of(TRITONSERVER_ResponseAllocatorDelete(self.allocator.load(Ordering::SeqCst))) }
+            .unwrap();
         assert_eq!(self.buffers.load(Ordering::SeqCst), 0, "every buffer was given back");
     }
 }
@@ -495,9 +498,9 @@ impl<'a> Ask<'a> {
         unsafe {
             let made =
                 TRITONSERVER_InferenceRequestNew(&mut handle, stage.server.as_ptr(), model.as_ptr(), -1);
-            said(made).unwrap();
+            result_of(made).unwrap();
             let allocator = app.allocator.load(Ordering::SeqCst);
-            said(TRITONSERVER_InferenceRequestSetResponseCallback(
+            result_of(TRITONSERVER_InferenceRequestSetResponseCallback(
                 handle,
                 allocator,
                 app.userp(),
@@ -505,7 +508,7 @@ impl<'a> Ask<'a> {
                 app.userp(),
             ))
             .unwrap();
-            said(TRITONSERVER_InferenceRequestSetReleaseCallback(handle, Some(released), app.userp()))
+            result_of(TRITONSERVER_InferenceRequestSetReleaseCallback(handle, Some(released), app.userp()))
                 .unwrap();
         }
         Self { handle, server: &stage.server, app }
@@ -517,7 +520,7 @@ impl<'a> Ask<'a> {
         // SAFETY: a live request; the allocator outlives it.
         unsafe {
             let set = TRITONSERVER_InferenceRequestSetResponseCallback;
-            said(set(self.handle, allocator, userp, respond, app)).unwrap();
+            result_of(set(self.handle, allocator, userp, respond, app)).unwrap();
         }
         self
     }
@@ -533,7 +536,7 @@ impl<'a> Ask<'a> {
     pub(crate) fn add(&self, name: &str, datatype: DataType, shape: &[i64]) -> Result<(), String> {
         let (name, datatype, count) = (c(name), datatype_number(datatype), shape.len() as u64);
         // SAFETY: a live request.
-        said(unsafe {
+        result_of(unsafe {
             TRITONSERVER_InferenceRequestAddInput(self.handle, name.as_ptr(), datatype, shape.as_ptr(), count)
         })
     }
@@ -541,7 +544,7 @@ impl<'a> Ask<'a> {
     pub(crate) fn append(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
         let (name, base) = (c(name), bytes.as_ptr().cast());
         // SAFETY: a live request.
-        said(unsafe {
+        result_of(unsafe {
             TRITONSERVER_InferenceRequestAppendInputData(self.handle, name.as_ptr(), base, bytes.len(), 0, 0)
         })
     }
@@ -552,7 +555,7 @@ impl<'a> Ask<'a> {
 
     pub(crate) fn send_traced(&self, trace: *mut Trace) -> Result<(), String> {
         // SAFETY: a live request that is not under way.
-        said(unsafe { TRITONSERVER_ServerInferAsync(self.server.as_ptr(), self.handle, trace) })
+        result_of(unsafe { TRITONSERVER_ServerInferAsync(self.server.as_ptr(), self.handle, trace) })
     }
 
     /// Sends the request and waits for its only response.
@@ -563,13 +566,13 @@ impl<'a> Ask<'a> {
 
     pub(crate) fn cancel(&self) -> Result<(), String> {
         // SAFETY: a live request.
-        said(unsafe { TRITONSERVER_InferenceRequestCancel(self.handle) })
+        result_of(unsafe { TRITONSERVER_InferenceRequestCancel(self.handle) })
     }
 
     pub(crate) fn is_cancelled(&self) -> Result<bool, String> {
         let mut cancelled = false;
         // SAFETY: a live request.
-        said(unsafe { TRITONSERVER_InferenceRequestIsCancelled(self.handle, &mut cancelled) })?;
+        result_of(unsafe { TRITONSERVER_InferenceRequestIsCancelled(self.handle, &mut cancelled) })?;
         Ok(cancelled)
     }
 }
@@ -577,6 +580,6 @@ impl<'a> Ask<'a> {
 impl Drop for Ask<'_> {
     fn drop(&mut self) {
         // SAFETY: it came back, or never went.
-        unsafe { said(TRITONSERVER_InferenceRequestDelete(self.handle)) }.unwrap();
+        unsafe { result_of(TRITONSERVER_InferenceRequestDelete(self.handle)) }.unwrap();
     }
 }

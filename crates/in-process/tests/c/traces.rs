@@ -9,7 +9,7 @@ fn position(events: &[Event], event: &Event) -> usize {
 }
 
 #[test]
-fn a_traced_request_tells_its_doors_in_order_and_gives_the_trace_back() {
+fn a_traced_request_reports_its_activities_in_order_and_releases_the_trace() {
     for config in [MOVABLE.to_owned(), pinned("")] {
         let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
         let ask = Ask::new(&stage, &app).input(b"abc");
@@ -28,7 +28,7 @@ fn a_traced_request_tells_its_doors_in_order_and_gives_the_trace_back() {
 }
 
 #[test]
-fn tensors_are_told_if_they_are_wanted() {
+fn tensors_are_reported_if_the_trace_wants_them() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app).input(b"abc");
     ask.send_traced(app.trace(TENSORS)).unwrap();
@@ -40,7 +40,7 @@ fn tensors_are_told_if_they_are_wanted() {
 }
 
 #[test]
-fn an_output_with_fewer_bytes_than_its_shape_says_is_not_told() {
+fn an_output_with_fewer_bytes_than_its_shape_is_not_reported() {
     for shape in [-1, 4] {
         let odd = Native::each(move |execution| {
             let output = Tensor::new("OUT".into(), DataType::Uint8, [shape][..].into(), vec![1, 2, 3]);
@@ -56,9 +56,9 @@ fn an_output_with_fewer_bytes_than_its_shape_says_is_not_told() {
 }
 
 #[test]
-fn a_trace_comes_back_even_if_its_request_is_refused() {
+fn a_trace_is_released_even_if_its_request_is_refused() {
     let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
     let ask = Ask::new(&stage, &app);
     ask.send_traced(app.trace(TIMESTAMPS)).unwrap_err();
-    assert_eq!(app.heard(), [Event::TraceReleased]);
+    assert_eq!(app.recorded_events(), [Event::TraceReleased]);
 }

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_leads_to_the_end() {
+    fn the_owed_actions_lead_to_a_final_state() {
         for way in WAYS {
             let mut model = after(way);
             model.owed().iter().for_each(|&action| model.happens(action).unwrap());
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_relocated_while_it_is_going_to_be_loaded_and_never_else() {
+    fn a_model_is_relocated_only_before_it_is_loaded() {
         for way in WAYS {
             let mut model = after(way);
             let relocated = model.relocate(ArtifactType::Filesystem, "/elsewhere".into());
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_cannot_be_relocated_to_a_cloud() {
+    fn a_model_cannot_be_relocated_to_object_storage() {
         let error = after(&[Load]).relocate(ArtifactType::RemoteFilesystem, "s3://b/m".into()).unwrap_err();
         assert_eq!(error.code, ErrorCode::Unsupported);
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_a_cloud_is_not_to_be_had() {
+    fn a_directory_in_object_storage_is_refused() {
         let (mut model, directories) = model();
         assert_eq!(
             refused(model.acquire(ArtifactType::RemoteFilesystem)),

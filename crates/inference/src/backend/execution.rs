@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_comes_back_once_whichever_way_it_comes() {
+    fn a_slot_is_returned_exactly_once() {
         let slots = Arc::new(Slots::default());
         let lend = || {
             SlotGuard::new(SlotRef { slot_owner: slots.clone(), instance: 0, slot: 3, meta: Meta::default() })
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_nobody_lent_cannot_be_rescheduled() {
+    fn a_request_without_a_slot_cannot_be_rescheduled() {
         let (error, execution) = execution().reschedule().unwrap_err();
         assert!(
             error

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_comes_back_as_it_was() {
+    fn a_packed_response_unpacks_unchanged() {
         let back = read(&packed(&rich())).unwrap();
         assert_eq!(back.parameters, rich().parameters);
         assert_eq!(back.outputs.len(), 3);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_off_or_added_is_noticed() {
+    fn missing_and_extra_bytes_are_detected() {
         let whole = packed(&rich());
         for len in 0..whole.len() {
             assert!(read(&whole[..len]).is_err(), "{len} bytes");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn no_damage_is_worse_than_an_error() {
+    fn damaged_bytes_give_an_error_and_no_panic() {
         let whole = packed(&rich());
         for place in 0..whole.len() {
             for value in [0, 1, 0x7F, 0xFF] {

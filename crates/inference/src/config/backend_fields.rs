@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_tells_everything_when_the_configuration_tells_nothing() {
+    fn a_model_file_determines_backend_and_platform_without_a_configuration() {
         for (file, wanted) in [
             ("model.savedmodel/", ["tensorflow", "tensorflow_savedmodel", "model.savedmodel"]),
             ("model.graphdef", ["tensorflow", "tensorflow_graphdef", "model.graphdef"]),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_wrong_kind_tells_nothing() {
+    fn a_model_file_of_another_kind_determines_nothing() {
         for file in
             ["model.savedmodel", "model.graphdef/", "model.plan/", "model.pt/", "model.pt2/", "weights.bin"]
         {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_field_tells_the_others_without_any_file() {
+    fn one_field_determines_the_others_without_a_model_file() {
         for (text, wanted) in [
             ("platform: 'tensorflow_graphdef'", ["tensorflow", "tensorflow_graphdef", "model.graphdef"]),
             (
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_name_is_the_last_resort() {
+    fn the_directory_name_is_used_last() {
         assert_eq!(completed("", &layout("a.b.c", &[(1, &[])])).unwrap(), ["b.c", "", "model.b.c"]);
         let error = completed("", &layout("plain", &[(1, &[])])).unwrap_err();
         assert_eq!(

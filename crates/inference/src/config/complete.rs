@@ -120,7 +120,7 @@ mod tests {
         "optimization { input_pinned_memory { enable: true } output_pinned_memory { enable: true } }";
 
     #[test]
-    fn silence_has_a_meaning() {
+    fn absent_fields_get_their_defaults() {
         let latest = "version_policy { latest { num_versions: 1 } }";
         for (text, wanted) in [
             ("", format!("{latest} {PINNED}")),

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_is_nearly_known_is_told_and_a_foreign_one_is_not() {
+    fn a_misspelt_parameter_is_reported_and_an_unknown_one_is_not() {
         let parameters = |names: &[&str]| -> String {
             names.iter().map(|name| format!("parameters {{ key: '{name}' value {{}} }}")).collect()
         };
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accelerator_for_gpus_is_told() {
+    fn an_accelerator_for_gpus_gives_a_warning() {
         let text = |name: &str| {
             format!(
                 "optimization {{ execution_accelerators {{ gpu_execution_accelerator {{ name: '{name}' }} }} }}"
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_not_known_is_told() {
+    fn an_unknown_setting_gives_a_warning() {
         assert_eq!(unknown_setting("b", "default-max-batch-size", KNOWN), None);
         assert_eq!(unknown_setting("b", "session.y", KNOWN), None);
         let text = |setting| unknown_setting("b", setting, KNOWN).unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_version_that_does_not_exist_is_told() {
+    fn a_named_version_that_does_not_exist_gives_a_warning() {
         let told = absent_versions(&VersionPolicy::Specific(vec![1, 7]), &[1, 2], "m");
         assert_eq!(told, ["version 7 is specified for model 'm', but the version directory is not present"]);
         assert!(absent_versions(&VersionPolicy::Latest(5), &[1], "m").is_empty());

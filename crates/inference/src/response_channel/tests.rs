@@ -97,7 +97,7 @@ fn the_path_sees_every_response_before_the_client_does() {
 }
 
 #[test]
-fn a_forgotten_request_is_answered_with_an_error() {
+fn a_dropped_request_gets_an_error() {
     let (responder, mut stream, counter) = open();
     let kept = responder.clone();
     drop(responder);
@@ -122,7 +122,7 @@ fn what_comes_after_the_end_is_ignored() {
 }
 
 #[test]
-fn a_client_that_goes_cancels_once_and_only_while_the_request_runs() {
+fn a_dropped_stream_cancels_once_and_only_while_the_request_runs() {
     let (responder, stream, counter) = open();
     stream.cancel();
     drop(stream);
@@ -156,7 +156,7 @@ fn sending(responder: &Responder) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_sender_that_waits_for_room_is_freed_when_the_client_goes_after_the_end() {
+fn a_waiting_sender_continues_when_the_stream_is_dropped_after_the_end() {
     let (responder, stream) = narrow(1);
     responder.send(Response::default());
     let sender = sending(&responder);
@@ -180,7 +180,7 @@ fn a_sender_that_waited_past_the_end_adds_nothing() {
 }
 
 #[test]
-fn what_nobody_takes_is_not_kept() {
+fn responses_without_a_receiver_are_dropped() {
     let (responder, stream, _) = open();
     let shared = bytes::Bytes::from(vec![0; 8]);
     let response = || {
@@ -197,7 +197,7 @@ fn what_nobody_takes_is_not_kept() {
 }
 
 #[test]
-fn a_sender_that_waits_for_room_is_freed_when_the_client_goes() {
+fn a_waiting_sender_continues_when_the_stream_is_dropped() {
     let (responder, stream) = narrow(1);
     responder.send(Response::default());
     let sender = std::thread::spawn(move || responder.send(Response::default()));
@@ -296,7 +296,7 @@ fn an_end_without_a_response_ends_no_other_request() {
 }
 
 #[test]
-fn nothing_is_counted_that_nobody_will_read() {
+fn responses_without_a_receiver_are_not_counted() {
     let budget = UnreadBudget::new(100_000);
     let (responder, stream, _) = budgeted(&budget, None);
     responder.send(sized(10));

@@ -25,6 +25,8 @@ pub struct DynamicBatcher<T> {
     /// The number of further requests for which `hold_until_queued` waits.
     missing: usize,
     draining: bool,
+    /// No request waits for further requests.
+    delay_ended: bool,
 }
 
 /// The requests at the head of a queue.
@@ -48,6 +50,7 @@ impl<T> DynamicBatcher<T> {
             latest_arrival: Timestamp::default(),
             missing: config.hold_until_queued,
             draining: false,
+            delay_ended: false,
         }
     }
 
@@ -127,6 +130,12 @@ impl<T> DynamicBatcher<T> {
 
     pub(crate) fn drain(&mut self) {
         self.draining = true;
+        // No further request can arrive. Waiting would have no effect.
+        self.end_queue_delay();
+    }
+
+    pub(crate) fn end_queue_delay(&mut self) {
+        self.delay_ended = true;
         self.missing = 0;
     }
 
@@ -140,8 +149,7 @@ impl<T> DynamicBatcher<T> {
         }
         let front = self.front();
         match self.rule.decide(&front, now) {
-            // No further request can arrive. Waiting would have no effect.
-            Cut::Hold(_) if self.draining => Cut::Release(front.requests()),
+            Cut::Hold(_) if self.delay_ended => Cut::Release(front.requests()),
             cut => cut,
         }
     }
@@ -217,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_at_its_end_is_not_walked_again() {
+    fn a_queue_that_grows_at_its_end_is_not_examined_again() {
         let mut batcher = batcher(DynamicBatching::default());
         assert!(batcher.due(NOW, &[0]).is_none());
         for _ in 0..10 {
@@ -228,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_behind_a_full_batch_does_not_spoil_it() {
+    fn a_request_behind_a_full_batch_does_not_reset_it() {
         let mut batcher = batcher(DynamicBatching::default());
         for priority in [1, 1, 1, 1, 1, 2] {
             enqueue(&mut batcher, priority);
@@ -239,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_goes_before_others_makes_the_queue_worth_another_look() {
+    fn a_request_that_passes_others_resets_the_open_batch() {
         let mut batcher = batcher(DynamicBatching::default());
         enqueue(&mut batcher, 2);
         assert!(batcher.due(NOW, &[0]).is_some(), "without delay it is due at once");
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelling_behind_a_full_batch_does_not_spoil_it() {
+    fn a_cancellation_behind_a_full_batch_does_not_reset_it() {
         let mut batcher = batcher(DynamicBatching::default());
         let ids = [2; 7].map(|priority| enqueue(&mut batcher, priority));
         assert!(batcher.due(NOW, &[0]).is_some());
@@ -309,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_is_not_asked_about_at_each_visit() {
+    fn the_filter_is_called_once_for_each_request_of_a_long_queue() {
         let asked = Arc::new(AtomicUsize::new(0));
         let filter = Box::new(Questions(asked.clone()));
         let mut batcher = batcher(DynamicBatching::default()).with_filter(filter);

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_made_up_by_clients_do_not_stay() {
+    fn levels_that_clients_invent_are_removed() {
         let mut queue = RequestQueue::new(&DynamicBatching {
             priority_levels: u64::MAX,
             default_priority_level: 1,

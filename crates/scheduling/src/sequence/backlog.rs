@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_impatient_request_of_a_sequence_sets_its_deadline() {
+    fn the_shortest_timeout_of_a_sequence_sets_its_deadline() {
         let mut backlog = Backlog::new();
         backlog.push(sequence(1), request(0, None));
         backlog.push(sequence(2), request(0, Some(50)));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_a_slot_has_no_deadline_any_more() {
+    fn a_sequence_with_a_slot_has_no_deadline() {
         let mut backlog = Backlog::new();
         backlog.push(sequence(1), request(0, Some(5)));
         backlog.push(sequence(2), request(0, None));

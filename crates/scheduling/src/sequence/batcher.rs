@@ -38,6 +38,8 @@ pub struct SequenceBatcher<T> {
     last_generated_id: u64,
     latest: Timestamp,
     draining: bool,
+    /// No request waits for requests of other sequences.
+    delay_ended: bool,
     notes: Vec<Note>,
 }
 
@@ -65,6 +67,7 @@ impl<T> SequenceBatcher<T> {
             last_generated_id: 0,
             latest: Timestamp::default(),
             draining: false,
+            delay_ended: false,
             notes: Vec::new(),
         }
     }
@@ -200,6 +203,11 @@ impl<T> SequenceBatcher<T> {
         self.held = false;
     }
 
+    pub(crate) fn end_queue_delay(&mut self) {
+        self.delay_ended = true;
+        self.held = false;
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.waiting
     }
@@ -268,7 +276,9 @@ impl<T> SequenceBatcher<T> {
         if self.held {
             return Cut::Empty;
         }
-        self.places.service.decide(instance, now, self.draining)
+        // In a model that drains, requests can arrive only for sequences that have no request in this instance now.
+        let delay_ended = self.delay_ended || (self.draining && instance.all_are_ready());
+        self.places.service.decide(instance, now, delay_ended)
     }
 
     /// Whether the batcher still waits for `hold_until_queued`.

@@ -30,16 +30,14 @@ impl StrategyState {
         }
     }
 
-    /// What to do with the requests of an instance. If the model is `draining`, requests can arrive only for
-    /// sequences that have no request in this instance now.
-    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp, draining: bool) -> Cut {
+    /// What to do with the requests of an instance. If `delay_ended`, they do not wait for further requests.
+    pub(super) fn decide<T>(&self, instance: &InstanceSlots<T>, now: Timestamp, delay_ended: bool) -> Cut {
         let cut = match self {
             Self::Direct(direct) => direct.decide(instance, now),
             Self::Oldest(oldest) => oldest.decide(instance, now),
         };
         match (cut, self) {
-            // No request can arrive. Waiting would have no effect.
-            (Cut::Hold(_), service) if draining && instance.all_are_ready() => Cut::Release(match service {
+            (Cut::Hold(_), service) if delay_ended => Cut::Release(match service {
                 Self::Direct(_) => instance.ready.len(),
                 Self::Oldest(oldest) => oldest.front(instance).requests(),
             }),

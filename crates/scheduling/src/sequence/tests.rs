@@ -15,7 +15,7 @@ fn number(id: u64) -> SequenceId {
 }
 
 #[test]
-fn a_second_start_is_noted_and_notes_do_not_pile_up() {
+fn a_second_start_is_noted_and_the_number_of_notes_is_limited() {
     let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
     for _ in 0..1_000 {
         assert!(batcher.enqueue(NOW, request(number(1), true), 'x').is_ok());
@@ -27,7 +27,7 @@ fn a_second_start_is_noted_and_notes_do_not_pile_up() {
 }
 
 #[test]
-fn slots_that_nobody_needs_cost_nothing() {
+fn free_slots_cost_no_steps() {
     let oldest = OldestStrategy { max_candidate_sequences: u32::MAX, ..OldestStrategy::default() };
     let config = SequenceBatching { strategy: Strategy::Oldest(oldest), ..SequenceBatching::default() };
     let mut batcher = SequenceBatcher::new(config, 2);
@@ -39,7 +39,7 @@ fn slots_that_nobody_needs_cost_nothing() {
 }
 
 #[test]
-fn nobody_can_name_a_sequence_of_ours() {
+fn clients_cannot_name_a_server_generated_sequence() {
     let own = || request(SequenceId::ServerGenerated(1), true);
     let refused = Rejected { payload: 'x', reason: Rejection::MissingSequence };
     let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
@@ -56,7 +56,7 @@ fn nobody_can_name_a_sequence_of_ours() {
 }
 
 #[test]
-fn what_is_over_is_not_given_back_twice() {
+fn an_ended_request_is_not_returned_twice() {
     let mut batcher = SequenceBatcher::new(SequenceBatching::default(), 1);
     assert!(batcher.enqueue(NOW, request(number(1), true), 'x').is_ok());
     let due = batcher.due(NOW, &[0]).expect("it can run");

@@ -372,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn crowds_are_served_in_bounded_time(
+    fn many_claimants_are_served_in_bounded_time(
         counts in collection::vec((0..7u32, 0..7u32, 1..3u32), 2..8),
         turns in collection::vec((any::<Index>(), any::<bool>()), 0..600),
     ) {

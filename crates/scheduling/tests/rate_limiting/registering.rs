@@ -12,7 +12,7 @@ fn conflict(resource: &str) -> Shortage {
 }
 
 #[test]
-fn who_needs_more_than_there_is_is_refused() {
+fn a_claimant_that_needs_more_than_the_capacity_is_refused() {
     for limit in [1, 3] {
         let refused = try_register(&mut limiter(&[("r", limit, None)]), &needs(&[("r", 4)]));
         assert_eq!(refused, Err(limited("r", limit, 4)));
@@ -27,7 +27,7 @@ fn units_of_another_device_do_not_count() {
 }
 
 #[test]
-fn what_is_not_listed_is_needed_in_vain() {
+fn a_claimant_of_an_unlisted_resource_is_refused() {
     let mut limiter = limiter(&[("r", 4, None)]);
     assert_eq!(try_register(&mut limiter, &needs(&[("s", 1)])), Err(limited("s", 0, 1)));
     assert!(try_register(&mut limiter, &needs(&[("s", 0)])).is_ok());
@@ -53,7 +53,7 @@ fn a_resource_is_global_or_not() {
 }
 
 #[test]
-fn a_refused_claimant_leaves_no_trace() {
+fn a_refused_claimant_changes_nothing() {
     let mut limiter = limiter(&[("r", 4, None), ("global", 1, None)]);
     assert_eq!(try_register(&mut limiter, &needs(&[("global", 2), ("r", 4)])), Err(limited("global", 1, 2)));
     let own = Resources {
@@ -71,7 +71,7 @@ fn the_last_of_repeated_needs_counts() {
 }
 
 #[test]
-fn capacity_follows_the_neediest_claimant() {
+fn capacity_follows_the_largest_need() {
     let mut limiter = unlimited();
     let small: Vec<_> = (0..3).map(|_| register(&mut limiter, &needs(&[("r", 2)]))).collect();
     assert_eq!(limiter.claim(small[0]), Claim::Granted);
@@ -117,7 +117,7 @@ fn devices_have_their_own_units_and_global_ones_are_shared() {
 }
 
 #[test]
-fn who_needs_nothing_never_waits() {
+fn a_claimant_without_needs_never_waits() {
     let mut limiter = limiter(&[("r", 1, None)]);
     let holder = register(&mut limiter, &needs(&[("r", 1)]));
     let waiting = register(&mut limiter, &needs(&[("r", 1)]));

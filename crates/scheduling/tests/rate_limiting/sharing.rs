@@ -13,8 +13,8 @@ const PLENTY: u64 = 1_000_000;
 /// each has run when the first of them has finished.
 fn two_models(limiter: RateLimiter) -> (u64, u64) {
     let mut simulation = Simulation::new(limiter);
-    let a = simulation.hire(&needs(&[("r", 4)]), 1, 100);
-    let b = simulation.hire(&needs(&[("r", 2), ("global", 2)]), 2, 100);
+    let a = simulation.add_worker(&needs(&[("r", 4)]), 1, 100);
+    let b = simulation.add_worker(&needs(&[("r", 2), ("global", 2)]), 2, 100);
     simulation.give(a, 80);
     simulation.give(b, 80);
     simulation.run_until(|simulation| simulation.done(a) == 80 || simulation.done(b) == 80);
@@ -30,7 +30,7 @@ fn under_contention_priority_two_runs_half_as_often() {
 }
 
 #[test]
-fn with_room_for_both_priorities_do_not_matter() {
+fn without_contention_priorities_have_no_effect() {
     let (a, b) = two_models(limiter(&[("r", 6, None), ("global", 2, None)]));
     assert!(a.abs_diff(b) <= 1, "{a} to {b}");
 }
@@ -40,7 +40,7 @@ fn two_instances_take_twice_as_long_where_only_one_may_run() {
     let takes = |capacity| {
         let mut simulation = Simulation::new(limiter(&[("r", capacity, None)]));
         for _ in 0..2 {
-            let instance = simulation.hire(&needs(&[("r", 1)]), 1, 100);
+            let instance = simulation.add_worker(&needs(&[("r", 1)]), 1, 100);
             simulation.give(instance, 10);
         }
         while simulation.step() {}
@@ -52,7 +52,7 @@ fn two_instances_take_twice_as_long_where_only_one_may_run() {
 #[test]
 fn shares_follow_priorities() {
     let mut simulation = Simulation::new(unlimited());
-    let workers = [1, 2, 3].map(|priority| simulation.hire(&needs(&[("r", 1)]), priority, 10));
+    let workers = [1, 2, 3].map(|priority| simulation.add_worker(&needs(&[("r", 1)]), priority, 10));
     for worker in workers {
         simulation.give(worker, PLENTY);
     }
@@ -64,14 +64,14 @@ fn shares_follow_priorities() {
 }
 
 #[test]
-fn a_newcomer_does_not_catch_up() {
+fn a_new_claimant_does_not_catch_up() {
     // A resource of its own must not give the newcomer an advantage either.
     for newcomer in [needs(&[("r", 1)]), needs(&[("r", 1), ("s", 1)])] {
         let mut simulation = Simulation::new(unlimited());
-        let old = simulation.hire(&needs(&[("r", 1)]), 1, 10);
+        let old = simulation.add_worker(&needs(&[("r", 1)]), 1, 10);
         simulation.give(old, PLENTY);
         simulation.run_until(|simulation| simulation.done(old) == 1000);
-        let new = simulation.hire(&newcomer, 1, 10);
+        let new = simulation.add_worker(&newcomer, 1, 10);
         simulation.give(new, PLENTY);
         simulation.run_until(|simulation| simulation.done(old) == 1100);
         assert!(simulation.done(new).abs_diff(100) <= 1, "{}", simulation.done(new));
@@ -79,23 +79,23 @@ fn a_newcomer_does_not_catch_up() {
 }
 
 #[test]
-fn a_newcomer_is_not_set_back() {
+fn a_new_claimant_has_no_disadvantage() {
     let mut simulation = Simulation::new(unlimited());
-    let old = [1, 1].map(|priority| simulation.hire(&needs(&[("r", 1)]), priority, 10));
+    let old = [1, 1].map(|priority| simulation.add_worker(&needs(&[("r", 1)]), priority, 10));
     for worker in old {
         simulation.give(worker, PLENTY);
     }
     simulation.run_until(|simulation| simulation.now == 10_000);
-    let new = simulation.hire(&needs(&[("r", 1)]), 1, 10);
+    let new = simulation.add_worker(&needs(&[("r", 1)]), 1, 10);
     simulation.give(new, PLENTY);
     simulation.run_until(|simulation| simulation.now == 10_040);
     assert_eq!(simulation.done(new), 1);
 }
 
 #[test]
-fn sleeping_earns_no_credit() {
+fn an_idle_claimant_gains_no_advantage() {
     let mut simulation = Simulation::new(unlimited());
-    let [awake, asleep] = [1, 1].map(|priority| simulation.hire(&needs(&[("r", 1)]), priority, 10));
+    let [awake, asleep] = [1, 1].map(|priority| simulation.add_worker(&needs(&[("r", 1)]), priority, 10));
     simulation.give(asleep, 1);
     simulation.give(awake, PLENTY);
     simulation.run_until(|simulation| simulation.done(awake) == 1000);
@@ -107,14 +107,14 @@ fn sleeping_earns_no_credit() {
 #[test]
 fn each_resource_has_its_own_clock() {
     let mut simulation = Simulation::new(unlimited());
-    let fast = simulation.hire(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
-    let slow = [1, 2].map(|priority| simulation.hire(&on(Device::Gpu(1), &[("r", 1)]), priority, 1000));
+    let fast = simulation.add_worker(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
+    let slow = [1, 2].map(|priority| simulation.add_worker(&on(Device::Gpu(1), &[("r", 1)]), priority, 1000));
     simulation.give(fast, PLENTY);
     for worker in slow {
         simulation.give(worker, PLENTY);
     }
     simulation.run_until(|simulation| simulation.now == 90_000);
-    let newcomer = simulation.hire(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
+    let newcomer = simulation.add_worker(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
     simulation.give(newcomer, PLENTY);
     let before = simulation.done(fast);
     simulation.run_until(|simulation| simulation.now == 90_200);
@@ -127,8 +127,8 @@ fn each_resource_has_its_own_clock() {
 fn a_large_claim_gets_its_share_among_small_ones() {
     let mut simulation = Simulation::new(limiter(&[("r", 4, None)]));
     let small: Vec<_> =
-        (0..8).map(|number| simulation.hire(&needs(&[("r", 1)]), 1, 90 + 3 * number)).collect();
-    let large = simulation.hire(&needs(&[("r", 4)]), 1, 100);
+        (0..8).map(|number| simulation.add_worker(&needs(&[("r", 1)]), 1, 90 + 3 * number)).collect();
+    let large = simulation.add_worker(&needs(&[("r", 4)]), 1, 100);
     for &worker in &small {
         simulation.give(worker, PLENTY);
     }
@@ -144,8 +144,8 @@ fn a_large_claim_gets_its_share_among_small_ones() {
 /// slow pair has run since.
 fn join_two_crowds(fast_batches: u64) -> (u64, [u64; 2]) {
     let mut simulation = Simulation::new(unlimited());
-    let fast = [1, 1].map(|priority| simulation.hire(&needs(&[("fast", 1)]), priority, 1));
-    let slow = [1, 1].map(|priority| simulation.hire(&needs(&[("slow", 1)]), priority, 50));
+    let fast = [1, 1].map(|priority| simulation.add_worker(&needs(&[("fast", 1)]), priority, 1));
+    let slow = [1, 1].map(|priority| simulation.add_worker(&needs(&[("slow", 1)]), priority, 50));
     for worker in fast {
         simulation.give(worker, fast_batches);
     }
@@ -153,7 +153,7 @@ fn join_two_crowds(fast_batches: u64) -> (u64, [u64; 2]) {
         simulation.give(worker, PLENTY);
     }
     simulation.run_until(|simulation| simulation.now >= 10_000);
-    let both = simulation.hire(&needs(&[("fast", 1), ("slow", 1)]), 1, 10);
+    let both = simulation.add_worker(&needs(&[("fast", 1), ("slow", 1)]), 1, 10);
     simulation.give(both, PLENTY);
     let before = slow.map(|worker| simulation.done(worker));
     simulation.run_until(|simulation| simulation.now >= 21_000);
@@ -161,7 +161,7 @@ fn join_two_crowds(fast_batches: u64) -> (u64, [u64; 2]) {
 }
 
 #[test]
-fn whoever_joins_two_crowds_does_not_starve_and_has_every_second_turn_at_most() {
+fn a_claimant_of_two_resources_gets_turns_and_at_most_every_second_one() {
     let (both, slow) = join_two_crowds(PLENTY);
     for slow in slow {
         assert!(both >= slow && both <= 2 * slow + 2, "{both} against {slow}");
@@ -169,7 +169,7 @@ fn whoever_joins_two_crowds_does_not_starve_and_has_every_second_turn_at_most() 
 }
 
 #[test]
-fn crowds_that_were_joined_agree_on_the_time() {
+fn resources_that_share_a_claimant_share_their_virtual_time() {
     let (both, slow) = join_two_crowds(5_100);
     for slow in slow {
         assert!(both.abs_diff(slow) <= 5, "{both} against {slow}");
@@ -203,7 +203,8 @@ fn priorities_one_and_two_run_80_to_44_as_in_the_reference() {
     for first in [0, 1] {
         let mut simulation = Simulation::new(limiter(&[("r", 1, None)]));
         let client = |worker| Client { worker, sent: 0, stops: false };
-        let mut clients = [1, 2].map(|priority| client(simulation.hire(&needs(&[("r", 1)]), priority, 100)));
+        let mut clients =
+            [1, 2].map(|priority| client(simulation.add_worker(&needs(&[("r", 1)]), priority, 100)));
         clients[first].go_on(&mut simulation, false);
         clients[1 - first].go_on(&mut simulation, false);
         while simulation.step() {

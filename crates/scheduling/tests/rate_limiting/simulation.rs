@@ -29,7 +29,7 @@ impl Simulation {
         Self { limiter, now: 0, workers: Vec::new(), running: BinaryHeap::new() }
     }
 
-    pub(crate) fn hire(&mut self, needs: &Resources, its_priority: u32, batch_takes: u64) -> WorkerId {
+    pub(crate) fn add_worker(&mut self, needs: &Resources, its_priority: u32, batch_takes: u64) -> WorkerId {
         let (claimant, grants) =
             self.limiter.register(needs, priority(its_priority)).expect("there is enough");
         self.workers.push(Worker { claimant, batch_takes, waiting: 0, done: 0 });

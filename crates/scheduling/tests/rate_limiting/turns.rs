@@ -11,7 +11,7 @@ fn crowd<const N: usize>(counts: [u32; N]) -> (RateLimiter, [Claimant; N]) {
 }
 
 #[test]
-fn equals_are_served_as_they_come() {
+fn equal_claims_are_served_in_order_of_arrival() {
     let (mut limiter, [a, b, c]) = crowd([6, 6, 6]);
     assert_eq!(limiter.claim(a), Claim::Granted);
     assert_eq!(limiter.claim(c), Claim::Queued);
@@ -21,7 +21,7 @@ fn equals_are_served_as_they_come() {
 }
 
 #[test]
-fn one_release_may_make_room_for_several() {
+fn one_release_may_grant_several_claims() {
     let (mut limiter, [large, a, b, c, d]) = crowd([6, 2, 2, 2, 2]);
     assert_eq!(limiter.claim(large), Claim::Granted);
     for small in [a, b, c, d] {
@@ -32,7 +32,7 @@ fn one_release_may_make_room_for_several() {
 }
 
 #[test]
-fn a_claim_that_does_not_fit_lets_others_pass() {
+fn a_claim_that_does_not_fit_does_not_block_others() {
     let (mut limiter, [holder, large, small]) = crowd([4, 6, 2]);
     assert_eq!(limiter.claim(holder), Claim::Granted);
     assert_eq!(limiter.claim(large), Claim::Queued);
@@ -117,17 +117,17 @@ fn grants_until_overdue(large_priority: u32) -> u64 {
 }
 
 #[test]
-fn a_large_claim_is_overtaken_four_times_by_each_competitor_and_then_gets_its_room() {
+fn a_large_claim_is_passed_four_times_by_each_competitor_and_then_granted() {
     assert_eq!(grants_until_overdue(1), 4 * 2);
 }
 
 #[test]
-fn a_claim_of_priority_three_is_three_times_as_patient() {
+fn a_claim_of_priority_three_is_overdue_three_times_as_late() {
     assert_eq!(grants_until_overdue(3), 4 * 2 * 3);
 }
 
 #[test]
-fn who_shares_nothing_does_not_try_the_patience() {
+fn claims_on_other_resources_do_not_make_a_claim_overdue() {
     let mut limiter = limiter(&[("r", 2, None), ("s", 1, None)]);
     let [holder, small] = [1, 1].map(|count| register(&mut limiter, &needs(&[("r", count)])));
     let large = register(&mut limiter, &needs(&[("r", 2)]));
@@ -141,7 +141,7 @@ fn who_shares_nothing_does_not_try_the_patience() {
 }
 
 #[test]
-fn what_is_left_beside_an_overdue_claim_is_granted_to_others() {
+fn resources_that_an_overdue_claim_does_not_need_are_granted_to_others() {
     let mut limiter = limiter(&[("r", 6, None), ("s", 3, None)]);
     let [a, b] = [3, 3].map(|count| register(&mut limiter, &needs(&[("r", count)])));
     let [modest, greedy] = [2, 3].map(|count| register(&mut limiter, &needs(&[("s", count)])));
@@ -154,7 +154,7 @@ fn what_is_left_beside_an_overdue_claim_is_granted_to_others() {
 }
 
 #[test]
-fn whoever_is_overdue_for_longer_goes_first() {
+fn the_claim_that_is_overdue_longest_is_granted_first() {
     let mut limiter = limiter(&[("r", 6, None), ("s", 2, None)]);
     let [a, b] = [3, 3].map(|count| register(&mut limiter, &needs(&[("r", count)])));
     let side = register(&mut limiter, &needs(&[("s", 1)]));
@@ -172,7 +172,7 @@ fn whoever_is_overdue_for_longer_goes_first() {
 }
 
 #[test]
-fn cancelling_an_overdue_claim_frees_what_was_promised_to_it() {
+fn cancelling_an_overdue_claim_frees_its_reserved_resources() {
     let (mut limiter, [a, b, large]) = crowd([3, 3, 6]);
     assert_eq!([limiter.claim(a), limiter.claim(large)], [Claim::Granted, Claim::Queued]);
     let (_, holding) = take_turns(&mut limiter, [a, b]);

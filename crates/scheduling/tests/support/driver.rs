@@ -62,6 +62,11 @@ impl Driver {
         self.settle()
     }
 
+    pub(crate) fn end_queue_delay(&mut self) -> Vec<Outcome> {
+        self.scheduler.end_queue_delay();
+        self.settle()
+    }
+
     /// The next time at which something may happen without an event from the test.
     pub(crate) fn next_event(&mut self) -> Option<Timestamp> {
         let finish = self.finishing.first().map(|&(at, _)| at);

@@ -16,6 +16,7 @@ pub(crate) struct Reference {
     accepted: usize,
     latest: Timestamp,
     draining: bool,
+    delay_ended: bool,
 }
 
 #[derive(Debug)]
@@ -39,7 +40,15 @@ enum Walk {
 impl Reference {
     pub(crate) fn new(config: DynamicBatching, batch_limit: BatchLimit) -> Self {
         let latest = Timestamp::default();
-        Self { config, batch_limit, waiting: Vec::new(), accepted: 0, latest, draining: false }
+        Self {
+            config,
+            batch_limit,
+            waiting: Vec::new(),
+            accepted: 0,
+            latest,
+            draining: false,
+            delay_ended: false,
+        }
     }
 
     pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, id: RequestId) -> Result<(), Rejection> {
@@ -103,6 +112,11 @@ impl Reference {
 
     pub(crate) fn drain(&mut self) {
         self.draining = true;
+        self.delay_ended = true;
+    }
+
+    pub(crate) fn end_queue_delay(&mut self) {
+        self.delay_ended = true;
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -129,7 +143,7 @@ impl Reference {
     }
 
     fn walk(&self, now: Timestamp) -> Walk {
-        if !self.draining && self.accepted < self.config.hold_until_queued {
+        if !self.delay_ended && self.accepted < self.config.hold_until_queued {
             return Walk::Nothing;
         }
         let max = self.config.max_batch_size.max(1);
@@ -168,7 +182,7 @@ impl Reference {
             return Walk::Send(cut);
         }
         let ready = blocked || size(&pending) >= largest_preferred;
-        if ready || late || delay == Duration::ZERO || self.draining {
+        if ready || late || delay == Duration::ZERO || self.delay_ended {
             return Walk::Send(pending.len());
         }
         Walk::Wait(oldest + delay)

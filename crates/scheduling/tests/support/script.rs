@@ -10,7 +10,7 @@
 //!   configuration. `batch_limit=alone` and `batch_limit=10` are rules beyond sizes and shapes: one request, and
 //!   volumes up to 10 together.
 //! - `arrive a b(3) c(1, level 2, timeout 1s, shape 16, volume 5)`: the brackets contain rows and other attributes.
-//! - `cancel a`, `idle 0`, `drain`. Each may begin with `at 50us`. Otherwise it has the time of the previous line.
+//! - `cancel a`, `idle 0`, `drain`, `end delay`. Each may begin with `at 50us`. Otherwise it has the time of the previous line.
 //! - `at 50us` alone records what happens then. `just after 50us` is one tick of the clock later.
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -104,6 +104,7 @@ impl Stage {
                 outcomes.extend(self.model.settle());
             }
             "drain" => outcomes.extend(self.model.drain()),
+            "end" if objects == "delay" => outcomes.extend(self.model.end_queue_delay()),
             _ => panic!("'{said}': there is no event '{verb}'"),
         }
         // Instances with a run time of zero are idle again at once.

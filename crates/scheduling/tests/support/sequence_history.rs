@@ -106,6 +106,10 @@ impl History {
                 self.real.drain();
                 self.plain.drain();
             }
+            Operation::EndQueueDelay => {
+                self.real.end_queue_delay();
+                self.plain.end_queue_delay();
+            }
         }
         self.settle();
         self.compare();

@@ -38,6 +38,7 @@ pub(crate) enum Operation {
     RemoveInstance(u64),
     LoseInstance(u64),
     Drain,
+    EndQueueDelay,
 }
 
 pub(crate) fn operation(random: &mut Random) -> Operation {
@@ -57,6 +58,7 @@ pub(crate) fn operation(random: &mut Random) -> Operation {
         982..993 => Operation::RemoveInstance(random.next()),
         993..998 => Operation::LoseInstance(random.next()),
         _ if random.one_in(4) => Operation::Drain,
+        _ if random.one_in(3) => Operation::EndQueueDelay,
         _ => Operation::Wait(Duration::ZERO),
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Reference {
     latest: Timestamp,
     held: bool,
     draining: bool,
+    delay_ended: bool,
     pub(crate) restarts: Vec<SequenceId>,
 }
 
@@ -75,6 +76,7 @@ impl Reference {
             held: config.hold_until_queued > 0 || config.hold_until_backlogged > 0,
             config,
             draining: false,
+            delay_ended: false,
             restarts: Vec::new(),
         }
     }
@@ -386,6 +388,11 @@ impl Reference {
         self.held = false;
     }
 
+    pub(crate) fn end_queue_delay(&mut self) {
+        self.delay_ended = true;
+        self.held = false;
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.waiting(|_| true)
     }
@@ -430,7 +437,8 @@ impl Reference {
             return Verdict::Nothing;
         }
         // In a model that drains, requests can arrive only for sequences that have no request in this instance now.
-        let complete = self.draining && line.len() == self.sequences.iter().filter(here).count();
+        let all_are_ready = line.len() == self.sequences.iter().filter(here).count();
+        let complete = self.delay_ended || (self.draining && all_are_ready);
         match &self.config.strategy {
             Strategy::Direct(direct) => {
                 let enough = line.len() as f32 / self.slots as f32 >= direct.minimum_slot_utilization;

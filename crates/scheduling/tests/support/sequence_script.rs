@@ -137,6 +137,8 @@ impl Stage {
             self.now = time;
         } else if verb == "drain" {
             self.batcher.drain();
+        } else if event == "end delay" {
+            self.batcher.end_queue_delay();
         } else {
             for object in split_requests(objects) {
                 self.act(verb, object, &mut told);

@@ -40,6 +40,8 @@ pub(crate) struct Load {
     pub(crate) instances: usize,
     /// The number of requests that arrive before the model starts to drain.
     pub(crate) drained_after: usize,
+    /// The number of requests that arrive before the queue delay ends.
+    pub(crate) delay_ended_after: usize,
 }
 
 /// A model under a load, with a record of the requests that have left.
@@ -90,6 +92,10 @@ impl History {
         for (id, arrival) in load.arrivals.iter().enumerate() {
             if id == load.drained_after {
                 history.drain();
+            }
+            if id == load.delay_ended_after {
+                let outcomes = history.driver.end_queue_delay();
+                history.record(outcomes);
             }
             history.advance(history.driver.now + Duration::from_micros(arrival.gap));
             history.arrive(id as RequestId, arrival);

@@ -91,6 +91,13 @@ impl Subject {
         }
     }
 
+    pub(crate) fn end_queue_delay(&mut self) {
+        self.real.end_queue_delay();
+        if let Some(plain) = &mut self.plain {
+            plain.end_queue_delay();
+        }
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.real.in_flight()
     }

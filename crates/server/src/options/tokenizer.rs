@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_name_wins_over_longer_names_that_begin_so() {
+    fn a_complete_name_takes_precedence_over_longer_names() {
         let (seen, _) =
             read(&["--grpc-use-ssl=1", "--rate-limit=off", "--grpc-max-connection-age=1"]).unwrap();
         assert_eq!(
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_getopt_refuses_is_refused_in_its_words() {
+    fn errors_of_getopt_have_the_words_of_getopt() {
         for (line, text) in [
             (&["--nonsense"][..], "Bad option: \"--nonsense\".\nunrecognized option '--nonsense'"),
             (&["--http-port"][..], "Bad option: \"--http-port\".\noption '--http-port' requires an argument"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_option_is_told_with_the_one_that_is_probably_meant() {
+    fn a_misspelt_option_is_reported_with_the_probably_intended_one() {
         for (typed, meant) in [
             ("--model-repositry=/m", "--model-repository"),
             ("--model_repository", "--model-repository"),

@@ -1,19 +1,19 @@
-//! The options of tracing: their rules, and whether they would switch tracing on.
+//! The options of tracing: their rules, and whether they ask for tracing.
 //!
 //! This version has no tracing. The typed values only decide whether the command line is accepted or refused.
 
 use super::refusal::BadOption;
 use super::values::{self, Setting};
 
-/// The missing feature, for the refusal.
-pub(super) const MISSING: &str = "tracing of requests";
+/// The missing feature and what asks for it, for the refusal.
+pub(super) const MISSING: &str =
+    "tracing of requests (a level other than OFF, a file, or mode opentelemetry)";
 
 #[derive(Debug, Default)]
 pub(super) struct TypedTrace {
     /// From the deprecated options.
     level: TypedTraceLevel,
     pub(super) file: String,
-    pub(super) rate: i64,
     /// From `--trace-config`, in the order of the command line. The mode is in lower case.
     settings: Vec<Setting>,
 }
@@ -26,11 +26,12 @@ struct TypedTraceLevel {
     some: bool,
 }
 
-/// The option that switches tracing on.
+/// The option that asks for tracing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceSource {
-    TraceLevel,
-    TraceConfig,
+    Level,
+    File,
+    Config,
 }
 
 impl TypedTrace {
@@ -97,29 +98,29 @@ impl TypedTrace {
         Ok(warnings)
     }
 
-    /// The option that switches tracing on; `None` if tracing would be off.
+    /// The option that asks for tracing; `None` if none does.
     ///
-    /// Tracing needs a level. It also needs either OpenTelemetry, or a file and a rate. Call this after
-    /// [`TypedTrace::check`].
-    pub(super) fn switched_on_by(&self) -> Option<TraceSource> {
+    /// A level asks for it, also without a file. A file and OpenTelemetry ask for it, also without a level: Triton then
+    /// lets clients switch tracing on. An OFF cancels all of them. Call this after [`TypedTrace::check`].
+    pub(super) fn requested_by(&self) -> Option<TraceSource> {
         let mut config = TypedTraceLevel::default();
         for value in self.values(None, "level") {
             _ = config.add(value);
         }
+        let file = self.values(Some("triton"), "file").last();
         if self.level.off || config.off {
-            return None;
+            None
+        } else if config.some {
+            Some(TraceSource::Config)
+        } else if self.level.some {
+            Some(TraceSource::Level)
+        } else if file.is_some() || self.opentelemetry() {
+            Some(TraceSource::Config)
+        } else if !self.file.is_empty() {
+            Some(TraceSource::File)
+        } else {
+            None
         }
-        let source = match (config.some, self.level.some) {
-            (true, _) => TraceSource::TraceConfig,
-            (false, true) => TraceSource::TraceLevel,
-            (false, false) => return None,
-        };
-        let file = self.values(Some("triton"), "file").last().unwrap_or(&self.file);
-        let rate = self
-            .values(None, "rate")
-            .last()
-            .map_or(Ok(self.rate), |text| values::integer(text, i64::MIN, i64::MAX));
-        (self.opentelemetry() || (!file.is_empty() && rate != Ok(0))).then_some(source)
     }
 
     fn opentelemetry(&self) -> bool {
@@ -158,30 +159,36 @@ mod tests {
     use super::*;
 
     fn source(level: &[&str], settings: &[&str]) -> Option<TraceSource> {
-        let mut typed = TypedTrace { rate: 1000, ..TypedTrace::default() };
+        let mut typed = TypedTrace::default();
         level.iter().for_each(|text| typed.add_level(text).unwrap());
         settings.iter().for_each(|text| typed.add_setting(text).unwrap());
         typed.check(|_| false).unwrap();
-        typed.switched_on_by()
+        typed.requested_by()
     }
 
     #[test]
-    fn tracing_is_on_with_a_level_and_somewhere_to_write() {
-        assert_eq!(source(&[], &["level=TIMESTAMPS", "triton,file=x"]), Some(TraceSource::TraceConfig));
-        assert_eq!(source(&[], &["level=TENSORS", "mode=OpenTelemetry"]), Some(TraceSource::TraceConfig));
-        assert_eq!(source(&["min"], &["triton,file=x"]), Some(TraceSource::TraceLevel));
+    fn a_level_asks_for_tracing_whatever_the_other_settings_are() {
+        assert_eq!(source(&[], &["level=TIMESTAMPS"]), Some(TraceSource::Config));
+        assert_eq!(source(&[], &["level=TENSORS", "triton,file=x", "rate=0"]), Some(TraceSource::Config));
+        assert_eq!(source(&["min"], &["triton,file=x"]), Some(TraceSource::Level));
     }
 
     #[test]
-    fn tracing_is_off_without_a_level_a_file_or_a_rate() {
-        assert_eq!(source(&[], &["triton,file=x", "rate=1"]), None);
-        assert_eq!(source(&[], &["level=TIMESTAMPS", "rate=1"]), None);
-        assert_eq!(source(&[], &["level=TIMESTAMPS", "triton,file=x", "rate=0"]), None);
+    fn a_file_or_opentelemetry_asks_for_tracing_without_a_level() {
+        assert_eq!(source(&[], &["triton,file=x"]), Some(TraceSource::Config));
+        assert_eq!(source(&[], &["mode=OpenTelemetry"]), Some(TraceSource::Config));
+        let typed = TypedTrace { file: "x".to_owned(), ..TypedTrace::default() };
+        assert_eq!(typed.requested_by(), Some(TraceSource::File));
     }
 
     #[test]
-    fn one_off_wins_over_every_other_level() {
+    fn numbers_alone_do_not_ask_for_tracing() {
+        assert_eq!(source(&[], &["rate=1", "count=5", "triton,log-frequency=9", "mode=triton"]), None);
+    }
+
+    #[test]
+    fn one_off_takes_precedence_over_every_other_level() {
         assert_eq!(source(&[], &["level=OFF", "level=TIMESTAMPS", "triton,file=x"]), None);
-        assert_eq!(source(&["off"], &["level=TIMESTAMPS", "triton,file=x"]), None);
+        assert_eq!(source(&["off"], &["level=TIMESTAMPS", "mode=opentelemetry"]), None);
     }
 }

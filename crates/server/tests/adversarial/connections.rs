@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[test]
-fn a_head_that_comes_byte_by_byte_does_not_hold_its_connection() {
+fn a_request_head_that_comes_byte_by_byte_ends_its_connection() {
     let mut served = Served::empty(&["--client-header-timeout-secs=0.3"]);
     let http = b"GET /v2/health/live HTTP/1.1\r\nX-Long: ";
     let endless = || std::iter::repeat(b'x');
@@ -31,7 +31,7 @@ fn a_head_that_comes_byte_by_byte_does_not_hold_its_connection() {
 }
 
 #[test]
-fn a_client_that_says_nothing_does_not_hold_its_connection() {
+fn a_silent_client_loses_its_connection() {
     let mut served = Served::empty(&["--client-header-timeout-secs=0.3"]);
     for address in [served.http, served.metrics] {
         assert!(Connection::open(address).unwrap().is_closed_within(TIMEOUT));
@@ -61,7 +61,7 @@ fn connections_without_requests_are_closed() {
 }
 
 #[test]
-fn a_silent_grpc_client_is_pinged_and_given_up_if_it_does_not_answer() {
+fn a_silent_grpc_client_is_pinged_and_disconnected_without_an_acknowledgement() {
     let served = Served::empty(&[
         "--grpc-keepalive-time=100",
         "--grpc-keepalive-timeout=100",
@@ -76,7 +76,7 @@ fn a_silent_grpc_client_is_pinged_and_given_up_if_it_does_not_answer() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_told_so_and_leave_room_when_they_close() {
+fn connections_beyond_the_limit_are_refused_until_others_close() {
     let mut served = Served::empty(&["--max-connections=8", "--metrics-max-connections=1"]);
     // The first clients have two connections.
     let mut others: Vec<_> = (0..6).map(|_| Connection::open(served.http).unwrap()).collect();
@@ -182,7 +182,7 @@ fn requests_have_a_largest_size_over_both_protocols() {
 
 /// The server reads the start of a connection only until it can recognise the protocol, and waits for no more.
 #[test]
-fn what_is_not_http2_is_told_so_at_its_first_byte() {
+fn a_client_without_http2_is_refused_at_its_first_byte() {
     let served = Served::empty(&[]);
     let mut peer = Peer::silent(served.grpc);
     peer.send(b"G").unwrap();

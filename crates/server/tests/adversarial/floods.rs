@@ -49,7 +49,7 @@ fn streams_that_are_reset_at_once_end_their_connection() {
 
 /// A client whose calls are answered may cancel other calls, as many as it likes.
 #[test]
-fn a_client_that_gives_up_some_of_its_calls_keeps_its_connection() {
+fn a_client_that_cancels_some_of_its_calls_keeps_its_connection() {
     let served = Served::empty(&["--grpc-max-concurrent-streams=8"]);
     let mut peer = Peer::open(served.grpc, &[]);
     let mut streams = streams(1000);

@@ -28,7 +28,7 @@ const INFER: &str = "/v2/models/echo/infer";
 const NO_ROOM: &str = "(--max-inflight-bytes)";
 
 /// Whether the server takes a request of so many bytes now. It refuses the request for its content if it does.
-fn has_room(address: std::net::SocketAddr, bytes: usize) -> bool {
+fn accepts_bytes(address: std::net::SocketAddr, bytes: usize) -> bool {
     let mut body = b"{}".to_vec();
     body.resize(bytes, 0);
     let headers = [("Inference-Header-Content-Length", "2")];
@@ -41,9 +41,9 @@ fn has_room(address: std::net::SocketAddr, bytes: usize) -> bool {
 }
 
 /// Waits until the server takes, or no longer takes, a request of so many bytes.
-fn wait_for_room(served: &Served, bytes: usize, wanted: bool) {
+fn wait_until_accepts(served: &Served, bytes: usize, wanted: bool) {
     let begin = Instant::now();
-    while has_room(served.http, bytes) != wanted {
+    while accepts_bytes(served.http, bytes) != wanted {
         assert!(begin.elapsed() < TIMEOUT, "room for {bytes} bytes: still {}", !wanted);
     }
 }
@@ -68,20 +68,20 @@ fn bytes_of_requests_count_from_their_arrival() {
         let call = served.old_grpc.unary(SERVER_LIVE, &[], unknown_field(bytes));
         served.runtime.block_on(call).unwrap().1
     };
-    assert!(has_room(served.http, 999_000) && !has_room(served.http, 1_000_001));
-    wait_for_room(&served, 999_000, true);
+    assert!(accepts_bytes(served.http, 999_000) && !accepts_bytes(served.http, 1_000_001));
+    wait_until_accepts(&served, 999_000, true);
 
     // Both send most of a request and then nothing.
     let mut http = Peer::silent(served.http);
     let begun = request("POST", INFER, &[("Content-Length", "900000")], b"");
     http.send(&[&begun, &[b' '; 800_000][..]].concat()).unwrap();
-    wait_for_room(&served, 300_000, false);
+    wait_until_accepts(&served, 300_000, false);
     let refused = unary(&served, 300_000);
     assert_eq!(refused.name(), "RESOURCE_EXHAUSTED");
     assert!(refused.message.contains(NO_ROOM), "{}", refused.message);
     served.assert_others_are_answered();
     drop(http);
-    wait_for_room(&served, 999_000, true);
+    wait_until_accepts(&served, 999_000, true);
 
     for path in [SERVER_LIVE, STREAM_INFER] {
         let mut grpc = Peer::open(served.grpc, &[]);
@@ -91,10 +91,10 @@ fn bytes_of_requests_count_from_their_arrival() {
         for piece in message[..800_000].chunks(16_000) {
             grpc.send(&frame(DATA, 0, 1, piece)).unwrap();
         }
-        wait_for_room(&served, 300_000, false);
+        wait_until_accepts(&served, 300_000, false);
         served.assert_others_are_answered();
         drop(grpc);
-        wait_for_room(&served, 999_000, true);
+        wait_until_accepts(&served, 999_000, true);
     }
     assert_eq!(unary(&served, 999_000).name(), "OK");
 }
@@ -114,7 +114,7 @@ fn bytes_of_requests_count_once() {
     let body = [&head[..], &[1; 900_000]].concat();
     let len = head.len().to_string();
     for _ in 0..3 {
-        wait_for_room(&served, 999_000, true);
+        wait_until_accepts(&served, 999_000, true);
         let headers = [("Inference-Header-Content-Length", len.as_str())];
         let answer = Connection::open(served.http).unwrap().ask("POST", INFER, &headers, &body).unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -130,7 +130,7 @@ fn bomb(mebibytes: usize) -> Vec<u8> {
 }
 
 /// What bombs over HTTP and gRPC, so many at a time over each, are answered.
-fn explode(served: &Served, count: usize) -> (Vec<Response>, Vec<grpc::Status>) {
+fn send_bombs(served: &Served, count: usize) -> (Vec<Response>, Vec<grpc::Status>) {
     let bomb = bomb(64);
     let (http, grpc) = (served.http, served.grpc);
     let mut message = vec![1];
@@ -161,10 +161,10 @@ fn explode(served: &Served, count: usize) -> (Vec<Response>, Vec<grpc::Status>) 
 }
 
 #[test]
-fn what_unfolds_beyond_the_largest_request_is_refused_and_takes_little_memory() {
+fn a_request_that_inflates_beyond_its_limit_is_refused_and_takes_little_memory() {
     let mut served = Served::echoing(&["--http-max-input-size=131072", "--max-request-byte-size=131072"]);
     let before = served.mebibytes();
-    let (over_http, over_grpc) = explode(&served, 2);
+    let (over_http, over_grpc) = send_bombs(&served, 2);
     for answer in over_http {
         let text = "Decompressed data size exceeds the maximum allowed value of 131072 bytes";
         assert_eq!(answer.status, 400, "{}", answer.text());
@@ -180,10 +180,10 @@ fn what_unfolds_beyond_the_largest_request_is_refused_and_takes_little_memory() 
 }
 
 #[test]
-fn what_unfolds_beyond_the_room_for_requests_is_refused_and_gives_it_back() {
+fn a_request_that_inflates_beyond_the_budget_is_refused_and_releases_its_bytes() {
     let mut served = Served::echoing(&["--http-max-input-size=2147483647", "--max-inflight-bytes=400000"]);
     let before = served.mebibytes();
-    let (over_http, over_grpc) = explode(&served, 2);
+    let (over_http, over_grpc) = send_bombs(&served, 2);
     for answer in over_http {
         assert!(answer.status == 503 && answer.text().contains(NO_ROOM), "{}", answer.text());
     }
@@ -194,7 +194,7 @@ fn what_unfolds_beyond_the_room_for_requests_is_refused_and_gives_it_back() {
     served.assert_others_are_answered();
     let peak = served.program.peak_resident_bytes().unwrap() >> 20;
     assert!(peak - before < 32, "4 bombs of 64 MiB take {} MiB", peak - before);
-    wait_for_room(&served, 390_000, true);
+    wait_until_accepts(&served, 390_000, true);
 }
 
 /// Answers that another client gets while requests with repeated members are decoded.
@@ -205,7 +205,7 @@ const ANSWERS: usize = 200;
 const FAR_AHEAD: usize = 20_000;
 
 #[test]
-fn requests_with_a_repeated_member_hold_nobody_up() {
+fn requests_with_a_repeated_member_delay_no_other_client() {
     let mut served = Served::echoing(&[]);
     let body = format!(
         r#"{{"inputs":[{{"name":"INPUT0","datatype":"INT32","shape":[1,1]{}}}]}}"#,

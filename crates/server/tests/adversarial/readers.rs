@@ -22,7 +22,7 @@ const WINDOW: u16 = 4;
 const RESPONSES: usize = 200_000;
 
 #[test]
-fn a_client_that_asks_and_never_reads_loses_its_connection() {
+fn a_client_that_sends_and_never_reads_loses_its_connection() {
     let mut served = Served::empty(&[SHORT]);
     let before = served.mebibytes();
     for address in [served.http, served.metrics] {
@@ -115,7 +115,7 @@ const ENOUGH: usize = 100;
 
 /// Two stop reading; the others ask afterwards and read.
 #[test]
-fn of_many_readers_only_those_lose_their_requests_who_have_stopped() {
+fn only_clients_that_stop_reading_lose_their_requests() {
     let served = Served::repeating_with("", &["--max-unread-response-bytes=8388608"]);
     let before = served.mebibytes();
     let words = "(--max-unread-response-bytes)";

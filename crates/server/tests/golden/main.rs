@@ -90,7 +90,7 @@ impl Tally {
             }
             (Err(_), Some(_)) => self.not_built += 1,
             (Err(difference), None) => self.complaints.push(format!("{name}: {difference}")),
-            (Ok(()), None) => match table::otherwise(name) {
+            (Ok(()), None) => match table::difference_of(name) {
                 None => self.equal += 1,
                 Some(otherwise) if otherwise.id.starts_with('D') => self.newer += 1,
                 Some(_) => self.better += 1,
@@ -124,7 +124,7 @@ fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
                 continue;
             }
             let name = record.name.clone();
-            let patches = table::otherwise(&name).map_or(&[][..], |otherwise| otherwise.patches);
+            let patches = table::difference_of(&name).map_or(&[][..], |otherwise| otherwise.patches);
             let result = served.as_ref().map_err(Clone::clone).and_then(|served| {
                 let stage = Stage { served, repository: repository.path(), runtime: &runtime };
                 replay(&expect::patched(record, patches), &stage)

@@ -48,15 +48,15 @@ pub(crate) fn replay(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
 }
 
 fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'_>) -> Result<(), String> {
-    let mut connection = http::Connection::open(stage.served.http).map_err(told("connect"))?;
+    let mut connection = http::Connection::open(stage.served.http).map_err(error_during("connect"))?;
     let mut bytes = format!("{} {} HTTP/1.1\r\n", request.method, request.path).into_bytes();
     for (name, value) in &request.headers {
         bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(&request.body);
-    connection.send(&bytes).map_err(told("send"))?;
-    let ours = connection.receive(&request.method).map_err(told("receive"))?;
+    connection.send(&bytes).map_err(error_during("send"))?;
+    let ours = connection.receive(&request.method).map_err(error_during("receive"))?;
     judge::http(expected, &ours, &request.path, stage.repository)?;
     if expected.kept_open { still_usable(&mut connection) } else { closed(&mut connection) }
 }
@@ -64,7 +64,7 @@ fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'
 /// Sends a second request on the same socket. Its response shows that client and server agree on the end of the first
 /// exchange.
 pub(crate) fn still_usable(connection: &mut http::Connection) -> Result<(), String> {
-    let live = connection.ask("GET", "/v2/health/live", &[], b"").map_err(told("second request"))?;
+    let live = connection.ask("GET", "/v2/health/live", &[], b"").map_err(error_during("second request"))?;
     if live.status == 200 { Ok(()) } else { Err(format!("second request: {}", live.status_line)) }
 }
 
@@ -73,18 +73,18 @@ fn closed(connection: &mut http::Connection) -> Result<(), String> {
 }
 
 fn raw(request: &str, expected: Option<&str>, closed: bool, stage: &Stage<'_>) -> Result<(), String> {
-    let mut connection = http::Connection::open(stage.served.http).map_err(told("connect"))?;
-    connection.send(request.as_bytes()).map_err(told("send"))?;
+    let mut connection = http::Connection::open(stage.served.http).map_err(error_during("connect"))?;
+    connection.send(request.as_bytes()).map_err(error_during("send"))?;
     match expected {
         None => return Err("what came back was not recorded".into()),
         Some("") => {
-            let ours = connection.rest().map_err(told("receive"))?;
+            let ours = connection.rest().map_err(error_during("receive"))?;
             if !ours.is_empty() {
                 return Err(format!("bytes instead of a silent close: {}", String::from_utf8_lossy(&ours)));
             }
         }
         Some(text) => {
-            let ours = connection.receive("GET").map_err(told("receive"))?;
+            let ours = connection.receive("GET").map_err(error_during("receive"))?;
             judge::http(&parsed(text), &ours, "", stage.repository)?;
             if closed {
                 return self::closed(&mut connection);
@@ -185,6 +185,6 @@ fn ended_with(status: &grpc::Status, code: &str, details: &str) -> Result<(), St
 }
 
 /// Adds the step to an error of a socket.
-pub(crate) fn told(when: &'static str) -> impl Fn(io::Error) -> String {
+pub(crate) fn error_during(when: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("{when}: {error}")
 }

@@ -11,7 +11,7 @@ use testing::{
 };
 
 use crate::{
-    replay::{Stage, begin_stream, still_usable, told},
+    replay::{Stage, begin_stream, error_during, still_usable},
     support::{self, Served},
 };
 
@@ -41,11 +41,11 @@ const INFER: &str = "/v2/models/id_int32/infer";
 const BODY: &[u8] = br#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[7]}]}"#;
 
 fn connect(stage: &Stage<'_>) -> Result<Connection, String> {
-    Connection::open(stage.served.http).map_err(told("connect"))
+    Connection::open(stage.served.http).map_err(error_during("connect"))
 }
 
 fn expect_status(connection: &mut Connection, method: &str, status: u16) -> Result<String, String> {
-    let response = connection.receive(method).map_err(told("receive"))?;
+    let response = connection.receive(method).map_err(error_during("receive"))?;
     if response.status == status { Ok(response.text()) } else { Err(response.status_line) }
 }
 
@@ -53,15 +53,15 @@ fn expect_continue(_: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let mut connection = connect(stage)?;
     let whole = request("POST", INFER, &[("Expect", "100-continue")], BODY);
     let (head, body) = whole.split_at(whole.len() - BODY.len());
-    connection.send(head).map_err(told("head"))?;
+    connection.send(head).map_err(error_during("head"))?;
     expect_status(&mut connection, "POST", 100)?;
-    connection.send(body).map_err(told("body"))?;
+    connection.send(body).map_err(error_during("body"))?;
     expect_status(&mut connection, "POST", 200).map(drop)
 }
 
 fn pipelined(stage: &Stage<'_>, one: &[u8], method: &str, count: usize) -> Result<(), String> {
     let mut connection = connect(stage)?;
-    connection.send(&one.repeat(count)).map_err(told("send"))?;
+    connection.send(&one.repeat(count)).map_err(error_during("send"))?;
     for _ in 0..count {
         expect_status(&mut connection, method, 200)?;
     }
@@ -94,7 +94,7 @@ fn shape_overflow(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let path = request["path"].as_str().ok_or("no path")?;
     let body = request["body"]["text"].as_str().ok_or("no body")?;
     let mut connection = connect(stage)?;
-    let ours = connection.ask("POST", path, &[], body.as_bytes()).map_err(told("exchange"))?;
+    let ours = connection.ask("POST", path, &[], body.as_bytes()).map_err(error_during("exchange"))?;
     let expected = "{\"error\":\"invalid shape for input 'IN': shape [9223372036854775807,2] causes total element count to \
                     exceed maximum size of 9223372036854775807\"}";
     if (ours.status, ours.text().as_str()) != (400, expected) {
@@ -144,8 +144,8 @@ fn metrics(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
 
 /// The content of the metrics port.
 pub(crate) fn scrape(served: &Served) -> Result<String, String> {
-    let mut connection = Connection::open(served.metrics).map_err(told("connect"))?;
-    let response = connection.ask("GET", "/metrics", &[], b"").map_err(told("scrape"))?;
+    let mut connection = Connection::open(served.metrics).map_err(error_during("connect"))?;
+    let response = connection.ask("GET", "/metrics", &[], b"").map_err(error_during("scrape"))?;
     if response.status == 200 { Ok(response.text()) } else { Err(response.status_line) }
 }
 
@@ -178,19 +178,19 @@ fn refused_with(result: Result<(), String>, response: &Value) -> Result<(), Stri
 }
 
 fn started(arguments: &[&str]) -> Result<Served, String> {
-    let repository = Arc::new(Repository::golden().map_err(told("repository"))?);
+    let repository = Arc::new(Repository::golden().map_err(error_during("repository"))?);
     Served::start(&repository, arguments, vec![Arc::new(Python)])
 }
 
 fn failing_model(_: &Record, _: &Stage<'_>) -> Result<(), String> {
-    let repository = Repository::golden().map_err(told("repository"))?;
+    let repository = Repository::golden().map_err(error_during("repository"))?;
     let result = Served::start(&Arc::new(repository), &[], vec![Arc::new(Python)]);
     expect_refusal(result, "failed to load all models")
 }
 
 fn taken_port(_: &Record, _: &Stage<'_>) -> Result<(), String> {
-    let taken = TcpListener::bind("127.0.0.1:0").map_err(told("bind"))?;
-    let port = taken.local_addr().map_err(told("address"))?.port();
+    let taken = TcpListener::bind("127.0.0.1:0").map_err(error_during("bind"))?;
+    let port = taken.local_addr().map_err(error_during("address"))?.port();
     let result = started(&["--exit-on-error=false", &format!("--grpc-port={port}")]);
     expect_refusal(result, &format!("Socket '127.0.0.1:{port}' already in use"))
 }

@@ -366,6 +366,6 @@ pub(crate) fn feature_of(name: &str) -> Option<&'static str> {
 }
 
 /// The deliberate difference of the exchange.
-pub(crate) fn otherwise(name: &str) -> Option<&'static Otherwise> {
+pub(crate) fn difference_of(name: &str) -> Option<&'static Otherwise> {
     OTHERWISE.iter().find(|otherwise| otherwise.name == name)
 }

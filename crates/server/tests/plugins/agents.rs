@@ -20,7 +20,7 @@ fn answers(running: &Running, model: &str) -> bool {
 }
 
 #[test]
-fn an_agent_hears_what_happens_to_its_model() {
+fn an_agent_is_told_each_action_of_its_model() {
     let place = Place::with(&PLUGINS);
     let log = place.path("log");
     let place = place.model("m", &with_agent(&[("log", log.to_str().unwrap())]));
@@ -42,7 +42,7 @@ fn an_agent_hears_what_happens_to_its_model() {
 }
 
 #[test]
-fn an_agent_that_fails_keeps_its_model_from_loading_and_hears_of_it() {
+fn an_agent_that_fails_prevents_the_load_and_is_told_the_failure() {
     let place = Place::with(&PLUGINS);
     let log = place.path("log");
     let place = place

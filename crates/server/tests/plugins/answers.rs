@@ -91,7 +91,7 @@ fn times_that_a_backend_reports_are_those_that_are_counted() {
 }
 
 #[test]
-fn a_decoupled_model_answers_as_often_as_it_likes() {
+fn a_decoupled_model_sends_any_number_of_responses() {
     let place = Place::with(&[(Kind::Backend, "repeat")])
         .model("flags", &repeating(""))
         .model("last", &repeating(&parameters(&[("final", "last")])));
@@ -105,7 +105,7 @@ fn a_decoupled_model_answers_as_often_as_it_likes() {
 
 /// The backend continues until it learns that the request is cancelled. The server does not exit before.
 #[test]
-fn a_backend_hears_that_a_client_has_gone() {
+fn a_backend_is_told_that_a_request_is_cancelled() {
     let place = Place::with(&[(Kind::Backend, "repeat")])
         .model("m", &repeating(&parameters(&[("until_cancelled", "true")])));
     let running = place.serve(&["--exit-timeout-secs=20"]);

@@ -29,7 +29,7 @@ fn executions(strategy: Option<&str>, pairs: &[(&str, &str)], elements: usize) -
 }
 
 #[test]
-fn a_strategy_may_want_every_request_alone() {
+fn a_strategy_may_run_every_request_alone() {
     assert_eq!(executions(Some("single_batch"), &[], 1), 4);
 }
 

@@ -12,7 +12,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn what_a_cache_has_kept_answers_for_the_model() {
+fn a_cached_response_is_sent_without_an_execution() {
     let place = place();
     let log = place.path("log");
     let running = place.serve(&[&format!("--cache-config=cache,log={}", log.display())]);
@@ -36,7 +36,7 @@ fn what_a_cache_has_kept_answers_for_the_model() {
 }
 
 #[test]
-fn a_cache_that_fails_leaves_the_model_to_answer() {
+fn a_request_is_executed_if_the_cache_fails() {
     for call in ["insert", "lookup"] {
         let place = place();
         let running = place.serve(&[&format!("--cache-config=cache,fail_at={call}")]);

@@ -13,7 +13,7 @@ fn misbehave(running: &Running, way: &str) -> (u16, String) {
 }
 
 #[test]
-fn whatever_a_backend_does_in_an_execution_the_client_is_told_and_the_next_is_served() {
+fn every_failure_of_an_execution_gives_an_error_and_the_next_request_succeeds() {
     let place = Place::with(&[(Kind::Backend, "failing")]).model("m", &copying("failing", ""));
     let running = place.serve(&[]);
     // The way, the status, and a text that the response contains.
@@ -69,7 +69,7 @@ fn a_model_that_fails_to_load_is_unavailable_for_its_backends_reason() {
 }
 
 #[test]
-fn a_backend_that_fails_to_end_is_unloaded_all_the_same() {
+fn a_backend_that_fails_to_finalize_is_unloaded() {
     let mut place = Place::with(&[(Kind::Backend, "failing")]);
     let ways = ["model_finalize", "instance_finalize"];
     for way in ways {
@@ -94,7 +94,7 @@ fn a_backend_that_fails_to_initialize_serves_no_model() {
 }
 
 #[test]
-fn a_backend_that_does_not_tell_its_attributes_has_none() {
+fn a_backend_without_the_attributes_function_has_none() {
     let place = Place::with(&[(Kind::Backend, "failing")]).model("m", &copying("failing", ""));
     let running = place.serve(&["--backend-config=failing,fail_at=attribute"]);
     assert_eq!(running.infer("m", &ints("INPUT", &[3])).0, 200);

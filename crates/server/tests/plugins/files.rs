@@ -7,7 +7,7 @@ use testing::plugins::Kind;
 use crate::place::{Place, copying, ints};
 
 #[test]
-fn a_backend_that_is_overwritten_or_deleted_on_disk_goes_on_answering() {
+fn a_backend_whose_file_is_overwritten_or_deleted_keeps_responding() {
     let place = Place::with(&[(Kind::Backend, "identity")]).model("m", &copying("identity", ""));
     let library = place.path("identity").join("libtriton_identity.so");
     let running = place.serve(&[]);

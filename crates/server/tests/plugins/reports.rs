@@ -64,7 +64,7 @@ fn responses_that_a_backend_reports_are_counted_by_their_position() {
 }
 
 #[test]
-fn a_response_that_is_given_up_is_counted_as_such() {
+fn a_cancelled_response_is_counted_as_cancelled() {
     let place = Place::with(&[(Kind::Backend, "repeat")])
         .model("m", &repeating(&parameters(&[("until_cancelled", "true")])));
     let running = place.serve(&[]);

@@ -16,7 +16,7 @@ fn seen(running: &Running, model: &str, parameters: &Value) -> Value {
 }
 
 #[test]
-fn a_backend_sees_where_it_is_and_what_is_asked() {
+fn a_backend_sees_its_paths_and_the_request() {
     let place = Place::with(&[(Kind::Backend, "config")])
         .model("m", "backend: 'config' instance_group [ { name: 'group' kind: KIND_CPU count: 1 } ]");
     let running = place.serve(&["--backend-config=config,colour=blue"]);
@@ -102,7 +102,7 @@ fn a_backend_says_how_many_instances_it_prefers() {
 
 /// The initialization of each of the three instances ends only when all three have begun.
 #[test]
-fn instances_are_initialized_side_by_side_if_the_backend_allows_it() {
+fn instances_are_initialized_in_parallel_if_the_backend_allows_it() {
     let config = format!(
         "backend: 'config' instance_group [ {{ kind: KIND_CPU count: 3 }} ] {}",
         parameters(&[("rendezvous", "3")])

@@ -68,7 +68,7 @@ fn wanted_outputs_are_sorted_and_a_padding_row_wants_none() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_said_with_the_requests_id() {
+fn an_index_out_of_bounds_gives_an_error_with_the_requests_id() {
     let tensor = Tensor::new("IN".into(), DataType::Uint8, [1][..].into(), vec![1]);
     let inputs = RequestInputs::Tensors(vec![tensor]);
     let asked = inference::Request { id: "7".into(), inputs, ..Default::default() };
@@ -81,7 +81,7 @@ fn what_is_out_of_bounds_is_said_with_the_requests_id() {
 }
 
 #[test]
-fn a_request_that_is_only_looked_at_is_not_cancelled_and_cannot_be_answered() {
+fn a_request_for_inspection_is_not_cancelled_and_takes_no_response() {
     let shown = shown(inference::Request::default());
     let request = ptr::from_ref(&shown).cast_mut();
     let (mut cancelled, mut response) = (true, ptr::null_mut());

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::types::{error::consume, parameter::TRITONSERVER_ParameterNew};
 
-    fn said(error: *mut CError) -> String {
+    fn result_text(error: *mut CError) -> String {
         // SAFETY: an error that this function owns, or null.
         unsafe { consume(error) }.map_or_else(|error| error.with_code(), |()| "fine".to_owned())
     }
@@ -265,7 +265,7 @@ mod tests {
         // SAFETY: texts and places of this function.
         let error =
             unsafe { TRITONSERVER_MetricFamilyNew(&raw mut family, kind, name.as_ptr(), c"help".as_ptr()) };
-        assert_eq!(said(error), "fine");
+        assert_eq!(result_text(error), "fine");
         family
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let mut metric = ptr::null_mut();
         // SAFETY: a live family, live arguments or null.
         let error = unsafe { TRITONSERVER_MetricNewWithArgs(&raw mut metric, family, ptr::null(), 0, args) };
-        (said(error), metric)
+        (result_text(error), metric)
     }
 
     #[test]
@@ -283,13 +283,13 @@ mod tests {
         // SAFETY: live handles, each deleted once.
         unsafe {
             assert_eq!(
-                said(TRITONSERVER_MetricFamilyDelete(family)),
+                result_text(TRITONSERVER_MetricFamilyDelete(family)),
                 "Internal: Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete."
             );
-            assert_eq!(said(TRITONSERVER_MetricDelete(metric)), "fine");
-            assert_eq!(said(TRITONSERVER_MetricFamilyDelete(family)), "fine");
-            assert_eq!(said(TRITONSERVER_MetricFamilyDelete(ptr::null_mut())), "fine");
-            assert_eq!(said(TRITONSERVER_MetricDelete(ptr::null_mut())), "fine");
+            assert_eq!(result_text(TRITONSERVER_MetricDelete(metric)), "fine");
+            assert_eq!(result_text(TRITONSERVER_MetricFamilyDelete(family)), "fine");
+            assert_eq!(result_text(TRITONSERVER_MetricFamilyDelete(ptr::null_mut())), "fine");
+            assert_eq!(result_text(TRITONSERVER_MetricDelete(ptr::null_mut())), "fine");
         }
     }
 
@@ -311,17 +311,20 @@ mod tests {
             };
             let mut value = 0.0;
             assert_eq!(
-                said(TRITONSERVER_MetricValue(histogram, &raw mut value)),
+                result_text(TRITONSERVER_MetricValue(histogram, &raw mut value)),
                 unsupported("HISTOGRAM", "Value")
             );
             assert_eq!(
-                said(TRITONSERVER_MetricIncrement(histogram, 1.0)),
+                result_text(TRITONSERVER_MetricIncrement(histogram, 1.0)),
                 unsupported("HISTOGRAM", "Increment")
             );
-            assert_eq!(said(TRITONSERVER_MetricSet(counter, 1.0)), unsupported("COUNTER", "Set"));
-            assert_eq!(said(TRITONSERVER_MetricObserve(counter, 1.0)), unsupported("COUNTER", "Observe"));
+            assert_eq!(result_text(TRITONSERVER_MetricSet(counter, 1.0)), unsupported("COUNTER", "Set"));
             assert_eq!(
-                said(TRITONSERVER_MetricIncrement(counter, -1.0)),
+                result_text(TRITONSERVER_MetricObserve(counter, 1.0)),
+                unsupported("COUNTER", "Observe")
+            );
+            assert_eq!(
+                result_text(TRITONSERVER_MetricIncrement(counter, -1.0)),
                 "Invalid argument: TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by \
                  non-negative values."
             );
@@ -345,7 +348,7 @@ mod tests {
             let label = TRITONSERVER_ParameterNew(c"n".as_ptr(), 1, ptr::from_ref(&number).cast());
             let error = TRITONSERVER_MetricNew(&raw mut metric, gauges, &raw const label as *const _, 1);
             assert_eq!(
-                said(error),
+                result_text(error),
                 "Invalid argument: Parameter [n] must have a type of TRITONSERVER_PARAMETER_STRING to be added as \
                  a label."
             );
@@ -355,19 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_and_unknown_ones_refused() {
+    fn the_kind_of_a_metric_is_readable_and_unknown_kinds_are_refused() {
         let (mut kind, mut none) = (9, ptr::null_mut());
         let gauges = family(1, c"kinds_are_told");
         let (_, gauge) = metric(gauges, ptr::null());
         // SAFETY: live handles, each deleted once.
         unsafe {
-            assert_eq!(said(TRITONSERVER_GetMetricKind(gauge, &raw mut kind)), "fine");
+            assert_eq!(result_text(TRITONSERVER_GetMetricKind(gauge, &raw mut kind)), "fine");
             assert_eq!(
-                (kind, said(TRITONSERVER_GetMetricFamilyKind(gauges, &raw mut kind)).as_str()),
+                (kind, result_text(TRITONSERVER_GetMetricFamilyKind(gauges, &raw mut kind)).as_str()),
                 (1, "fine")
             );
             assert_eq!(
-                said(TRITONSERVER_MetricFamilyNew(&raw mut none, 3, c"n".as_ptr(), c"".as_ptr())),
+                result_text(TRITONSERVER_MetricFamilyNew(&raw mut none, 3, c"n".as_ptr(), c"".as_ptr())),
                 "Invalid argument: Unsupported kind passed to MetricFamily constructor."
             );
             TRITONSERVER_MetricDelete(gauge);

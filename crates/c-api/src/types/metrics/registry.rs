@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_labels_are_the_same_value_until_the_last_has_let_go() {
+    fn metrics_with_the_same_labels_share_a_value_until_the_last_is_deleted() {
         let registry = Registry::default();
         let family = registry.family(Kind::Counter, "c", "").unwrap();
         let again = registry.family(Kind::Counter, "c", "other words").unwrap();

@@ -216,12 +216,17 @@ mod tests {
 
     type Heard = Mutex<Vec<(u64, Activity, u64)>>;
 
-    unsafe extern "C-unwind" fn hear(trace: *mut Trace, activity: Activity, nanos: u64, userp: *mut c_void) {
+    unsafe extern "C-unwind" fn record_activity(
+        trace: *mut Trace,
+        activity: Activity,
+        nanos: u64,
+        userp: *mut c_void,
+    ) {
         // SAFETY: the tests pass a `Heard` that outlives the trace.
         unsafe { (*userp.cast::<Heard>()).lock().push(((*trace).id, activity, nanos)) };
     }
 
-    unsafe extern "C-unwind" fn let_go(trace: *mut Trace, userp: *mut c_void) {
+    unsafe extern "C-unwind" fn record_release(trace: *mut Trace, userp: *mut c_void) {
         // SAFETY: as above; this function owns the trace now.
         unsafe {
             (*userp.cast::<Heard>()).lock().push(((*trace).id, 99, 0));
@@ -234,15 +239,21 @@ mod tests {
         let userp = ptr::from_ref(heard).cast_mut().cast();
         // SAFETY: places and functions of this module.
         unsafe {
-            let made =
-                TRITONSERVER_InferenceTraceNew(&raw mut trace, level, 7, Some(hear), Some(let_go), userp);
+            let made = TRITONSERVER_InferenceTraceNew(
+                &raw mut trace,
+                level,
+                7,
+                Some(record_activity),
+                Some(record_release),
+                userp,
+            );
             consume(made).unwrap();
         }
         trace
     }
 
     #[test]
-    fn a_trace_is_told_and_given_back_once() {
+    fn a_trace_reports_each_activity_and_is_released_once() {
         let heard = Heard::default();
         let trace = trace(MAX, &heard);
         // SAFETY: made just now.
@@ -253,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn without_timestamps_no_activity_is_told() {
+    fn without_timestamps_no_activity_is_reported() {
         let heard = Heard::default();
         let trace = trace(TENSORS, &heard);
         // SAFETY: made just now, deleted once.

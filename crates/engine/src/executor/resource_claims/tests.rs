@@ -69,7 +69,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
 }
 
 #[tokio::test]
-async fn models_that_need_the_same_thing_take_turns() {
+async fn models_that_need_the_same_resource_take_turns() {
     let limiter = limiter(&[("r", 1)]);
     let (sender, begun) = mpsc::channel();
     let models =
@@ -91,7 +91,7 @@ async fn models_that_need_the_same_thing_take_turns() {
 }
 
 #[tokio::test]
-async fn what_fits_runs_side_by_side_and_a_closed_model_leaves_nothing_behind() {
+async fn claims_that_fit_run_in_parallel_and_a_closed_model_frees_its_resources() {
     let limiter = limiter(&[("r", 3)]);
     let (sender, begun) = mpsc::channel();
     let small = start(&limiter, &[("r", true, 1)], Gated("small", sender.clone())).unwrap();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_an_answer_may_depend_on_makes_another_key() {
+    fn everything_that_a_response_depends_on_changes_the_key() {
         let other_type = Tensor::new("B".into(), DataType::Int8, [1][..].into(), vec![3]);
         let one = NonZeroU64::MIN;
         let requests = [
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_no_answer_changes_no_key() {
+    fn what_does_not_affect_the_response_does_not_change_the_key() {
         let same = key(&usual());
         let pieces = TensorData::from_pieces([Bytes::from_static(&[1]), Bytes::from_static(&[2])]);
         let turned = with_inputs(vec![tensor("B", &[1], vec![3]), tensor("A", &[2], pieces)]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_whose_it_is_and_is_the_same_in_every_process() {
+    fn a_key_names_its_model_and_is_the_same_in_every_process() {
         let key = key(&usual());
         let hash = key.strip_prefix("m/1/").unwrap();
         assert_eq!(hash, "112bc9e7344a672893d5c50d25b2f56845ef5f9531e6efe87df86a3bc7b74a44");

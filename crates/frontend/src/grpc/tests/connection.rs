@@ -71,7 +71,7 @@ async fn call_with(server: &Server, mut config: ClientConfig) -> io::Result<u16>
 }
 
 #[tokio::test]
-async fn an_encrypted_port_serves_who_trusts_it() {
+async fn an_encrypted_port_serves_clients_that_trust_its_certificate() {
     let server = Server::start(GrpcOptions { tls: Some(encrypted(false)), ..GrpcOptions::default() }).await;
     assert_eq!(encrypted_call(&server, false).await.unwrap(), 200);
     // A client without TLS only sees the connection end.
@@ -151,7 +151,7 @@ fn of_version_1(
 }
 
 #[tokio::test]
-async fn certificates_of_version_1_are_good_for_servers_and_clients() {
+async fn certificates_of_version_1_are_accepted_for_servers_and_clients() {
     let tls = TlsOptions {
         certificate: file("server-v1.pem"),
         key: file("server-v1.key"),
@@ -193,7 +193,7 @@ async fn an_unusable_certificate_is_named() {
 }
 
 #[tokio::test]
-async fn an_http1_client_is_told_where_it_is() {
+async fn an_http1_client_gets_an_error_about_the_protocol() {
     let (server, _connection) = connected().await;
     for request in ["GET / HTTP/1.1\r\nhost: x\r\n\r\n", "PROPFIND / HTTP/1.1\r\n\r\n"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -253,7 +253,7 @@ async fn reflection_describes_the_service_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_stopping_endpoint_finishes_what_it_has_begun() {
+async fn a_stopping_endpoint_finishes_its_calls() {
     let (server, connection) = connected().await;
     let mut running = connection.call(INFER, &[]).await.unwrap();
     running.send(sent(&request("gated", "r", &[1])));
@@ -278,7 +278,7 @@ async fn a_stopping_endpoint_finishes_what_it_has_begun() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
+async fn a_silent_client_does_not_delay_the_stop() {
     let (server, connection) = connected().await;
     let _silent = TcpStream::connect(server.address).await.unwrap();
     let mut halfway = TcpStream::connect(server.address).await.unwrap();
@@ -291,7 +291,7 @@ async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn an_old_connection_is_asked_to_go_and_then_closed() {
+async fn a_connection_beyond_its_age_gets_goaway_and_is_then_closed() {
     let options = GrpcOptions {
         max_connection_age: Some(Duration::from_millis(20)),
         max_connection_age_grace: Some(Duration::from_millis(20)),

@@ -13,7 +13,7 @@ struct Said {
     output: Option<Bytes>,
 }
 
-fn said(message: &Bytes) -> Said {
+fn response_of(message: &Bytes) -> Said {
     let message = ModelStreamInferResponse::decode(message.clone()).unwrap();
     let response = message.infer_response.unwrap();
     let last = response.parameters.get("triton_final_response").map(|parameter| {
@@ -48,7 +48,7 @@ async fn open(connection: &Connection, headers: &[(&str, &str)]) -> Call {
 }
 
 async fn next(call: &mut Call) -> Said {
-    said(&timeout(TIMEOUT, call.next()).await.unwrap().unwrap().unwrap())
+    response_of(&timeout(TIMEOUT, call.next()).await.unwrap().unwrap().unwrap())
 }
 
 /// Sends all requests, ends the sending side of the call, and returns all responses and the status.
@@ -57,7 +57,7 @@ async fn exchange(connection: &Connection, requests: &[ModelInferRequest]) -> (V
     requests.iter().for_each(|request| call.send(sent(request)));
     call.finish();
     let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
-    (messages.iter().map(said).collect(), status)
+    (messages.iter().map(response_of).collect(), status)
 }
 
 fn ok() -> Status {
@@ -95,7 +95,7 @@ async fn of_several_responses_of_a_model_that_is_not_decoupled_the_first_is_forw
     call.finish();
     let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!(
-        (messages.iter().map(said).collect::<Vec<_>>(), status),
+        (messages.iter().map(response_of).collect::<Vec<_>>(), status),
         (vec![answer("one", false, 0)], ok())
     );
 }
@@ -153,7 +153,7 @@ async fn a_refused_request_does_not_end_the_stream() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_model_is_told_in_the_stream() {
+async fn the_error_of_a_model_is_a_message_of_the_stream() {
     let (_server, connection) = connected().await;
     let (messages, status) = exchange(&connection, &[request("errs", "e", &[3])]).await;
     assert_eq!(messages, [Said { last: Some(true), ..refusal("e", "code 3") }]);
@@ -175,7 +175,7 @@ async fn a_client_that_wants_codes_gets_the_first_error_as_the_end_of_the_call()
 }
 
 #[tokio::test]
-async fn giving_the_call_up_cancels_all_its_requests() {
+async fn cancelling_the_call_cancels_all_its_requests() {
     let (server, connection) = connected().await;
     let call = open(&connection, &[]).await;
     for n in 0..3 {
@@ -202,7 +202,7 @@ async fn a_deadline_ends_the_stream() {
 /// The server refuses the late request. If the early request still runs, the refusal is a message of the stream.
 /// Otherwise it is the status of the call.
 #[tokio::test]
-async fn a_stream_that_sees_the_server_stop_finishes_what_is_under_way_and_refuses_the_rest() {
+async fn a_stream_of_a_stopping_server_finishes_its_requests_and_refuses_new_ones() {
     let (server, connection) = connected().await;
     let mut call = open(&connection, &[]).await;
     call.send(sent(&request("gated", "early", &[1])));
@@ -213,13 +213,15 @@ async fn a_stream_that_sees_the_server_stop_finishes_what_is_under_way_and_refus
     assert_eq!(next(&mut call).await, answer("early", true, 1));
     let text = "GRPC server is shutting down and has stopped accepting new requests.";
     let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
-    assert!(messages.iter().map(said).all(|said| said == refusal("late", text)) && messages.len() <= 1);
+    assert!(
+        messages.iter().map(response_of).all(|said| said == refusal("late", text)) && messages.len() <= 1
+    );
     assert_eq!((status.code, &*status.message), (14, text));
     timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_stream_on_which_nothing_is_under_way_ends_when_the_server_stops() {
+async fn an_idle_stream_ends_when_the_server_stops() {
     let (server, connection) = connected().await;
     let mut call = open(&connection, &[]).await;
     call.send(sent(&request("id_int32", "r", &[1])));
@@ -233,7 +235,7 @@ async fn a_stream_on_which_nothing_is_under_way_ends_when_the_server_stops() {
 /// The client reads nothing while the model produces far more than the client's window. The model waits, and no
 /// response is lost.
 #[tokio::test]
-async fn a_slow_client_gets_everything_in_the_end() {
+async fn a_slow_client_gets_every_response() {
     let server = Server::start(GrpcOptions {
         most_unread_responses: std::num::NonZeroUsize::new(2),
         ..GrpcOptions::default()
@@ -246,5 +248,5 @@ async fn a_slow_client_gets_everything_in_the_end() {
     server.in_flight(1).await;
     let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
     assert_eq!((messages.len(), status), (20_000, ok()));
-    assert_eq!(said(&messages[19_999]), answer("r", false, 19_999));
+    assert_eq!(response_of(&messages[19_999]), answer("r", false, 19_999));
 }

@@ -32,7 +32,7 @@ async fn a_request_comes_back_from_the_identity_model() {
 }
 
 #[tokio::test]
-async fn a_tensor_of_many_frames_survives_the_way_there_and_back() {
+async fn a_tensor_of_many_frames_is_echoed_unchanged() {
     let (server, connection) = connected().await;
     server.gate.open();
     let values: Vec<i32> = (0..3_000_000).collect();
@@ -99,7 +99,7 @@ async fn health_and_readiness_agree() {
 }
 
 #[tokio::test]
-async fn metadata_tells_the_tensors_as_clients_see_them() {
+async fn metadata_shows_tensors_with_the_batch_dimension() {
     let (_server, connection) = connected().await;
     let message = sent(&ModelMetadataRequest { name: "simple".into(), version: String::new() });
     let (messages, _) = connection.unary(&format!("{SERVICE}ModelMetadata"), &[], message).await.unwrap();
@@ -219,7 +219,7 @@ async fn surplus_raw_contents_are_ignored() {
 }
 
 #[tokio::test]
-async fn the_best_classes_take_the_place_of_an_output() {
+async fn the_best_classes_replace_an_output() {
     let (_server, connection) = connected().await;
     let wanted = |count| InferRequestedOutputTensor {
         name: "OUT".into(),
@@ -270,7 +270,7 @@ async fn messages_may_be_compressed_both_ways() {
 }
 
 #[tokio::test]
-async fn a_message_that_unfolds_too_far_is_refused_and_harms_nobody() {
+async fn a_message_that_inflates_beyond_the_limit_is_refused_and_others_are_served() {
     let options = GrpcOptions {
         limits: ClientLimits { max_request_bytes: 1 << 20, ..ClientLimits::default() },
         ..GrpcOptions::default()
@@ -314,7 +314,7 @@ async fn a_deadline_ends_the_call_and_cancels_the_request() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_cancels_its_request() {
+async fn a_cancelled_call_cancels_its_request() {
     let (server, connection) = connected().await;
     let _running = call(&connection, &request("gated", "", &[1])).await;
     let given_up = call(&connection, &request("gated", "", &[2])).await;

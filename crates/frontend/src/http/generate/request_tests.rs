@@ -208,7 +208,7 @@ fn what_is_no_request_is_refused_with_the_reference_texts() {
 }
 
 #[test]
-fn an_input_may_have_a_name_that_means_something_but_for_one() {
+fn an_input_may_have_any_reserved_name_except_one() {
     let inputs = ["id", "priority", "parameters"].map(|name| input(name, DataType::Int32, &[1]));
     let read = |json: &str| {
         decode(json.as_bytes(), Schema { inputs: &inputs, batched: false, max_input_size: 1 << 20 })
@@ -233,7 +233,7 @@ fn all_inputs_together_are_limited() {
 
 proptest::proptest! {
     #[test]
-    fn nothing_a_client_sends_does_harm(json in r#"(\{("(text_input|n|weights|parameters|id|x)":(-?[0-9]{1,3}|"a"|null|[\[\]{}1,]{0,9}),?){0,4}\}?)|.{0,40}"#) {
+    fn no_generate_request_causes_a_panic(json in r#"(\{("(text_input|n|weights|parameters|id|x)":(-?[0-9]{1,3}|"a"|null|[\[\]{}1,]{0,9}),?){0,4}\}?)|.{0,40}"#) {
         let _ = convert(&json, true);
     }
 

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_values_is_refused_unless_nobody_would_ask_for_them() {
+    fn too_many_values_are_refused_unless_they_are_ignored() {
         let crowd = format!("[{}1]", "1,".repeat(MAX_NODES));
         let error = Document::parse(crowd.as_bytes()).unwrap_err();
         assert_eq!(error, Error::invalid("the request JSON has more than 65536 values"));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_promise_too_much_reserve_no_more_than_a_multiple_of_the_text() {
+    fn shapes_larger_than_their_data_reserve_memory_in_proportion_to_the_text() {
         let input = r#"{"datatype":"INT64","shape":[1000000000],"data":[]}"#;
         let source = format!("[{}]", vec![input; 1000].join(","));
         let document = Document::parse_tensors(source.as_bytes()).unwrap();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_wrongly_answers_with_the_reference_texts() {
+    fn wrong_accesses_give_the_texts_of_the_reference() {
         let document = Document::parse(
             br#"{"n":null,"i":-1,"u":18446744073709551615,"d":1.0,"s":"x","b":true,"a":[1]}"#,
         );

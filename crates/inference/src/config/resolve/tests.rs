@@ -115,7 +115,7 @@ fn the_typed_form_has_everything_in_place() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_with_its_place() {
+fn an_unreadable_file_is_reported_with_its_path() {
     let error = auto("name: 'm'\ninput { naem: 'x' }").unwrap_err();
     let text = "failed to read text proto from models/m/config.pbtxt:2:9: 'naem' is not a field of ModelInput, did you \
                 mean 'name'?\n  input { naem: 'x' }\n          ^";
@@ -143,7 +143,7 @@ fn a_missing_file_is_an_empty_configuration_or_an_error() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_with_their_lines() {
+fn all_problems_are_reported_together_with_their_lines() {
     let text = "name: 'other'\nmax_batch_size: 2\ndynamic_batching {\n  preferred_batch_size: [ 4 ]\n  priority_levels: 1\n}";
     let error = auto(text).unwrap_err();
     assert!(error.to_string().starts_with(
@@ -320,7 +320,7 @@ fn settings_that_have_no_effect_are_legal() {
 }
 
 #[test]
-fn gpus_are_refused_in_the_words_of_the_machine() {
+fn the_refusal_of_gpus_depends_on_the_gpus_of_the_machine() {
     let text = format!("instance_group {{ kind: KIND_GPU }} {IO}");
     assert_eq!(
         finished(&text).unwrap_err().to_string(),
@@ -384,7 +384,7 @@ impl Dice {
 const LETTERS: &[u8] = b"{}[]<>:;,\"'\\#-.0179xeaTn_ \n\t\0\xff";
 
 #[test]
-fn a_changed_character_never_brings_the_pipeline_down() {
+fn a_changed_character_never_causes_a_panic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/tests/configs");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

@@ -29,7 +29,7 @@ fn sequence(text: &str) -> SequenceScheduling {
 }
 
 #[test]
-fn a_sequence_batcher_without_settings_is_direct_and_patient() {
+fn a_sequence_batcher_without_settings_is_direct_with_the_default_idle_time() {
     let scheduling = sequence("sequence_batching {}");
     assert_eq!(scheduling.batching, scheduling::SequenceBatching::default());
     assert!(scheduling.controls.is_empty() && scheduling.states.is_empty());

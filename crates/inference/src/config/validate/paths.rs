@@ -78,7 +78,7 @@ mod tests {
     use super::leaves;
 
     #[test]
-    fn a_path_is_judged_by_its_parts() {
+    fn a_path_is_checked_by_its_components() {
         for inside in ["", "labels.txt", "a/../b", "./a", "a/b/../../c"] {
             assert!(!leaves(0, inside), "{inside}");
         }

@@ -549,7 +549,7 @@ fn a_state_is_initialised_once() {
 }
 
 #[test]
-fn growing_memory_is_no_matter_of_loading() {
+fn growable_memory_is_not_checked_at_load() {
     let states = ["", "use_same_buffer_for_input_output: true"].map(|rest| {
         format!("sequence_batching {{ state {{ input_name: 's' use_growable_memory: true {rest} }} }}")
     });
@@ -557,7 +557,7 @@ fn growing_memory_is_no_matter_of_loading() {
 }
 
 #[test]
-fn warmup_tells_what_to_send() {
+fn a_warmup_sample_says_what_to_send() {
     let sample = |size: u32, input: &str| {
         format!("model_warmup {{ name: 's' batch_size: {size} inputs {{ key: 'x' value {{ {input} }} }} }}")
     };

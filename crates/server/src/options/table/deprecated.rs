@@ -33,7 +33,8 @@ pub(super) const DEPRECATED: &[Spec] = &[
     .deprecated(
         "Warning: '--trace-file' has been deprecated and will be removed in future releases. Please use \
          '--trace-config triton,file=<filepath>' instead.",
-    ),
+    )
+    .unsupported_if(|typed| typed.trace.requested_by() == Some(trace::TraceSource::File), trace::MISSING),
     checked(
         "trace-level",
         "off|timestamps|tensors",
@@ -44,16 +45,11 @@ pub(super) const DEPRECATED: &[Spec] = &[
         "Warning: '--trace-level' has been deprecated and will be removed in future releases. Please use \
          '--trace-config level=<OFF|TIMESTAMPS|TENSORS>' instead.",
     )
-    .unsupported_if(
-        |typed| typed.trace.switched_on_by() == Some(trace::TraceSource::TraceLevel),
-        trace::MISSING,
-    ),
-    integer("trace-rate", |typed, value| typed.trace.rate = value, "Use --trace-config=rate=<number>.")
-        .default("1000")
-        .deprecated(
-            "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use \
+    .unsupported_if(|typed| typed.trace.requested_by() == Some(trace::TraceSource::Level), trace::MISSING),
+    integer("trace-rate", |_, _| (), "Use --trace-config=rate=<number>.").default("1000").deprecated(
+        "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use \
          '--trace-config rate=<rate value>' instead.",
-        ),
+    ),
     integer("trace-count", |_, _| (), "Use --trace-config=count=<number>.").default("-1").deprecated(
         "Warning: '--trace-count' has been deprecated and will be removed in future releases. Please use \
          '--trace-config count=<count value>' instead.",

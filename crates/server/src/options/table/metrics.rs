@@ -70,7 +70,4 @@ pub(super) const TRACING: &[Spec] = &[checked(
              (triton, opentelemetry). For triton: file, log-frequency. For opentelemetry: url, resource, \
              bsp_*. May be given several times.",
 )
-.unsupported_if(
-    |typed| typed.trace.switched_on_by() == Some(trace::TraceSource::TraceConfig),
-    trace::MISSING,
-)];
+.unsupported_if(|typed| typed.trace.requested_by() == Some(trace::TraceSource::Config), trace::MISSING)];

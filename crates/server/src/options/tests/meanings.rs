@@ -59,7 +59,7 @@ fn repositories_are_a_sorted_set_whatever_they_are_called() {
 }
 
 #[test]
-fn plug_ins_are_looked_for_where_triton_has_them_or_where_they_are_said_to_be() {
+fn plug_ins_are_searched_in_tritons_directories_or_the_configured_ones() {
     let places = |line: &[&str]| {
         let ResolvedOptions { backends, repository, .. } = options(line);
         [backends.directory, repository.agent_directory].map(|path| path.display().to_string())
@@ -95,7 +95,7 @@ fn endpoints_that_are_not_allowed_are_absent() {
 }
 
 #[test]
-fn metrics_listen_where_http_does_unless_told_otherwise() {
+fn metrics_listen_on_the_address_of_http_by_default() {
     assert_eq!(options(&["--http-address=::1", "--allow-http=0"]).metrics.unwrap().listen.address, "::1");
     assert_eq!(
         options(&["--http-address=::1", "--metrics-address=::2"]).metrics.unwrap().listen.address,
@@ -158,8 +158,7 @@ fn auto_completion_is_off_if_either_option_says_so_and_the_deprecated_one_warns(
 
 #[test]
 fn every_deprecated_option_warns_once() {
-    for option in
-        ["trace-file=x", "trace-level=off", "trace-rate=1", "trace-count=1", "trace-log-frequency=1"]
+    for option in ["trace-file=", "trace-level=off", "trace-rate=1", "trace-count=1", "trace-log-frequency=1"]
     {
         let warnings = options(&[&format!("--{option}")]).warnings;
         let name = option.split('=').next().unwrap();
@@ -185,7 +184,7 @@ fn an_unknown_metrics_setting_is_reported() {
 }
 
 #[test]
-fn numbers_are_cut_to_what_makes_sense() {
+fn out_of_range_numbers_are_limited() {
     let options = options(&["--exit-timeout-secs=-5", "--log-verbose=-1", "--grpc-max-connection-age=0"]);
     assert_eq!(options.server.exit_timeout, Duration::ZERO);
     assert_eq!((options.logging.levels.verbose, options.grpc.unwrap().max_connection_age), (0, None));

@@ -15,7 +15,12 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--model-load-gpu-limit=0:0.5"], "model-load-gpu-limit"),
     (&["--trace-config=level=TIMESTAMPS", "--trace-config=triton,file=x"], "trace-config"),
     (&["--trace-config=level=TENSORS", "--trace-config=mode=opentelemetry"], "trace-config"),
+    (&["--trace-config=level=TIMESTAMPS"], "trace-config"),
+    (&["--trace-config=triton,file=x"], "trace-config"),
+    (&["--trace-config=mode=opentelemetry"], "trace-config"),
     (&["--trace-level=min", "--trace-file=x"], "trace-level"),
+    (&["--trace-level=timestamps"], "trace-level"),
+    (&["--trace-file=x"], "trace-file"),
     (&["--allow-sagemaker=true"], "allow-sagemaker"),
     (&["--allow-vertex-ai=true"], "allow-vertex-ai"),
     (&["--allow-client-shm=true"], "allow-client-shm"),
@@ -142,7 +147,7 @@ fn every_rule_of_numbers_and_words_has_its_text() {
 }
 
 #[test]
-fn a_value_that_is_refused_is_told_with_those_that_are_not() {
+fn a_refused_value_is_reported_with_the_allowed_values() {
     for (option, value, advice) in [
         ("model-control-mode", "foo", "one of: none, poll, explicit"),
         ("log-format", "iso8601", "one of: default, ISO8601"),
@@ -294,8 +299,11 @@ fn values_that_leave_a_missing_feature_off_are_accepted() {
         "--allow-client-shm=false",
         "--buffer-manager-thread-count=0",
         "--trace-config=level=OFF",
-        "--trace-config=rate=5",
+        "--trace-config=triton,file=x",
+        "--trace-file=x",
     ]);
+    options(&["--trace-level=off", "--trace-file=x", "--trace-config=mode=opentelemetry"]);
+    options(&["--trace-config=rate=5", "--trace-config=count=1", "--trace-rate=5"]);
     options(&["--metrics-config=summary_latencies=false", "--metrics-config=summary_quantiles=0.5:0.05"]);
     options(&[
         "--repository-poll-secs=3",
@@ -328,7 +336,7 @@ fn a_broken_environment_variable_is_named() {
 }
 
 #[test]
-fn vertex_ai_asked_for_by_the_environment_is_refused_unless_switched_off() {
+fn vertex_ai_requested_by_the_environment_is_refused_unless_switched_off() {
     let environment = ProcessEnvironment {
         aip_mode: Some("PREDICTION".into()),
         aip_http_port: Some("9000".into()),
