@@ -58,20 +58,20 @@ fn catch_panic<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::PathBuf, sync::Arc};
+    use std::sync::Arc;
 
     use inference::{
-        ByteBudget, Error, Request, Timestamp, UnreadBudget,
-        backend::{BackendInstance, BackendModel, Batch, Device, Instance, InstanceSpec},
-        config::{ModelConfig, ResolvedConfig, Scheduling},
+        Error, Request,
+        backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
+        config::{ModelConfig, Scheduling},
     };
     use parking_lot::Mutex;
     use scheduling::DynamicBatching;
 
     use super::*;
-    use crate::{
-        clock::TimerThread,
-        model::{Model, ModelParts, tests::config},
+    use crate::model::{
+        Model, ModelParts,
+        tests::{config, instance},
     };
 
     type Ends = Arc<Mutex<Vec<&'static str>>>;
@@ -110,32 +110,12 @@ mod tests {
         }
     }
 
-    fn start(scheduling: Scheduling, instance: &str) -> (Result<Arc<Model>, Error>, Ends) {
+    fn start(scheduling: Scheduling, name: &str) -> (Result<Arc<Model>, Error>, Ends) {
         let ends = Ends::default();
-        let spec = InstanceSpec {
-            name: instance.into(),
-            device: Device::Cpu,
-            threads: std::num::NonZeroUsize::MIN,
-            passive: false,
-        };
-        let model = Model::start(ModelParts {
-            version: 1,
-            directory: PathBuf::new(),
-            config: ResolvedConfig {
-                typed: config(scheduling),
-                shown: proto::ModelConfig::default(),
-                warnings: vec![],
-            },
-            backend: Box::new(Witness("model", ends.clone())),
-            instances: vec![spec.into()],
-            strategy: Some(Box::new(Witness("strategy", ends.clone()))),
-            clock: TimerThread::start().unwrap(),
-            limiter: None,
-            cached: None,
-            inflight: ByteBudget::new(usize::MAX),
-            unread: UnreadBudget::unlimited(),
-            since: Timestamp::default(),
-        });
+        let parts =
+            ModelParts::for_test(config(scheduling), Witness("model", ends.clone()), vec![instance(name)]);
+        let strategy = Witness("strategy", ends.clone());
+        let model = Model::start(ModelParts { strategy: Some(Box::new(strategy)), ..parts });
         (model, ends)
     }
 

@@ -1,19 +1,22 @@
 //! Tests of sequence models through the engine: controls, state, padding, rescheduling, in every order of requests.
 use std::{
-    num::{NonZeroU32, NonZeroU64, NonZeroUsize},
+    num::{NonZeroU32, NonZeroU64},
     sync::mpsc,
 };
 
 use inference::{
-    ByteBudget, DataType, Response, ResponseItem, SequenceId, SequenceStep, Tensor, UnreadBudget,
-    backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
-    config::{Control, ControlInput, FalseTrue, ResolvedConfig, Scheduling, SequenceScheduling, StateSpec},
+    DataType, Response, ResponseItem, SequenceId, SequenceStep, Tensor,
+    backend::{BackendInstance, Batch, Instance, InstanceSpec},
+    config::{Control, ControlInput, FalseTrue, Scheduling, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, Strategy};
 
 use parking_lot::Mutex;
 
-use super::{tests::config, *};
+use super::{
+    tests::{config, instance},
+    *,
+};
 
 /// Adds `IN` to the sum of the sequence and answers with the sum. Starts from zero at START. Reports each batch.
 #[derive(Clone)]
@@ -108,27 +111,8 @@ pub(super) fn start(
     backend: impl BackendModel + 'static,
     instances: usize,
 ) -> Arc<Model> {
-    let spec = |index| InstanceSpec {
-        name: format!("m_{index}").into(),
-        device: Device::Cpu,
-        threads: NonZeroUsize::MIN,
-        passive: false,
-    };
-    Model::start(ModelParts {
-        version: 1,
-        config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
-        directory: PathBuf::new(),
-        backend: Box::new(backend),
-        instances: (0..instances).map(spec).map(Into::into).collect(),
-        strategy: None,
-        clock: TimerThread::start().unwrap(),
-        limiter: None,
-        cached: None,
-        inflight: ByteBudget::new(usize::MAX),
-        unread: UnreadBudget::unlimited(),
-        since: now(),
-    })
-    .unwrap()
+    let instances = (0..instances).map(|index| instance(&format!("m_{index}"))).collect();
+    Model::start(ModelParts::for_test(config, backend, instances)).unwrap()
 }
 
 fn accumulator(batching: SequenceBatching, instances: usize) -> (Arc<Model>, mpsc::Receiver<Vec<Seen>>) {

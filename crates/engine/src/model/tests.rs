@@ -129,35 +129,42 @@ fn dynamic() -> DynamicBatching {
     DynamicBatching { max_batch_size: 8, preferred_batch_sizes: [8].into(), ..DynamicBatching::default() }
 }
 
+/// An instance on the CPU.
+pub(crate) fn instance(name: &str) -> InstanceSpec {
+    InstanceSpec { name: name.into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false }
+}
+
+impl ModelParts {
+    /// The parts of version 1 of a model that loads no files, without cache and limits.
+    pub(crate) fn for_test(
+        config: ModelConfig,
+        backend: impl BackendModel + 'static,
+        instances: Vec<InstanceSpec>,
+    ) -> Self {
+        Self {
+            version: 1,
+            config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
+            directory: PathBuf::new(),
+            backend: Box::new(backend),
+            instances: instances.into_iter().map(Into::into).collect(),
+            strategy: None,
+            clock: TimerThread::start().unwrap(),
+            limiter: None,
+            cached: None,
+            inflight: ByteBudget::new(usize::MAX),
+            unread: UnreadBudget::unlimited(),
+            since: now(),
+        }
+    }
+}
+
 fn start(
     scheduling: Scheduling,
     backend: impl BackendModel + 'static,
     instances: &[&str],
 ) -> Result<Arc<Model>, Error> {
-    let spec = |name: &&str| InstanceSpec {
-        name: (*name).into(),
-        device: Device::Cpu,
-        threads: NonZeroUsize::MIN,
-        passive: false,
-    };
-    Model::start(ModelParts {
-        version: 1,
-        directory: PathBuf::new(),
-        config: ResolvedConfig {
-            typed: config(scheduling),
-            shown: proto::ModelConfig::default(),
-            warnings: vec![],
-        },
-        backend: Box::new(backend),
-        instances: instances.iter().map(spec).map(Into::into).collect(),
-        strategy: None,
-        clock: TimerThread::start().unwrap(),
-        limiter: None,
-        cached: None,
-        inflight: ByteBudget::new(usize::MAX),
-        unread: UnreadBudget::unlimited(),
-        since: now(),
-    })
+    let instances: Vec<_> = instances.iter().map(|name| instance(name)).collect();
+    Model::start(ModelParts::for_test(config(scheduling), backend, instances))
 }
 
 /// A model of thread-bound instances that report each batch.

@@ -1,20 +1,16 @@
 //! Tests of warm-up samples, from the configuration to the execution.
-use std::{
-    fs,
-    num::{NonZeroU32, NonZeroUsize},
-    sync::mpsc,
-};
+use std::{fs, num::NonZeroU32, sync::mpsc};
 
 use inference::{
-    ByteBudget, Response, UnreadBudget,
-    backend::{BackendModel, Device, Instance, InstanceSpec},
-    config::{ResolvedConfig, Scheduling},
+    Response,
+    backend::{BackendModel, Instance, InstanceSpec},
+    config::Scheduling,
 };
 
 use super::*;
-use crate::{
-    clock::TimerThread,
-    model::{ModelParts, tests::config},
+use crate::model::{
+    ModelParts,
+    tests::{config, instance},
 };
 
 /// Reports the inputs of each request of each execution. Fails requests whose first byte is 9.
@@ -63,22 +59,10 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let (sender, seen) = mpsc::channel();
     let mut typed = config(Scheduling::Unbatched);
     typed.warmups = warmups;
-    let spec = InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive };
-    let model = crate::model::Model::start(ModelParts {
-        version: 1,
-        config: ResolvedConfig { typed, shown: proto::ModelConfig::default(), warnings: vec![] },
-        directory: directory.path().into(),
-        backend: Box::new(Tells(sender)),
-        instances: vec![spec.into()],
-        strategy: None,
-        clock: TimerThread::start().unwrap(),
-        limiter: None,
-        cached: None,
-        inflight: ByteBudget::new(usize::MAX),
-        unread: UnreadBudget::unlimited(),
-        since: now(),
-    })
-    .map_err(|error| error.to_string())?;
+    let instances = vec![InstanceSpec { passive, ..instance("m_0") }];
+    let parts = ModelParts::for_test(typed, Tells(sender), instances);
+    let parts = ModelParts { directory: directory.path().into(), ..parts };
+    let model = crate::model::Model::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();
     assert_eq!(model.statistics().execution_count, 0, "warm-up is no traffic");
     model.close();
