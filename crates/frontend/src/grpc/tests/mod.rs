@@ -5,8 +5,8 @@ use bytes::Bytes;
 use engine::{Engine, MetricsOptions, ServerMetadata};
 use prost::Message;
 use proto::{
-    InferParameter, ModelInferRequest, ModelInferResponse, infer_parameter::ParameterChoice,
-    model_infer_request::InferInputTensor,
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
+    infer_parameter::ParameterChoice, model_infer_request::InferInputTensor,
 };
 use testing::{
     Gate, Identity, Repository, fixtures,
@@ -112,6 +112,16 @@ fn request(model: &str, id: &str, values: &[i32]) -> ModelInferRequest {
         raw_input_contents: vec![bytes_of(values)],
         ..ModelInferRequest::default()
     }
+}
+
+/// The same request with its values as typed contents.
+fn typed(mut request: ModelInferRequest) -> ModelInferRequest {
+    let raw = std::mem::take(&mut request.raw_input_contents);
+    for (input, raw) in request.inputs.iter_mut().zip(raw) {
+        let values = raw.chunks(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()));
+        input.contents = Some(InferTensorContents { int_contents: values.collect(), ..Default::default() });
+    }
+    request
 }
 
 fn with(mut request: ModelInferRequest, key: &str, choice: ParameterChoice) -> ModelInferRequest {

@@ -2,6 +2,7 @@
 use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
 
 use super::*;
+use crate::{decode_pool::BRIEF, grpc::decode::tests::decoded_here};
 
 /// The content of a response: its error, id, version, final flag, and its only output.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,6 +77,37 @@ async fn many_requests_are_answered_in_their_order() {
     let requests: Vec<_> = (0..500).map(|n| request("id_int32", &n.to_string(), &[n])).collect();
     let expected: Vec<_> = (0..500).map(|n| answer(&n.to_string(), true, n)).collect();
     assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
+}
+
+#[tokio::test]
+async fn long_decoding_leaves_the_network_thread_and_no_message_overtakes_it() {
+    let (_server, connection) = connected().await;
+    let values = vec![1; 2 * BRIEF];
+    let mut requests = Vec::new();
+    let mut expected = Vec::new();
+    for n in 0..10 {
+        let (long, brief) = (format!("long {n}"), format!("brief {n}"));
+        requests.extend([typed(request("id_int32", &long, &values)), request("id_int32", &brief, &[n])]);
+        expected.extend([
+            Said { output: Some(bytes_of(&values)), ..answer(&long, true, 0) },
+            answer(&brief, true, n),
+        ]);
+    }
+    requests.push(typed(request("none", "unknown", &values)));
+    expected.push(refusal("unknown", "Request for unknown model: 'none' is not found"));
+    let before = decoded_here();
+    let (messages, status) = exchange(&connection, &requests).await;
+    assert!(messages == expected, "{:?}", messages.iter().map(|said| &said.id).collect::<Vec<_>>());
+    assert_eq!((status, decoded_here() - before), (ok(), 10));
+}
+
+#[tokio::test]
+async fn a_long_message_that_is_none_ends_the_stream() {
+    let (_server, connection) = connected().await;
+    let mut message = typed(request("id_int32", "", &vec![1; 2 * BRIEF])).encode_to_vec();
+    message.push(0xff);
+    let status = status_of(&connection, STREAM, framed(&message)).await;
+    assert_eq!(status, expect(13, "Unable to parse request"));
 }
 
 #[tokio::test]
