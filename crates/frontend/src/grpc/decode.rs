@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use inference::{DataType, Shape, TensorData};
+use inference::{DataType, Name, Shape, TensorData};
 use smallvec::SmallVec;
 
 use super::wire::{Malformed, WireReader, WireType};
@@ -99,6 +99,24 @@ fn is_brief_besides_raw_contents(frames: &[Bytes], length: usize) -> bool {
         if length - reader.left() - raw > BRIEF { Err(Malformed) } else { Ok(()) }
     });
     scanned.is_ok()
+}
+
+/// The id of a message of which at least the beginning has arrived. Empty if the message has no id, or if its id does not
+/// stand in the first two frames behind only the model's name and version.
+pub(crate) fn leading_id(frames: &[Bytes]) -> Name {
+    let mut id = Name::default();
+    let mut fields = 0..3;
+    let begin = &frames[..frames.len().min(2)];
+    // The bytes that have not arrived are missing, so an error is expected.
+    let _ = WireReader::new(begin).fields(|reader, number, wire| match (fields.next(), number, wire) {
+        (Some(_), 1 | 2, WireType::Delimited) => reader.skip(number, wire),
+        (Some(_), 3, _) => {
+            id = Name::new(&reader.text(wire)?);
+            Err(Malformed)
+        }
+        _ => Err(Malformed),
+    });
+    id
 }
 
 impl<'a> InferMessage<'a> {

@@ -35,7 +35,7 @@ use super::{
     compression::{Compressing, Compressor},
     decode::{self, InferMessage},
     encode::InferResponse,
-    framing::{Messages, ReceivedMessage},
+    framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
     message::{MAX_MESSAGE, MAX_PIECE},
     request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
@@ -231,7 +231,10 @@ impl StreamBody {
             }
             match self.messages.poll_next(context) {
                 Poll::Ready(Some(Ok(message))) => self.accept(message),
-                Poll::Ready(Some(Err(status))) => self.failure = Some(status),
+                Poll::Ready(Some(Err(MessageError::Refused(RefusedMessage { id, error })))) => {
+                    self.ordered.push_back(Turn::Refused(refusal(&id, &error)));
+                }
+                Poll::Ready(Some(Err(MessageError::End(status)))) => self.failure = Some(status),
                 Poll::Ready(None) => self.reading = false,
                 Poll::Pending => return false,
             }

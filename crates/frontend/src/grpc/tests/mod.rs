@@ -40,6 +40,10 @@ struct Server {
 
 impl Server {
     async fn start(options: GrpcOptions) -> Self {
+        Self::start_within(options, engine::MemoryLimits::default()).await
+    }
+
+    async fn start_within(options: GrpcOptions, limits: engine::MemoryLimits) -> Self {
         let repository = Repository::golden().unwrap();
         repository.add("gated", [("config.pbtxt", Identity::config("").as_str())]).unwrap();
         let several = r#"backend: "python"
@@ -59,7 +63,7 @@ impl Server {
             config_name: None,
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
-            limits: engine::MemoryLimits::default(),
+            limits,
             metrics: MetricsOptions { counter_latencies: true, host: false },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

@@ -185,6 +185,24 @@ async fn a_refused_request_does_not_end_the_stream() {
 }
 
 #[tokio::test]
+async fn a_request_without_room_does_not_end_the_stream() {
+    let limits = engine::MemoryLimits { inflight_bytes: 100_000, ..engine::MemoryLimits::default() };
+    let server = Server::start_within(GrpcOptions::default(), limits).await;
+    let connection = server.connect().await;
+    let large = |id| request("id_int32", id, &[0; 100_000]);
+    let brief = |id, value| request("id_int32", id, &[value]);
+    let requests = [brief("a", 1), large("b"), large("c"), brief("d", 2)];
+    let (messages, status) = exchange(&connection, &requests).await;
+    assert_eq!((status, messages.len(), server.engine.inflight_bytes().used()), (ok(), 4, 0));
+    assert_eq!((&messages[0], &messages[3]), (&answer("a", true, 1), &answer("d", true, 2)));
+    for (message, id) in messages[1..3].iter().zip(["b", "c"]) {
+        assert!(message.error.starts_with("the server has no room for "), "{message:?}");
+        // The id is missing if it is in another frame than the beginning of the message.
+        assert!(message.id == id || message.id.is_empty(), "{message:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_error_of_a_model_is_told_in_the_stream() {
     let (_server, connection) = connected().await;
     let (messages, status) = exchange(&connection, &[request("errs", "e", &[3])]).await;
