@@ -39,6 +39,10 @@ fn numbers(criterion: &mut Criterion) {
     #[expect(clippy::cast_possible_truncation, reason = "a single is what is wanted")]
     let texts = [
         ("shortest FP32", json_numbers("FP32", COUNT, |index| (fraction(index) as f32).to_string())),
+        (
+            "FP32 as double",
+            json_numbers("FP32", COUNT, |index| f64::from((fraction(index) - 0.5) as f32).to_string()),
+        ),
         ("d.dd", json_numbers("FP32", COUNT, |index| format!("{:.2}", 10.0 * fraction(index)))),
         ("17 digits", json_numbers("FP64", COUNT, |index| format!("{:.17}", 10.0 * fraction(index)))),
         ("small INT32", json_numbers("INT32", COUNT, |index| (index * 7919 % 1000).to_string())),

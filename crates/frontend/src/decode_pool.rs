@@ -13,7 +13,8 @@ use std::{
 use inference::Error;
 use tokio::sync::{Semaphore, oneshot};
 
-/// The most bytes of work on the network thread: JSON text, or bytes that inflation reads and writes.
+/// The most bytes of work on the network thread: JSON text, a gRPC message without its raw contents, or bytes that
+/// inflation reads and writes.
 pub(crate) const BRIEF: usize = 64 << 10;
 
 /// Permits to work: one for every second processor, and at least two.

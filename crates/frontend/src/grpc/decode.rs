@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use inference::{DataType, Shape, TensorData};
+use inference::{DataType, Name, Shape, TensorData};
 use smallvec::SmallVec;
 
 use super::wire::{Malformed, WireReader, WireType};
+use crate::decode_pool::BRIEF;
 
 /// Parameters by key, sorted; `None` is a parameter without a choice.
 pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
@@ -75,9 +76,54 @@ pub(crate) struct Contents {
     pub(crate) byte_strings: Vec<u8>,
 }
 
+/// True if the message that the frames contain is decoded in little time: besides its raw contents, which the decoder
+/// does not read, it has at most [`BRIEF`] bytes.
+pub(crate) fn is_brief(frames: &[Bytes]) -> bool {
+    let length: usize = frames.iter().map(Bytes::len).sum();
+    length <= BRIEF || is_brief_besides_raw_contents(frames, length)
+}
+
+#[cold]
+fn is_brief_besides_raw_contents(frames: &[Bytes], length: usize) -> bool {
+    let mut raw = 0;
+    let scanned = WireReader::new(frames).fields(|reader, number, wire| {
+        if wire == WireType::GroupStart {
+            // A group is read up to its end, and may be long.
+            return Err(Malformed);
+        }
+        let before = reader.left();
+        reader.skip(number, wire)?;
+        if number == 7 {
+            raw += before - reader.left();
+        }
+        if length - reader.left() - raw > BRIEF { Err(Malformed) } else { Ok(()) }
+    });
+    scanned.is_ok()
+}
+
+/// The id of a message of which at least the beginning has arrived. Empty if the message has no id, or if its id does not
+/// stand in the first two frames behind only the model's name and version.
+pub(crate) fn leading_id(frames: &[Bytes]) -> Name {
+    let mut id = Name::default();
+    let mut fields = 0..3;
+    let begin = &frames[..frames.len().min(2)];
+    // The bytes that have not arrived are missing, so an error is expected.
+    let _ = WireReader::new(begin).fields(|reader, number, wire| match (fields.next(), number, wire) {
+        (Some(_), 1 | 2, WireType::Delimited) => reader.skip(number, wire),
+        (Some(_), 3, _) => {
+            id = Name::new(&reader.text(wire)?);
+            Err(Malformed)
+        }
+        _ => Err(Malformed),
+    });
+    id
+}
+
 impl<'a> InferMessage<'a> {
     /// Decodes the message that the frames contain.
     pub(crate) fn decode(frames: &'a [Bytes]) -> Result<Self, Malformed> {
+        #[cfg(test)]
+        tests::count_decoded();
         let mut message = Self::default();
         let mut items = Items(MAX_ITEMS);
         WireReader::new(frames)
@@ -281,4 +327,4 @@ fn low_half(value: u64) -> u32 {
 
 #[cfg(test)]
 #[path = "decode_tests.rs"]
-mod tests;
+pub(super) mod tests;

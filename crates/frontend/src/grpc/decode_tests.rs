@@ -1,6 +1,6 @@
 //! Compares the decoder with the generated decoder: the results are equal for every message and every division into
 //! frames.
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use proptest::{collection, option, prelude::*};
 use prost::Message;
@@ -11,6 +11,19 @@ use proto::{
 };
 
 use super::*;
+
+thread_local! {
+    static DECODED: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(super) fn count_decoded() {
+    DECODED.set(DECODED.get() + 1);
+}
+
+/// The number of messages that this thread has decoded.
+pub(crate) fn decoded_here() -> usize {
+    DECODED.get()
+}
 
 /// The result of the generated decoder, in the types of this decoder.
 fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> InferParameters<'_> {
@@ -268,4 +281,30 @@ fn a_message_of_nothing_but_empty_tensors_does_not_fill_the_memory() {
     assert_eq!(InferMessage::decode(&frames).unwrap().inputs.len(), MAX_ITEMS);
     let frames = [Bytes::from([0x2a, 0x00].repeat(MAX_ITEMS + 1))];
     assert_eq!(InferMessage::decode(&frames).unwrap_err(), Malformed);
+}
+
+#[test]
+fn only_raw_contents_may_be_long_in_a_brief_message() {
+    let raw = |count: usize, length: usize| ModelInferRequest {
+        raw_input_contents: vec![vec![1; length].into(); count],
+        ..ModelInferRequest::default()
+    };
+    let typed = |count: usize| {
+        let contents = InferTensorContents { fp32_contents: vec![1.0; count], ..Default::default() };
+        let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+        ModelInferRequest { inputs: vec![input], ..raw(3, BRIEF) }
+    };
+    let brief = |message: &ModelInferRequest| {
+        let mut bytes = Bytes::from(message.encode_to_vec());
+        let frames: Vec<_> =
+            std::iter::from_fn(|| (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(1000))))
+                .collect();
+        is_brief(&frames)
+    };
+    assert!(brief(&raw(0, 0)) && brief(&raw(1, 10 * BRIEF)) && brief(&raw(100, BRIEF)));
+    assert!(brief(&typed(BRIEF / 4 - 20)));
+    assert!(!brief(&typed(BRIEF / 4)));
+    assert!(!brief(&raw(BRIEF + 1, 2)), "the decoder visits each of the contents");
+    let group = [&[0x1b][..], &[0x10; 2 * BRIEF][..], &[0x1c][..]].concat();
+    assert!(!is_brief(&[group.into()]), "a group is read up to its end");
 }

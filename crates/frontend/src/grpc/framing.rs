@@ -1,6 +1,9 @@
 //! The messages of a request body. Before each message stand five bytes: its length, and whether it is compressed.
 //!
 //! The messages are cut out of the received frames without copying. Source: "gRPC over HTTP2".
+//!
+//! A message for which there is no room is refused alone: its bytes are skipped as they arrive, and the next message is
+//! read. Only the bytes of one frame wait without a reservation.
 use std::{
     future::poll_fn,
     pin::Pin,
@@ -10,10 +13,11 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
-use inference::{ByteBudget, ByteReservation, Error, NoRoom};
+use inference::{ByteBudget, ByteReservation, Error, Name, NoRoom};
 use smallvec::SmallVec;
 
 use super::{
+    decode,
     message::{MAX_MESSAGE, PREFIX},
     status::{Code, Status},
 };
@@ -34,6 +38,38 @@ pub(crate) struct ReceivedMessage {
     pub(crate) reservation: ByteReservation,
 }
 
+/// The reason why there is no message.
+#[derive(Debug)]
+pub(crate) enum MessageError {
+    /// The server has no room for the message. The next message can be read.
+    Refused(RefusedMessage),
+    /// The body has no further message.
+    End(Status),
+}
+
+/// A message for which there is no room.
+#[derive(Debug)]
+pub(crate) struct RefusedMessage {
+    /// The id of the request, if it is an infer request and its beginning has arrived. Otherwise empty.
+    pub(crate) id: Name,
+    pub(crate) error: Error,
+}
+
+impl From<Status> for MessageError {
+    fn from(status: Status) -> Self {
+        Self::End(status)
+    }
+}
+
+impl From<MessageError> for Status {
+    fn from(error: MessageError) -> Self {
+        match error {
+            MessageError::Refused(refused) => refused.error.into(),
+            MessageError::End(status) => status,
+        }
+    }
+}
+
 /// Frames below this size are small, and [`SMALL_RUN`] of them in a row are joined: each costs more memory than it brings.
 const SMALL: usize = 1024;
 const SMALL_RUN: usize = 64;
@@ -52,6 +88,8 @@ pub(crate) struct Messages<B> {
     small_run: usize,
     /// The header of the message that is arriving.
     header: Option<Header>,
+    /// Present only while there is no room. Boxed, because the futures of calls contain this struct.
+    rest: Option<Box<Rest>>,
     inflating: Option<Work<Result<(Bytes, ByteReservation), InflateError>>>,
     ended: bool,
     max_message: usize,
@@ -59,6 +97,14 @@ pub(crate) struct Messages<B> {
     /// If true, the time limit of the first message starts at once. Otherwise the limit of each message starts with its
     /// first byte.
     is_unary: bool,
+}
+
+/// The part of the body behind the bytes that are held.
+enum Rest {
+    /// This many bytes of a refused message have not arrived.
+    Skipped(usize),
+    /// Bytes of later messages. They have arrived, and are not reserved yet.
+    Unread(Bytes),
 }
 
 #[derive(Clone, Copy)]
@@ -69,7 +115,8 @@ struct Header {
 
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// The messages of `body`; compressed ones are in `coding`. A message of more bytes than the limits allow, or one that
-    /// unfolds to more, is refused, and so is one for which `budget` has no room: its bytes are reserved as they arrive.
+    /// unfolds to more, ends the body. A message for which `budget` has no room is refused alone: its bytes are reserved
+    /// as they arrive.
     pub(crate) fn new(
         body: B,
         coding: Option<Coding>,
@@ -84,6 +131,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             held: 0,
             small_run: 0,
             header: None,
+            rest: None,
             inflating: None,
             ended: false,
             max_message: usize::try_from(limits.max_request_bytes)
@@ -107,7 +155,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         match poll_fn(|context| self.poll_next(context)).await {
             None => Ok(message),
             Some(Ok(_)) => Err(Status::new(Code::Internal, "Expected one request message, got several")),
-            Some(Err(status)) => Err(status),
+            Some(Err(error)) => Err(error.into()),
         }
     }
 
@@ -115,7 +163,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     pub(crate) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<ReceivedMessage, Status>>> {
+    ) -> Poll<Option<Result<ReceivedMessage, MessageError>>> {
         loop {
             if let Some(work) = &mut self.inflating {
                 let inflated = ready!(Pin::new(work).poll(context));
@@ -124,13 +172,15 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                     Ok(Ok((message, reservation))) => {
                         Ok(ReceivedMessage { frames: SmallVec::from_iter([message]), reservation })
                     }
-                    Ok(Err(InflateError::NoRoom(refused))) => Err(Error::from(refused).into()),
+                    Ok(Err(InflateError::NoRoom(refused))) => Err(refused_message(Name::default(), refused)),
                     // It is not known how many bytes more.
-                    Ok(Err(InflateError::TooLarge)) => Err(too_long(self.max_message + 1, self.max_message)),
-                    Ok(Err(InflateError::Corrupt | InflateError::Abandoned)) => {
-                        Err(Status::new(Code::Internal, "failed to decompress request"))
+                    Ok(Err(InflateError::TooLarge)) => {
+                        Err(too_long(self.max_message + 1, self.max_message).into())
                     }
-                    Err(error) => Err(error.into()),
+                    Ok(Err(InflateError::Corrupt | InflateError::Abandoned)) => {
+                        Err(Status::new(Code::Internal, "failed to decompress request").into())
+                    }
+                    Err(error) => Err(Status::from(error).into()),
                 }));
             }
             match self.cut() {
@@ -142,12 +192,30 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                     continue;
                 }
                 Ok(None) => {}
-                Err(status) => return Poll::Ready(Some(Err(status))),
+                Err(status) => return Poll::Ready(Some(Err(status.into()))),
             }
+            match ready!(self.poll_data(context)) {
+                None => return Poll::Ready(None),
+                Some(Err(status)) => return Poll::Ready(Some(Err(status.into()))),
+                Some(Ok(data)) => {
+                    if let Err(error) = self.hold(data) {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next bytes of the body. `None` if it has ended after a message.
+    #[inline]
+    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        if let Some(unread) = self.take_unread() {
+            return Poll::Ready(Some(Ok(unread)));
+        }
+        loop {
             if self.ended || self.body.is_end_stream() {
                 self.ended = true;
-                let cut_off = self.held > 0 || self.header.is_some();
-                return Poll::Ready(cut_off.then(|| Err(self.give_up())));
+                return Poll::Ready(self.is_within_message().then(|| Err(self.give_up())));
             }
             let frame = match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(frame) => frame,
@@ -155,11 +223,9 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             };
             match frame {
                 Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data()
-                        && let Err(refused) = self.hold(data)
-                    {
-                        self.give_up();
-                        return Poll::Ready(Some(Err(Error::from(refused).into())));
+                    if let Ok(data) = frame.into_data() {
+                        self.progress.add(data.len());
+                        return Poll::Ready(Some(Ok(data)));
                     }
                 }
                 // The client has disconnected and cannot read the status.
@@ -172,9 +238,25 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         }
     }
 
+    fn take_unread(&mut self) -> Option<Bytes> {
+        match self.rest.as_deref_mut()? {
+            Rest::Skipped(_) => None,
+            Rest::Unread(data) => {
+                let data = std::mem::take(data);
+                self.rest = None;
+                Some(data)
+            }
+        }
+    }
+
+    /// A message has begun to arrive and has not ended.
+    fn is_within_message(&self) -> bool {
+        self.held > 0 || self.header.is_some() || self.rest.is_some()
+    }
+
     /// Ready when a message that has begun does not arrive fast enough.
     fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Status> {
-        if !self.is_unary && self.held == 0 && self.header.is_none() {
+        if !self.is_unary && !self.is_within_message() {
             self.progress.stop();
             return Poll::Pending;
         }
@@ -189,24 +271,95 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
 
     /// The body ends inside a message. The error is returned once.
     fn give_up(&mut self) -> Status {
-        self.frames.clear();
-        self.held = 0;
-        self.header = None;
-        self.reservation.shrink_to(0);
+        self.clear();
+        self.rest = None;
         Status::new(Code::Internal, "The request ends inside a message")
     }
 
-    fn hold(&mut self, data: Bytes) -> Result<(), NoRoom> {
-        if data.is_empty() {
+    /// Forgets what has arrived of a message.
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.held = 0;
+        self.small_run = 0;
+        self.header = None;
+        self.reservation.shrink_to(0);
+    }
+
+    /// Holds bytes that have arrived, as far as there is room.
+    fn hold(&mut self, data: Bytes) -> Result<(), MessageError> {
+        if self.rest.is_none() && self.reserve(data.len()).is_ok() {
+            self.push(data);
             return Ok(());
         }
-        self.reservation.grow(data.len())?;
+        self.hold_in_part(data)
+    }
+
+    /// Reserves what is held and `count` bytes more. The beginning of a prefix may be held without a reservation.
+    fn reserve(&mut self, count: usize) -> Result<(), NoRoom> {
+        let prefix = if self.header.is_some() { PREFIX } else { 0 };
+        self.reservation.grow_to(prefix + self.held + count)
+    }
+
+    /// Skips the rest of a refused message. Then holds the bytes up to the end of the message that is arriving, or refuses
+    /// that message. The bytes of later messages remain unread.
+    #[cold]
+    fn hold_in_part(&mut self, mut data: Bytes) -> Result<(), MessageError> {
+        if let Some(rest) = self.rest.take()
+            && let Rest::Skipped(left) = *rest
+        {
+            let skipped = left.min(data.len());
+            data.advance(skipped);
+            self.skip(left - skipped);
+        }
+        if self.reserve(data.len()).is_ok() {
+            self.push(data);
+            return Ok(());
+        }
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                debug_assert!(self.held < PREFIX, "whole messages have been cut off");
+                // The prefix decides how many bytes to skip, so it is held even if there is no room.
+                self.push(data.split_to((PREFIX - self.held).min(data.len())));
+                if self.held < PREFIX {
+                    return Ok(());
+                }
+                let header = self.take_header()?;
+                *self.header.insert(header)
+            }
+        };
+        let first = data.split_to((header.length - self.held).min(data.len()));
+        if !data.is_empty() {
+            self.rest = Some(Box::new(Rest::Unread(data)));
+        }
+        let Err(refused) = self.reserve(first.len()) else {
+            self.push(first);
+            return Ok(());
+        };
+        self.push(first);
+        let id = if header.compressed { Name::default() } else { decode::leading_id(&self.frames) };
+        self.skip(header.length - self.held);
+        self.clear();
+        Err(refused_message(id, refused))
+    }
+
+    /// Notes that the next bytes belong to a refused message.
+    fn skip(&mut self, count: usize) {
+        if count > 0 {
+            self.rest = Some(Box::new(Rest::Skipped(count)));
+        }
+    }
+
+    /// Appends bytes.
+    fn push(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
         self.held += data.len();
-        self.progress.add(data.len());
         self.small_run = if data.len() < SMALL { self.small_run + 1 } else { 0 };
         self.frames.push(data);
         if self.small_run < SMALL_RUN {
-            return Ok(());
+            return;
         }
         let run = self.frames.drain(self.frames.len() - SMALL_RUN..);
         let joined = run.fold(BytesMut::new(), |mut joined, frame| {
@@ -215,7 +368,6 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         });
         self.small_run = usize::from(joined.len() < SMALL);
         self.frames.push(joined.freeze());
-        Ok(())
     }
 
     /// A whole message and how it is compressed, if one has arrived.
@@ -292,187 +444,15 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     }
 }
 
+fn refused_message(id: Name, refused: NoRoom) -> MessageError {
+    MessageError::Refused(RefusedMessage { id, error: refused.into() })
+}
+
 /// The refusal of a message of `length` bytes.
 fn too_long(length: usize, max: usize) -> Status {
     Status::new(Code::ResourceExhausted, format!("Received message larger than max ({length} vs. {max})"))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{collections::VecDeque, convert::Infallible, task::Waker};
-
-    use http_body::Frame;
-    use proptest::{collection, prelude::*};
-
-    use super::*;
-
-    /// A body whose frames have all arrived.
-    struct Arrived(VecDeque<Bytes>);
-
-    impl Body for Arrived {
-        type Data = Bytes;
-        type Error = Infallible;
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(self.0.pop_front().map(|data| Ok(Frame::data(data))))
-        }
-    }
-
-    fn of(body: Arrived) -> Messages<Arrived> {
-        Messages::new(body, None, &ClientLimits::default(), &ByteBudget::new(usize::MAX))
-    }
-
-    fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for message in messages {
-            bytes.push(0);
-            bytes.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
-            bytes.extend_from_slice(message);
-        }
-        bytes
-    }
-
-    fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
-        let mut messages = of(Arrived(frames.into_iter().collect()));
-        let mut read = Vec::new();
-        let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
-            let failed = message.is_err();
-            read.push(message.map(|message| {
-                assert_eq!(
-                    message.reservation.bytes(),
-                    message.frames.iter().map(Bytes::len).sum::<usize>() + PREFIX
-                );
-                message.frames.concat()
-            }));
-            if failed {
-                break;
-            }
-        }
-        read
-    }
-
-    proptest! {
-        #[test]
-        fn messages_survive_any_cut_into_frames(
-            sent in collection::vec(collection::vec(any::<u8>(), 0..2500), 0..5),
-            sizes in collection::vec(1..3000_usize, 1..8),
-        ) {
-            let mut bytes = Bytes::from(framed(&sent));
-            let mut frames = Vec::new();
-            for size in sizes.into_iter().cycle() {
-                if bytes.is_empty() {
-                    break;
-                }
-                frames.push(bytes.split_to(size.min(bytes.len())));
-            }
-            let read: Vec<_> = read(frames).into_iter().map(Result::unwrap).collect();
-            prop_assert_eq!(read, sent);
-        }
-    }
-
-    #[test]
-    fn many_tiny_frames_are_joined_and_nothing_is_lost() {
-        let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
-        let bytes = framed(&sent);
-        let mut messages = of(Arrived(VecDeque::new()));
-        for byte in &bytes {
-            messages.hold(Bytes::copy_from_slice(&[*byte])).unwrap();
-            assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
-        }
-        let read: Vec<_> =
-            read(bytes.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))).into_iter().collect();
-        assert_eq!(read, sent.into_iter().map(Ok).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_message_in_one_frame_is_not_copied() {
-        let frame = Bytes::from(framed(&[vec![9; 100]]));
-        let mut messages = of(Arrived(VecDeque::from([frame.clone()])));
-        let Poll::Ready(Some(Ok(ReceivedMessage { frames, .. }))) =
-            messages.poll_next(&mut Context::from_waker(Waker::noop()))
-        else {
-            panic!("the message is there")
-        };
-        assert_eq!(frames[0].as_ptr(), frame[PREFIX..].as_ptr());
-    }
-
-    #[test]
-    fn messages_are_counted_as_they_arrive_each_on_its_own() {
-        let budget = ByteBudget::new(100);
-        let bytes = Bytes::from(framed(&[vec![1; 20], vec![2; 30], vec![3; 60]]));
-        // Two messages and the beginning of the third, more of it, and what has no room.
-        let frames = VecDeque::from([bytes.slice(..65), bytes.slice(65..90), bytes.slice(90..)]);
-        let mut messages = Messages::new(Arrived(frames), None, &ClientLimits::default(), &budget);
-        let mut context = Context::from_waker(Waker::noop());
-        let mut next = || messages.poll_next(&mut context);
-        let Poll::Ready(Some(Ok(first))) = next() else { panic!("the message is there") };
-        assert_eq!((first.reservation.bytes(), budget.used()), (25, 65));
-        drop(first);
-        let Poll::Ready(Some(Ok(second))) = next() else { panic!("the message is there") };
-        assert_eq!((second.reservation.bytes(), budget.used()), (35, 40));
-        let held = budget.reserve(10).unwrap();
-        let Poll::Ready(Some(Err(refused))) = next() else { panic!("there is no room") };
-        assert_eq!(refused.code, Code::ResourceExhausted);
-        assert!(refused.message.contains("no room for 35 more bytes of requests: 75 of 100"), "{refused:?}");
-        drop((second, held));
-        assert_eq!(budget.used(), 0);
-    }
-
-    fn refusal(bytes: &'static [u8]) -> Status {
-        read([Bytes::from_static(bytes)]).pop().unwrap().unwrap_err()
-    }
-
-    #[test]
-    fn a_broken_prefix_or_end_is_refused() {
-        assert_eq!(refusal(&[0, 0, 0, 0]).message, "The request ends inside a message");
-        assert_eq!(refusal(&[0, 0, 0, 0, 2, 1]).message, "The request ends inside a message");
-        assert_eq!(refusal(&[2, 0, 0, 0, 0]).message, "A message begins with the invalid flag 2");
-        assert!(refusal(&[1, 0, 0, 0, 0]).message.contains("names no algorithm"));
-        let refused = refusal(&[0, 0x80, 0, 0, 0]);
-        assert_eq!(refused.code, Code::ResourceExhausted);
-        assert_eq!(refused.message, "Received message larger than max (2147483648 vs. 2147483647)");
-    }
-
-    #[tokio::test]
-    async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
-        let only = async |content: Vec<u8>, compressed: bool, limit: usize| {
-            let mut message = framed(&[content]);
-            message[0] = u8::from(compressed);
-            let limits = ClientLimits { max_request_bytes: limit as u64, ..ClientLimits::default() };
-            let budget = ByteBudget::new(usize::MAX);
-            let body = Arrived(VecDeque::from([message.into()]));
-            Messages::new(body, Some(Coding::Gzip), &limits, &budget).only().await.map(|message| {
-                let ReceivedMessage { frames, reservation } = message;
-                assert!(reservation.bytes() >= frames.iter().map(Bytes::len).sum());
-                frames
-            })
-        };
-        assert_eq!(only(vec![1; 1000], false, 1000).await.unwrap().concat(), [1; 1000]);
-        let refused = only(vec![1; 1001], false, 1000).await.unwrap_err();
-        assert_eq!(refused.code, Code::ResourceExhausted);
-        assert_eq!(refused.message, "Received message larger than max (1001 vs. 1000)");
-
-        let bomb = vec![0; 8 << 20];
-        let deflated = Coding::Gzip.deflate(Bytes::from(bomb.clone()).into(), 9, 0).await.unwrap().unwrap();
-        assert_eq!(only(deflated.clone(), true, 8 << 20).await.unwrap().concat(), bomb);
-        for limit in [deflated.len(), 1 << 20, (8 << 20) - 1] {
-            let refused = only(deflated.clone(), true, limit).await.unwrap_err();
-            assert_eq!(refused.code, Code::ResourceExhausted);
-            let text = format!("Received message larger than max ({} vs. {limit})", limit + 1);
-            assert_eq!(refused.message, text);
-        }
-        let refused = only(b"garbage".to_vec(), true, 1000).await.unwrap_err();
-        assert_eq!((refused.code, &*refused.message), (Code::Internal, "failed to decompress request"));
-    }
-
-    #[tokio::test]
-    async fn a_unary_call_has_exactly_one_message() {
-        let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
-        assert_eq!(of(body(&[vec![1]])).only().await.unwrap().frames.concat(), [1]);
-        assert!(of(body(&[vec![1], vec![2]])).only().await.is_err());
-        assert_eq!(of(body(&[])).only().await.unwrap_err(), Status::unparsable());
-    }
-}
+#[path = "framing_tests.rs"]
+mod tests;

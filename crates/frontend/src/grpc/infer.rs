@@ -1,18 +1,21 @@
 //! `ModelInfer`: one request, one response.
-use http::{Response, request::Parts};
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, request::Parts};
 use hyper::body::Incoming;
-use inference::{Error, ResponseStream};
+use inference::{Error, Request, ResponseStream};
 
 use super::{
     cancellation::CallWatch,
     compression::{self, Compressor},
-    decode::InferMessage,
+    decode::{self, InferMessage},
     framing::{Messages, ReceivedMessage},
     reply::{self, GrpcReply},
     request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
 };
+use crate::decode_pool::Work;
 
 /// Answers the call.
 ///
@@ -21,7 +24,7 @@ use super::{
 /// # Errors
 /// The status that ends the call.
 pub(crate) async fn answer(
-    state: &GrpcState,
+    state: &Arc<GrpcState>,
     head: Parts,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
@@ -29,7 +32,11 @@ pub(crate) async fn answer(
     let limits = &state.options.limits;
     let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
-    let (asked, responses) = start(state, &head, message)?;
+    let (asked, responses) = match brief(message) {
+        Ok(message) => start(state, &head.headers, message)?,
+        // The future is boxed, so that calls with brief messages have a smaller future.
+        Err(LongMessage(message)) => Box::pin(start_long(state, head.headers.clone(), message)).await?,
+    };
     drop(head);
     let mut watch = CallWatch::begin("ModelInferHandler");
     let response = responses.only().await;
@@ -47,11 +54,49 @@ pub(crate) async fn answer(
     })
 }
 
+/// A message that takes long to decode.
+struct LongMessage(ReceivedMessage);
+
+/// Returns the message if it is decoded in little time.
+// By value: a future keeps room for each value that it lends, until the value's scope ends.
+#[inline]
+fn brief(message: ReceivedMessage) -> Result<ReceivedMessage, LongMessage> {
+    if decode::is_brief(&message.frames) { Ok(message) } else { Err(LongMessage(message)) }
+}
+
 fn start(
     state: &GrpcState,
-    head: &Parts,
-    ReceivedMessage { frames, reservation }: ReceivedMessage,
+    headers: &HeaderMap,
+    message: ReceivedMessage,
 ) -> Result<(RequestContext, ResponseStream), Status> {
+    let mut request = Request::default();
+    let asked = decode_request(state, headers, message, &mut request)?;
+    let responses = asked.model.infer(request)?;
+    Ok((asked, responses))
+}
+
+/// As [`start`], for a message that takes long to decode.
+async fn start_long(
+    state: &Arc<GrpcState>,
+    headers: HeaderMap,
+    message: ReceivedMessage,
+) -> Result<(RequestContext, ResponseStream), Status> {
+    let state = state.clone();
+    let decoded = Work::pooled(move |_| {
+        let mut request = Request::default();
+        decode_request(&state, &headers, message, &mut request).map(|asked| (asked, request))
+    });
+    let (asked, request) = decoded.await??;
+    let responses = asked.model.infer(request)?;
+    Ok((asked, responses))
+}
+
+fn decode_request(
+    state: &GrpcState,
+    headers: &HeaderMap,
+    ReceivedMessage { frames, reservation }: ReceivedMessage,
+    request: &mut Request,
+) -> Result<RequestContext, Status> {
     let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
     let model = request::model(state, &message)?;
     if model.config().decoupled {
@@ -60,5 +105,6 @@ fn start(
         )
         .into());
     }
-    Ok(request::start(state, &head.headers, model, message, MessageOrigin { reservation, stream: None })?)
+    let origin = MessageOrigin { headers, reservation, stream: None };
+    Ok(request::decode(state, model, message, origin, request)?)
 }

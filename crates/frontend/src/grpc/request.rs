@@ -1,4 +1,4 @@
-//! Starts a request from a decoded `ModelInferRequest`.
+//! Makes a request of a decoded `ModelInferRequest`.
 //!
 //! This module checks only the message itself. The engine checks whether the request fits the model. The checks have
 //! the reference's order, so that both servers refuse a request with two errors for the same one.
@@ -7,8 +7,7 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, ResponseStream, Tensor,
-    TensorData, id_prefix,
+    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData, id_prefix,
 };
 
 use super::{
@@ -33,7 +32,9 @@ pub(crate) struct RequestContext {
 }
 
 /// How a message came.
-pub(crate) struct MessageOrigin {
+pub(crate) struct MessageOrigin<'h> {
+    /// The headers of its call.
+    pub(crate) headers: &'h HeaderMap,
     /// Holds its bytes.
     pub(crate) reservation: ByteReservation,
     /// The client, if it came on a stream.
@@ -49,26 +50,27 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
     state.engine.model(&message.model_name, version)
 }
 
-/// Starts the request. `stream` identifies the client if the request came on a stream.
+/// Writes what the message asks for into `request`, which must be empty.
 ///
 /// # Errors
 /// The message contradicts itself, the schema or the model, or there is no room for its inputs.
-pub(crate) fn start(
+// The caller supplies the memory, because a request is moved as seldom as possible.
+pub(crate) fn decode(
     state: &GrpcState,
-    headers: &HeaderMap,
     model: Arc<Model>,
     message: InferMessage<'_>,
-    origin: MessageOrigin,
-) -> Result<(RequestContext, ResponseStream), Error> {
-    let MessageOrigin { reservation, stream } = origin;
+    origin: MessageOrigin<'_>,
+    request: &mut Request,
+) -> Result<RequestContext, Error> {
+    let MessageOrigin { headers, reservation, stream } = origin;
     let id = Name::new(&message.id);
-    let mut request = Request { id: id.clone(), ..Request::default() };
+    request.id = id.clone();
     if stream.is_some() {
         request.client = stream;
         request.most_unread = state.options.most_unread_responses;
     }
-    let empty_final = parameters::read(&message.parameters, &mut request)?;
-    forward(state, headers, &mut request)?;
+    let empty_final = parameters::read(&message.parameters, request)?;
+    forward(state, headers, request)?;
     let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
     let tensors: Result<_, _> =
         message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id)).collect();
@@ -86,8 +88,7 @@ pub(crate) fn start(
     }
     request.outputs = names.into();
     request.count_in(reservation)?;
-    let responses = model.infer(request)?;
-    Ok((RequestContext { model, id, empty_final, requested_outputs }, responses))
+    Ok(RequestContext { model, id, empty_final, requested_outputs })
 }
 
 impl RequestContext {

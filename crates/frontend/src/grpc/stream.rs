@@ -9,6 +9,9 @@
 //! such a request: later responses and errors are dropped, as in the reference. Responses of decoupled models are sent
 //! as they come. If a client reads slowly, the body is not polled, so it reads no further requests.
 //!
+//! A message that takes long to decode is decoded in the pool. Until then the body reads no later message, so requests
+//! start in the order in which they arrive.
+//!
 //! When the server stops, it refuses later requests. The call ends when no request is in flight, so that a client that
 //! keeps its call open does not delay the shutdown (P-W24).
 use std::{
@@ -20,26 +23,26 @@ use std::{
 };
 
 use bytes::Buf;
-use engine::Model;
 use futures_util::{Stream, StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{ByteReservation, ClientId, Error, Name, Response, ResponseItem, ResponseStream};
+use inference::{ClientId, Error, Name, Request, Response, ResponseItem, ResponseStream};
 use tokio::time::Sleep;
 
 use super::{
     cancellation::CallWatch,
     compression::{Compressing, Compressor},
-    decode::InferMessage,
+    decode::{self, InferMessage},
     encode::InferResponse,
-    framing::{Messages, ReceivedMessage},
+    framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
     message::{MAX_MESSAGE, MAX_PIECE},
     request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
+    wire::Malformed,
 };
-use crate::chunks::Chunks;
+use crate::{chunks::Chunks, decode_pool::Work};
 
 /// The most requests of one call in flight. At this limit the body reads no more requests. The limit is high because
 /// requests of a sequence may wait for others that come later on the same call.
@@ -59,6 +62,8 @@ pub(crate) struct StreamBody {
     messages: Messages<Incoming>,
     /// True while the client may send more requests.
     reading: bool,
+    /// A message that the pool decodes. The body reads no other message meanwhile.
+    decoding: Option<LongDecoding>,
     compressor: Option<Compressor>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// Completes when the server begins to stop.
@@ -84,6 +89,17 @@ pub(crate) struct StreamBody {
     watch: CallWatch,
 }
 
+type LongDecoding = Work<Result<Box<(AcceptedMessage, Request)>, Malformed>>;
+
+/// What is known of a message when it is decoded.
+struct AcceptedMessage {
+    id: Name,
+    /// The model exists and is decoupled.
+    decoupled: bool,
+    /// What the server keeps of the request, and the version as the client wrote it.
+    decoded: Result<(RequestContext, Name), Error>,
+}
+
 /// An entry in the order of responses.
 enum Turn {
     Running(Flight),
@@ -106,6 +122,7 @@ impl StreamBody {
             headers,
             messages,
             reading: true,
+            decoding: None,
             compressor,
             deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
             stopping: Box::pin(async move { drain.begun().await }),
@@ -178,20 +195,34 @@ impl StreamBody {
     fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
         self.ended = true;
         self.watch.end();
+        self.decoding = None;
         self.ordered.clear();
         self.unordered.clear();
         Poll::Ready(Some(Frame::trailers(status.trailers())))
     }
 
     fn in_flight(&self) -> usize {
-        self.ordered.len() + self.unordered.len() + self.refusals.len()
+        self.ordered.len() + self.unordered.len() + self.refusals.len() + usize::from(self.decoding.is_some())
     }
 
     /// Starts the requests that have arrived. Returns true if it stopped for another reason than that no more requests
     /// are available.
     fn read(&mut self, context: &mut Context<'_>) -> bool {
         for _ in 0..READ_AT_ONCE {
-            if !self.reading || self.failure.is_some() {
+            if self.failure.is_some() {
+                return false;
+            }
+            if let Some(decoding) = &mut self.decoding {
+                let Poll::Ready(decoded) = Pin::new(decoding).poll(context) else { return false };
+                self.decoding = None;
+                match decoded {
+                    Ok(Ok(decoded)) => self.start(decoded.0, decoded.1),
+                    Ok(Err(Malformed)) => self.failure = Some(Status::unparsable()),
+                    Err(error) => self.failure = Some(error.into()),
+                }
+                continue;
+            }
+            if !self.reading {
                 return false;
             }
             if self.in_flight() >= MAX_IN_FLIGHT {
@@ -200,7 +231,10 @@ impl StreamBody {
             }
             match self.messages.poll_next(context) {
                 Poll::Ready(Some(Ok(message))) => self.accept(message),
-                Poll::Ready(Some(Err(status))) => self.failure = Some(status),
+                Poll::Ready(Some(Err(MessageError::Refused(RefusedMessage { id, error })))) => {
+                    self.ordered.push_back(Turn::Refused(refusal(&id, &error)));
+                }
+                Poll::Ready(Some(Err(MessageError::End(status)))) => self.failure = Some(status),
                 Poll::Ready(None) => self.reading = false,
                 Poll::Pending => return false,
             }
@@ -208,47 +242,42 @@ impl StreamBody {
         true
     }
 
-    fn accept(&mut self, ReceivedMessage { frames, reservation }: ReceivedMessage) {
-        let Ok(message) = InferMessage::decode(&frames) else {
-            self.failure = Some(Status::unparsable());
+    fn accept(&mut self, message: ReceivedMessage) {
+        if !decode::is_brief(&message.frames) {
+            self.messages.pause();
+            self.decoding = Some(self.decode_in_pool(message));
             return;
-        };
-        let id = Name::new(&message.id);
-        let model = if self.state.drain.has_begun() {
-            Err(Error::unavailable(Status::stopping().message))
-        } else {
-            request::model(&self.state, &message)
-        };
-        let model = match model {
-            Ok(model) => model,
-            Err(error) => return self.ordered.push_back(Turn::Refused(refusal(&id, &error))),
-        };
-        let decoupled = model.config().decoupled;
-        match self.start(model, message, reservation) {
+        }
+        let mut request = Request::default();
+        match decode_message(&self.state, &self.headers, self.client, message, &mut request) {
+            Ok(accepted) => self.start(accepted, request),
+            Err(Malformed) => self.failure = Some(Status::unparsable()),
+        }
+    }
+
+    fn decode_in_pool(&self, message: ReceivedMessage) -> LongDecoding {
+        let (state, headers, client) = (self.state.clone(), self.headers.clone(), self.client);
+        Work::pooled(move |_| {
+            let mut request = Request::default();
+            let accepted = decode_message(&state, &headers, client, message, &mut request)?;
+            Ok(Box::new((accepted, request)))
+        })
+    }
+
+    #[inline]
+    fn start(&mut self, accepted: AcceptedMessage, request: Request) {
+        let AcceptedMessage { id, decoupled, decoded } = accepted;
+        let flight = decoded.and_then(|(asked, sent_version)| {
+            let responses = asked.model.infer(request)?;
+            let errors_end_call = self.errors_end_call;
+            Ok(Flight { asked, responses, sent_version, sent: 0, ended: false, errors_end_call })
+        });
+        match flight {
             Ok(flight) if decoupled => self.unordered.push(flight),
             Ok(flight) => self.ordered.push_back(Turn::Running(flight)),
             Err(error) if decoupled => self.refusals.push_back(refusal(&id, &error)),
             Err(error) => self.ordered.push_back(Turn::Refused(refusal(&id, &error))),
         }
-    }
-
-    fn start(
-        &self,
-        model: Arc<Model>,
-        message: InferMessage<'_>,
-        reservation: ByteReservation,
-    ) -> Result<Flight, Error> {
-        let sent_version = Name::new(&message.model_version);
-        let origin = MessageOrigin { reservation, stream: Some(self.client) };
-        let (asked, responses) = request::start(&self.state, &self.headers, model, message, origin)?;
-        Ok(Flight {
-            asked,
-            responses,
-            sent_version,
-            sent: 0,
-            ended: false,
-            errors_end_call: self.errors_end_call,
-        })
     }
 
     /// Collects the messages that are ready. If messages must be compressed, collects one at a time.
@@ -314,6 +343,33 @@ impl StreamBody {
             None => Poll::Pending,
         }
     }
+}
+
+/// Writes what the message asks for into `request`, which must be empty.
+#[inline]
+fn decode_message(
+    state: &GrpcState,
+    headers: &HeaderMap,
+    client: ClientId,
+    ReceivedMessage { frames, reservation }: ReceivedMessage,
+    request: &mut Request,
+) -> Result<AcceptedMessage, Malformed> {
+    let message = InferMessage::decode(&frames)?;
+    let id = Name::new(&message.id);
+    let model = if state.drain.has_begun() {
+        Err(Error::unavailable(Status::stopping().message))
+    } else {
+        request::model(state, &message)
+    };
+    let model = match model {
+        Ok(model) => model,
+        Err(error) => return Ok(AcceptedMessage { id, decoupled: false, decoded: Err(error) }),
+    };
+    let decoupled = model.config().decoupled;
+    let sent_version = Name::new(&message.model_version);
+    let origin = MessageOrigin { headers, reservation, stream: Some(client) };
+    let asked = request::decode(state, model, message, origin, request);
+    Ok(AcceptedMessage { id, decoupled, decoded: asked.map(|asked| (asked, sent_version)) })
 }
 
 /// The refusal of a request that was never started. It contains only the id.

@@ -43,6 +43,11 @@ impl<'a> WireReader<'a> {
         Self(Cursor::new(frames))
     }
 
+    /// The number of bytes before the end of the message.
+    pub(crate) fn left(&self) -> usize {
+        self.0.left()
+    }
+
     /// Calls `field` with number and wire type of each field up to the end of the message. `field` must read the value.
     pub(crate) fn fields(
         &mut self,

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use engine::{Engine, MetricsOptions, ServerMetadata};
 use prost::Message;
 use proto::{
-    InferParameter, ModelInferRequest, ModelInferResponse, infer_parameter::ParameterChoice,
-    model_infer_request::InferInputTensor,
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
+    infer_parameter::ParameterChoice, model_infer_request::InferInputTensor,
 };
 use testing::{
     Gate, Identity, Repository, fixtures,
@@ -40,6 +40,10 @@ struct Server {
 
 impl Server {
     async fn start(options: GrpcOptions) -> Self {
+        Self::start_within(options, engine::MemoryLimits::default()).await
+    }
+
+    async fn start_within(options: GrpcOptions, limits: engine::MemoryLimits) -> Self {
         let repository = Repository::golden().unwrap();
         repository.add("gated", [("config.pbtxt", Identity::config("").as_str())]).unwrap();
         let several = r#"backend: "python"
@@ -59,7 +63,7 @@ impl Server {
             config_name: None,
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
-            limits: engine::MemoryLimits::default(),
+            limits,
             metrics: MetricsOptions { counter_latencies: true, host: false },
             hold_until_queued: 0,
             hold_until_backlogged: 0,
@@ -112,6 +116,16 @@ fn request(model: &str, id: &str, values: &[i32]) -> ModelInferRequest {
         raw_input_contents: vec![bytes_of(values)],
         ..ModelInferRequest::default()
     }
+}
+
+/// The same request with its values as typed contents.
+fn typed(mut request: ModelInferRequest) -> ModelInferRequest {
+    let raw = std::mem::take(&mut request.raw_input_contents);
+    for (input, raw) in request.inputs.iter_mut().zip(raw) {
+        let values = raw.chunks(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()));
+        input.contents = Some(InferTensorContents { int_contents: values.collect(), ..Default::default() });
+    }
+    request
 }
 
 fn with(mut request: ModelInferRequest, key: &str, choice: ParameterChoice) -> ModelInferRequest {

@@ -2,6 +2,7 @@
 use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
 
 use super::*;
+use crate::{decode_pool::BRIEF, grpc::decode::tests::decoded_here};
 
 /// The content of a response: its error, id, version, final flag, and its only output.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,6 +80,37 @@ async fn many_requests_are_answered_in_their_order() {
 }
 
 #[tokio::test]
+async fn long_decoding_leaves_the_network_thread_and_no_message_overtakes_it() {
+    let (_server, connection) = connected().await;
+    let values = vec![1; 2 * BRIEF];
+    let mut requests = Vec::new();
+    let mut expected = Vec::new();
+    for n in 0..10 {
+        let (long, brief) = (format!("long {n}"), format!("brief {n}"));
+        requests.extend([typed(request("id_int32", &long, &values)), request("id_int32", &brief, &[n])]);
+        expected.extend([
+            Said { output: Some(bytes_of(&values)), ..answer(&long, true, 0) },
+            answer(&brief, true, n),
+        ]);
+    }
+    requests.push(typed(request("none", "unknown", &values)));
+    expected.push(refusal("unknown", "Request for unknown model: 'none' is not found"));
+    let before = decoded_here();
+    let (messages, status) = exchange(&connection, &requests).await;
+    assert!(messages == expected, "{:?}", messages.iter().map(|said| &said.id).collect::<Vec<_>>());
+    assert_eq!((status, decoded_here() - before), (ok(), 10));
+}
+
+#[tokio::test]
+async fn a_long_message_that_is_none_ends_the_stream() {
+    let (_server, connection) = connected().await;
+    let mut message = typed(request("id_int32", "", &vec![1; 2 * BRIEF])).encode_to_vec();
+    message.push(0xff);
+    let status = status_of(&connection, STREAM, framed(&message)).await;
+    assert_eq!(status, expect(13, "Unable to parse request"));
+}
+
+#[tokio::test]
 async fn of_several_responses_of_a_model_that_is_not_decoupled_the_first_is_forwarded() {
     let (_server, connection) = connected().await;
     let mut requests: Vec<_> =
@@ -150,6 +182,24 @@ async fn a_refused_request_does_not_end_the_stream() {
         answer("y", true, 5),
     ];
     assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
+}
+
+#[tokio::test]
+async fn a_request_without_room_does_not_end_the_stream() {
+    let limits = engine::MemoryLimits { inflight_bytes: 100_000, ..engine::MemoryLimits::default() };
+    let server = Server::start_within(GrpcOptions::default(), limits).await;
+    let connection = server.connect().await;
+    let large = |id| request("id_int32", id, &[0; 100_000]);
+    let brief = |id, value| request("id_int32", id, &[value]);
+    let requests = [brief("a", 1), large("b"), large("c"), brief("d", 2)];
+    let (messages, status) = exchange(&connection, &requests).await;
+    assert_eq!((status, messages.len(), server.engine.inflight_bytes().used()), (ok(), 4, 0));
+    assert_eq!((&messages[0], &messages[3]), (&answer("a", true, 1), &answer("d", true, 2)));
+    for (message, id) in messages[1..3].iter().zip(["b", "c"]) {
+        assert!(message.error.starts_with("the server has no room for "), "{message:?}");
+        // The id is missing if it is in another frame than the beginning of the message.
+        assert!(message.id == id || message.id.is_empty(), "{message:?}");
+    }
 }
 
 #[tokio::test]

@@ -12,8 +12,9 @@ use testing::grpc::framed_gzip;
 use super::*;
 use crate::{
     connection::ClientLimits,
+    decode_pool::BRIEF,
     forward::HeaderForward,
-    grpc::CompressionLevel,
+    grpc::{CompressionLevel, decode::tests::decoded_here},
     restrict::{Category, Restrictions},
 };
 
@@ -38,6 +39,21 @@ async fn a_tensor_of_many_frames_is_echoed_unchanged() {
     let values: Vec<i32> = (0..3_000_000).collect();
     let response = infer(&connection, &[], &request("gated", "", &values)).await.unwrap();
     assert!(response.raw_output_contents[0] == bytes_of(&values));
+}
+
+#[tokio::test]
+async fn long_decoding_leaves_the_network_thread() {
+    let (_server, connection) = connected().await;
+    let before = decoded_here();
+    for (count, decoded) in [(10, 1), (2 * BRIEF, 1), (10, 2)] {
+        let values = vec![1; count];
+        let response = infer(&connection, &[], &typed(request("id_int32", "", &values))).await.unwrap();
+        assert!(response.raw_output_contents[0] == bytes_of(&values));
+        assert_eq!(decoded_here() - before, decoded);
+    }
+    let unknown = typed(request("none", "", &vec![1; 2 * BRIEF]));
+    let refused = infer(&connection, &[], &unknown).await.unwrap_err();
+    assert_eq!(refused.message, "Request for unknown model: 'none' is not found");
 }
 
 #[tokio::test]

@@ -223,13 +223,13 @@ impl Read {
 
     /// Reads numbers while `push` returns true. If it returns false, a number has the wrong type. Later numbers are not
     /// elements any more.
-    fn run(
+    fn run<const SINGLE: bool>(
         &mut self,
         reader: &mut JsonReader<'_>,
         push: impl Fn(&mut Vec<u8>, Number) -> bool,
     ) -> Result<(), JsonSyntaxError> {
         let (mut count, mut fits) = (0, true);
-        reader.number_run(|number| {
+        reader.number_run::<SINGLE>(|number| {
             fits = fits && push(&mut self.bytes, number);
             count += usize::from(fits);
         })?;
@@ -275,15 +275,17 @@ impl<'a> Handler<'a> for Read {
             return reader.number().map(|_| ());
         }
         if !self.element() {
-            return reader.number_run(|_| {});
+            return reader.number_run::<true>(|_| {});
         }
         // Each datatype has its own loop.
         macro_rules! run {
             ($($datatype:ident),*) => {
                 match self.datatype {
-                    $(DataType::$datatype => self.run(reader, |bytes, number| {
-                        push_number(DataType::$datatype, bytes, number)
-                    }),)*
+                    $(DataType::$datatype => {
+                        self.run::<{ matches!(DataType::$datatype, DataType::Fp32) }>(reader, |bytes, number| {
+                            push_number(DataType::$datatype, bytes, number)
+                        })
+                    })*
                 }
             };
         }

@@ -1,5 +1,6 @@
 //! Reads numbers. The bytes of a short number are read eight at a time. A double is the product or quotient of two
-//! exact doubles if that result is correctly rounded. `fast-float2` rounds all other numbers.
+//! exact doubles if that result is correctly rounded. A single needs only the first digits of most long numbers.
+//! `fast-float2` rounds all other numbers.
 use super::{
     reader::JsonReader,
     steps,
@@ -9,89 +10,50 @@ use super::{
 impl<'a> JsonReader<'a> {
     /// Reads a number, and the numbers after it while only a comma and at most one space separate them. At any other
     /// byte the run stops, and [`JsonReader::walk`] goes on from there.
-    pub(super) fn number_run(&mut self, mut take: impl FnMut(Number)) -> Result<(), JsonSyntaxError> {
+    ///
+    /// With `SINGLE`, a double is only as exact as its conversion to a single needs.
+    #[inline(always)]
+    pub(super) fn number_run<const SINGLE: bool>(
+        &mut self,
+        mut take: impl FnMut(Number),
+    ) -> Result<(), JsonSyntaxError> {
+        // The position is a variable, because the next number waits for it: a field would be stored and loaded again.
+        let (source, mut at) = (self.source, self.at);
         loop {
-            take(self.number()?);
-            let next = match self.source.get(self.at..) {
+            let number = match short_number::<SINGLE>(source, at) {
+                Some((number, end)) => {
+                    at = end;
+                    number
+                }
+                None => {
+                    self.at = at;
+                    let number = self.any_number()?;
+                    at = self.at;
+                    number
+                }
+            };
+            take(number);
+            at += match source.get(at..) {
                 Some([b',', b' ', b'-' | b'0'..=b'9', ..]) => 2,
                 Some([b',', b'-' | b'0'..=b'9', ..]) => 1,
-                _ => return Ok(()),
+                _ => {
+                    self.at = at;
+                    return Ok(());
+                }
             };
-            self.at += next;
         }
     }
 
     /// Reads a number, or a word that stands for a number.
     #[inline(always)]
     pub(super) fn number(&mut self) -> Result<Number, JsonSyntaxError> {
-        match self.short_number() {
-            Some(number) => Ok(number),
+        match short_number::<false>(self.source, self.at) {
+            Some((number, end)) => {
+                self.at = end;
+                Ok(number)
+            }
             None => self.any_number(),
         }
-    }
-
-    /// Reads a number in one of the usual forms: up to seven digits, or a fraction. [`JsonReader::any_number`] reads
-    /// all other numbers and reports all errors.
-    // Inlining avoids a round trip through memory: without it the result is stored in halves and read as a whole, which
-    // takes longer than the parsing.
-    #[inline(always)]
-    fn short_number(&mut self) -> Option<Number> {
-        let minus = self.peek() == b'-';
-        let start = self.at + usize::from(minus);
-        let word = Word::at(self.source, start)?;
-        let whole = word.digits();
-        let leading_zero = whole > 1 && word.byte(0) == b'0';
-        if whole == 0 || whole == 8 || leading_zero {
-            return None;
-        }
-        let (mut end, mut mantissa) = (start + whole, word.value(whole));
-        match word.byte(whole) {
-            b'.' => {}
-            b'e' | b'E' => return None,
-            _ => {
-                self.at = end;
-                steps::add(whole);
-                let value = mantissa.cast_signed();
-                return Some(Number::Int(if minus { -value } else { value }));
-            }
-        }
-        let all = word.digits_around(whole);
-        let mut fraction = all - whole;
-        if fraction == 0 {
-            return None;
-        }
-        mantissa = word.without(whole).value(all);
-        end += 1 + fraction;
-        if all == 7 {
-            let more = Word::at(self.source, end)?;
-            let count = more.digits();
-            if count == 8 {
-                return self.long_fraction();
-            }
-            mantissa = mantissa * POWERS_OF_TEN_U64[count] + more.value(count);
-            fraction += count;
-            end += count;
-        }
-        if matches!(self.source.get(end), Some(b'e' | b'E')) {
-            return None;
-        }
-        steps::add(end - self.at);
-        self.at = end;
-        // Both numbers have at most fourteen digits and are exact, so their quotient is correctly rounded.
-        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-        let value = mantissa as f64 / POWERS_OF_TEN[fraction];
-        Some(Number::Double(if minus { -value } else { value }))
-    }
-
-    /// Reads a number that has digits on both sides of its point. The caller has checked that.
-    fn long_fraction(&mut self) -> Option<Number> {
-        let (value, len) = fast_float2::parse_partial::<f64, _>(&self.source[self.at..]).ok()?;
-        steps::add(len);
-        let whole = !matches!(self.source.get(self.at + len), Some(b'e' | b'E'));
-        (whole && value.is_finite()).then(|| {
-            self.at += len;
-            Number::Double(value)
-        })
     }
 
     /// Reads any number, one byte at a time.
@@ -213,6 +175,109 @@ impl<'a> JsonReader<'a> {
     }
 }
 
+/// Reads the number at `at` if it has one of the usual forms: up to seven digits, or a fraction. Returns the number and its
+/// end. [`JsonReader::any_number`] reads all other numbers and reports all errors.
+// Inlining avoids a round trip through memory: without it the result is stored in halves and read as a whole, which takes
+// longer than the parsing.
+#[inline(always)]
+fn short_number<const SINGLE: bool>(source: &[u8], at: usize) -> Option<(Number, usize)> {
+    let begin: &[u8; 9] = source.get(at..)?.first_chunk()?;
+    // The next number waits for the length of this one. So both words are loaded at once, and a mask selects one: the
+    // compiler would make one load of a condition, which has to wait for the first byte.
+    let [unsigned, signed] =
+        [begin.first_chunk()?, begin.last_chunk()?].map(|bytes| u64::from_le_bytes(*bytes));
+    let minus = unsigned & 0xff == u64::from(b'-');
+    let start = at + usize::from(minus);
+    let word = Word::new(unsigned ^ ((unsigned ^ signed) & u64::from(minus).wrapping_neg()));
+    let whole = word.digits();
+    let leading_zero = whole > 1 && word.byte(0) == b'0';
+    if whole == 0 || whole == 8 || leading_zero {
+        return None;
+    }
+    match word.byte(whole) {
+        b'.' => {}
+        b'e' | b'E' => return None,
+        _ => {
+            steps::add(start + whole - at);
+            let value = word.value(whole).cast_signed();
+            return Some((Number::Int(if minus { -value } else { value }), start + whole));
+        }
+    }
+    let digits = word.digits_around(whole);
+    if digits == whole {
+        return None;
+    }
+    let mantissa = word.without(whole);
+    let (value, end) = if digits < 7 {
+        if matches!(word.byte(digits + 1), b'e' | b'E') {
+            return None;
+        }
+        (quotient(mantissa.value(digits), digits - whole), start + digits + 1)
+    } else {
+        let (mantissa, fraction) = (mantissa.value(7), 7 - whole);
+        let next = Word::at(source, start + 8)?;
+        let more = next.digits();
+        if more == 8 {
+            let mantissa = mantissa * POWERS_OF_TEN_U64[8] + next.whole_value();
+            long_fraction::<SINGLE>(source, start, mantissa, fraction + 8)?
+        } else {
+            if matches!(next.byte(more), b'e' | b'E') {
+                return None;
+            }
+            let mantissa = mantissa * POWERS_OF_TEN_U64[more] + next.value(more);
+            (quotient(mantissa, fraction + more), start + 8 + more)
+        }
+    };
+    steps::add(end - at);
+    Some((Number::Double(if minus { -value } else { value }), end))
+}
+
+/// Reads a number of sixteen bytes or more that begins at `start`. The first sixteen bytes are the digits of `mantissa`, and
+/// a point before the last `fraction` of them.
+#[inline(never)]
+fn long_fraction<const SINGLE: bool>(
+    source: &[u8],
+    start: usize,
+    mantissa: u64,
+    fraction: usize,
+) -> Option<(f64, usize)> {
+    let mut end = start + 16;
+    loop {
+        let digits = Word::at(source, end)?.digits();
+        end += digits;
+        if digits < 8 {
+            break;
+        }
+    }
+    if matches!(source.get(end), Some(b'e' | b'E')) {
+        return None;
+    }
+    let low = quotient(mantissa, fraction);
+    if end == start + 16 {
+        return Some((low, end));
+    }
+    if SINGLE {
+        // The number lies between these two. Rounding keeps the order, so if both give the same single, the number does.
+        let high = quotient(mantissa + 1, fraction);
+        #[expect(clippy::cast_possible_truncation, reason = "a single is wanted")]
+        if (low as f32).to_bits() == (high as f32).to_bits() {
+            return Some((low, end));
+        }
+    }
+    steps::add(end - start);
+    fast_float2::parse::<f64, _>(&source[start..end]).ok().map(|value| (value, end))
+}
+
+/// The double nearest to `mantissa`, which has at most sixteen digits, with `fraction` of them behind the point.
+#[inline(always)]
+fn quotient(mantissa: u64, fraction: usize) -> f64 {
+    debug_assert!(mantissa <= 1 << 53, "a double holds the mantissa");
+    // Both numbers are exact, so their quotient is correctly rounded.
+    #[expect(clippy::cast_precision_loss, reason = "not above 2^53")]
+    let mantissa = mantissa as f64;
+    mantissa / POWERS_OF_TEN[fraction]
+}
+
 /// Eight bytes of a text, the first byte in the lowest bits. Some of the bytes are digits.
 #[derive(Clone, Copy)]
 struct Word {
@@ -227,12 +292,12 @@ impl Word {
 
     #[inline]
     fn at(source: &[u8], at: usize) -> Option<Self> {
-        Some(Self::new(*source.get(at..)?.first_chunk()?))
+        Some(Self::new(u64::from_le_bytes(*source.get(at..)?.first_chunk()?)))
     }
 
     #[inline]
-    fn new(bytes: [u8; 8]) -> Self {
-        let values = u64::from_le_bytes(bytes) ^ (Self::ONES * 0x30);
+    fn new(bytes: u64) -> Self {
+        let values = bytes ^ (Self::ONES * 0x30);
         // Adding 0x76 carries ten and more into the top bit of a byte, and never beyond that bit.
         let above_nine = (values & (Self::ONES * 0x7f)) + Self::ONES * 0x76;
         Self { values, others: (above_nine | values) & (Self::ONES * 0x80) }
@@ -264,14 +329,18 @@ impl Word {
         Self { values: (self.values & before) | (self.values >> 8 & !before), ..self }
     }
 
-    /// The number that the first `count` bytes stand for. They must be digits.
+    /// The number that the first `count` bytes stand for. They must be digits, and fewer than eight.
     #[inline]
     fn value(self, count: usize) -> u64 {
-        if count == 0 {
-            return 0;
-        }
-        // The shift puts zeros in front of the digits, in the lower bytes.
-        let digits = self.values << (64 - 8 * count);
+        debug_assert!(count < 8, "the shifts are below 64");
+        // Zeros come in front of the digits, in the lower bytes.
+        Self { values: self.values << (8 * (7 - count)) << 8, ..self }.whole_value()
+    }
+
+    /// The number that all eight bytes stand for. They must be digits.
+    #[inline]
+    fn whole_value(self) -> u64 {
+        let digits = self.values;
         // Each even byte becomes a pair of digits. The products put the four pairs into the upper half.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
         let outer = (pairs & 0xff_0000_00ff).wrapping_mul(100 + (1_000_000 << 32));
@@ -328,7 +397,7 @@ mod tests {
                 let mut bytes = *b"98765432";
                 bytes[count] = other;
                 let expected = std::str::from_utf8(&bytes[..count]).unwrap().parse().unwrap_or(0);
-                let word = Word::new(bytes);
+                let word = Word::new(u64::from_le_bytes(bytes));
                 assert_eq!((word.digits(), word.value(count)), (count, expected), "{other} at {count}");
                 assert_eq!((word.byte(count), word.digits_around(count)), (other, 7));
                 let mut without = "98765432".to_owned();
@@ -336,11 +405,63 @@ mod tests {
                 assert_eq!(word.without(count).value(7).to_string(), without);
             }
         }
-        let word = Word::new(*b"98765432");
-        assert_eq!((word.digits(), word.value(8)), (8, 98_765_432));
+        let word = Word::new(u64::from_le_bytes(*b"98765432"));
+        assert_eq!((word.digits(), word.whole_value()), (8, 98_765_432));
+    }
+
+    /// Reads a run of numbers that ends at a bracket.
+    fn run<const SINGLE: bool>(source: &str) -> Vec<Number> {
+        let mut numbers = Vec::new();
+        let mut reader = JsonReader::new(source.as_bytes());
+        reader.number_run::<SINGLE>(|number| numbers.push(number)).unwrap();
+        assert!(source[reader.at..].starts_with(']'), "{source}");
+        numbers
+    }
+
+    /// As in the reference, a single is what a double becomes, and not what is nearest to the text.
+    #[expect(clippy::cast_possible_truncation, reason = "a single is wanted")]
+    fn assert_run(texts: &[String], comma: &str) {
+        let source = texts.join(comma) + "]                    ";
+        let (doubles, singles) = (run::<false>(&source), run::<true>(&source));
+        assert_eq!((doubles.len(), singles.len()), (texts.len(), texts.len()));
+        for ((text, double), single) in texts.iter().zip(doubles).zip(singles) {
+            let expected: f64 = text.parse().unwrap();
+            // An integer has no negative zero.
+            let same = |read: f64, expected: f64| {
+                read.to_bits() == expected.to_bits() || (text == "-0" && read == 0.0)
+            };
+            assert!(same(double.as_double(), expected), "{text}: {double:?}");
+            let (single, expected) = (single.as_double() as f32, expected as f32);
+            assert!(same(single.into(), expected.into()), "{text}: {single:?}");
+        }
     }
 
     proptest::proptest! {
+        #[test]
+        fn runs_mean_the_nearest_doubles_and_their_singles(
+            texts in proptest::collection::vec("-?(0|[1-9][0-9]{0,9})(\\.[0-9]{1,20})?([eE]-?[0-9])?", 1..20),
+            spaced: bool,
+        ) {
+            assert_run(&texts, if spaced { ", " } else { "," });
+        }
+
+        /// Between two neighbouring singles, the digits far behind the point decide.
+        #[test]
+        fn the_middle_between_two_singles_is_rounded_as_its_digits_demand(
+            value in 1e-7_f32..1e7, digits in 14..40_usize, last in 0..10_u8, minus: bool,
+        ) {
+            let middle = f64::midpoint(value.into(), value.next_up().into());
+            let sign = if minus { "-" } else { "" };
+            let texts = [
+                format!("{sign}{value}"),
+                format!("{sign}{}", f64::from(value)),
+                format!("{sign}{middle}"),
+                format!("{sign}{middle:.digits$}"),
+                format!("{sign}{middle:.digits$}{last}"),
+            ];
+            assert_run(&texts, ",");
+        }
+
         #[test]
         fn integers_read_back_as_they_were_printed(value: i64, large: u64, shift in 0..64_u32) {
             assert_eq!(number(&(value >> shift).to_string()), Number::Int(value >> shift));
