@@ -7,6 +7,10 @@ use std::sync::{
 
 use crate::{Error, FailureReason};
 
+/// What a budget counts for a request besides its inputs, in bytes: its names and parameters, its place in a queue, and
+/// its response channel. An estimate: without it, a client could fill the memory with requests of few bytes.
+pub const REQUEST_BYTES: usize = 2048;
+
 /// The limit in bytes, and the bytes reserved now.
 #[derive(Debug)]
 pub struct ByteBudget {

@@ -26,7 +26,7 @@ mod tensor_memory;
 mod timeline;
 mod trace;
 
-pub use byte_budget::{ByteBudget, ByteReservation, NoRoom};
+pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use inferer::Inferer;
 pub use metrics::MetricSource;

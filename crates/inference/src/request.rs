@@ -5,8 +5,8 @@ use bytes::Bytes;
 use scheduling::SequenceStep;
 
 use crate::{
-    ByteReservation, ClientId, Error, MemoryKind, Name, NoRoom, Tensor, TensorData, TensorMemory,
-    TraceContext,
+    ByteReservation, ClientId, Error, MemoryKind, Name, NoRoom, REQUEST_BYTES, Tensor, TensorData,
+    TensorMemory, TraceContext,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
@@ -140,6 +140,11 @@ impl Request {
         }
     }
 
+    /// The bytes that the request at least reserves in the server's budget.
+    pub fn reserved_bytes(&self) -> usize {
+        self.input_bytes() + REQUEST_BYTES
+    }
+
     /// Whether an input is in memory of a device.
     pub fn has_device_memory(&self) -> bool {
         self.tensors().iter().any(|tensor| matches!(tensor.memory(), TensorMemory::Device(_)))
@@ -156,12 +161,12 @@ impl Request {
         }
     }
 
-    /// Counts the request in `received`, which holds what was received of it, and its inputs if they take more.
+    /// Counts the request in `received`, the reservation of the bytes in which the request arrived.
     ///
     /// # Errors
-    /// There is no room for the inputs.
+    /// The budget would be exceeded.
     pub fn count_in(&mut self, mut received: ByteReservation) -> Result<(), NoRoom> {
-        received.grow_to(self.input_bytes())?;
+        received.grow_to(self.reserved_bytes())?;
         self.reservation = Some(received);
         Ok(())
     }

@@ -153,7 +153,7 @@ impl Model {
         }
         let arrived = now();
         if request.reservation.is_none() {
-            request.reservation = Some(self.inflight.reserve(request.input_bytes())?);
+            request.reservation = Some(self.inflight.reserve(request.reserved_bytes())?);
         }
         let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());

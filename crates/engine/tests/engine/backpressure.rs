@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use inference::{
-    DataType, ErrorCode, Request, RequestInputs, Response, ResponseItem, ResponseStream, Tensor,
-    backend::Execution,
+    DataType, ErrorCode, REQUEST_BYTES, Request, RequestInputs, Response, ResponseItem, ResponseStream,
+    Tensor, backend::Execution,
 };
 use nereid_engine::{Engine, EngineOptions, MemoryLimits};
 
@@ -129,7 +129,8 @@ async fn a_parameter_that_is_no_number_fails_the_load_and_says_so() {
 #[tokio::test]
 async fn requests_beyond_the_limit_of_bytes_are_refused_and_free_their_room_when_they_end() {
     let repository = Repository::new().model("m", crate::support::ECHO, &["1"]);
-    let limits = MemoryLimits { inflight_bytes: 1_000, ..MemoryLimits::default() };
+    let limit = REQUEST_BYTES + 1_000;
+    let limits = MemoryLimits { inflight_bytes: limit, ..MemoryLimits::default() };
     let engine = Engine::start(limited(&repository, limits), vec![Arc::new(echo()) as _]).await.unwrap();
     let sized = |bytes: usize| {
         let tensor = Tensor::new("IN".into(), DataType::Uint8, [1, bytes as i64][..].into(), vec![0; bytes]);
@@ -140,7 +141,10 @@ async fn requests_beyond_the_limit_of_bytes_are_refused_and_free_their_room_when
     assert_eq!(refused.code, ErrorCode::ResourceExhausted);
     assert_eq!(
         refused.message,
-        "the server has no room for 1001 more bytes of requests: 0 of 1000 are in use (--max-inflight-bytes)"
+        format!(
+            "the server has no room for {} more bytes of requests: 0 of {limit} are in use (--max-inflight-bytes)",
+            limit + 1
+        )
     );
     for _ in 0..3 {
         assert!(model.infer(sized(1_000)).unwrap().only().await.is_ok());

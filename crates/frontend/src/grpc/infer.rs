@@ -30,7 +30,10 @@ pub(crate) async fn answer(
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&head.headers)?;
     let limits = &state.options.limits;
+    // From its message on, the call is counted as a request.
+    let open = state.reserve_call()?;
     let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
+    drop(open);
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
     let (asked, responses) = match brief(message) {
         Ok(message) => start(state, &head.headers, message)?,

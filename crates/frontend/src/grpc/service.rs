@@ -81,9 +81,10 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
     if let Target::StreamInfer = target {
         let (head, body) = request.into_parts();
         let coding = compression::of_request(&head.headers)?;
+        let open = state.reserve_call()?;
         let messages = Messages::new(body, coding, &state.options.limits, state.engine.inflight_bytes());
         let compressor = Compressor::agreed(state.options.compression, &head.headers);
-        let body = StreamBody::new(state.clone(), head.headers, messages, granted);
+        let body = StreamBody::new(state.clone(), head.headers, messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     match granted {

@@ -1,10 +1,14 @@
 //! The state that all connections of the endpoint share.
 use engine::Engine;
-use inference::Error;
+use inference::{ByteReservation, Error};
 use tokio_rustls::TlsAcceptor;
 
 use super::{options::GrpcOptions, reflection::Reflection, tls};
 use crate::drain::Drain;
+
+/// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
+/// its stream. An estimate. The number of calls has no other limit for the whole process.
+const CALL_BYTES: usize = 4096;
 
 /// The gRPC endpoint without its socket.
 pub struct GrpcState {
@@ -24,5 +28,13 @@ impl GrpcState {
     pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
         let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
         Ok(Self { engine, options, drain, reflection: Reflection::new()?, tls })
+    }
+
+    /// Counts an open call in the server's budget.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if the budget would be exceeded.
+    pub(crate) fn reserve_call(&self) -> Result<ByteReservation, Error> {
+        Ok(self.engine.inflight_bytes().reserve(CALL_BYTES)?)
     }
 }

@@ -27,7 +27,7 @@ use futures_util::{Stream, StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{ClientId, Error, Name, Request, Response, ResponseItem, ResponseStream};
+use inference::{ByteReservation, ClientId, Error, Name, Request, Response, ResponseItem, ResponseStream};
 use tokio::time::Sleep;
 
 use super::{
@@ -87,6 +87,8 @@ pub(crate) struct StreamBody {
     failure: Option<Status>,
     ended: bool,
     watch: CallWatch,
+    /// The call's own bytes in the server's budget.
+    _open: ByteReservation,
 }
 
 type LongDecoding = Work<Result<Box<(AcceptedMessage, Request)>, Malformed>>;
@@ -113,6 +115,7 @@ impl StreamBody {
         headers: HeaderMap,
         messages: Messages<Incoming>,
         granted: Option<Duration>,
+        open: ByteReservation,
     ) -> Self {
         let compressor = Compressor::agreed(state.options.compression, &headers);
         let errors_end_call = headers.get("triton_grpc_error").is_some_and(|value| value == "true");
@@ -137,6 +140,7 @@ impl StreamBody {
             failure: None,
             ended: false,
             watch: CallWatch::begin("ModelStreamInferHandler"),
+            _open: open,
         }
     }
 

@@ -66,6 +66,31 @@ fn ok() -> Status {
 }
 
 #[tokio::test]
+async fn open_calls_without_requests_take_room_until_they_end() {
+    let limits = engine::MemoryLimits { inflight_bytes: 10_000, ..engine::MemoryLimits::default() };
+    let server = Server::start_within(GrpcOptions::default(), limits).await;
+    let connection = server.connect().await;
+    let [first, mut second] = [open(&connection, &[]).await, open(&connection, &[]).await];
+    let (messages, status) = exchange(&connection, &[]).await;
+    assert!(messages.is_empty() && status.code == 8, "{status:?}");
+    assert!(status.message.starts_with("the server has no room for 4096 more bytes"), "{status:?}");
+    let (code, text) = status_of(&connection, INFER, sent(&request("id_int32", "", &[1]))).await;
+    assert!(code == 8 && text.starts_with("the server has no room for 4096 more bytes"), "{text}");
+    drop(first);
+    while server.engine.inflight_bytes().used() > 4096 {
+        tokio::task::yield_now().await;
+    }
+    second.send(sent(&request("id_int32", "a", &[1])));
+    assert_eq!(next(&mut second).await, answer("a", true, 1));
+    second.finish();
+    timeout(TIMEOUT, second.rest()).await.unwrap().unwrap();
+    while server.engine.inflight_bytes().used() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(exchange(&connection, &[]).await, (vec![], ok()));
+}
+
+#[tokio::test]
 async fn an_empty_stream_ends_well() {
     let (_server, connection) = connected().await;
     assert_eq!(exchange(&connection, &[]).await, (vec![], ok()));
