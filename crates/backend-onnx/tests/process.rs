@@ -18,10 +18,10 @@ mod graph;
 #[path = "onnx/support.rs"]
 mod support;
 
-struct Heard(Mutex<Vec<String>>);
-static HEARD: Heard = Heard(Mutex::new(Vec::new()));
+struct LogRecorder(Mutex<Vec<String>>);
+static HEARD: LogRecorder = LogRecorder(Mutex::new(Vec::new()));
 
-impl log::Log for Heard {
+impl log::Log for LogRecorder {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
         true
     }

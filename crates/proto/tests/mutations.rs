@@ -5,9 +5,9 @@ use std::path::Path;
 use nereid_proto::text::parse;
 
 /// A small reproducible generator of numbers (Knuth's constants).
-struct Dice(u64);
+struct TestRandom(u64);
 
-impl Dice {
+impl TestRandom {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides
@@ -16,7 +16,7 @@ impl Dice {
 
 const LETTERS: &[u8] = b"{}[]<>:;,\"'\\#-.0179xeaTn_ \n\t\0\xff";
 
-fn mutate(source: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn mutate(source: &[u8], dice: &mut TestRandom) -> Vec<u8> {
     let mut mutated = source.to_vec();
     let at = dice.roll(mutated.len());
     let letter = LETTERS[dice.roll(LETTERS.len())];
@@ -34,7 +34,7 @@ fn a_changed_character_gives_a_configuration_or_an_error_on_a_line_of_the_file()
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let mut dice = Dice(1);
+    let mut dice = TestRandom(1);
     let (mut read, mut refused) = (0, 0);
     for path in paths {
         let source = std::fs::read(&path).unwrap();

@@ -27,7 +27,7 @@ fn life() -> impl Strategy<Value = Vec<Step>> {
 type Item = (usize, usize);
 
 /// Requests arrive one after another. Between the arrivals, any existing request takes its next step.
-struct Story {
+struct RandomHistory {
     buffer: ReorderBuffer<Item>,
     lives: Vec<Vec<Step>>,
     tickets: Vec<Ticket>,
@@ -36,7 +36,7 @@ struct Story {
     released: Vec<Item>,
 }
 
-impl Story {
+impl RandomHistory {
     fn begin(lives: Vec<Vec<Step>>) -> Self {
         Self {
             buffer: ReorderBuffer::new(),
@@ -84,7 +84,7 @@ proptest! {
         lives in collection::vec(life(), 0..12),
         choices in collection::vec(any::<(bool, sample::Index)>(), 100),
     ) {
-        let mut story = Story::begin(lives);
+        let mut story = RandomHistory::begin(lives);
         for (comes, chosen) in choices {
             let unfinished = story.unfinished();
             let more = story.tickets.len() < story.lives.len();

@@ -214,12 +214,12 @@ fn the_state_of_a_cancelled_step_is_kept() {
 }
 
 /// The events of a request, in order.
-struct Story {
+struct EventRecorder {
     state: SequenceState,
     events: Mutex<Vec<String>>,
 }
 
-impl ResponsePath for Story {
+impl ResponsePath for EventRecorder {
     fn respond(&self, response: InFlightResponse) {
         if response.outcome().is_some() {
             self.events.lock().push(format!("answered when the sum was {}", sum(&self.state)[0]));
@@ -228,7 +228,7 @@ impl ResponsePath for Story {
     }
 }
 
-impl SlotOwner for Story {
+impl SlotOwner for EventRecorder {
     fn returned(self: Arc<Self>, _: usize, slot: u32) {
         self.events.lock().push(format!("slot {slot} returned"));
     }
@@ -245,7 +245,7 @@ impl SlotOwner for Story {
 fn a_step_stores_its_state_then_responds_then_releases_its_slot() {
     let mut model = load();
     let state = fresh();
-    let story = Arc::new(Story { state: state.clone(), events: Mutex::default() });
+    let story = Arc::new(EventRecorder { state: state.clone(), events: Mutex::default() });
     let (execution, _stream) = execution(ask(5., true), story.clone());
     let slot_ref = SlotRef { slot_owner: story.clone(), instance: 0, slot: 3, meta: Default::default() };
     model.execute(vec![execution.with_state(Some(state)).with_slot_guard(SlotGuard::new(slot_ref))]);

@@ -77,34 +77,34 @@ mod tests {
     type Ends = Arc<Mutex<Vec<&'static str>>>;
 
     /// Records when it is dropped.
-    struct Witness(&'static str, Ends);
+    struct DropRecorder(&'static str, Ends);
 
-    impl Drop for Witness {
+    impl Drop for DropRecorder {
         fn drop(&mut self) {
             self.1.lock().push(self.0);
         }
     }
 
-    impl BackendModel for Witness {
+    impl BackendModel for DropRecorder {
         fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
             if spec.name == "broken" {
                 return Err(Error::internal("cannot build"));
             }
-            Ok(Instance::Movable(Box::new(Witness("instance", self.1.clone()))))
+            Ok(Instance::Movable(Box::new(DropRecorder("instance", self.1.clone()))))
         }
     }
 
-    impl BackendInstance for Witness {
+    impl BackendInstance for DropRecorder {
         fn execute(&mut self, _: Batch) {}
     }
 
-    impl BatchingStrategy for Witness {
+    impl BatchingStrategy for DropRecorder {
         fn begin(&self) -> Box<dyn PendingBatch> {
-            Box::new(Witness("batch", self.1.clone()))
+            Box::new(DropRecorder("batch", self.1.clone()))
         }
     }
 
-    impl PendingBatch for Witness {
+    impl PendingBatch for DropRecorder {
         fn include(&mut self, _: &Request) -> bool {
             true
         }
@@ -112,9 +112,12 @@ mod tests {
 
     fn start(scheduling: Scheduling, name: &str) -> (Result<Arc<Model>, Error>, Ends) {
         let ends = Ends::default();
-        let parts =
-            ModelParts::for_test(config(scheduling), Witness("model", ends.clone()), vec![instance(name)]);
-        let strategy = Witness("strategy", ends.clone());
+        let parts = ModelParts::for_test(
+            config(scheduling),
+            DropRecorder("model", ends.clone()),
+            vec![instance(name)],
+        );
+        let strategy = DropRecorder("strategy", ends.clone());
         let model = Model::start(ModelParts { strategy: Some(Box::new(strategy)), ..parts });
         (model, ends)
     }

@@ -30,17 +30,17 @@ impl Random {
 
 /// Answers requests. Reschedules each request of an iterative model once, if the scheduler accepts it.
 #[derive(Clone)]
-struct Twice {
+struct RunsTwice {
     iterative: bool,
 }
 
-impl BackendModel for Twice {
+impl BackendModel for RunsTwice {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         Ok(Instance::ThreadBound(Box::new(self.clone())))
     }
 }
 
-impl BackendInstance for Twice {
+impl BackendInstance for RunsTwice {
     fn execute(&mut self, batch: Batch) {
         for execution in batch.executions {
             let begins = execution
@@ -123,7 +123,7 @@ fn every_request_ends_once_however_it_is_cancelled() {
     ];
     for (iterative, config) in settings {
         let is_sequence = matches!(config.scheduling, Scheduling::Sequence(_));
-        let model = start(config, Twice { iterative }, 2);
+        let model = start(config, RunsTwice { iterative }, 2);
         let clients: Vec<_> = (1..=3)
             .map(|seed| {
                 let model = model.clone();

@@ -296,13 +296,13 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
 
 #[tokio::test]
 async fn a_model_that_is_not_iterative_cannot_reschedule() {
-    struct Stubborn;
-    impl BackendModel for Stubborn {
+    struct AlwaysReschedules;
+    impl BackendModel for AlwaysReschedules {
         fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
             Ok(Instance::ThreadBound(Box::new(Self)))
         }
     }
-    impl BackendInstance for Stubborn {
+    impl BackendInstance for AlwaysReschedules {
         fn execute(&mut self, batch: Batch) {
             for execution in batch.executions {
                 let (error, execution) = execution.reschedule().unwrap_err();
@@ -310,7 +310,7 @@ async fn a_model_that_is_not_iterative_cannot_reschedule() {
             }
         }
     }
-    let model = start(sequences(direct()), Stubborn, 1);
+    let model = start(sequences(direct()), AlwaysReschedules, 1);
     let error = ask(&model, 1, step(1, true, false)).unwrap().only().await.unwrap_err();
     assert!(
         error.message.starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while")
@@ -320,15 +320,15 @@ async fn a_model_that_is_not_iterative_cannot_reschedule() {
 }
 
 /// Reports `IN` of the first request, and then waits: `true` lets it answer the batch, `false` lets it panic.
-struct Mortal(mpsc::Sender<(mpsc::Sender<bool>, i32)>);
+struct PanicsOnRequest(mpsc::Sender<(mpsc::Sender<bool>, i32)>);
 
-impl BackendModel for Mortal {
+impl BackendModel for PanicsOnRequest {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 
-impl BackendInstance for Mortal {
+impl BackendInstance for PanicsOnRequest {
     fn execute(&mut self, batch: Batch) {
         let (verdict, told) = mpsc::channel();
         let first = number(batch.executions[0].request.input("IN").unwrap());
@@ -351,7 +351,7 @@ async fn a_panicking_instance_fails_its_sequences_once_and_the_others_finish() {
     for batching in [direct(), oldest()] {
         let one_slot = SequenceBatching { max_batch_size: 1, ..batching };
         let (begun, reports) = mpsc::channel();
-        let model = start(sequences(one_slot), Mortal(begun), 2);
+        let model = start(sequences(one_slot), PanicsOnRequest(begun), 2);
         // Each of two sequences has one running request and two waiting ones. A third sequence waits for a slot.
         let [doomed, lucky] = [1, 2].map(|id| {
             let value = i32::try_from(id).unwrap();

@@ -20,10 +20,10 @@ use super::*;
 struct Begun {
     instance: String,
     requests: usize,
-    go_on: mpsc::Sender<Verdict>,
+    go_on: mpsc::Sender<GateAnswer>,
 }
 
-enum Verdict {
+enum GateAnswer {
     Echo,
     Panic,
 }
@@ -59,7 +59,7 @@ impl BackendInstance for GatedInstance {
             let (go_on, verdict) = mpsc::channel();
             let instance = self.name.clone();
             begun.send(Begun { instance, requests: batch.executions.len(), go_on }).unwrap();
-            if let Ok(Verdict::Panic) = verdict.recv() {
+            if let Ok(GateAnswer::Panic) = verdict.recv() {
                 panic!("as told");
             }
         }
@@ -193,10 +193,10 @@ async fn requests_that_wait_for_a_busy_instance_run_together() {
     let busy = begun.recv().unwrap();
     let waiting: Vec<_> = (2..5).map(|value| ask(&model, value)).collect();
     assert_eq!(model.pending(), 3);
-    busy.go_on.send(Verdict::Echo).unwrap();
+    busy.go_on.send(GateAnswer::Echo).unwrap();
     let together = begun.recv().unwrap();
     assert_eq!((busy.requests, together.requests), (1, 3));
-    together.go_on.send(Verdict::Echo).unwrap();
+    together.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!(echoed(first).await, 1);
     for (stream, value) in waiting.into_iter().zip(2..) {
         assert_eq!(echoed(stream).await, value);
@@ -216,7 +216,7 @@ async fn a_batch_waits_for_its_delay_and_no_longer() {
     let batch = begun.recv().unwrap();
     assert!(now() - asked >= delay);
     assert_eq!(batch.requests, 2);
-    batch.go_on.send(Verdict::Echo).unwrap();
+    batch.go_on.send(GateAnswer::Echo).unwrap();
     for (stream, value) in streams.into_iter().zip(1..) {
         assert_eq!(echoed(stream).await, value);
     }
@@ -225,13 +225,13 @@ async fn a_batch_waits_for_its_delay_and_no_longer() {
 #[tokio::test]
 async fn brief_executions_run_where_their_request_arrives() {
     let (sender, threads) = mpsc::channel();
-    struct Tells(mpsc::Sender<ThreadId>);
-    impl BackendModel for Tells {
+    struct ReportsThread(mpsc::Sender<ThreadId>);
+    impl BackendModel for ReportsThread {
         fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::Movable(Box::new(Tells(self.0.clone()))))
+            Ok(Instance::Movable(Box::new(ReportsThread(self.0.clone()))))
         }
     }
-    impl BackendInstance for Tells {
+    impl BackendInstance for ReportsThread {
         fn execute(&mut self, batch: Batch) {
             self.0.send(thread::current().id()).unwrap();
             batch
@@ -240,7 +240,7 @@ async fn brief_executions_run_where_their_request_arrives() {
                 .for_each(|execution| execution.responder.complete(Response::default()));
         }
     }
-    let model = start(Scheduling::Unbatched, Tells(sender), &["m_0"]).unwrap();
+    let model = start(Scheduling::Unbatched, ReportsThread(sender), &["m_0"]).unwrap();
     // A thousand executions take about a microsecond each. All but the first few are brief, whatever the load of the
     // machine is.
     for value in 0..1000 {
@@ -264,8 +264,8 @@ async fn a_full_queue_refuses_and_counts_the_refusal_as_a_metric() {
     assert_eq!(model.record().failures(FailureReason::Rejected), 1);
     assert_eq!(model.statistics().fail.count, 0);
     assert_eq!(model.in_flight(), 2);
-    busy.go_on.send(Verdict::Echo).unwrap();
-    begun.recv().unwrap().go_on.send(Verdict::Echo).unwrap();
+    busy.go_on.send(GateAnswer::Echo).unwrap();
+    begun.recv().unwrap().go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!((echoed(running).await, echoed(waiting).await), (1, 2));
 }
 
@@ -283,7 +283,7 @@ async fn a_request_that_waited_too_long_is_refused_while_the_instance_is_busy() 
     let late = ask(&model, 2).only().await.unwrap_err();
     assert_eq!((late.code, &late.message[..]), (ErrorCode::Unavailable, "Request timeout expired"));
     assert_eq!(model.statistics().fail.count, 1);
-    busy.go_on.send(Verdict::Echo).unwrap();
+    busy.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!(echoed(running).await, 1);
 }
 
@@ -299,7 +299,7 @@ async fn a_cancelled_request_leaves_the_queue_at_once() {
     };
     assert_eq!(error.code, ErrorCode::Cancelled);
     assert_eq!((model.pending(), model.record().failures(FailureReason::Cancelled)), (0, 1));
-    busy.go_on.send(Verdict::Echo).unwrap();
+    busy.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!(echoed(running).await, 1);
 }
 
@@ -309,7 +309,7 @@ async fn a_panicking_backend_ends_the_model_and_fails_every_request() {
     let running = ask(&model, 1);
     let busy = begun.recv().unwrap();
     let waiting = ask(&model, 2);
-    busy.go_on.send(Verdict::Panic).unwrap();
+    busy.go_on.send(GateAnswer::Panic).unwrap();
     assert_eq!(running.only().await.unwrap_err().code, ErrorCode::Internal);
     let error = waiting.only().await.unwrap_err();
     assert_eq!(error.message, "the backend of model 'm' version 1 panicked: as told");
@@ -321,19 +321,19 @@ async fn a_panicking_backend_ends_the_model_and_fails_every_request() {
 #[tokio::test]
 async fn a_panicking_instance_fails_the_requests_that_it_holds() {
     #[derive(Default)]
-    struct Keeps(Vec<Execution>);
-    impl BackendModel for Keeps {
+    struct KeepsExecutions(Vec<Execution>);
+    impl BackendModel for KeepsExecutions {
         fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
             Ok(Instance::ThreadBound(Box::new(Self::default())))
         }
     }
-    impl BackendInstance for Keeps {
+    impl BackendInstance for KeepsExecutions {
         fn execute(&mut self, batch: Batch) {
             assert!(self.0.is_empty(), "one is enough");
             self.0.extend(batch.executions);
         }
     }
-    let model = start(Scheduling::Unbatched, Keeps::default(), &["m_0"]).unwrap();
+    let model = start(Scheduling::Unbatched, KeepsExecutions::default(), &["m_0"]).unwrap();
     let (kept, fatal) = (ask(&model, 1), ask(&model, 2));
     assert_eq!(fatal.only().await.unwrap_err().code, ErrorCode::Internal);
     assert_eq!(kept.only().await.unwrap_err().code, ErrorCode::Internal);
@@ -354,13 +354,13 @@ async fn order_is_kept_across_instances_where_asked_for() {
     running.sort_by(|one, other| one.instance.cmp(&other.instance));
     // Instance 0 got the first request. The second request is answered first and must wait.
     let [slow, fast] = &running[..] else { unreachable!() };
-    fast.go_on.send(Verdict::Echo).unwrap();
+    fast.go_on.send(GateAnswer::Echo).unwrap();
     while model.statistics().success.count < 1 {
         tokio::task::yield_now().await;
     }
     let early = tokio::select! { biased; item = second.next() => item, () = std::future::ready(()) => None };
     assert!(early.is_none(), "the second answer overtook the first");
-    slow.go_on.send(Verdict::Echo).unwrap();
+    slow.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!((echoed(first).await, echoed(second).await), (1, 2));
 }
 
@@ -383,8 +383,8 @@ async fn closing_finishes_what_was_accepted_and_refuses_the_rest() {
         thread::yield_now();
     };
     assert!(refused.message.contains("stopped accepting new inference requests"));
-    busy.go_on.send(Verdict::Echo).unwrap();
-    begun.recv().unwrap().go_on.send(Verdict::Echo).unwrap();
+    busy.go_on.send(GateAnswer::Echo).unwrap();
+    begun.recv().unwrap().go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!((echoed(running).await, echoed(waiting).await), (1, 2));
     closing.join().unwrap();
 }

@@ -97,14 +97,14 @@ async fn an_idle_engine_stops_at_once() {
 #[tokio::test]
 async fn instances_end_with_the_engine_on_their_own_threads() {
     let ended = Arc::new(AtomicUsize::new(0));
-    struct Witness(Arc<AtomicUsize>);
-    impl Drop for Witness {
+    struct DropCounter(Arc<AtomicUsize>);
+    impl Drop for DropCounter {
         fn drop(&mut self) {
             self.0.fetch_add(1, SeqCst);
         }
     }
     let repository = Repository::new().model("m", ECHO, &["1"]);
-    let witness = Arc::new(Witness(ended.clone()));
+    let witness = Arc::new(DropCounter(ended.clone()));
     let backend = echo().execute(move |_, batch| {
         let _ = &witness;
         batch.executions.into_iter().for_each(answer);

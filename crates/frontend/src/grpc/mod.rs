@@ -23,6 +23,7 @@ mod message;
 mod metadata;
 mod options;
 mod parameters;
+mod pieces;
 mod police;
 mod reflection;
 mod reply;

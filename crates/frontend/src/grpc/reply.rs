@@ -14,7 +14,7 @@ use http_body::{Body, Frame};
 use super::{
     calls,
     compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
-    message::MAX_PIECE,
+    pieces::Pieces,
     status::Status,
     stream::StreamBody,
 };
@@ -25,7 +25,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The body of a reply.
 pub(crate) enum GrpcReply {
     /// One message, then the status OK.
-    Message(Chunks),
+    Message(Chunks, Pieces),
     /// The status OK, after hyper has taken the message.
     Status,
     /// An empty body, or the end of any body.
@@ -59,7 +59,7 @@ impl Body for GrpcReply {
         match self {
             Self::Empty => true,
             Self::Reflection(body) => body.is_end_stream(),
-            Self::Message(_) | Self::Status | Self::Stream(_) => false,
+            Self::Message(..) | Self::Status | Self::Stream(_) => false,
         }
     }
 }
@@ -67,8 +67,8 @@ impl Body for GrpcReply {
 impl GrpcReply {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
         match self {
-            Self::Message(message) => {
-                let piece = message.take_front(MAX_PIECE);
+            Self::Message(message, pieces) => {
+                let piece = pieces.next(message);
                 if !message.has_remaining() {
                     *self = Self::Status;
                 }
@@ -90,7 +90,7 @@ impl GrpcReply {
 
 /// A reply with one message.
 pub(crate) fn message(message: Chunks, coding: Option<Coding>) -> Response<GrpcReply> {
-    let mut response = grpc(GrpcReply::Message(message));
+    let mut response = grpc(GrpcReply::Message(message, Pieces::new()));
     name_coding(&mut response, coding);
     response
 }

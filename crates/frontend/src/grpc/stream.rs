@@ -36,7 +36,8 @@ use super::{
     decode::{self, InferMessage},
     encode::InferResponse,
     framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
-    message::{MAX_MESSAGE, MAX_PIECE},
+    message::MAX_MESSAGE,
+    pieces::Pieces,
     request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
@@ -83,6 +84,7 @@ pub(crate) struct StreamBody {
     compressing: Option<Compressing>,
     /// The collected messages that are not sent yet.
     leaving: Chunks,
+    pieces: Pieces,
     /// The status that ends the call when everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
@@ -137,6 +139,7 @@ impl StreamBody {
             unordered_first: false,
             compressing: None,
             leaving: Chunks::new(),
+            pieces: Pieces::new(),
             failure: None,
             ended: false,
             watch: CallWatch::begin("ModelStreamInferHandler"),
@@ -192,7 +195,7 @@ impl StreamBody {
     }
 
     fn next_piece(&mut self) -> Poll<Option<Frame<Chunks>>> {
-        Poll::Ready(Some(Frame::data(self.leaving.take_front(MAX_PIECE))))
+        Poll::Ready(Some(Frame::data(self.pieces.next(&mut self.leaving))))
     }
 
     /// Ends the call with these trailers. Requests that still run are cancelled.

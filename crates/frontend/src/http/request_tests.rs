@@ -396,9 +396,9 @@ proptest! {
 }
 
 /// A small random generator, so that the fuzzing below is reproducible.
-struct Dice(u64);
+struct TestRandom(u64);
 
-impl Dice {
+impl TestRandom {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -460,7 +460,7 @@ fn mutated_requests_do_no_harm() {
         r#"{"inputs":[{"data":[["a","\u00e9"],[]],"datatype":"BYTES","shape":[2],"name":"A"}]}"#.to_owned(),
         r#"{"inputs":[{"name":"A","datatype":"FP32","shape":[2,2],"data":[[1e-3,-Infinity],[0.1,12345678901234567890]]}]}"#.to_owned(),
     ];
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = TestRandom(0x9e37_79b9_7f4a_7c15);
     let mut accepted = 0;
     while Instant::now() < end {
         for seed in &seeds {

@@ -58,15 +58,16 @@ fn server() -> (Server, Arc<AtomicUsize>) {
         repository.add(name, [("config.pbtxt", text.as_str())]).unwrap();
     }
     let sent = Arc::<AtomicUsize>::default();
-    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(fixtures::Python), Arc::new(Endless(sent.clone()))];
+    let backends: Vec<Arc<dyn Backend>> =
+        vec![Arc::new(fixtures::Python), Arc::new(EndlessStream(sent.clone()))];
     (Server::of(repository, backends, http::HttpOptions::default()), sent)
 }
 
 /// A backend that counts how many responses it has sent.
 #[derive(Clone)]
-struct Endless(Arc<AtomicUsize>);
+struct EndlessStream(Arc<AtomicUsize>);
 
-impl Backend for Endless {
+impl Backend for EndlessStream {
     fn name(&self) -> &str {
         "endless"
     }
@@ -76,13 +77,13 @@ impl Backend for Endless {
     }
 }
 
-impl BackendModel for Endless {
+impl BackendModel for EndlessStream {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         Ok(Instance::ThreadBound(Box::new(self.clone())))
     }
 }
 
-impl BackendInstance for Endless {
+impl BackendInstance for EndlessStream {
     fn execute(&mut self, batch: Batch) {
         for execution in batch.executions {
             while !execution.responder.is_cancelled() {

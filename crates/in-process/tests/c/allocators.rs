@@ -15,11 +15,11 @@ use c_api::types::{
 use inference::MemoryKind;
 use nereid_in_process::allocator::*;
 
-use crate::support::{App, Ask, MOVABLE, Native, Stage, echoed, result_of};
+use crate::support::{App, MOVABLE, Native, TestRequest, TestServer, echoed, result_of};
 
 /// One way in which an allocator may behave.
 #[derive(Default)]
-struct Manner {
+struct AllocatorBehaviour {
     /// `TRITONSERVER_MemoryType` that it says to have given.
     kind: u32,
     fails: bool,
@@ -43,7 +43,7 @@ unsafe extern "C-unwind" fn alloc(
 ) -> *mut CError {
     // SAFETY: `userp` is a manner that outlives its requests; places of the server.
     unsafe {
-        let manner = &*userp.cast::<Manner>();
+        let manner = &*userp.cast::<AllocatorBehaviour>();
         manner.asked_for.store(kind as usize, SeqCst);
         if manner.fails {
             return TRITONSERVER_ErrorNew(4, c"no room".as_ptr());
@@ -68,7 +68,7 @@ unsafe extern "C-unwind" fn free(
     // SAFETY: as above.
     unsafe {
         drop(Box::from_raw(ptr::slice_from_raw_parts_mut(buffer.cast::<u8>(), size)));
-        let manner = &*userp.cast::<Manner>();
+        let manner = &*userp.cast::<AllocatorBehaviour>();
         assert_eq!(manner.kind, kind);
         manner.released.fetch_add(1, SeqCst);
     }
@@ -77,7 +77,7 @@ unsafe extern "C-unwind" fn free(
 
 unsafe extern "C-unwind" fn start(_: *mut ResponseAllocator, userp: *mut c_void) -> *mut CError {
     // SAFETY: as above.
-    unsafe { &*userp.cast::<Manner>() }.starts.fetch_add(1, SeqCst);
+    unsafe { &*userp.cast::<AllocatorBehaviour>() }.starts.fetch_add(1, SeqCst);
     // The error is logged, and has no other effect.
     // SAFETY: a text.
     unsafe { TRITONSERVER_ErrorNew(1, c"not in the mood".as_ptr()) }
@@ -113,12 +113,16 @@ unsafe extern "C-unwind" fn refuses_to_describe(
 }
 
 /// The error of a request whose outputs go to an allocator with that behaviour.
-fn ask(manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
+fn ask(manner: &AllocatorBehaviour, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
     ask_of(Native::echo(), manner, prepare)
 }
 
-fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAllocator)) -> Option<String> {
-    let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
+fn ask_of(
+    backend: Native,
+    manner: &AllocatorBehaviour,
+    prepare: impl FnOnce(*mut ResponseAllocator),
+) -> Option<String> {
+    let (stage, app) = (TestServer::of(MOVABLE, backend), App::new());
     let mut allocator = ptr::null_mut();
     // SAFETY: functions and places of this module.
     unsafe {
@@ -126,7 +130,8 @@ fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAl
     }
     .unwrap();
     prepare(allocator);
-    let ask = Ask::new(&stage, &app).with(allocator, ptr::from_ref(manner).cast_mut().cast()).input(b"abc");
+    let ask =
+        TestRequest::new(&stage, &app).with(allocator, ptr::from_ref(manner).cast_mut().cast()).input(b"abc");
     let answer = ask.answer();
     // SAFETY: the responses have been deleted.
     unsafe { result_of(TRITONSERVER_ResponseAllocatorDelete(allocator)) }.unwrap();
@@ -136,28 +141,28 @@ fn ask_of(backend: Native, manner: &Manner, prepare: impl FnOnce(*mut ResponseAl
 
 #[test]
 fn each_response_is_announced_and_its_buffer_given_back() {
-    let manner = Manner::default();
+    let manner = AllocatorBehaviour::default();
     assert_eq!(ask(&manner, |_| ()), None);
     assert_eq!((manner.starts.load(SeqCst), manner.released.load(SeqCst)), (1, 1));
 }
 
 #[test]
 fn a_response_whose_memory_is_refused_is_an_error() {
-    let fails = Manner { fails: true, ..Manner::default() };
+    let fails = AllocatorBehaviour { fails: true, ..AllocatorBehaviour::default() };
     assert_eq!(ask(&fails, |_| ()).as_deref(), Some("Unavailable: no room"));
     assert_eq!(fails.released.load(SeqCst), 0);
 }
 
 #[test]
 fn a_response_may_have_outputs_without_bytes() {
-    let manner = Manner { gives_null: true, ..Manner::default() };
+    let manner = AllocatorBehaviour { gives_null: true, ..AllocatorBehaviour::default() };
     assert_eq!(ask(&manner, |_| ()), None);
     assert_eq!((manner.starts.load(SeqCst), manner.released.load(SeqCst)), (1, 0));
 }
 
 #[test]
 fn memory_of_a_device_cannot_be_written() {
-    let manner = Manner { kind: 2, ..Manner::default() };
+    let manner = AllocatorBehaviour { kind: 2, ..AllocatorBehaviour::default() };
     assert_eq!(
         ask(&manner, |_| ()).as_deref(),
         Some("Unsupported: output 'OUT' cannot be written to memory of type GPU")
@@ -167,7 +172,7 @@ fn memory_of_a_device_cannot_be_written() {
 
 #[test]
 fn an_allocator_chooses_the_kind_of_memory() {
-    let manner = Manner { kind: 1, ..Manner::default() };
+    let manner = AllocatorBehaviour { kind: 1, ..AllocatorBehaviour::default() };
     // SAFETY: a live allocator.
     let query = |allocator| unsafe {
         result_of(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
@@ -185,7 +190,7 @@ fn the_query_function_tells_a_backend_where_outputs_will_be() {
         let response = echoed(&execution);
         execution.responder.complete(response);
     });
-    let manner = Manner { kind: 1, ..Manner::default() };
+    let manner = AllocatorBehaviour { kind: 1, ..AllocatorBehaviour::default() };
     // SAFETY: a live allocator.
     let query = |allocator| unsafe {
         result_of(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
@@ -199,7 +204,7 @@ fn the_query_function_tells_a_backend_where_outputs_will_be() {
 
 #[test]
 fn a_buffer_without_attributes_is_released() {
-    let manner = Manner::default();
+    let manner = AllocatorBehaviour::default();
     // SAFETY: a live allocator.
     let attributes = |allocator| unsafe {
         result_of(TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(

@@ -13,10 +13,10 @@ use nereid_in_process::{infer::*, request::*, response::*};
 
 use parking_lot::Mutex;
 
-use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, echoed, pinned, read, result_of};
+use crate::support::{App, Event, MOVABLE, Native, TestRequest, TestServer, echoed, pinned, read, result_of};
 
 /// Sends a request again each time it is given back, for a number of times.
-fn send_again(stage: &Stage, app: &App, times: usize) {
+fn send_again(stage: &TestServer, app: &App, times: usize) {
     let server = AtomicPtr::new(stage.server.as_ptr());
     let left = AtomicUsize::new(times);
     *app.on_release.lock() = Some(Arc::new(Box::new(move |request| {
@@ -36,8 +36,8 @@ fn is_answer(event: &&Event) -> bool {
 fn a_request_that_sends_itself_again_never_fills_the_stack() {
     const TIMES: usize = 5_000;
     for config in [MOVABLE.to_owned(), pinned("")] {
-        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let (stage, app) = (TestServer::of(&config, Native::echo()), App::new());
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         send_again(&stage, &app, TIMES);
         ask.send().unwrap();
         let all =
@@ -51,20 +51,20 @@ fn a_request_that_sends_itself_again_never_fills_the_stack() {
 fn a_response_callback_may_ask_for_more_and_wait_for_it() {
     // One instance may wait in its callback for the other instance.
     for config in [MOVABLE, &pinned("")].map(|config| config.replace("KIND_CPU", "KIND_CPU count: 2")) {
-        let (stage, app, inner) = (Arc::new(Stage::of(&config, Native::echo())), App::new(), App::new());
+        let (stage, app, inner) = (Arc::new(TestServer::of(&config, Native::echo())), App::new(), App::new());
         let within = (stage.clone(), inner.clone());
         *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
             let (stage, inner) = &within;
-            let answer = Ask::new(stage, inner).input(b"more").answer();
+            let answer = TestRequest::new(stage, inner).input(b"more").answer();
             assert_eq!(answer.outputs[0].1, b"more");
         })));
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         assert_eq!(ask.answer().error, None);
         *app.on_response.lock() = None;
     }
 }
 
-fn batch_of_one(ask: &Ask<'_>, bytes: &'static [u8]) {
+fn batch_of_one(ask: &TestRequest<'_>, bytes: &'static [u8]) {
     ask.add("IN", DataType::Uint8, &[1, i64::try_from(bytes.len()).unwrap()]).unwrap();
     ask.append("IN", bytes).unwrap();
 }
@@ -86,10 +86,10 @@ fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
         }
         execution.responder.complete(response);
     });
-    let stage = Arc::new(Stage::new(&[("m", &batched(BUSY)), ("delayed", &batched(DELAYED))], backend));
+    let stage = Arc::new(TestServer::new(&[("m", &batched(BUSY)), ("delayed", &batched(DELAYED))], backend));
     let (blocking, timed_out, inner) = (App::new(), App::new(), App::new());
     // The only instance is busy.
-    let first = Ask::new(&stage, &blocking);
+    let first = TestRequest::new(&stage, &blocking);
     batch_of_one(&first, b"block");
     first.send().unwrap();
     begun.recv().unwrap();
@@ -97,11 +97,11 @@ fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
     let within = (stage.clone(), inner.clone());
     *timed_out.on_response.lock() = Some(Arc::new(Box::new(move |_| {
         let (stage, inner) = &within;
-        let more = Ask::to(stage, inner, c"delayed");
+        let more = TestRequest::to(stage, inner, c"delayed");
         batch_of_one(&more, b"more");
         assert_eq!(more.answer().outputs[0].1, b"more");
     })));
-    let second = Ask::new(&stage, &timed_out);
+    let second = TestRequest::new(&stage, &timed_out);
     batch_of_one(&second, b"second");
     assert_eq!(second.answer().error.as_deref(), Some("Unavailable: Request timeout expired"));
     drop(gate);
@@ -111,16 +111,16 @@ fn a_callback_may_wait_for_a_delayed_batch_of_another_request() {
 
 #[test]
 fn a_blocking_callback_delays_neither_the_instance_nor_other_callbacks() {
-    let (stage, app, others) = (Stage::of(&pinned(""), Native::echo()), App::new(), App::new());
+    let (stage, app, others) = (TestServer::of(&pinned(""), Native::echo()), App::new(), App::new());
     let (gate, opened) = mpsc::channel::<()>();
     let opened = Mutex::new(opened);
     *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
         let _ = opened.lock().recv();
     })));
-    let blocked = Ask::new(&stage, &app).input(b"abc");
+    let blocked = TestRequest::new(&stage, &app).input(b"abc");
     blocked.send().unwrap();
     for _ in 0..10 {
-        assert_eq!(Ask::new(&stage, &others).input(b"def").answer().outputs[0].1, b"def");
+        assert_eq!(TestRequest::new(&stage, &others).input(b"def").answer().outputs[0].1, b"def");
     }
     assert!(!app.recorded_events().iter().any(|event| is_answer(&event)));
     drop(gate);
@@ -130,11 +130,11 @@ fn a_blocking_callback_delays_neither_the_instance_nor_other_callbacks() {
 #[test]
 fn a_callback_may_wait_for_a_lock_that_is_held_while_requests_are_sent() {
     for config in [MOVABLE.to_owned(), pinned("")] {
-        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
+        let (stage, app) = (TestServer::of(&config, Native::echo()), App::new());
         let lock = Arc::new(Mutex::new(()));
         let held = lock.clone();
         *app.on_response.lock() = Some(Arc::new(Box::new(move |_| drop(held.lock()))));
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         for _ in 0..50 {
             let sending = lock.lock();
             ask.send().unwrap();
@@ -146,13 +146,13 @@ fn a_callback_may_wait_for_a_lock_that_is_held_while_requests_are_sent() {
 
 #[test]
 fn a_release_callback_may_delete_its_request() {
-    let (stage, app) = (Stage::of(&pinned(""), Native::echo()), App::new());
+    let (stage, app) = (TestServer::of(&pinned(""), Native::echo()), App::new());
     *app.on_release.lock() = Some(Arc::new(Box::new(|request| {
         // SAFETY: the request has just come back, and the test lets go of it.
         result_of(unsafe { TRITONSERVER_InferenceRequestDelete(request) }).unwrap();
     })));
     for _ in 0..100 {
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         ask.send().unwrap();
         std::mem::forget(ask);
         assert_eq!(app.answer().error, None);
@@ -168,8 +168,8 @@ fn a_response_callback_may_cancel_its_request() {
         execution.responder.finish();
     });
     let decoupled = pinned("model_transaction_policy { decoupled: true }");
-    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&decoupled, backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     let request = AtomicPtr::new(ask.handle);
     *app.on_response.lock() = Some(Arc::new(Box::new(move |_| {
         // SAFETY: the request is under way.
@@ -188,8 +188,8 @@ fn the_send_function_returns_while_a_model_responds_without_end() {
         execution.responder.finish();
     });
     let decoupled = pinned("model_transaction_policy { decoupled: true }");
-    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&decoupled, backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     ask.send().unwrap();
     app.events(|events| events.len() > 200);
     ask.cancel().unwrap();
@@ -209,8 +209,8 @@ fn a_program_may_have_a_model_wait_for_its_callbacks() {
         execution.responder.finish();
     });
     let decoupled = pinned("model_transaction_policy { decoupled: true }");
-    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&decoupled, backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     let set = |value| {
         // SAFETY: a live request and a text.
         result_of(unsafe {
@@ -232,8 +232,8 @@ fn a_program_may_have_a_model_wait_for_its_callbacks() {
 
 #[test]
 fn an_invalid_number_of_unread_responses_is_refused() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     // SAFETY: a live request and a text.
     result_of(unsafe {
         TRITONSERVER_InferenceRequestSetIntParameter(ask.handle, c"MAX_UNREAD_RESPONSES".as_ptr(), 0)
@@ -254,9 +254,9 @@ fn a_response_outlives_its_request_and_all_its_fields_are_readable() {
         response.parameters.push(("key".into(), inference::Parameter::Int(5)));
         execution.responder.complete(response);
     });
-    let (stage, app) = (Stage::of(&labelled, backend), App::new());
+    let (stage, app) = (TestServer::of(&labelled, backend), App::new());
     *app.on_response.lock() = Some(Arc::new(Box::new(examine)));
-    Ask::new(&stage, &app).input(b"abc").answer();
+    TestRequest::new(&stage, &app).input(b"abc").answer();
 }
 
 fn examine(response: *mut InferenceResponse) {

@@ -16,7 +16,9 @@ use nereid_in_process::{infer::*, request::*, response::*};
 use parking_lot::Mutex;
 use testing::Gate;
 
-use crate::support::{Answer, App, Ask, Event, MOVABLE, Native, Stage, c, echoed, pinned, read, result_of};
+use crate::support::{
+    Answer, App, Event, MOVABLE, Native, TestRequest, TestServer, c, echoed, pinned, read, result_of,
+};
 
 fn answer(bytes: &[u8]) -> Answer {
     let outputs = vec![("OUT".to_owned(), bytes.to_vec())];
@@ -26,16 +28,16 @@ fn answer(bytes: &[u8]) -> Answer {
 #[test]
 fn a_request_is_answered_and_comes_back() {
     for config in [MOVABLE.to_owned(), pinned("")] {
-        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let (stage, app) = (TestServer::of(&config, Native::echo()), App::new());
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         assert_eq!(ask.answer(), answer(b"abc"));
     }
 }
 
 #[test]
 fn a_request_that_came_back_can_be_sent_again_with_other_data() {
-    let (stage, app) = (Stage::of(&pinned(""), Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&pinned(""), Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     assert_eq!(ask.answer(), answer(b"abc"));
     assert_eq!(ask.answer(), answer(b"abc"));
     // SAFETY: a live request.
@@ -62,9 +64,9 @@ fn backends_read_the_memory_of_the_application() {
         let response = echoed(&execution);
         execution.responder.complete(response);
     });
-    let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
+    let (stage, app) = (TestServer::of(MOVABLE, backend), App::new());
     let (one, two) = (b"a".to_vec(), b"bc".to_vec());
-    let ask = Ask::new(&stage, &app);
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     ask.append("IN", &one).unwrap();
     ask.append("IN", &[]).unwrap();
@@ -83,8 +85,8 @@ fn a_request_comes_back_when_the_backend_lets_go_of_it_even_before_its_answer() 
         behind.pass();
         responder.complete(Response::default());
     });
-    let (stage, app) = (Stage::of(&pinned(""), backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&pinned(""), backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     ask.send().unwrap();
     assert_eq!(app.events(|events| !events.is_empty()), [Event::Released]);
     gate.open();
@@ -93,8 +95,8 @@ fn a_request_comes_back_when_the_backend_lets_go_of_it_even_before_its_answer() 
 
 #[test]
 fn a_request_without_data_comes_back_after_its_answer() {
-    let (stage, app) = (Stage::of(&pinned(""), Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"");
+    let (stage, app) = (TestServer::of(&pinned(""), Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"");
     ask.send().unwrap();
     assert_eq!(app.finished(), (vec![answer(b"")], false));
 }
@@ -111,8 +113,8 @@ fn the_attributes_of_a_request_reach_the_backend() {
             .unwrap();
         execution.responder.complete(Response::default());
     });
-    let (stage, app) = (Stage::of(MOVABLE, backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(MOVABLE, backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
     unsafe {
         result_of(TRITONSERVER_InferenceRequestSetId(ask.handle, c"seven".as_ptr())).unwrap();
@@ -147,8 +149,8 @@ fn wanted_outputs_are_named_and_sorted() {
         execution.responder.complete(Response::default());
     });
     let two = format!("{MOVABLE} output {{ name: 'MORE' data_type: TYPE_UINT8 dims: -1 }}");
-    let (stage, app) = (Stage::of(&two, backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&two, backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
     unsafe {
         for name in [c"OUT", c"MORE"] {
@@ -171,8 +173,8 @@ fn wanted_outputs_are_named_and_sorted() {
 
 #[test]
 fn a_refused_request_stays_with_the_caller_and_no_callback_comes() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[2]).unwrap();
     ask.append("IN", b"abc").unwrap();
     let refusal = "Invalid argument: [request id: <id_unknown>] input byte size mismatch for input 'IN' for model 'm'. \
@@ -187,8 +189,8 @@ fn a_refused_request_stays_with_the_caller_and_no_callback_comes() {
 
 #[test]
 fn a_request_needs_its_callbacks() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     // SAFETY: a live request.
     unsafe { result_of(TRITONSERVER_InferenceRequestSetReleaseCallback(ask.handle, None, ptr::null_mut())) }
         .unwrap();
@@ -198,7 +200,7 @@ fn a_request_needs_its_callbacks() {
 
 #[test]
 fn errors_of_inputs_are_reported_before_missing_callbacks() {
-    let stage = Stage::of(&MOVABLE.replace("TYPE_UINT8", "TYPE_STRING"), Native::echo());
+    let stage = TestServer::of(&MOVABLE.replace("TYPE_UINT8", "TYPE_STRING"), Native::echo());
     let mut handle = ptr::null_mut();
     let data = *b"\x01\0\0\0a\x01\0\0\0b";
     // SAFETY: live handles and places of this function; the data outlives the request.
@@ -221,8 +223,8 @@ fn errors_of_inputs_are_reported_before_missing_callbacks() {
 
 #[test]
 fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     // SAFETY: a live request.
     let raw =
         || result_of(unsafe { TRITONSERVER_InferenceRequestAddRawInput(ask.handle, c"whatever".as_ptr()) });
@@ -237,13 +239,13 @@ fn a_raw_input_takes_its_form_from_the_configuration_and_stands_alone() {
     assert_eq!(ask.send(), Err(format!("{prefix}{refusal}")));
     // SAFETY: a live request.
     unsafe { result_of(TRITONSERVER_InferenceRequestRemoveAllInputs(ask.handle)) }.unwrap();
-    assert_eq!(Ask::new(&stage, &app).input(b"abc").answer(), answer(b"abc"));
+    assert_eq!(TestRequest::new(&stage, &app).input(b"abc").answer(), answer(b"abc"));
 }
 
 #[test]
 fn data_of_a_host_policy_is_read_where_there_is_no_other() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let (bytes, policy) = (b"abc", c"cpu".as_ptr());
     // SAFETY: a live request; the bytes outlive its run.
@@ -266,8 +268,8 @@ fn data_of_a_host_policy_is_read_where_there_is_no_other() {
 
 #[test]
 fn input_data_fits_into_memory() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let append = |size| {
         // SAFETY: a live request, which is refused before the data is read.
@@ -287,7 +289,7 @@ fn input_data_fits_into_memory() {
 }
 
 /// Appends data to the input `IN`: the address, the number of bytes, the kind of memory, and its number.
-fn append_in(ask: &Ask, base: *const c_void, size: usize, kind: u32, id: i64) -> Result<(), String> {
+fn append_in(ask: &TestRequest, base: *const c_void, size: usize, kind: u32, id: i64) -> Result<(), String> {
     // SAFETY: a live request; what is not refused outlives its run, or is never read.
     result_of(unsafe {
         TRITONSERVER_InferenceRequestAppendInputData(ask.handle, c"IN".as_ptr(), base, size, kind, id)
@@ -305,8 +307,8 @@ fn a_backend_that_reads_device_memory_gets_its_address() {
         let output = Tensor::new("OUT".into(), DataType::Uint8, [1][..].into(), vec![7]);
         execution.responder.complete(Response::of(vec![output]));
     });
-    let (stage, app) = (Stage::of(MOVABLE, backend.reading_device_memory()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, backend.reading_device_memory()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[5]).unwrap();
     append_in(&ask, ptr::without_provenance(64), 3, MEMORY_GPU, 1).unwrap();
     append_in(&ask, ptr::without_provenance(96), 2, MEMORY_GPU, 1).unwrap();
@@ -318,8 +320,8 @@ fn a_backend_that_reads_device_memory_gets_its_address() {
 
 #[test]
 fn input_data_is_in_one_memory_that_the_model_can_read() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let address = ptr::without_provenance(64);
     append_in(&ask, address, 3, MEMORY_GPU, 0).unwrap();
@@ -337,8 +339,8 @@ fn input_data_is_in_one_memory_that_the_model_can_read() {
 
 #[test]
 fn input_data_without_an_address_is_refused() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.add("IN", DataType::Uint8, &[3]).unwrap();
     let append = |base: *const c_void, size, kind| append_in(&ask, base, size, kind, 0);
     assert_eq!(append(ptr::null(), 3, 0), Err("Invalid argument: unexpected null input data".to_owned()));
@@ -360,8 +362,8 @@ fn input_data_without_an_address_is_refused() {
 
 #[test]
 fn inputs_exist_once() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     let says = |text: &str| Err(format!("Invalid argument: [request id: <id_unknown>] {text}"));
     assert_eq!(ask.add("IN", DataType::Uint8, &[1]), says("input 'IN' already exists in request"));
     assert_eq!(ask.append("NO", b"abc"), says("input 'NO' does not exist in request"));
@@ -383,8 +385,8 @@ fn inputs_exist_once() {
 
 #[test]
 fn a_correlation_id_is_read_as_what_it_was_set_to() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     let (mut number, mut text) = (7, ptr::null());
     // SAFETY: a live request and places of this function.
     unsafe {
@@ -416,8 +418,8 @@ fn a_correlation_id_is_read_as_what_it_was_set_to() {
 fn a_priority_the_model_does_not_have_is_its_default() {
     let levels = "dynamic_batching { priority_levels: 18446744073709551615 default_priority_level: 2 }";
     let config = format!("{MOVABLE} max_batch_size: 4 {levels}");
-    let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(&config, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     let priority = || {
         let mut priority = 0;
         // SAFETY: a live request.
@@ -442,8 +444,8 @@ fn a_priority_the_model_does_not_have_is_its_default() {
 
 #[test]
 fn what_was_set_can_be_read() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     let (mut id, mut flags, mut timeout) = (ptr::null(), 0, 0);
     // SAFETY: a live request and places of this function.
     unsafe {
@@ -466,11 +468,11 @@ fn a_cancelled_request_is_answered_so_and_can_be_sent_again() {
         let response = echoed(&execution);
         execution.responder.complete(response);
     });
-    let (stage, app, busy) = (Stage::of(&pinned(""), backend), App::new(), App::new());
-    let occupant = Ask::new(&stage, &busy).input(b"abc");
+    let (stage, app, busy) = (TestServer::of(&pinned(""), backend), App::new(), App::new());
+    let occupant = TestRequest::new(&stage, &busy).input(b"abc");
     occupant.send().unwrap();
     assert!(gate.wait_for(1, std::time::Duration::from_secs(30)));
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     let unsent = "before calling TRITONSERVER_InferAsync.";
     assert!(ask.cancel().unwrap_err().ends_with(unsent));
     assert!(ask.is_cancelled().unwrap_err().ends_with(unsent));
@@ -496,9 +498,9 @@ fn a_decoupled_model_sends_any_number_of_responses() {
         execution.responder.finish();
     });
     let decoupled = pinned("model_transaction_policy { decoupled: true }");
-    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
+    let (stage, app) = (TestServer::of(&decoupled, backend), App::new());
     let bytes = [7; 1000];
-    let ask = Ask::new(&stage, &app).input(&bytes);
+    let ask = TestRequest::new(&stage, &app).input(&bytes);
     ask.send().unwrap();
     let (answers, _) = app.finished();
     assert_eq!(answers.len(), 1001);
@@ -523,23 +525,23 @@ fn several_threads_respond_to_one_request_without_losing_a_response() {
         Arc::into_inner(execution).unwrap().responder.finish();
     });
     let decoupled = pinned("model_transaction_policy { decoupled: true }");
-    let (stage, app) = (Stage::of(&decoupled, backend), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(&decoupled, backend), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     ask.send().unwrap();
     assert_eq!(app.finished().0.len(), 1000);
 }
 
 #[test]
 fn a_request_that_the_backend_drops_gets_an_error() {
-    let (stage, app) = (Stage::of(&pinned(""), Native::each(drop)), App::new());
-    let error = Ask::new(&stage, &app).input(b"abc").answer().error;
+    let (stage, app) = (TestServer::of(&pinned(""), Native::each(drop)), App::new());
+    let error = TestRequest::new(&stage, &app).input(b"abc").answer().error;
     assert_eq!(error.as_deref(), Some("Internal: the backend dropped the request without an answer"));
 }
 
 #[test]
 fn a_stopping_server_refuses_requests() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     stage.stop();
     assert!(ask.send().unwrap_err().contains("has stopped accepting new inference requests"));
     assert_eq!(app.recorded_events(), []);
@@ -548,8 +550,8 @@ fn a_stopping_server_refuses_requests() {
 #[test]
 fn null_is_refused_and_never_followed() {
     let null = ptr::null_mut::<InferenceRequest>();
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     let missing = |what: &str| Err(format!("Invalid argument: unexpected null {what}"));
     // SAFETY: null where it is allowed to be refused.
     unsafe {
@@ -591,7 +593,7 @@ fn null_is_refused_and_never_followed() {
 
 #[test]
 fn a_model_that_is_not_there_is_named() {
-    let stage = Stage::of(MOVABLE, Native::echo());
+    let stage = TestServer::of(MOVABLE, Native::echo());
     let mut handle = ptr::null_mut();
     let mut new = |name: &std::ffi::CStr, version| {
         // SAFETY: a live server.

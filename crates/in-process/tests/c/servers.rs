@@ -11,7 +11,7 @@ use c_api::types::{
 };
 use nereid_in_process::{Server, metrics::*, options::*, server::*};
 
-use crate::support::{App, Ask, MOVABLE, Native, Stage, c, json, read, result_of};
+use crate::support::{App, MOVABLE, Native, TestRequest, TestServer, c, json, read, result_of};
 
 /// The JSON that a function returns.
 fn json_of(
@@ -35,7 +35,7 @@ const NOT_READY: &str = "Unavailable: Server not ready";
 
 #[test]
 fn a_thread_of_an_async_runtime_may_call_blocking_functions() {
-    let stage = Stage::of(MOVABLE, Native::echo());
+    let stage = TestServer::of(MOVABLE, Native::echo());
     // SAFETY: a live server.
     let unload =
         || result_of(unsafe { TRITONSERVER_ServerUnloadModel(stage.server.as_ptr(), c"m".as_ptr()) });
@@ -77,7 +77,7 @@ fn a_handle_without_an_engine_is_not_live_and_refuses_the_rest() {
 
 #[test]
 fn only_the_owner_of_a_server_can_stop_it() {
-    let stage = Stage::of(MOVABLE, Native::echo());
+    let stage = TestServer::of(MOVABLE, Native::echo());
     let refusal = "Unsupported: the server belongs to the program that runs it, which alone may end it";
     // SAFETY: a live server.
     unsafe {
@@ -94,7 +94,7 @@ fn only_the_owner_of_a_server_can_stop_it() {
 
 #[test]
 fn the_metadata_of_a_server_are_as_over_http() {
-    let stage = Stage::of(&format!("{MOVABLE} max_batch_size: 4"), Native::echo());
+    let stage = TestServer::of(&format!("{MOVABLE} max_batch_size: 4"), Native::echo());
     let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
     // SAFETY: a live server and places of the helpers.
     unsafe {
@@ -128,7 +128,7 @@ fn the_metadata_of_a_server_are_as_over_http() {
 
 #[test]
 fn metadata_list_all_versions_unless_one_is_requested() {
-    let stage = Stage::of(&format!("{MOVABLE} version_policy {{ all {{}} }}"), Native::echo());
+    let stage = TestServer::of(&format!("{MOVABLE} version_policy {{ all {{}} }}"), Native::echo());
     let versions = |version| {
         // SAFETY: a live server and places of the helper.
         let metadata = json_of(|message| unsafe {
@@ -142,9 +142,9 @@ fn metadata_list_all_versions_unless_one_is_requested() {
 
 #[test]
 fn statistics_are_those_of_one_model_or_of_all() {
-    let stage = Stage::new(&[("m", MOVABLE), ("n", MOVABLE)], Native::echo());
+    let stage = TestServer::new(&[("m", MOVABLE), ("n", MOVABLE)], Native::echo());
     let app = App::new();
-    Ask::new(&stage, &app).input(b"abc").answer();
+    TestRequest::new(&stage, &app).input(b"abc").answer();
     let handle = stage.server.as_ptr();
     let statistics = |name: &CStr, version| {
         // SAFETY: a live server and places of the helper.
@@ -171,7 +171,7 @@ fn statistics_are_those_of_one_model_or_of_all() {
 fn a_model_has_properties_and_an_unknown_one_an_error() {
     let batching = format!("{MOVABLE} max_batch_size: 4");
     let decoupled = format!("{MOVABLE} model_transaction_policy {{ decoupled: true }}");
-    let stage = Stage::new(&[("batching", &batching), ("decoupled", &decoupled)], Native::echo());
+    let stage = TestServer::new(&[("batching", &batching), ("decoupled", &decoupled)], Native::echo());
     let handle = stage.server.as_ptr();
     let unknown = "Not found: Request for unknown model: 'x' is not found".to_owned();
     // SAFETY: a live server and places of the helpers; the last may be null.
@@ -199,7 +199,7 @@ fn a_model_has_properties_and_an_unknown_one_an_error() {
 fn a_model_whose_backend_says_so_is_not_ready_nor_is_a_strict_server() {
     for well in [true, false] {
         let backend = if well { Native::echo() } else { Native::echo().not_ready() };
-        let stage = Stage::of(MOVABLE, backend);
+        let stage = TestServer::of(MOVABLE, backend);
         let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
         // SAFETY: a live server and places of the helpers.
         unsafe {
@@ -211,7 +211,7 @@ fn a_model_whose_backend_says_so_is_not_ready_nor_is_a_strict_server() {
 
 #[test]
 fn models_are_loaded_at_the_start_only() {
-    let stage = Stage::of(MOVABLE, Native::echo());
+    let stage = TestServer::of(MOVABLE, Native::echo());
     let (handle, m) = (stage.server.as_ptr(), c"m".as_ptr());
     let mapping = |model: &CStr| -> *const NamedParameter {
         // SAFETY: texts.
@@ -268,7 +268,7 @@ fn models_are_loaded_at_the_start_only() {
 
 #[test]
 fn a_stopping_server_says_so() {
-    let stage = Stage::of(MOVABLE, Native::echo());
+    let stage = TestServer::of(MOVABLE, Native::echo());
     let handle = stage.server.as_ptr();
     stage.stop();
     let exiting = Err("Unavailable: Server exiting".to_owned());
@@ -304,7 +304,7 @@ fn metrics(handle: *mut Server) -> String {
 
 #[test]
 fn metrics_of_plug_ins_stand_behind_the_servers_own() {
-    let stage = Stage::of(MOVABLE, Native::echo());
+    let stage = TestServer::of(MOVABLE, Native::echo());
     let (mut family, mut metric) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: live handles and places of this function.
     unsafe {

@@ -148,14 +148,14 @@ pub(crate) fn pinned(rest: &str) -> String {
 }
 
 /// A server on models of a native backend.
-pub(crate) struct Stage {
+pub(crate) struct TestServer {
     runtime: Runtime,
     pub(crate) engine: Engine,
     pub(crate) server: Arc<Server>,
     _repository: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestServer {
     pub(crate) fn new(models: &[(&str, &str)], backend: Native) -> Self {
         let repository = tempfile::tempdir().unwrap();
         for (name, config) in models {
@@ -480,19 +480,19 @@ impl Drop for App {
 }
 
 /// A request of an app to model `m`.
-pub(crate) struct Ask<'a> {
+pub(crate) struct TestRequest<'a> {
     pub(crate) handle: *mut InferenceRequest,
     server: &'a Arc<Server>,
     app: &'a App,
 }
 
-impl<'a> Ask<'a> {
-    pub(crate) fn new(stage: &'a Stage, app: &'a App) -> Self {
+impl<'a> TestRequest<'a> {
+    pub(crate) fn new(stage: &'a TestServer, app: &'a App) -> Self {
         Self::to(stage, app, c"m")
     }
 
     /// A request to another model.
-    pub(crate) fn to(stage: &'a Stage, app: &'a App, model: &CStr) -> Self {
+    pub(crate) fn to(stage: &'a TestServer, app: &'a App, model: &CStr) -> Self {
         let mut handle = ptr::null_mut();
         // SAFETY: live handles; the allocator and the app outlive the request.
         unsafe {
@@ -577,7 +577,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl Drop for Ask<'_> {
+impl Drop for TestRequest<'_> {
     fn drop(&mut self) {
         // SAFETY: it came back, or never went.
         unsafe { result_of(TRITONSERVER_InferenceRequestDelete(self.handle)) }.unwrap();

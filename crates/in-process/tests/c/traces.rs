@@ -2,7 +2,7 @@
 use c_api::types::trace::{TENSORS, TIMESTAMPS};
 use inference::{DataType, Response, Tensor};
 
-use crate::support::{App, Ask, Event, MOVABLE, Native, Stage, pinned};
+use crate::support::{App, Event, MOVABLE, Native, TestRequest, TestServer, pinned};
 
 fn position(events: &[Event], event: &Event) -> usize {
     events.iter().position(|other| other == event).unwrap_or_else(|| panic!("no {event:?} in {events:?}"))
@@ -11,8 +11,8 @@ fn position(events: &[Event], event: &Event) -> usize {
 #[test]
 fn a_traced_request_reports_its_activities_in_order_and_releases_the_trace() {
     for config in [MOVABLE.to_owned(), pinned("")] {
-        let (stage, app) = (Stage::of(&config, Native::echo()), App::new());
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let (stage, app) = (TestServer::of(&config, Native::echo()), App::new());
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         ask.send_traced(app.trace(TIMESTAMPS)).unwrap();
         let events =
             app.events(|events| events.contains(&Event::TraceReleased) && events.contains(&Event::Released));
@@ -29,8 +29,8 @@ fn a_traced_request_reports_its_activities_in_order_and_releases_the_trace() {
 
 #[test]
 fn tensors_are_reported_if_the_trace_wants_them() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app).input(b"abc");
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app).input(b"abc");
     ask.send_traced(app.trace(TENSORS)).unwrap();
     let events = app.events(|events| events.contains(&Event::TraceReleased));
     let told: Vec<_> =
@@ -46,8 +46,8 @@ fn an_output_with_fewer_bytes_than_its_shape_is_not_reported() {
             let output = Tensor::new("OUT".into(), DataType::Uint8, [shape][..].into(), vec![1, 2, 3]);
             execution.responder.complete(Response::of(vec![output]));
         });
-        let (stage, app) = (Stage::of(MOVABLE, odd), App::new());
-        let ask = Ask::new(&stage, &app).input(b"abc");
+        let (stage, app) = (TestServer::of(MOVABLE, odd), App::new());
+        let ask = TestRequest::new(&stage, &app).input(b"abc");
         ask.send_traced(app.trace(TENSORS)).unwrap();
         let events = app.events(|events| events.contains(&Event::TraceReleased));
         let told = |event: &&Event| matches!(event, Event::Tensor(9, ..));
@@ -57,8 +57,8 @@ fn an_output_with_fewer_bytes_than_its_shape_is_not_reported() {
 
 #[test]
 fn a_trace_is_released_even_if_its_request_is_refused() {
-    let (stage, app) = (Stage::of(MOVABLE, Native::echo()), App::new());
-    let ask = Ask::new(&stage, &app);
+    let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
+    let ask = TestRequest::new(&stage, &app);
     ask.send_traced(app.trace(TIMESTAMPS)).unwrap_err();
     assert_eq!(app.recorded_events(), [Event::TraceReleased]);
 }

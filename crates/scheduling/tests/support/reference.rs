@@ -31,7 +31,7 @@ struct Waiting {
 }
 
 /// The result of the scan of the queue.
-enum Walk {
+enum ReferenceCut {
     Send(usize),
     Wait(Timestamp),
     Nothing,
@@ -92,7 +92,7 @@ impl Reference {
 
     /// The batch that should leave now, if an instance is idle.
     pub(crate) fn due(&self, now: Timestamp) -> Vec<RequestId> {
-        let Walk::Send(count) = self.walk(now) else { return Vec::new() };
+        let ReferenceCut::Send(count) = self.walk(now) else { return Vec::new() };
         self.in_order().into_iter().take(count).map(|waiting| waiting.id).collect()
     }
 
@@ -104,8 +104,8 @@ impl Reference {
         let deadlines = self.waiting.iter().filter_map(|waiting| waiting.deadline);
         let late = deadlines.min().map(|deadline| deadline + Duration::from_nanos(1));
         let waits = match self.walk(now) {
-            Walk::Wait(until) => Some(until),
-            Walk::Send(_) | Walk::Nothing => None,
+            ReferenceCut::Wait(until) => Some(until),
+            ReferenceCut::Send(_) | ReferenceCut::Nothing => None,
         };
         [late, waits].into_iter().flatten().filter(|&at| at > now).min()
     }
@@ -142,9 +142,9 @@ impl Reference {
         order
     }
 
-    fn walk(&self, now: Timestamp) -> Walk {
+    fn walk(&self, now: Timestamp) -> ReferenceCut {
         if !self.delay_ended && self.accepted < self.config.hold_until_queued {
-            return Walk::Nothing;
+            return ReferenceCut::Nothing;
         }
         let max = self.config.max_batch_size.max(1);
         let largest_preferred = self.config.preferred_batch_sizes.iter().max().copied().unwrap_or(0);
@@ -175,17 +175,19 @@ impl Reference {
                 break;
             }
         }
-        let Some(oldest) = pending.iter().map(|waiting| waiting.arrived).min() else { return Walk::Nothing };
+        let Some(oldest) = pending.iter().map(|waiting| waiting.arrived).min() else {
+            return ReferenceCut::Nothing;
+        };
         let delay = self.config.max_queue_delay;
         let late = delay > Duration::ZERO && now - oldest >= delay;
         if cut > 0 && !late {
-            return Walk::Send(cut);
+            return ReferenceCut::Send(cut);
         }
         let ready = blocked || size(&pending) >= largest_preferred;
         if ready || late || delay == Duration::ZERO || self.delay_ended {
-            return Walk::Send(pending.len());
+            return ReferenceCut::Send(pending.len());
         }
-        Walk::Wait(oldest + delay)
+        ReferenceCut::Wait(oldest + delay)
     }
 }
 

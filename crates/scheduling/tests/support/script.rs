@@ -46,7 +46,7 @@ pub(crate) fn play(scene: &str) -> String {
     }
     let settings: Vec<_> = heads.iter().copied().filter(|line| !line.starts_with('#')).collect();
     let (model, batch_limit) = model(&settings);
-    let mut stage = Stage::new(model, batch_limit);
+    let mut stage = ScriptState::new(model, batch_limit);
     for event in events {
         stage.perform(event);
     }
@@ -55,7 +55,7 @@ pub(crate) fn play(scene: &str) -> String {
 }
 
 /// A model during a script.
-struct Stage {
+struct ScriptState {
     model: Driver,
     batch_limit: BatchLimit,
     names: Vec<String>,
@@ -64,7 +64,7 @@ struct Stage {
     lines: Vec<(String, String)>,
 }
 
-impl Stage {
+impl ScriptState {
     fn new(model: Driver, batch_limit: BatchLimit) -> Self {
         Self { model, batch_limit, names: Vec::new(), waiting: Vec::new(), lines: Vec::new() }
     }

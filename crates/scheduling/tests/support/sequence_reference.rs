@@ -278,8 +278,8 @@ impl Reference {
     /// The batch that should leave now.
     pub(crate) fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<(InstanceId, Vec<PlainRow>)> {
         idle.iter().find_map(|&instance| match self.decide(instance, now) {
-            Verdict::Send(rows) => Some((instance, rows)),
-            Verdict::Wait(_) | Verdict::Nothing => None,
+            ReferenceCut::Send(rows) => Some((instance, rows)),
+            ReferenceCut::Wait(_) | ReferenceCut::Nothing => None,
         })
     }
 
@@ -376,7 +376,7 @@ impl Reference {
             }
         }
         for &(instance, _) in &self.instances {
-            if let Verdict::Wait(until) = self.decide(instance, now) {
+            if let ReferenceCut::Wait(until) = self.decide(instance, now) {
                 times.push(until);
             }
         }
@@ -429,12 +429,12 @@ impl Reference {
         self.sequences.iter().filter(|it| which(it)).map(|it| it.requests.len()).sum()
     }
 
-    fn decide(&self, instance: InstanceId, now: Timestamp) -> Verdict {
+    fn decide(&self, instance: InstanceId, now: Timestamp) -> ReferenceCut {
         let here = |it: &&Sequence| it.slot.is_some_and(|(on, _)| on == instance);
         let mut line: Vec<_> = self.sequences.iter().filter(here).filter(|it| it.turn.is_some()).collect();
         line.sort_by_key(|it| it.turn);
         if self.held || line.is_empty() {
-            return Verdict::Nothing;
+            return ReferenceCut::Nothing;
         }
         // In a model that drains, requests can arrive only for sequences that have no request in this instance now.
         let all_are_ready = line.len() == self.sequences.iter().filter(here).count();
@@ -445,9 +445,9 @@ impl Reference {
                 let oldest = line.iter().map(|it| it.requests[0].arrived).min().unwrap_or_default();
                 let until = oldest + direct.max_queue_delay;
                 if complete || enough || direct.max_queue_delay.is_zero() || until <= now {
-                    Verdict::Send(direct_rows(&line))
+                    ReferenceCut::Send(direct_rows(&line))
                 } else {
-                    Verdict::Wait(until)
+                    ReferenceCut::Wait(until)
                 }
             }
             Strategy::Oldest(oldest) => {
@@ -465,7 +465,7 @@ impl Reference {
         preferred: &[usize],
         delay: Duration,
         at: (Timestamp, bool),
-    ) -> Verdict {
+    ) -> ReferenceCut {
         let (now, complete) = at;
         let largest = preferred.iter().copied().max().unwrap_or(0);
         let fits = line.iter().take_while(|it| it.requests[0].shape == line[0].requests[0].shape).count();
@@ -477,16 +477,16 @@ impl Reference {
         let passed = (1..=fits).find(|&size| size + 1 > largest && (size < fits || blocked));
         let reached = preferred.iter().copied().filter(|&size| size <= fits).max();
         if let Some(size) = reached.or(passed).filter(|_| !late) {
-            return Verdict::Send(rows(&line[..size]));
+            return ReferenceCut::Send(rows(&line[..size]));
         }
         if blocked || fits >= largest || late || delay.is_zero() || complete {
-            return Verdict::Send(rows(&line[..fits]));
+            return ReferenceCut::Send(rows(&line[..fits]));
         }
-        Verdict::Wait(since + delay)
+        ReferenceCut::Wait(since + delay)
     }
 }
 
-enum Verdict {
+enum ReferenceCut {
     Send(Vec<PlainRow>),
     Wait(Timestamp),
     Nothing,

@@ -37,7 +37,7 @@ pub(crate) fn play(scene: &str) -> String {
         scene.lines().partition(|line| line.starts_with('#') || line.starts_with("model "));
     let settings =
         heads.iter().find(|line| line.starts_with("model ")).expect("a scene needs a 'model' line");
-    let mut stage = Stage::new(settings);
+    let mut stage = ScriptState::new(settings);
     for event in events {
         stage.perform(event.split("->").next().unwrap_or(event).trim_end());
     }
@@ -50,7 +50,7 @@ pub(crate) fn play(scene: &str) -> String {
     picture
 }
 
-struct Stage {
+struct ScriptState {
     batcher: Scheduler<RequestId>,
     slots: u32,
     runs_for: Option<Duration>,
@@ -69,7 +69,7 @@ struct Stage {
     last_map: String,
 }
 
-impl Stage {
+impl ScriptState {
     fn new(line: &str) -> Self {
         let mut options = options(line.strip_prefix("model sequence ").expect("another kind of model"));
         let max_batch_size = options.remove("max").map_or(0, number);

@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 use crate::{INFER, support::Served};
 
 /// A random generator (xorshift64*). It gives the same numbers on every machine.
-struct Chance(u64);
+struct TestRandom(u64);
 
-impl Chance {
+impl TestRandom {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -96,7 +96,7 @@ pub(crate) fn throw(served: &Served) -> usize {
     let end = Instant::now() + Duration::from_secs(seconds);
     let runtime = Runtime::new().unwrap();
     let (http, grpc) = (http_seeds(), grpc_seed());
-    let mut chance = Chance(0x6e65_7265_6964);
+    let mut chance = TestRandom(0x6e65_7265_6964);
     let mut sent = 0;
     while Instant::now() < end {
         let mut bytes = http[chance.below(http.len())].clone();

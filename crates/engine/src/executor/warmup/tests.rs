@@ -14,15 +14,15 @@ use crate::model::{
 };
 
 /// Reports the inputs of each request of each execution. Fails requests whose first byte is 9.
-struct Tells(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
+struct ReportsInputs(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
 
-impl BackendModel for Tells {
+impl BackendModel for ReportsInputs {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 
-impl BackendInstance for Tells {
+impl BackendInstance for ReportsInputs {
     fn execute(&mut self, batch: Batch) {
         let inputs = |execution: &Execution| {
             execution
@@ -60,7 +60,7 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let mut typed = config(Scheduling::Unbatched);
     typed.warmups = warmups;
     let instances = vec![InstanceSpec { passive, ..instance("m_0") }];
-    let parts = ModelParts::for_test(typed, Tells(sender), instances);
+    let parts = ModelParts::for_test(typed, ReportsInputs(sender), instances);
     let parts = ModelParts { directory: directory.path().into(), ..parts };
     let model = crate::model::Model::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();

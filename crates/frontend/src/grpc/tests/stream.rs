@@ -6,7 +6,7 @@ use crate::{decode_pool::BRIEF, grpc::decode::tests::decoded_here};
 
 /// The content of a response: its error, id, version, final flag, and its only output.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct StreamMessage {
     error: String,
     id: String,
     version: String,
@@ -14,14 +14,14 @@ struct Said {
     output: Option<Bytes>,
 }
 
-fn response_of(message: &Bytes) -> Said {
+fn response_of(message: &Bytes) -> StreamMessage {
     let message = ModelStreamInferResponse::decode(message.clone()).unwrap();
     let response = message.infer_response.unwrap();
     let last = response.parameters.get("triton_final_response").map(|parameter| {
         assert_eq!(response.parameters.len(), 1);
         parameter.parameter_choice == Some(ParameterChoice::BoolParam(true))
     });
-    Said {
+    StreamMessage {
         error: message.error_message,
         id: response.id,
         version: response.model_version,
@@ -30,8 +30,8 @@ fn response_of(message: &Bytes) -> Said {
     }
 }
 
-fn answer(id: &str, last: bool, value: i32) -> Said {
-    Said {
+fn answer(id: &str, last: bool, value: i32) -> StreamMessage {
+    StreamMessage {
         error: String::new(),
         id: id.to_owned(),
         version: "1".to_owned(),
@@ -40,20 +40,26 @@ fn answer(id: &str, last: bool, value: i32) -> Said {
     }
 }
 
-fn refusal(id: &str, error: &str) -> Said {
-    Said { error: error.to_owned(), id: id.to_owned(), version: String::new(), last: None, output: None }
+fn refusal(id: &str, error: &str) -> StreamMessage {
+    StreamMessage {
+        error: error.to_owned(),
+        id: id.to_owned(),
+        version: String::new(),
+        last: None,
+        output: None,
+    }
 }
 
 async fn open(connection: &Connection, headers: &[(&str, &str)]) -> Call {
     timeout(TIMEOUT, connection.call(STREAM, &metadata(headers))).await.unwrap().unwrap()
 }
 
-async fn next(call: &mut Call) -> Said {
+async fn next(call: &mut Call) -> StreamMessage {
     response_of(&timeout(TIMEOUT, call.next()).await.unwrap().unwrap().unwrap())
 }
 
 /// Sends all requests, ends the sending side of the call, and returns all responses and the status.
-async fn exchange(connection: &Connection, requests: &[ModelInferRequest]) -> (Vec<Said>, Status) {
+async fn exchange(connection: &Connection, requests: &[ModelInferRequest]) -> (Vec<StreamMessage>, Status) {
     let mut call = open(connection, &[]).await;
     requests.iter().for_each(|request| call.send(sent(request)));
     call.finish();
@@ -114,7 +120,7 @@ async fn long_decoding_leaves_the_network_thread_and_no_message_overtakes_it() {
         let (long, brief) = (format!("long {n}"), format!("brief {n}"));
         requests.extend([typed(request("id_int32", &long, &values)), request("id_int32", &brief, &[n])]);
         expected.extend([
-            Said { output: Some(bytes_of(&values)), ..answer(&long, true, 0) },
+            StreamMessage { output: Some(bytes_of(&values)), ..answer(&long, true, 0) },
             answer(&brief, true, n),
         ]);
     }
@@ -146,7 +152,10 @@ async fn of_several_responses_of_a_model_that_is_not_decoupled_the_first_is_forw
     assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
     // An error is dropped only after a response.
     let (messages, status) = exchange(&connection, &[request("repeat_and_fail", "none", &[0])]).await;
-    assert_eq!((messages, status), (vec![Said { last: Some(false), ..refusal("none", "neg input") }], ok()));
+    assert_eq!(
+        (messages, status),
+        (vec![StreamMessage { last: Some(false), ..refusal("none", "neg input") }], ok())
+    );
     let mut call = open(&connection, &[("triton_grpc_error", "true")]).await;
     call.send(sent(&request("repeat_and_fail", "one", &[1])));
     call.finish();
@@ -187,7 +196,7 @@ async fn an_empty_final_response_comes_only_if_asked_for() {
     let two = || vec![answer("a", false, 0), answer("a", false, 1)];
     assert_eq!(exchange(&connection, &[request("repeat", "a", &[2])]).await, (two(), ok()));
     let mut with_final = two();
-    with_final.push(Said { version: String::new(), output: None, ..answer("a", true, 0) });
+    with_final.push(StreamMessage { version: String::new(), output: None, ..answer("a", true, 0) });
     assert_eq!(exchange(&connection, &[asking("repeat")]).await, (with_final, ok()));
     // The response of a model that is not decoupled contains the final flag.
     assert_eq!(exchange(&connection, &[asking("id_int32")]).await, (vec![answer("a", true, 2)], ok()));
@@ -231,7 +240,7 @@ async fn a_request_without_room_does_not_end_the_stream() {
 async fn the_error_of_a_model_is_a_message_of_the_stream() {
     let (_server, connection) = connected().await;
     let (messages, status) = exchange(&connection, &[request("errs", "e", &[3])]).await;
-    assert_eq!(messages, [Said { last: Some(true), ..refusal("e", "code 3") }]);
+    assert_eq!(messages, [StreamMessage { last: Some(true), ..refusal("e", "code 3") }]);
     assert_eq!(status, ok());
 }
 
