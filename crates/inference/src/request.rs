@@ -132,17 +132,17 @@ impl Request {
         self.tensors().iter().find(|tensor| tensor.name() == name)
     }
 
-    /// Bytes of all input data.
-    pub fn input_bytes(&self) -> usize {
+    /// Bytes of the inputs, except for those in memory of a device.
+    fn host_input_bytes(&self) -> usize {
         match &self.inputs {
-            RequestInputs::Tensors(tensors) => tensors.iter().map(Tensor::byte_size).sum(),
+            RequestInputs::Tensors(tensors) => tensors.iter().map(host_bytes).sum(),
             RequestInputs::Raw(data) => data.len(),
         }
     }
 
     /// The bytes that the request at least reserves in the server's budget.
     pub fn reserved_bytes(&self) -> usize {
-        self.input_bytes() + REQUEST_BYTES
+        self.host_input_bytes() + REQUEST_BYTES
     }
 
     /// Whether an input is in memory of a device.
@@ -197,6 +197,14 @@ impl Request {
     }
 }
 
+/// Foreign memory counts, because the server may have to copy it.
+fn host_bytes(tensor: &Tensor) -> usize {
+    match tensor.memory() {
+        TensorMemory::Host(_) | TensorMemory::Foreign(_) => tensor.byte_size(),
+        TensorMemory::Device(_) => 0,
+    }
+}
+
 /// Named values of a request or a response, in the given order.
 pub type Parameters = Vec<(Name, Parameter)>;
 
@@ -219,4 +227,24 @@ pub enum Parameter {
 pub fn id_prefix(request_id: &str) -> String {
     let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
     format!("[request id: {id}] ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DataType, DeviceMemory, DevicePiece, ForeignMemory};
+
+    #[test]
+    fn memory_of_a_device_takes_no_room_on_the_host() {
+        let piece = DevicePiece { address: 64, byte_size: 1 << 40 };
+        let memories: [TensorMemory; 3] = [
+            vec![0; 3].into(),
+            ForeignMemory::copied_from(&vec![0; 4].into()).into(),
+            DeviceMemory::new(0, [piece], Arc::new(())).into(),
+        ];
+        let tensor = |memory| Tensor::new("IN".into(), DataType::Uint8, [1][..].into(), memory);
+        let inputs = RequestInputs::Tensors(memories.map(tensor).into());
+        let request = Request { inputs, ..Request::default() };
+        assert_eq!(request.reserved_bytes(), REQUEST_BYTES + 7);
+    }
 }

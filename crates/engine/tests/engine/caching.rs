@@ -40,6 +40,15 @@ fn counts(engine: &Engine) -> [u64; 4] {
     [counted.success.count, counted.execution_count, counted.cache_hit.count, counted.cache_miss.count]
 }
 
+/// The backend `echo`, whose batches wait for `gate`.
+fn echo_behind(gate: &Arc<Gate>) -> Native {
+    let gate = gate.clone();
+    echo().execute(move |_, batch| {
+        gate.pass();
+        batch.executions.into_iter().for_each(answer);
+    })
+}
+
 fn send(engine: &Engine, request: Request) -> ResponseStream {
     engine.model("m", None).unwrap().infer(request).unwrap()
 }
@@ -70,13 +79,7 @@ async fn the_same_request_is_executed_once() {
 #[tokio::test]
 async fn the_model_computes_from_the_bytes_that_the_key_describes() {
     let gate = Gate::shut();
-    let held = echo().execute({
-        let gate = gate.clone();
-        move |_, batch| {
-            gate.pass();
-            batch.executions.into_iter().for_each(answer);
-        }
-    });
+    let held = echo_behind(&gate);
     let (engine, _) = serve(&cached(""), held).await;
     let region = TestRegion::new(&[5]);
     let foreign = || {
@@ -132,13 +135,7 @@ async fn a_model_that_wants_a_cache_works_without_one() {
 #[tokio::test]
 async fn equal_simultaneous_requests_are_both_executed_and_the_first_response_is_cached() {
     let gate = Gate::shut();
-    let backend = echo().execute({
-        let gate = gate.clone();
-        move |_, batch| {
-            gate.pass();
-            batch.executions.into_iter().for_each(answer);
-        }
-    });
+    let backend = echo_behind(&gate);
     let repository = cached("instance_group { count: 2 kind: KIND_CPU }");
     let (engine, cache) = serve(&repository, backend).await;
     let twins = [ask(&engine, "m", 7), ask(&engine, "m", 7)];
@@ -332,13 +329,7 @@ async fn a_hit_does_not_overtake_earlier_requests_where_order_is_asked_for() {
 #[tokio::test]
 async fn a_refusal_counts_as_without_a_cache() {
     let gate = Gate::shut();
-    let backend = echo().execute({
-        let gate = gate.clone();
-        move |_, batch| {
-            gate.pass();
-            batch.executions.into_iter().for_each(answer);
-        }
-    });
+    let backend = echo_behind(&gate);
     let policy = "default_queue_policy { max_queue_size: 1 }";
     let repository = cached(&format!("instance_group {{ kind: KIND_CPU }} dynamic_batching {{ {policy} }}"));
     let (engine, _) = serve(&repository, backend).await;

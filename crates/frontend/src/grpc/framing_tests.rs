@@ -1,27 +1,33 @@
 //! Cuts bodies into messages, whole and where there is no room for them.
-use std::{collections::VecDeque, convert::Infallible, task::Waker};
+use std::{convert::Infallible, task::Waker};
 
+use futures_util::stream;
 use http_body::Frame;
+use http_body_util::StreamBody;
 use proptest::{collection, prelude::*};
 
 use super::*;
 
 /// A body whose frames have all arrived.
-struct Arrived(VecDeque<Bytes>);
-
-impl Body for Arrived {
-    type Data = Bytes;
-    type Error = Infallible;
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.pop_front().map(|data| Ok(Frame::data(data))))
-    }
+fn arrived(frames: impl IntoIterator<Item = Bytes>) -> impl Body<Data = Bytes> + Unpin {
+    let frames: Vec<_> = frames.into_iter().map(|data| Ok::<_, Infallible>(Frame::data(data))).collect();
+    StreamBody::new(stream::iter(frames))
 }
 
-fn of(body: Arrived) -> Messages<Arrived> {
+fn of(body: impl Body<Data = Bytes> + Unpin) -> Messages<impl Body<Data = Bytes> + Unpin> {
     Messages::new(body, None, &ClientLimits::default(), &ByteBudget::new(usize::MAX))
+}
+
+/// Cuts bytes into frames of these sizes, again and again.
+fn cut_into_frames(mut bytes: Bytes, sizes: &[usize]) -> Vec<Bytes> {
+    let mut frames = Vec::new();
+    for &size in sizes.iter().cycle() {
+        if bytes.is_empty() {
+            break;
+        }
+        frames.push(bytes.split_to(size.min(bytes.len())));
+    }
+    frames
 }
 
 fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
@@ -35,7 +41,7 @@ fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn read(frames: impl IntoIterator<Item = Bytes>) -> Vec<Result<Vec<u8>, Status>> {
-    let mut messages = of(Arrived(frames.into_iter().collect()));
+    let mut messages = of(arrived(frames));
     let mut read = Vec::new();
     let mut context = Context::from_waker(Waker::noop());
     while let Poll::Ready(Some(message)) = messages.poll_next(&mut context) {
@@ -60,14 +66,7 @@ proptest! {
         sent in collection::vec(collection::vec(any::<u8>(), 0..2500), 0..5),
         sizes in collection::vec(1..3000_usize, 1..8),
     ) {
-        let mut bytes = Bytes::from(framed(&sent));
-        let mut frames = Vec::new();
-        for size in sizes.into_iter().cycle() {
-            if bytes.is_empty() {
-                break;
-            }
-            frames.push(bytes.split_to(size.min(bytes.len())));
-        }
+        let frames = cut_into_frames(framed(&sent).into(), &sizes);
         let read: Vec<_> = read(frames).into_iter().map(Result::unwrap).collect();
         prop_assert_eq!(read, sent);
     }
@@ -77,7 +76,7 @@ proptest! {
 fn many_tiny_frames_are_joined_and_nothing_is_lost() {
     let sent = vec![(0..=255).cycle().take(10_000).collect::<Vec<u8>>(), vec![1, 2, 3]];
     let bytes = framed(&sent);
-    let mut messages = of(Arrived(VecDeque::new()));
+    let mut messages = of(arrived([]));
     for byte in &bytes {
         messages.hold(Bytes::copy_from_slice(&[*byte])).unwrap();
         assert!(messages.frames.len() < 10_000 / SMALL + 2 * SMALL_RUN);
@@ -89,7 +88,7 @@ fn many_tiny_frames_are_joined_and_nothing_is_lost() {
 #[test]
 fn a_message_in_one_frame_is_not_copied() {
     let frame = Bytes::from(framed(&[vec![9; 100]]));
-    let mut messages = of(Arrived(VecDeque::from([frame.clone()])));
+    let mut messages = of(arrived([frame.clone()]));
     let Poll::Ready(Some(Ok(ReceivedMessage { frames, .. }))) =
         messages.poll_next(&mut Context::from_waker(Waker::noop()))
     else {
@@ -103,8 +102,8 @@ fn messages_are_counted_as_they_arrive_each_on_its_own() {
     let budget = ByteBudget::new(100);
     let bytes = Bytes::from(framed(&[vec![1; 20], vec![2; 30], vec![3; 60]]));
     // Two messages and the beginning of the third, more of it, and what has no room.
-    let frames = VecDeque::from([bytes.slice(..65), bytes.slice(65..90), bytes.slice(90..)]);
-    let mut messages = Messages::new(Arrived(frames), None, &ClientLimits::default(), &budget);
+    let frames = [bytes.slice(..65), bytes.slice(65..90), bytes.slice(90..)];
+    let mut messages = Messages::new(arrived(frames), None, &ClientLimits::default(), &budget);
     let mut context = Context::from_waker(Waker::noop());
     let mut next = || messages.poll_next(&mut context);
     let Poll::Ready(Some(Ok(first))) = next() else { panic!("the message is there") };
@@ -133,16 +132,9 @@ proptest! {
             .iter()
             .map(|&long| [&[0x1a, 2, b'i', b'd'][..], &vec![7; if long { ROOM * 5 } else { ROOM / 2 }]].concat())
             .collect();
-        let mut bytes = Bytes::from(framed(&sent));
-        let mut frames = VecDeque::new();
-        for size in sizes.into_iter().cycle() {
-            if bytes.is_empty() {
-                break;
-            }
-            frames.push_back(bytes.split_to(size.min(bytes.len())));
-        }
+        let frames = cut_into_frames(framed(&sent).into(), &sizes);
         let budget = ByteBudget::new(ROOM);
-        let mut messages = Messages::new(Arrived(frames), None, &ClientLimits::default(), &budget);
+        let mut messages = Messages::new(arrived(frames), None, &ClientLimits::default(), &budget);
         let mut context = Context::from_waker(Waker::noop());
         for (long, sent) in long.into_iter().zip(sent) {
             match messages.poll_next(&mut context) {
@@ -164,7 +156,7 @@ fn a_message_without_room_is_skipped_and_not_kept() {
     let budget = ByteBudget::new(100_000);
     let id = b"\x0a\x05model\x1a\x02id\x2a";
     let bytes = framed(&[[&id[..], &vec![7; 10_000_000]].concat(), vec![1, 2, 3]]);
-    let mut messages = Messages::new(Arrived(VecDeque::new()), None, &ClientLimits::default(), &budget);
+    let mut messages = Messages::new(arrived([]), None, &ClientLimits::default(), &budget);
     let mut refused = Vec::new();
     for frame in Bytes::from(bytes).chunks(16 << 10) {
         assert!(messages.cut().unwrap().is_none());
@@ -181,7 +173,7 @@ fn a_message_without_room_is_skipped_and_not_kept() {
 #[test]
 fn a_refused_message_must_arrive_as_a_whole() {
     let frame = Bytes::from(framed(&[vec![1; 500]])).slice(..400);
-    let body = Arrived(VecDeque::from([frame]));
+    let body = arrived([frame]);
     let mut messages = Messages::new(body, None, &ClientLimits::default(), &ByteBudget::new(100));
     let mut next = || messages.poll_next(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(next(), Poll::Ready(Some(Err(MessageError::Refused(_))))));
@@ -195,7 +187,7 @@ async fn a_message_that_unfolds_beyond_the_room_is_refused_alone() {
     let bomb = Coding::Gzip.deflate(Bytes::from(vec![0; 1 << 20]).into(), 9, 0).await.unwrap().unwrap();
     let mut bytes = framed(&[bomb, vec![5]]);
     bytes[0] = 1;
-    let body = Arrived(VecDeque::from([bytes.into()]));
+    let body = arrived([bytes.into()]);
     let budget = ByteBudget::new(100_000);
     let mut messages = Messages::new(body, Some(Coding::Gzip), &ClientLimits::default(), &budget);
     let refused = poll_fn(|context| messages.poll_next(context)).await.unwrap().unwrap_err();
@@ -228,7 +220,7 @@ async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
         message[0] = u8::from(compressed);
         let limits = ClientLimits { max_request_bytes: limit as u64, ..ClientLimits::default() };
         let budget = ByteBudget::new(usize::MAX);
-        let body = Arrived(VecDeque::from([message.into()]));
+        let body = arrived([message.into()]);
         Messages::new(body, Some(Coding::Gzip), &limits, &budget).only().await.map(|message| {
             let ReceivedMessage { frames, reservation } = message;
             assert!(reservation.bytes() >= frames.iter().map(Bytes::len).sum());
@@ -255,7 +247,7 @@ async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
 
 #[tokio::test]
 async fn a_unary_call_has_exactly_one_message() {
-    let body = |messages: &[Vec<u8>]| Arrived(VecDeque::from([Bytes::from(framed(messages))]));
+    let body = |messages: &[Vec<u8>]| arrived([Bytes::from(framed(messages))]);
     assert_eq!(of(body(&[vec![1]])).only().await.unwrap().frames.concat(), [1]);
     assert!(of(body(&[vec![1], vec![2]])).only().await.is_err());
     assert_eq!(of(body(&[])).only().await.unwrap_err(), Status::unparsable());

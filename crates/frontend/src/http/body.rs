@@ -282,26 +282,19 @@ impl Body for ResponseBody {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::stream;
+    use http_body_util::StreamBody;
     use inference::ErrorCode;
 
     use super::*;
 
     /// A body that arrives in these pieces, without a stated length.
-    struct Chunked(std::vec::IntoIter<Bytes>);
-
-    impl Body for Chunked {
-        type Data = Bytes;
-        type Error = Infallible;
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(self.0.next().map(|piece| Ok(Frame::data(piece))))
-        }
+    fn chunked(pieces: Vec<Bytes>) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+        StreamBody::new(stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece)))))
     }
 
     async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, Unread> {
-        let mut body = Chunked(pieces.into_iter());
+        let mut body = chunked(pieces);
         let budget = &ByteBudget::new(usize::MAX);
         let bounds = Bounds { len, pace: None, budget };
         let body = collect(&mut body, bounds, |len| Error::invalid(format!("{len} bytes"))).await?;
@@ -334,9 +327,8 @@ mod tests {
     async fn a_body_is_counted_while_it_arrives_and_refused_beyond_the_budget() {
         let budget = ByteBudget::new(10);
         let bounds = Bounds { len: 100, pace: None, budget: &budget };
-        let receive = async |pieces: Vec<Bytes>| {
-            collect(&mut Chunked(pieces.into_iter()), bounds, |len| too_large(len, 100)).await
-        };
+        let receive =
+            async |pieces: Vec<Bytes>| collect(&mut chunked(pieces), bounds, |len| too_large(len, 100)).await;
         let held = receive(vec!["abc".into(), "def".into()]).await.unwrap();
         assert_eq!(budget.used(), 6);
         let Unread::Refused(error) = receive(vec!["abc".into(), "de".into()]).await.unwrap_err() else {

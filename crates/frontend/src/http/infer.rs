@@ -107,18 +107,16 @@ impl HttpService {
         if json_len > max_input_size {
             return Err(json_too_large(json_len as u64, max_input_size));
         }
-        if json_len <= BRIEF {
-            let json = body.split_to(json_len).contiguous();
-            let decoded = request::decode(&json, &body, Limits { model: model.name(), max_input_size });
-            return counted(decoded, reservation);
-        }
-        let model = model.clone();
-        let decoded = Work::pooled(move |_| {
+        let decode = move |model: &Model| {
             let json = body.split_to(json_len).contiguous();
             let decoded = request::decode(&json, &body, Limits { model: model.name(), max_input_size });
             counted(decoded, reservation)
-        });
-        decoded.await?
+        };
+        if json_len <= BRIEF {
+            return decode(model);
+        }
+        let model = model.clone();
+        Work::pooled(move |_| decode(&model)).await?
     }
 }
 

@@ -160,6 +160,11 @@ fn send_bombs(served: &Served, count: usize) -> (Vec<Response>, Vec<grpc::Status
     (over_http, over_grpc)
 }
 
+fn assert_bombs_took_little_memory(served: &Served, before: u64) {
+    let peak = served.program.peak_resident_bytes().unwrap() >> 20;
+    assert!(peak - before < 32, "4 bombs of 64 MiB take {} MiB", peak - before);
+}
+
 #[test]
 fn a_request_that_inflates_beyond_its_limit_is_refused_and_takes_little_memory() {
     let mut served = Served::echoing(&["--http-max-input-size=131072", "--max-request-byte-size=131072"]);
@@ -175,8 +180,7 @@ fn a_request_that_inflates_beyond_its_limit_is_refused_and_takes_little_memory()
         assert_eq!(status.message, "Received message larger than max (131073 vs. 131072)");
     }
     served.assert_others_are_answered();
-    let peak = served.program.peak_resident_bytes().unwrap() >> 20;
-    assert!(peak - before < 32, "4 bombs of 64 MiB take {} MiB", peak - before);
+    assert_bombs_took_little_memory(&served, before);
 }
 
 #[test]
@@ -192,8 +196,7 @@ fn a_request_that_inflates_beyond_the_budget_is_refused_and_releases_its_bytes()
         assert!(status.message.contains(NO_ROOM), "{}", status.message);
     }
     served.assert_others_are_answered();
-    let peak = served.program.peak_resident_bytes().unwrap() >> 20;
-    assert!(peak - before < 32, "4 bombs of 64 MiB take {} MiB", peak - before);
+    assert_bombs_took_little_memory(&served, before);
     wait_until_accepts(&served, 390_000, true);
 }
 
