@@ -1,26 +1,44 @@
 """What the tests share: one server with all models, the two protocols, and servers of one's own."""
 
 import contextlib
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import plugins
 import pytest
 import repository as models
-from protocols import GRPC, HTTP, slow_inputs
+from held import Gate, build_backend
+from protocols import GRPC, HTTP
 from serving import Server
 
 
 @pytest.fixture(scope="session")
-def repository(tmp_path_factory):
-    """A folder with every model."""
-    return models.write_all(tmp_path_factory.mktemp("models"))
+def backend_option(tmp_path_factory):
+    """The option of a server that has held models."""
+    return f"--backend-directory={build_backend(tmp_path_factory.mktemp('backends'))}"
 
 
 @pytest.fixture(scope="session")
-def server(repository, tmp_path_factory):
+def every_gate(tmp_path_factory):
+    return Gate(tmp_path_factory.mktemp("gate"))
+
+
+@pytest.fixture
+def gate(every_gate):
+    """The gate of all held models. Whatever a test leaves held is released."""
+    yield every_gate
+    every_gate.release_all()
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory, every_gate):
+    """A folder with every model."""
+    return models.write_all(tmp_path_factory.mktemp("models"), every_gate)
+
+
+@pytest.fixture(scope="session")
+def server(repository, tmp_path_factory, backend_option):
     """One server with every model for all tests that leave it as it is."""
-    with Server(tmp_path_factory.mktemp("server"), repository) as server:
+    with Server(tmp_path_factory.mktemp("server"), repository, backend_option) as server:
         yield server.wait_until_ready()
 
 
@@ -70,18 +88,3 @@ def threads():
     """Enough threads for whoever wants to wait for many answers at once."""
     with ThreadPoolExecutor(32) as threads:
         yield threads
-
-
-@pytest.fixture(scope="session")
-def rounds(server):
-    """How many ROUNDS keep this machine busy for so many seconds, about."""
-    sample = 2000
-    with GRPC.connect(server) as client:
-
-        def seconds():
-            before = time.monotonic()
-            client.infer("slow", slow_inputs(GRPC, sample))
-            return time.monotonic() - before
-
-        per_round = min(seconds() for _ in range(3)) / sample
-    return lambda seconds: max(1, int(seconds / per_round))

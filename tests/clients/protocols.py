@@ -1,6 +1,5 @@
 """What the two protocols have in common: the client library of each, and the same question asked of both."""
 
-import queue
 import re
 import types
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ import numpy as np
 import requests
 import tritonclient.grpc
 import tritonclient.http
-from serving import eventually
 
 # What a client's exception reports for each error code, over HTTP and over gRPC.
 STATUS = {
@@ -80,11 +78,6 @@ def add_sub_inputs(protocol, batch=1):
     return [protocol.input("INPUT0", first), protocol.input("INPUT1", np.full_like(first, 1000))], first
 
 
-def slow_inputs(protocol, rounds, x=0.0):
-    x = np.array([[x]], np.float32)
-    return [protocol.input("X", x), protocol.input("ROUNDS", np.array([[rounds]], np.int64))]
-
-
 def metric(server, name, **labels):
     """The value of one series; its labels are exactly these."""
     wanted = {key: str(value) for key, value in labels.items()}
@@ -100,20 +93,6 @@ def pending(server, model):
     return metric(server, "nv_inference_pending_request_count", model=model, version=1)
 
 
-def settle(server, model):
-    """Comes back when a slow model has finished whatever earlier tests left to it."""
-    with GRPC.connect(server) as client:
-        client.infer(model, slow_inputs(GRPC, 1))
-
-
-def occupy(server, client, model, rounds):
-    """Gives a model two requests: one runs, the other waits behind it; which is which does not matter.
-
-    `client` is one of gRPC. The answers, pairs of result and error, come out of the queue that is given back.
-    """
-    settle(server, model)
-    answers = queue.Queue()
-    for _ in range(2):
-        client.async_infer(model, slow_inputs(GRPC, rounds), lambda result, error: answers.put((result, error)))
-    eventually(lambda: pending(server, model) == 1, "one request that waits")
-    return answers
+def canceled(server, model):
+    """How many requests for the model were canceled."""
+    return metric(server, "nv_inference_request_failure", model=model, reason="CANCELED", version=1)

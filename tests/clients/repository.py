@@ -11,9 +11,10 @@
 | picky | fails unless INDEX is below 3 |
 | completed | has no configuration |
 | accumulate_direct, accumulate_oldest | SUM = what the sequence has had so far, by implicit state |
+| brief_direct, brief_oldest | the same; a sequence that is silent for 0.3 seconds ends |
 | carried_direct, carried_oldest | SUM = CARRY + X, CARRY counting as 0 at START; clients carry the sum themselves |
 | countdown, countdown_last | iterative: OUT counts from FROM down to 1, with each step an answer, or with the last |
-| slow, slow_bounded, slow_impatient, slow_ranked | Y = X after ROUNDS rounds of work: see `slow` |
+| held, held_bounded, held_impatient, held_ranked | OUTPUT0 = INPUT0 when a test lets it: see `held.py` |
 """
 
 import numpy as np
@@ -148,44 +149,19 @@ def completed(repository):
     write(repository, "completed", graph(text))
 
 
-def slow(repository, name, config):
-    """Y = X, after as many multiplications of matrices as the largest ROUNDS of the batch says, on one thread."""
-    model = graph(
-        """
-        slow (float[batch, 1] X, int64[batch, 1] ROUNDS) => (float[batch, 1] Y)
-        <float nothing = {0.0}, bool yes = {1}>
-        {
-            rounds = ReduceMax <keepdims = 0> (ROUNDS)
-            last = Loop <body = round (int64 i, bool go, float[64, 64] state) => (bool again, float[64, 64] next) {
-                again = Identity(go)
-                next = MatMul(state, turn)
-            }> (rounds, yes, turn)
-            worn = ReduceMax <keepdims = 0> (last)
-            zero = Mul(worn, nothing)
-            Y = Add(X, zero)
-        }""",
-        # Moves rows around, so that numbers stay as they are however often it is applied.
-        turn=np.roll(np.eye(64, dtype=np.float32), 1, axis=0),
-    )
-    config += tensor("input", "X", "FP32", 1) + tensor("input", "ROUNDS", "INT64", 1)
-    config += tensor("output", "Y", "FP32", 1) + "instance_group { count: 1 kind: KIND_CPU }\n"
-    config += 'parameters { key: "intra_op_thread_count" value: { string_value: "1" } }\n'
-    write(repository, name, model, config)
-
-
 STRATEGIES = {
     "direct": "direct {}",
     "oldest": "oldest { max_candidate_sequences: 8 }",
 }
 
 
-def sequence_batching(strategy, more=""):
+def sequence_batching(strategy, more="", idle_seconds=60):
     start = "{ kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] }"
     return (
         "max_batch_size: 8\n"
         "instance_group [{ count: 4 kind: KIND_CPU }]\n"
         "sequence_batching {\n"
-        "  max_sequence_idle_microseconds: 500000\n"
+        f"  max_sequence_idle_microseconds: {int(idle_seconds * 1e6)}\n"
         f'  control_input [{{ name: "START" control [{start}] }}]\n'
         f"  {STRATEGIES[strategy]}\n"
         f"  {more}\n"
@@ -193,7 +169,7 @@ def sequence_batching(strategy, more=""):
     )
 
 
-def accumulate(repository, strategy):
+def accumulate(repository, strategy, name="accumulate", **batching):
     model = graph(
         """
         accumulate (int32[batch, 1] X, int32[batch, 1] START, int32[batch, 1] SUM_IN)
@@ -208,8 +184,8 @@ def accumulate(repository, strategy):
         }"""
     )
     state = 'state [{ input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: [1] }]'
-    config = sequence_batching(strategy, state) + tensor("input", "X", "INT32", 1) + tensor("output", "SUM", "INT32", 1)
-    write(repository, f"accumulate_{strategy}", model, config)
+    config = sequence_batching(strategy, state, **batching) + tensor("input", "X", "INT32", 1) + tensor("output", "SUM", "INT32", 1)
+    write(repository, f"{name}_{strategy}", model, config)
 
 
 def carried(repository, strategy):
@@ -229,7 +205,7 @@ def carried(repository, strategy):
 
 
 def countdown(repository, name, decoupled):
-    """A step per number, each after ROUNDS rounds of work as in `slow`; 8 requests share a step."""
+    """A step per number, each after as many multiplications of matrices as the largest ROUNDS says; 8 requests share a step."""
     model = graph(
         """
         countdown (int64[batch, 1] FROM, int64[batch, 1] ROUNDS, bool[batch, 1] START, int64[batch, 1] COUNT)
@@ -249,6 +225,7 @@ def countdown(repository, name, decoupled):
             NEXT = Sub(OUT, one)
             DONE = LessOrEqual(OUT, one)
         }""",
+        # Moves rows around, so that numbers stay as they are however often it is applied.
         turn=np.roll(np.eye(64, dtype=np.float32), 1, axis=0),
     )
     config = "max_batch_size: 8\n" + tensor("input", "FROM", "INT64", 1) + tensor("input", "ROUNDS", "INT64", 1)
@@ -275,8 +252,8 @@ def broken(repository, name="broken"):
     write(repository, name, graph(text), config)
 
 
-def write_all(repository):
-    """Writes the whole table above."""
+def write_all(repository, gate):
+    """Writes the whole table above; `gate` holds the held models."""
     for name in ("add_sub", "counted", "aside"):
         add_sub(repository, name)
     for datatype in DATATYPES:
@@ -286,26 +263,27 @@ def write_all(repository):
     versions(repository)
     for strategy in STRATEGIES:
         accumulate(repository, strategy)
+        accumulate(repository, strategy, "brief", idle_seconds=0.3)
         carried(repository, strategy)
     countdown(repository, "countdown", decoupled=True)
     countdown(repository, "countdown_last", decoupled=False)
     picky(repository)
     completed(repository)
-    slow(repository, "slow", "max_batch_size: 8\ndynamic_batching {}\n")
-    slow(
+    gate.write(repository, "held", "max_batch_size: 8\ndynamic_batching {}\n")
+    gate.write(
         repository,
-        "slow_bounded",
+        "held_bounded",
         "max_batch_size: 1\ndynamic_batching { default_queue_policy { max_queue_size: 2 } }\n",
     )
-    slow(
+    gate.write(
         repository,
-        "slow_impatient",
+        "held_impatient",
         "max_batch_size: 1\ndynamic_batching { default_queue_policy {"
         " default_timeout_microseconds: 30000000 allow_timeout_override: true } }\n",
     )
-    slow(
+    gate.write(
         repository,
-        "slow_ranked",
+        "held_ranked",
         "max_batch_size: 1\ndynamic_batching { priority_levels: 2 default_priority_level: 2 }\n",
     )
     return repository

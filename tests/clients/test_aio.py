@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tritonclient.grpc.aio
 import tritonclient.http.aio
-from protocols import GRPC, HTTP, add_sub_inputs, slow_inputs
+from held import held_inputs
+from protocols import GRPC, HTTP, add_sub_inputs
 from tritonclient.utils import InferenceServerException
 
 
@@ -74,13 +75,16 @@ async def test_json_tensors_are_answered(server):
     np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), 2 * first)
 
 
-async def test_a_stream_answers_in_order_and_with_errors_in_between(server, rounds):
+async def test_a_stream_answers_in_order_and_with_errors_in_between(server, gate):
+    hold = gate.hold()
+
     async def requests():
-        yield {"model_name": "slow", "inputs": slow_inputs(GRPC, rounds(0.1), x=2.5), "request_id": "0"}
+        yield {"model_name": "held", "inputs": held_inputs(GRPC, hold, x=2.5), "request_id": "0"}
         for number in range(1, 20):
             yield {"model_name": "add_sub", "inputs": add_sub_inputs(GRPC)[0], "request_id": str(number)}
         yield {"model_name": "none", "inputs": add_sub_inputs(GRPC)[0], "request_id": "20"}
         yield {"model_name": "add_sub", "inputs": add_sub_inputs(GRPC)[0], "request_id": "21"}
+        hold.release()
 
     async with tritonclient.grpc.aio.InferenceServerClient(server.grpc) as client:
         answers = [answer async for answer in client.stream_infer(requests())]
@@ -91,9 +95,9 @@ async def test_a_stream_answers_in_order_and_with_errors_in_between(server, roun
     assert errors == [None] * 20 + ["Request for unknown model: 'none' is not found", None]
 
 
-async def test_a_cancelled_stream_leaves_the_server_as_it_was(server, rounds):
+async def test_a_cancelled_stream_leaves_the_server_as_it_was(server, gate):
     async def requests():
-        yield {"model_name": "slow", "inputs": slow_inputs(GRPC, rounds(0.5))}
+        yield {"model_name": "held", "inputs": held_inputs(GRPC, gate.hold())}
         await asyncio.Event().wait()
 
     async with tritonclient.grpc.aio.InferenceServerClient(server.grpc) as client:
@@ -106,9 +110,9 @@ async def test_a_cancelled_stream_leaves_the_server_as_it_was(server, rounds):
         assert (await client.infer("add_sub", add_sub_inputs(GRPC)[0])).as_numpy("OUTPUT0") is not None
 
 
-async def test_a_cancelled_task_leaves_the_server_as_it_was(asynchronous, protocol, rounds):
+async def test_a_cancelled_task_leaves_the_server_as_it_was(asynchronous, protocol, gate):
     async with asynchronous() as client:
-        task = asyncio.create_task(client.infer("slow", slow_inputs(protocol, rounds(0.5))))
+        task = asyncio.create_task(client.infer("held", held_inputs(protocol, gate.hold())))
         assert await client.is_server_live()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

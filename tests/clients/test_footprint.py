@@ -62,9 +62,9 @@ def test_a_server_without_models_needs_hardly_any_memory_and_no_processor(start,
     assert resident <= RESIDENT_BYTES
 
 
-def test_a_server_that_has_worked_rests_again(start, repository):
+def test_a_server_that_has_worked_rests_again(start, repository, backend_option):
     """Models, connections and a stream are there, but nobody asks anything."""
-    server = start(repository).wait_until_ready()
+    server = start(repository, backend_option).wait_until_ready()
     with HTTP.connect(server) as http, GRPC.connect(server) as grpc:
         for _ in range(100):
             http.infer("add_sub", add_sub_inputs(HTTP)[0])

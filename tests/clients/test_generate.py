@@ -3,9 +3,11 @@
 import contextlib
 import http.client
 import json
+import queue
 
 import pytest
-from protocols import metric, occupy
+from held import occupy
+from protocols import canceled, pending
 from serving import PATIENCE, eventually
 
 
@@ -154,12 +156,14 @@ def test_an_error_of_the_model_has_its_status_on_both_endpoints(generator):
     assert (status, events) == (500, [answer])
 
 
-def test_a_timeout_in_the_request_is_that_of_the_queue(server, grpc, generator, rounds):
-    answers = occupy(server, grpc, "slow_impatient", rounds(0.5))
-    request = {"X": 1.5, "ROUNDS": 1, "timeout": 1000}
-    assert generator.generate("slow_impatient", request) == error(503, "Request timeout expired")
-    assert generator.stream("slow_impatient", request)[0] == 503
-    assert [answers.get(timeout=PATIENCE)[1] for _ in range(2)] == [None, None]
+def test_a_timeout_in_the_request_is_that_of_the_queue(gate, grpc, generator):
+    answers = queue.Queue()
+    hold = occupy(gate, grpc, "held_impatient", answers)
+    request = {"INPUT0": 1.5, "HOLD": 0, "timeout": 1000}
+    assert generator.generate("held_impatient", request) == error(503, "Request timeout expired")
+    assert generator.stream("held_impatient", request)[0] == 503
+    hold.release()
+    assert answers.get(timeout=PATIENCE)[1] is None
 
 
 def test_a_sequence_goes_on_where_its_last_request_ended(generator):
@@ -175,14 +179,13 @@ def test_a_sequence_goes_on_where_its_last_request_ended(generator):
 
 
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
-def test_a_request_whose_client_has_gone_leaves_the_queue(server, grpc, rounds, path):
-    def canceled():
-        return metric(server, "nv_inference_request_failure", model="slow_impatient", reason="CANCELED", version=1)
-
-    before = canceled()
-    answers = occupy(server, grpc, "slow_impatient", rounds(1))
-    impatient = Generator(server, timeout=0.2)
-    with contextlib.closing(impatient.connection), pytest.raises(TimeoutError):
-        impatient.ask("slow_impatient", {"X": 1.5, "ROUNDS": 1}, path)
-    eventually(lambda: canceled() == before + 1, "the request to be counted as canceled")
-    assert [answers.get(timeout=PATIENCE)[1] for _ in range(2)] == [None, None]
+def test_a_request_whose_client_has_gone_leaves_the_queue(server, gate, grpc, path):
+    before = canceled(server, "held_impatient")
+    answers = queue.Queue()
+    hold = occupy(gate, grpc, "held_impatient", answers)
+    with contextlib.closing(Generator(server).connection) as impatient:
+        impatient.request("POST", f"/v2/models/held_impatient/{path}", json.dumps({"INPUT0": 1.5, "HOLD": 0}))
+        eventually(lambda: pending(server, "held_impatient") == 1, "the request to wait")
+    eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
+    hold.release()
+    assert answers.get(timeout=PATIENCE)[1] is None

@@ -10,6 +10,8 @@ from protocols import GRPC, metric
 from serving import PATIENCE, eventually
 
 CAPACITY = 8
+# Rounds of a step that takes about a millisecond: 100,000 steps take longer than a test waits.
+A_STEP = 50
 
 
 def inputs(start, rounds=1):
@@ -94,32 +96,32 @@ def test_requests_of_many_lengths_run_together_and_keep_their_own_order(server, 
     assert steps < sum(starts), "no step was shared"
 
 
-def test_a_request_joins_while_another_is_half_way(server, rounds):
-    with Stream(server, 100_000, rounds(0.001)) as long:
+def test_a_request_joins_while_another_is_half_way(server):
+    with Stream(server, 100_000, A_STEP) as long:
         assert long.next() == (100_000, False)
         with Stream(server, 3) as short:
             assert short.all() == down(3)
         assert not long.next()[1], "the long one was not waited for"
 
 
-def leave(source, server, rounds):
+def leave(source, server):
     """Somebody who reads one answer of a request that would take minutes, and goes."""
     if source == "grpc":
-        with Stream(server, 1_000_000, rounds(0.001)) as stream:
+        with Stream(server, 1_000_000, A_STEP) as stream:
             assert stream.next() == (1_000_000, False)
     else:
-        with events(server, 1_000_000, rounds(0.001)) as response:
+        with events(server, 1_000_000, A_STEP) as response:
             assert next(values(response)) == 1_000_000
 
 
 @pytest.mark.parametrize("source", ["grpc", "http"])
-def test_who_goes_frees_the_slot(server, threads, rounds, source):
+def test_who_goes_frees_the_slot(server, threads, source):
     def canceled():
         return metric(server, "nv_inference_request_failure", model="countdown", reason="CANCELED", version=1)
 
     before = canceled()
     # Twice as many as there are slots: the second half gets one only when the first half has gone.
-    list(threads.map(lambda _: leave(source, server, rounds), range(2 * CAPACITY)))
+    list(threads.map(lambda _: leave(source, server), range(2 * CAPACITY)))
     # Somebody of an earlier test may be counted only now.
     eventually(lambda: canceled() >= before + 2 * CAPACITY, "all of them to be counted as canceled")
     with Stream(server, 4) as stream:

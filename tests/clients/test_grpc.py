@@ -5,7 +5,8 @@ import queue
 import grpc as grpc_library
 import numpy as np
 import pytest
-from protocols import GRPC, add_sub_inputs, metric, occupy, pending, slow_inputs
+from held import held_inputs, occupy
+from protocols import GRPC, add_sub_inputs, canceled, pending
 from serving import PATIENCE, eventually
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
@@ -17,10 +18,6 @@ def stub(server):
     limits = [("grpc.max_receive_message_length", 2**31 - 1), ("grpc.max_send_message_length", 2**31 - 1)]
     with grpc_library.insecure_channel(server.grpc, options=limits) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
-
-
-def canceled(server, model):
-    return metric(server, "nv_inference_request_failure", model=model, reason="CANCELED", version=1)
 
 
 def test_typed_contents_are_as_good_as_raw_ones(stub):
@@ -63,31 +60,34 @@ def test_a_version_that_is_no_number_is_refused(grpc):
     assert refusal.value.status() == "StatusCode.INVALID_ARGUMENT"
 
 
-def test_a_deadline_ends_the_wait_and_the_request(server, grpc, rounds):
-    before = canceled(server, "slow_impatient")
-    answers = occupy(server, grpc, "slow_impatient", rounds(1))
-    with pytest.raises(InferenceServerException) as late:
-        grpc.infer("slow_impatient", slow_inputs(GRPC, 1), client_timeout=0.05)
-    assert late.value.status() == "StatusCode.DEADLINE_EXCEEDED"
-    eventually(lambda: canceled(server, "slow_impatient") == before + 1, "the request to be counted as canceled")
-    for _ in range(2):
-        result, error = answers.get(timeout=PATIENCE)
-        assert error is None and result is not None
-
-
-def test_a_cancelled_request_leaves_the_queue(server, grpc, rounds):
-    before = canceled(server, "slow_impatient")
-    answers = occupy(server, grpc, "slow_impatient", rounds(1))
-    cancelled = queue.Queue()
-    call = grpc.async_infer(
-        "slow_impatient", slow_inputs(GRPC, 1), lambda result, error: cancelled.put((result, error))
+def test_a_deadline_ends_the_wait_and_the_request(server, gate, grpc):
+    before = canceled(server, "held_impatient")
+    answers, late = queue.Queue(), queue.Queue()
+    hold = occupy(gate, grpc, "held_impatient", answers)
+    grpc.async_infer(
+        "held_impatient", held_inputs(GRPC), lambda result, error: late.put((result, error)), client_timeout=1
     )
-    eventually(lambda: pending(server, "slow_impatient") == 2, "the request to wait")
+    eventually(lambda: pending(server, "held_impatient") == 1, "the request to wait")
+    result, error = late.get(timeout=PATIENCE)
+    assert result is None and error.status() == "StatusCode.DEADLINE_EXCEEDED"
+    eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
+    hold.release()
+    result, error = answers.get(timeout=PATIENCE)
+    assert error is None and result is not None
+
+
+def test_a_cancelled_request_leaves_the_queue(server, gate, grpc):
+    before = canceled(server, "held_impatient")
+    answers, cancelled = queue.Queue(), queue.Queue()
+    hold = occupy(gate, grpc, "held_impatient", answers)
+    call = grpc.async_infer("held_impatient", held_inputs(GRPC), lambda result, error: cancelled.put((result, error)))
+    eventually(lambda: pending(server, "held_impatient") == 1, "the request to wait")
     call.cancel()
-    eventually(lambda: canceled(server, "slow_impatient") == before + 1, "the request to be counted as canceled")
+    eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
     result, error = cancelled.get(timeout=PATIENCE)
     assert result is None and error.status() == "StatusCode.CANCELLED"
-    assert all(answers.get(timeout=PATIENCE)[1] is None for _ in range(2))
+    hold.release()
+    assert answers.get(timeout=PATIENCE)[1] is None
 
 
 def test_a_compressed_answer_is_no_different(grpc):

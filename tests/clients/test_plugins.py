@@ -52,6 +52,8 @@ def test_a_repeated_request_is_answered_by_the_local_cache(serve_cached, protoco
     server = serve_cached(1 << 20)
     with protocol.connect(server) as client:
         assert run(client, protocol, [1, 2]) == ([1, 2], 1)
+        # Until the cache has it, the server gives the response away itself.
+        eventually(lambda: metric(server, "nv_cache_num_entries") == 1, "the response to be in the cache")
         assert run(client, protocol, [1, 2]) == ([1, 2], 1)
         assert run(client, protocol, [2, 1]) == ([2, 1], 2)
         assert run(client, protocol, [1, 2]) == ([1, 2], 1)
@@ -74,6 +76,8 @@ def test_what_the_local_cache_has_no_room_for_is_executed_again(serve_cached, pr
     x = list(range(4000))
     with protocol.connect(server) as client:
         assert run(client, protocol, x) == (x, 1)
+        # Until then the server gives the response away itself.
+        eventually(lambda: "is greater than total cache size" in server.log(), "the cache to refuse the response")
         assert run(client, protocol, x) == (x, 2)
         spent = protocol.statistics(client, "runs")["inference_stats"]
         assert (spent["cache_hit"].get("count", 0), spent["cache_miss"]["count"]) == (0, 2)

@@ -229,7 +229,8 @@ def test_what_a_model_logs_stands_in_the_servers_log_with_its_place(python_serve
     client.infer("reporter", [protocol.input("SAY", np.array([text], np.object_))])
     for letter, level in (("I", "info"), ("W", "warning"), ("E", "error")):
         line = re.compile(rf'^{letter}\d{{4}} .* model\.py:\d+\] "{level}: {text}"$', re.MULTILINE)
-        assert line.search(python_server.log()), python_server.log_end()
+        # The model's process sends its lines beside the answers.
+        eventually(lambda line=line: line.search(python_server.log()), f"the line of {level}")
     assert f"verbose: {text}" not in python_server.log()
 
 

@@ -47,8 +47,8 @@ def configuration(client, protocol, model):
 
 
 def test_a_configuration_is_shown_as_it_was_written(client, protocol):
-    config = configuration(client, protocol, "slow_bounded")
-    assert (config["name"], config["backend"], config["max_batch_size"]) == ("slow_bounded", "onnxruntime", 1)
+    config = configuration(client, protocol, "held_bounded")
+    assert (config["name"], config["backend"], config["max_batch_size"]) == ("held_bounded", "identity", 1)
     assert config["dynamic_batching"]["default_queue_policy"]["max_queue_size"] == 2
     assert config["instance_group"][0]["count"] == 1
 

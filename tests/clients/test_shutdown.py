@@ -20,19 +20,20 @@ import grpc as grpc_library
 import numpy as np
 import pytest
 import repository as models
-from protocols import GRPC, HTTP, add_sub_inputs, metric, pending, slow_inputs
+from held import held_inputs
+from protocols import GRPC, HTTP, add_sub_inputs, metric, pending
 from serving import LENIENCE, PATIENCE, eventually
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 
 @pytest.fixture
-def own(start, tmp_path):
-    """A server of one's own with a quick and a slow model."""
+def own(start, tmp_path, gate, backend_option):
+    """A server of one's own with a quick and a held model."""
     folder = tmp_path / "models"
     folder.mkdir()
     models.add_sub(folder)
-    models.slow(folder, "slow", "max_batch_size: 1\ndynamic_batching {}\n")
-    return lambda *options: start(folder, *options).wait_until_ready()
+    gate.write(folder, "held", "max_batch_size: 1\ndynamic_batching {}\n")
+    return lambda *options: start(folder, backend_option, *options).wait_until_ready()
 
 
 def refuses_connections(port):
@@ -78,59 +79,61 @@ def test_a_stream_on_which_nothing_is_under_way_does_not_hold_the_server_up(own)
         client.stop_stream(cancel_requests=True)
 
 
-def test_whatever_waits_or_runs_is_answered_and_newcomers_are_refused(own, threads, rounds):
-    """Eight requests: over HTTP, over gRPC, and on a stream; one runs, seven wait. They take a second in all."""
+def test_whatever_waits_or_runs_is_answered_and_newcomers_are_refused(own, threads, gate):
+    """Eight requests: over HTTP, over gRPC, and on a stream; one runs, seven wait."""
     server = own()
-    each = rounds(0.15)
+    hold = gate.hold()
 
     def ask(protocol, x):
         with protocol.connect(server) as client:
-            return client.infer("slow", slow_inputs(protocol, each, x)).as_numpy("Y").item()
+            return client.infer("held", held_inputs(protocol, hold, x)).as_numpy("OUTPUT0").item()
 
     futures = [threads.submit(ask, (HTTP, GRPC)[x % 2], x) for x in range(6)]
     streamed = queue.Queue()
     with GRPC.connect(server) as client:
         client.start_stream(lambda result, error: streamed.put((result, error)))
         for x in (6, 7):
-            client.async_stream_infer("slow", slow_inputs(GRPC, each, x))
-        eventually(lambda: pending(server, "slow") == 7, "seven waiting requests")
+            client.async_stream_infer("held", held_inputs(GRPC, hold, x))
+        eventually(lambda: pending(server, "held") == 7, "seven waiting requests")
         server.terminate()
         eventually(lambda: refuses_connections(server.http_port), "HTTP to refuse connections")
         eventually(lambda: refuses_connections(server.grpc_port), "gRPC to refuse connections")
-        assert not all(future.done() for future in futures), "the work was too short to see what happens meanwhile"
-        assert metric(server, "nv_inference_request_failure", model="slow", reason="CANCELED", version=1) == 0
+        assert not any(future.done() for future in futures)
+        assert metric(server, "nv_inference_request_failure", model="held", reason="CANCELED", version=1) == 0
+        hold.release()
         assert [future.result(PATIENCE) for future in futures] == list(range(6))
         answers = [streamed.get(timeout=PATIENCE) for _ in (6, 7)]
         assert [error for _, error in answers] == [None, None]
-        assert [result.as_numpy("Y").item() for result, _ in answers] == [6, 7]
+        assert [result.as_numpy("OUTPUT0").item() for result, _ in answers] == [6, 7]
         client.stop_stream(cancel_requests=True)
     assert server.process.wait(PATIENCE) == 0
 
 
-def test_a_busy_connection_is_told_that_it_will_be_closed(own, rounds):
+def test_a_busy_connection_is_told_that_it_will_be_closed(own, gate):
     server = own()
-    content, json_length = HTTP.library.InferenceServerClient.generate_request_body(slow_inputs(HTTP, rounds(0.5), 3))
+    hold = gate.hold()
+    content, json_length = HTTP.library.InferenceServerClient.generate_request_body(held_inputs(HTTP, hold, 3))
     connection = http.client.HTTPConnection(server.http, timeout=PATIENCE)
-    connection.request("POST", "/v2/models/slow/infer", content, {"Inference-Header-Content-Length": str(json_length)})
-    # A second one behind it shows that the first has been accepted.
-    with GRPC.connect(server) as client:
-        client.async_infer("slow", slow_inputs(GRPC, 1), lambda result, error: None)
-        eventually(lambda: pending(server, "slow") == 1, "one waiting request")
-        server.terminate()
-        answer = connection.getresponse()
-        assert (answer.status, answer.headers["Connection"].lower()) == (200, "close")
-        answer.read()
-        server.process.wait(PATIENCE)
+    connection.request("POST", "/v2/models/held/infer", content, {"Inference-Header-Content-Length": str(json_length)})
+    hold.wait_until_running()
+    server.terminate()
+    eventually(lambda: refuses_connections(server.http_port), "HTTP to refuse connections")
+    hold.release()
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Connection"].lower()) == (200, "close")
+    answer.read()
+    server.process.wait(PATIENCE)
 
 
-def test_a_request_that_takes_longer_than_the_exit_may_is_given_up(start, own, rounds):
+def test_a_request_that_takes_longer_than_the_exit_may_is_given_up(own, gate):
     server = own("--exit-timeout-secs=1")
     server.expected_code = 1
     failed = queue.Queue()
     with GRPC.connect(server) as client:
+        hold = gate.hold()
         for _ in range(2):
-            client.async_infer("slow", slow_inputs(GRPC, rounds(30)), lambda result, error: failed.put(error))
-        eventually(lambda: pending(server, "slow") == 1, "one waiting request")
+            client.async_infer("held", held_inputs(GRPC, hold), lambda result, error: failed.put(error))
+        eventually(lambda: pending(server, "held") == 1, "one waiting request")
         assert 0.9 <= seconds_until_end(server) <= 3.0 * LENIENCE
         assert failed.get(timeout=PATIENCE) is not None
     assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()
@@ -205,12 +208,14 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_storm_of_requests_loses_none_that_was_accepted(own, threads, rounds, seed):
+def test_a_storm_of_requests_loses_none_that_was_accepted(own, threads, gate, seed):
     server = own()
     storm = Storm(server)
     with GRPC.connect(server) as keeper, grpc_library.insecure_channel(server.grpc) as channel:
         kept = queue.Queue()
-        keeper.async_infer("slow", slow_inputs(GRPC, rounds(2.5), 5), lambda result, error: kept.put((result, error)))
+        hold = gate.hold()
+        keeper.async_infer("held", held_inputs(GRPC, hold, 5), lambda result, error: kept.put((result, error)))
+        hold.wait_until_running()
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         callers = [threads.submit(storm.http_caller, [seed, number]) for number in range(8)]
         callers += [threads.submit(storm.grpc_caller, stub, [seed, number]) for number in range(8, 16)]
@@ -222,8 +227,9 @@ def test_a_storm_of_requests_loses_none_that_was_accepted(own, threads, rounds, 
 
         assert kept.empty(), "the request that keeps the server up ended before the storm did"
         run = metric(server, "nv_inference_request_success", model="add_sub", version=1)
+        hold.release()
         result, error = kept.get(timeout=PATIENCE)
-        assert error is None and result.as_numpy("Y").item() == 5
+        assert error is None and result.as_numpy("OUTPUT0").item() == 5
     print(dict(storm.outcomes), dict(storm.details))
     assert set(storm.outcomes) <= Storm.NOT_ACCEPTED | {"answered"}
     assert storm.outcomes["answered"] == run

@@ -4,7 +4,8 @@ import queue
 
 import numpy as np
 import pytest
-from protocols import GRPC, add_sub_inputs, metric, pending, settle, slow_inputs
+from held import held_inputs
+from protocols import GRPC, add_sub_inputs, canceled, metric, pending
 from serving import PATIENCE, eventually
 
 
@@ -29,16 +30,23 @@ def stream(grpc):
     grpc.stop_stream(cancel_requests=True)
 
 
-def test_answers_carry_their_ids_and_come_in_the_order_of_the_requests(stream, rounds):
-    stream.send("slow", slow_inputs(GRPC, rounds(0.2), x=1.5), "slow")
+def test_answers_carry_their_ids_and_come_in_the_order_of_the_requests(server, stream, gate):
+    hold = gate.hold()
+    stream.send("held", held_inputs(GRPC, hold, x=1.5), "held")
+    run = metric(server, "nv_inference_request_success", model="add_sub", version=1)
     inputs, first = add_sub_inputs(GRPC)
     quick = [f"quick {number}" for number in range(50)]
     for request_id in quick:
         stream.send("add_sub", inputs, request_id)
+    eventually(
+        lambda: metric(server, "nv_inference_request_success", model="add_sub", version=1) == run + 50,
+        "the requests behind the held one to be run",
+    )
+    hold.release()
     results = [stream.receive() for _ in range(51)]
     assert [error for _, error in results] == [None] * 51
-    assert [result.get_response().id for result, _ in results] == ["slow", *quick]
-    assert results[0][0].as_numpy("Y").item() == 1.5
+    assert [result.get_response().id for result, _ in results] == ["held", *quick]
+    assert results[0][0].as_numpy("OUTPUT0").item() == 1.5
     for result, _ in results[1:]:
         np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), first + 1000)
 
@@ -82,39 +90,34 @@ def test_large_tensors_travel_on_a_stream(stream):
         np.testing.assert_array_equal(result.as_numpy("OUTPUT"), sent)
 
 
-def canceled(server):
-    return metric(server, "nv_inference_request_failure", model="slow_impatient", reason="CANCELED", version=1)
+def wait_on(stream, server, gate):
+    """One request of the stream runs until the hold is released, one waits behind it."""
+    hold = gate.hold()
+    stream.send("held_impatient", held_inputs(GRPC, hold), "running")
+    hold.wait_until_running()
+    stream.send("held_impatient", held_inputs(GRPC), "waiting")
+    eventually(lambda: pending(server, "held_impatient") == 1, "one request that waits")
 
 
-def wait_on(stream, server, rounds):
-    """One request of the stream runs, one waits behind it."""
-    settle(server, "slow_impatient")
-    for request_id in ("running", "waiting"):
-        stream.send("slow_impatient", slow_inputs(GRPC, rounds(1)), request_id)
-    eventually(lambda: pending(server, "slow_impatient") == 1, "one request that waits")
-
-
-def test_a_cancelled_stream_takes_its_waiting_requests_out_of_the_queue(server, grpc, rounds):
-    before = canceled(server)
+def test_a_cancelled_stream_takes_its_waiting_requests_out_of_the_queue(server, grpc, gate):
+    before = canceled(server, "held_impatient")
     stream = Stream(grpc)
-    wait_on(stream, server, rounds)
+    wait_on(stream, server, gate)
     grpc.stop_stream(cancel_requests=True)
     result, error = stream.receive()
     assert result is None and error.status() == "StatusCode.CANCELLED"
-    eventually(lambda: canceled(server) > before, "the waiting request to be counted as canceled")
-    assert pending(server, "slow_impatient") == 0
+    eventually(lambda: canceled(server, "held_impatient") > before, "the waiting request to be counted as canceled")
+    assert pending(server, "held_impatient") == 0
     assert grpc.is_server_live()
 
 
-def test_a_stream_ends_at_its_deadline(server, grpc, rounds):
-    settle(server, "slow_impatient")
-    before = canceled(server)
-    stream = Stream(grpc, stream_timeout=0.3)
-    for request_id in ("running", "waiting"):
-        stream.send("slow_impatient", slow_inputs(GRPC, rounds(1)), request_id)
+def test_a_stream_ends_at_its_deadline(server, grpc, gate):
+    before = canceled(server, "held_impatient")
+    stream = Stream(grpc, stream_timeout=2)
+    wait_on(stream, server, gate)
     result, error = stream.receive()
     assert result is None and error.status() == "StatusCode.DEADLINE_EXCEEDED"
-    eventually(lambda: canceled(server) > before, "the waiting request to be counted as canceled")
+    eventually(lambda: canceled(server, "held_impatient") > before, "the waiting request to be counted as canceled")
     grpc.stop_stream()
 
 

@@ -22,6 +22,28 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a program to its end and shows its output. If it fails, the error repeats the lines of its standard output that
+/// begin with one of these words: a reader of a long log looks at its end.
+///
+/// # Errors
+/// The program cannot be started or fails.
+pub(crate) fn run_repeating(command: &mut Command, words: &[&str]) -> Result<()> {
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot start {}", line(command)))?;
+    let mut repeated = String::new();
+    for text in BufReader::new(child.stdout.take().context("the output is a pipe")?).split(b'\n') {
+        let text = String::from_utf8_lossy(&text?).into_owned();
+        println!("{text}");
+        if words.iter().any(|word| text.starts_with(word)) {
+            repeated.push('\n');
+            repeated.push_str(&text);
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "{} ended with {status}{repeated}", line(command));
+    Ok(())
+}
+
 /// Runs a program to its end and returns its standard output.
 ///
 /// # Errors
@@ -184,5 +206,14 @@ mod tests {
         let error = started.err().unwrap().to_string();
         assert!(error.contains("cannot") && error.contains('3'), "{error}");
         fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn the_error_of_a_failed_program_repeats_the_marked_lines() {
+        let mut program = Command::new("sh");
+        program.args(["-c", "echo FAILED one; echo passed two; echo FAILED three; exit 3"]);
+        let error = run_repeating(&mut program, &["FAILED "]).unwrap_err().to_string();
+        assert!(error.ends_with("exit status: 3\nFAILED one\nFAILED three"), "{error}");
+        run_repeating(Command::new("echo").arg("FAILED never"), &["FAILED "]).unwrap();
     }
 }

@@ -50,7 +50,15 @@ pub(crate) fn install(requirements: &str) -> Result<()> {
         return Ok(());
     }
     let mut pip = command();
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--requirement", requirements]);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--quiet",
+        "--requirement",
+        requirements,
+    ]);
     process::run(&mut pip)?;
     fs::write(stamp, wanted).context("cannot write to target/venv")
 }

@@ -29,7 +29,7 @@ impl Steps {
             Ok(()) => StepOutcome::Passed,
             Err(error) => {
                 println!("{error:#}");
-                StepOutcome::Failed(format!("{error:#}").lines().next().unwrap_or_default().to_owned())
+                StepOutcome::Failed(format!("{error:#}"))
             }
         };
         self.done.push((name.to_owned(), outcome, start.elapsed()));
@@ -41,7 +41,7 @@ impl Steps {
         if let Some((_, outcome, _)) = self.done.last_mut()
             && let StepOutcome::Failed(reason) = outcome
         {
-            *outcome = StepOutcome::Skipped(std::mem::take(reason));
+            *outcome = StepOutcome::Skipped(reason.lines().next().unwrap_or_default().to_owned());
         }
     }
 

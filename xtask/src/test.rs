@@ -83,12 +83,12 @@ fn python_clients(plugins: Option<&Path>) -> Result<()> {
     let server = workspace::build_server(Profile::Dev)?;
     let mut pytest = with_library(python::command())?;
     pytest
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "-rs", "tests/clients"])
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE", "tests/clients"])
         .env("NEREID_BINARY", server);
     if let Some(plugins) = plugins {
         pytest.env(plugins::VARIABLE, plugins);
     }
-    process::run(&mut pytest)
+    process::run_repeating(&mut pytest, &["FAILED ", "ERROR "])
 }
 
 fn with_library(mut command: Command) -> Result<Command> {

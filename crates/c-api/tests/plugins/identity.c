@@ -12,9 +12,13 @@
  *   half            "true": only the first half of each piece of an input is copied; the rest of the output's memory
  *                   stays as the server gave it
  *   memory          "true": the model reports 64 bytes of memory, each instance 100 and 7 of pinned memory
+ *   gate            a folder. An execution writes the file `<n>.running` there and goes on when the file `<n>` exists; n
+ *                   is the largest number in the inputs HOLD of its requests, and 0 stands for no file
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -28,6 +32,7 @@ typedef struct {
   bool tells_pieces;
   bool copies_half;
   bool tells_memory;
+  char* gate;
 } Settings;
 
 /* What an instance has to wait for before it ends. */
@@ -107,6 +112,7 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
     CHECK(report_memory_of_model(model));
   }
   read.reports = !silent;
+  CHECK(model_parameter(model, "gate", &read.gate));
   Settings* settings = malloc(sizeof *settings);
   *settings = read;
   return TRITONBACKEND_ModelSetState(model, settings);
@@ -117,6 +123,7 @@ TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model)
 {
   void* settings;
   CHECK(TRITONBACKEND_ModelState(model, &settings));
+  free(((Settings*)settings)->gate);
   free(settings);
   return NULL;
 }
@@ -251,7 +258,50 @@ rows_of(TRITONBACKEND_Request* request, uint64_t* rows)
   return NULL;
 }
 
+/* The number in the input HOLD of a request. */
+static Error*
+hold_of(TRITONBACKEND_Request* request, int64_t* hold)
+{
+  TRITONBACKEND_Input* input;
+  char* bytes;
+  uint64_t size;
+  CHECK(TRITONBACKEND_RequestInput(request, "HOLD", &input));
+  CHECK(read_input(input, &bytes, &size));
+  const bool fits = size == sizeof *hold;
+  if (fits) {
+    memcpy(hold, bytes, size);
+  }
+  free(bytes);
+  return fits ? NULL : fail(TRITONSERVER_ERROR_INVALID_ARG, "the input HOLD must be one number of 8 bytes");
+}
+
 /* ---- One execution ---- */
+
+static void
+wait_at_gate(const Work* work)
+{
+  int64_t largest = 0;
+  for (uint32_t index = 0; index < work->count; index++) {
+    int64_t hold = 0;
+    report(hold_of(work->requests[index], &hold));
+    largest = hold > largest ? hold : largest;
+  }
+  if (largest == 0) {
+    return;
+  }
+  char path[512];
+  snprintf(path, sizeof path, "%s/%" PRId64 ".running", work->settings->gate, largest);
+  int file = open(path, O_CREAT | O_WRONLY, 0600);
+  if (file < 0) {
+    report(fail(TRITONSERVER_ERROR_INTERNAL, "cannot write '%s'", path));
+    return;
+  }
+  close(file);
+  snprintf(path, sizeof path, "%s/%" PRId64, work->settings->gate, largest);
+  while (access(path, F_OK) != 0) {
+    sleep_ms(1);
+  }
+}
 
 typedef struct {
   uint64_t start;
@@ -274,6 +324,9 @@ static void
 answer_all(const Work* work)
 {
   const Settings* settings = work->settings;
+  if (settings->gate != NULL) {
+    wait_at_gate(work);
+  }
   if (settings->delay_ms > 0) {
     /* Even no time at all takes the kernel a while. */
     sleep_ms(settings->delay_ms);
