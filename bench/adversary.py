@@ -7,15 +7,17 @@ stopped    four event streams of 200,000 responses that nobody reads
 repeated   four JSON requests of 330 KB whose input has its data 33,000 times
 bombs      four bodies of 256 KB that unfold to 256 MiB, over HTTP: messages over gRPC are unfolded by the same code
 
-And two clients to compare, each with one request for a text without end:
+And clients to compare with:
 
-read       reads the text
-unread     does not read the text
+drained    the event streams of "stopped", but everything is read
+read       asks for a text without end and reads it
+unread     asks for a text without end and does not read it
 
 The client rests for half a second between two rounds, and prepares all that it can: the server's work is measured. It
 runs at the lowest priority, so that it takes little processor time from the other clients.
 """
 
+import contextlib
 import gzip
 import http.client
 import json
@@ -60,7 +62,21 @@ def cancelled(_, grpc_port):
     return once
 
 
+def drain(connection):
+    with contextlib.suppress(OSError):
+        while connection.recv(1 << 20):
+            pass
+
+
+def drained(http_port, _):
+    return event_streams(http_port, lambda stream: threading.Thread(target=drain, args=[stream], daemon=True).start())
+
+
 def stopped(http_port, _):
+    return event_streams(http_port, lambda stream: None)
+
+
+def event_streams(http_port, use):
     body = json.dumps({"IN": [7] * RESPONSES}).encode()
     head = f"POST /v2/models/repeat/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     connections = []
@@ -72,6 +88,7 @@ def stopped(http_port, _):
             connection = socket.create_connection(("127.0.0.1", http_port))
             connection.sendall(head.encode() + body)
             connections.append(connection)
+            use(connection)
 
     return once
 
@@ -143,7 +160,7 @@ def bombs(http_port, _):
 
 def main():
     os.nice(19)
-    kinds = {kind.__name__: kind for kind in (cancelled, stopped, repeated, bombs, read, unread)}
+    kinds = {kind.__name__: kind for kind in (cancelled, stopped, drained, repeated, bombs, read, unread)}
     once = kinds[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))
     once()
     print("begun", flush=True)

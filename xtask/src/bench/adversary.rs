@@ -1,4 +1,5 @@
-//! How much longer clients wait while another client takes more than its share: the 99th percentile with it and without it.
+//! How much longer clients wait while another client takes more than its share: the 99th percentile with it, and without
+//! it or beside a client that asks for as much and behaves.
 //!
 //! Both measurements take turns. The adversary rests between two rounds of what it does, so that the figure tells what the
 //! others wait for, rather than how processors are shared.
@@ -16,8 +17,10 @@ use super::{BenchOptions, generation, write};
 use crate::steps::heading;
 use crate::{children, python};
 
-/// As `bench/adversary.py` names them.
-const KINDS: [&str; 4] = ["cancelled", "stopped", "repeated", "bombs"];
+/// Adversaries, and the clients that each is compared with, as `bench/adversary.py` names them. Responses are computed
+/// whether anybody reads them or not, so a reader that stops is compared with one that reads.
+const KINDS: [(&str, Option<&str>); 4] =
+    [("cancelled", None), ("stopped", Some("drained")), ("repeated", None), ("bombs", None)];
 
 /// Callers of the others.
 const CALLERS: u32 = 4;
@@ -25,7 +28,9 @@ const CALLERS: u32 = 4;
 /// What a row of the table shows.
 struct AdversaryFigures {
     name: String,
-    alone_us: f64,
+    /// What the others run beside otherwise.
+    compared: &'static str,
+    compared_us: f64,
     beside_us: f64,
 }
 
@@ -103,7 +108,7 @@ fn readers(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bo
 fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
     let mut rows = Vec::new();
     let mut errors = 0.0;
-    for kind in KINDS {
+    for (kind, compared) in KINDS {
         for protocol in [BenchProtocol::HttpJson, BenchProtocol::Grpc] {
             let name = format!("{kind} beside tiny {} x{CALLERS}", protocol.name());
             if !name.contains(&options.filter) {
@@ -111,7 +116,7 @@ fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<boo
             }
             heading(&name);
             let row = BenchRow { name, model: "tiny", protocol, callers: CALLERS, bare: false };
-            let (figures, failed) = measure(kind, row, ours, options)?;
+            let (figures, failed) = measure([compared, Some(kind)], row, ours, options)?;
             rows.push(figures);
             errors += failed;
         }
@@ -128,28 +133,28 @@ fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<boo
 
 /// The medians of the rounds, and how many requests failed.
 fn measure(
-    kind: &str,
+    beside: [Option<&'static str>; 2],
     row: BenchRow,
     ours: &Contender,
     options: &BenchOptions,
 ) -> Result<(AdversaryFigures, f64)> {
     let &Contender::Server { http_port, grpc_port, .. } = ours else { bail!("no server to measure") };
-    let (mut alone, mut beside, mut errors) = (Vec::new(), Vec::new(), 0.0);
+    let (mut p99_us, mut errors) = ([Vec::new(), Vec::new()], 0.0);
     for round in 0..options.rounds {
         for turn in 0..2 {
             // As for the other rows: each round begins with another one.
-            let with_adversary = (round + turn) % 2 == 1;
-            let adversary =
-                with_adversary.then(|| Adversary::start(kind, http_port, grpc_port)).transpose()?;
+            let turn = (round + turn) % 2;
+            let other = beside[turn].map(|kind| Adversary::start(kind, http_port, grpc_port)).transpose()?;
             let figures = ours.measure(&row, options.seconds)?;
-            drop(adversary);
-            println!("{:<12} {}", if with_adversary { kind } else { "alone" }, figures.line());
+            drop(other);
+            println!("{:<12} {}", beside[turn].unwrap_or("alone"), figures.line());
             errors += figures.errors();
-            if with_adversary { &mut beside } else { &mut alone }.push(figures.p99_us()?);
+            p99_us[turn].push(figures.p99_us()?);
         }
     }
-    let figures = AdversaryFigures { name: row.name, alone_us: median(alone), beside_us: median(beside) };
-    Ok((figures, errors))
+    let [compared_us, beside_us] = p99_us.map(median);
+    let compared = beside[0].unwrap_or("alone");
+    Ok((AdversaryFigures { name: row.name, compared, compared_us, beside_us }, errors))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -159,11 +164,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn table(rows: &[AdversaryFigures]) -> String {
     let mut text = String::from(
-        "| adversary | p99 us alone | p99 us beside it | times as long |\n|---|---:|---:|---:|\n",
+        "| adversary | compared with | p99 us beside that | p99 us beside it | times as long |\n\
+         |---|---|---:|---:|---:|\n",
     );
-    for AdversaryFigures { name, alone_us, beside_us } in rows {
-        let times = beside_us / alone_us;
-        writeln!(text, "| {name} | {alone_us:.0} | {beside_us:.0} | {times:.2} |")
+    for AdversaryFigures { name, compared, compared_us, beside_us } in rows {
+        let times = beside_us / compared_us;
+        writeln!(text, "| {name} | {compared} | {compared_us:.0} | {beside_us:.0} | {times:.2} |")
             .expect("a string takes all");
     }
     text
@@ -175,8 +181,9 @@ mod tests {
 
     #[test]
     fn a_row_shows_how_many_times_longer_other_clients_wait() {
-        let rows = [AdversaryFigures { name: "x".into(), alone_us: 200.0, beside_us: 300.0 }];
-        assert!(table(&rows).ends_with("\n| x | 200 | 300 | 1.50 |\n"));
+        let rows =
+            [AdversaryFigures { name: "x".into(), compared: "alone", compared_us: 200.0, beside_us: 300.0 }];
+        assert!(table(&rows).ends_with("\n| x | alone | 200 | 300 | 1.50 |\n"));
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
     }
 }
