@@ -1,0 +1,32 @@
+//! Pure policy of model management. Inputs are commands, listings and results of loads; outputs are actions.
+//!
+//! This crate reads no clock and no file, spawns nothing and never blocks. The repository task of the engine performs
+//! the actions of a [`Lifecycle`] and reports their results. It publishes a view of [`Lifecycle::models`] after each
+//! step.
+//!
+//! Each load of a model has a [`Generation`]. A copy is one version of one generation. The copies of a load come into
+//! service together, or none of them does. Until then, and if a load fails, the earlier copies serve. Operations on the
+//! same name follow each other; operations on different names do not wait for each other.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod files;
+#[cfg(test)]
+mod history_tests;
+mod lifecycle;
+mod listing;
+mod loads;
+mod managed_model;
+mod operation;
+#[cfg(test)]
+mod script_tests;
+mod step;
+
+pub use files::{FileStamp, ModelFiles, is_by_product};
+pub use lifecycle::{Lifecycle, LifecycleOptions};
+pub use listing::{FoundModel, ModelListing};
+pub use managed_model::{ManagedModel, NoVersion, NoVersionCause, VersionStatus};
+pub use step::{
+    CommandId, ConfigIdentity, CopyId, Generation, LifecycleAction, LifecycleCommand, LogLevel, ModelKey,
+    ModelOrigin, PlanFailure, PlannedModel,
+};

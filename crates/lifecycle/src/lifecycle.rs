@@ -1,0 +1,356 @@
+//! The state machine: commands and results in, actions out.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
+
+use inference::{Error, Name};
+use scheduling::Timestamp;
+
+use crate::{
+    CommandId, FoundModel, Generation, LifecycleAction, LifecycleCommand, LogLevel, ManagedModel, ModelKey,
+    ModelListing, ModelOrigin, NoVersion, NoVersionCause,
+    listing::{Pace, Seen, Verdict},
+    loads::{LoadRecord, not_read},
+    operation::{NameQueue, Operation, OperationKind, RunningOperation},
+};
+
+/// What a server wants of its models, fixed at its start.
+#[derive(Debug, Clone, Copy)]
+pub struct LifecycleOptions {
+    /// Listings load, reload and unload models (control mode `poll`).
+    pub polls: bool,
+    /// If some versions of a model fail to load, the others serve all the same.
+    pub partial_models: bool,
+    /// How long a change of files must have been the same before it counts.
+    pub settle: Duration,
+    /// The pause before a failed load is tried again in control mode `poll`; it doubles with each attempt.
+    pub first_retry: Duration,
+    /// The longest such pause.
+    pub longest_retry: Duration,
+}
+
+pub(crate) const IN_TWO_REPOSITORIES: &str = "model appears in two or more repositories";
+
+/// What happens to the models of a server. See the documentation of the crate.
+#[derive(Debug)]
+pub struct Lifecycle {
+    pub(crate) options: LifecycleOptions,
+    pub(crate) models: BTreeMap<ModelKey, ManagedModel>,
+    pub(crate) queues: BTreeMap<Name, NameQueue>,
+    pub(crate) loads: BTreeMap<Generation, LoadRecord>,
+    commands: BTreeMap<CommandId, OpenCommand>,
+    pub(crate) next_generation: u64,
+    pub(crate) is_stopping: bool,
+    pub(crate) actions: Vec<LifecycleAction>,
+}
+
+/// A command that has not been answered.
+#[derive(Debug)]
+struct OpenCommand {
+    operations_left: usize,
+    error: Option<Error>,
+}
+
+impl Lifecycle {
+    /// No models.
+    pub fn new(options: LifecycleOptions) -> Self {
+        Self {
+            options,
+            models: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            next_generation: 0,
+            is_stopping: false,
+            actions: Vec::new(),
+        }
+    }
+
+    /// All models that are known, by namespace and name.
+    pub fn models(&self) -> impl Iterator<Item = (&ModelKey, &ManagedModel)> {
+        self.models.iter()
+    }
+
+    /// Whether nothing runs and nothing ends: no action is open that would change a model.
+    pub fn is_idle(&self) -> bool {
+        self.queues.values().all(NameQueue::is_idle) && self.loads.values().all(|load| load.ending == 0)
+    }
+
+    /// A command. Its answer is an action of this or of a later step.
+    pub fn command(&mut self, id: CommandId, command: LifecycleCommand) -> Vec<LifecycleAction> {
+        if self.is_stopping {
+            let result = Err(Error::unavailable("Server exiting"));
+            self.actions.push(LifecycleAction::Answer { command: id, result });
+            return self.take_actions();
+        }
+        self.commands.insert(id, OpenCommand { operations_left: 1, error: None });
+        let (name, kind) = match command {
+            LifecycleCommand::LoadAll => {
+                self.actions.push(LifecycleAction::List { command: id });
+                return self.take_actions();
+            }
+            LifecycleCommand::Load { name, origin } => (name, OperationKind::Load { origin }),
+            LifecycleCommand::Unload { name } => (name, OperationKind::Unload),
+        };
+        self.enqueue(&name, Operation { command: Some(id), kind });
+        self.take_actions()
+    }
+
+    /// The listing for [`LifecycleCommand::LoadAll`].
+    pub fn listed(
+        &mut self,
+        id: CommandId,
+        listing: Result<ModelListing, Error>,
+        now: Timestamp,
+    ) -> Vec<LifecycleAction> {
+        let models = match listing {
+            Ok(listing) => listing.models,
+            Err(error) => {
+                self.operation_ended(id, Some(error));
+                return self.take_actions();
+            }
+        };
+        if let Some(command) = self.commands.get_mut(&id) {
+            // This listing counts as one operation, so that the answer is not given too early.
+            command.operations_left += models.len();
+        }
+        for (key, found) in models {
+            let kind = match found.directories.len() {
+                0 | 1 => OperationKind::LoadFound { key: key.clone(), found },
+                _ => OperationKind::UnloadListed { key: key.clone(), is_twice: true },
+            };
+            self.enqueue_at(&key.name, Operation { command: Some(id), kind }, now);
+        }
+        self.operation_ended(id, None);
+        self.take_actions()
+    }
+
+    /// What the repositories have under a name: one model, or one for each namespace.
+    pub fn found(
+        &mut self,
+        name: &Name,
+        models: Result<Vec<(ModelKey, FoundModel)>, Error>,
+        now: Timestamp,
+    ) -> Vec<LifecycleAction> {
+        let Some(running) = self.queues.get_mut(name).and_then(|queue| queue.running.as_mut()) else {
+            return Vec::new();
+        };
+        let models = match models {
+            Ok(models) if models.is_empty() => Err(format!("no repository has a model '{name}'")),
+            Ok(models) => Ok(models),
+            Err(error) => Err(error.message.into_owned()),
+        };
+        let models = match models {
+            Ok(models) => models,
+            Err(why) => {
+                self.load_ended(name, Some(not_read(name, &why)), now);
+                return self.take_actions();
+            }
+        };
+        running.loads_left = models.len();
+        for (key, found) in models {
+            self.begin_load(key, found, now);
+        }
+        self.take_actions()
+    }
+
+    /// A listing of the repositories in control mode `poll`.
+    pub fn polled(
+        &mut self,
+        listing: ModelListing,
+        now: Timestamp,
+    ) -> (Vec<LifecycleAction>, Option<Timestamp>) {
+        let mut next: Option<Timestamp> = None;
+        if self.is_stopping || !self.options.polls {
+            return (Vec::new(), next);
+        }
+        let ModelListing { models, unreadable } = listing;
+        let absent: Vec<_> = self.models.keys().filter(|key| !models.contains_key(key)).cloned().collect();
+        let found = models.into_iter().map(|(key, found)| (key, Some(found)));
+        for (key, found) in found.chain(absent.into_iter().map(|key| (key, None))) {
+            if let Some(again) = self.poll_model(&key, found, &unreadable, now) {
+                next = Some(next.map_or(again, |next| next.min(again)));
+            }
+        }
+        (self.take_actions(), next)
+    }
+
+    /// Decides about one model of a listing. Returns when the next listing must come, if this one does not decide.
+    fn poll_model(
+        &mut self,
+        key: &ModelKey,
+        found: Option<FoundModel>,
+        unreadable: &BTreeSet<Name>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        if self.queues.get(&key.name).is_some_and(|queue| !queue.is_idle()) {
+            return None;
+        }
+        let pace = self.pace();
+        let model = self.models.entry(key.clone()).or_default();
+        let seen = match &found {
+            Some(found) if found.is_incomplete => return None,
+            Some(found) if found.directories.len() > 1 => Seen::Twice,
+            Some(found) => Seen::Files(found.files.clone()),
+            None => Seen::Absent,
+        };
+        match (&seen, &found) {
+            (Seen::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
+                model.listing.unchanged();
+                return None;
+            }
+            (Seen::Twice, _) if !model.serves() && model.problem.is_some() => return None,
+            // What cannot be read is not gone.
+            (Seen::Absent, _) if is_in(model, unreadable) => return None,
+            (Seen::Absent, _) if !model.serves() && model.is_at_rest() => {
+                self.models.remove(key);
+                return None;
+            }
+            _ => {}
+        }
+        match model.listing.changed(&seen, now, pace) {
+            Verdict::WaitUntil(again) => Some(again),
+            Verdict::Act => {
+                let kind = match (&seen, found) {
+                    (Seen::Files(_), Some(found)) => OperationKind::LoadFound { key: key.clone(), found },
+                    _ => OperationKind::UnloadListed { key: key.clone(), is_twice: seen == Seen::Twice },
+                };
+                self.enqueue_at(&key.name, Operation { command: None, kind }, now);
+                None
+            }
+        }
+    }
+
+    /// The models and versions that the repositories have now. Forgets records of others that are at rest (M-W11).
+    pub fn exist(&mut self, existing: &BTreeMap<ModelKey, BTreeSet<i64>>) {
+        self.models.retain(|key, model| {
+            let versions = existing.get(key);
+            if model.load.is_none() {
+                model.versions.retain(|number, version| {
+                    let is_at_rest = version.serving.is_none() && version.retiring.is_empty();
+                    !is_at_rest || versions.is_some_and(|versions| versions.contains(number))
+                });
+            }
+            versions.is_some() || !model.is_at_rest()
+        });
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        let LifecycleOptions { settle, first_retry, longest_retry, .. } = self.options;
+        Pace { settle, first_retry, longest_retry }
+    }
+
+    pub(crate) fn take_actions(&mut self) -> Vec<LifecycleAction> {
+        mem::take(&mut self.actions)
+    }
+
+    pub(crate) fn tell_twice(&mut self, key: &ModelKey) {
+        let text = format!("failed to poll model '{key}': not unique across all model repositories");
+        self.log(LogLevel::Error, text);
+    }
+
+    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
+        self.actions.push(LifecycleAction::Log { level, text });
+    }
+}
+
+/// Operations on names, and the answers of commands.
+impl Lifecycle {
+    /// As [`enqueue_at`](Self::enqueue_at), for operations that first have to find their model.
+    fn enqueue(&mut self, name: &Name, operation: Operation) {
+        self.enqueue_at(name, operation, Timestamp::default());
+    }
+
+    fn enqueue_at(&mut self, name: &Name, operation: Operation, now: Timestamp) {
+        let command = operation.command;
+        if self.queues.entry(name.clone()).or_default().push(operation) {
+            return self.begin_next(name, now);
+        }
+        if let Some(command) = command {
+            let error = Error::unavailable(format!("too many commands wait for model '{name}'"));
+            self.operation_ended(command, Some(error));
+        }
+    }
+
+    /// Begins operations on a name until one of them takes time.
+    fn begin_next(&mut self, name: &Name, now: Timestamp) {
+        while let Some(operation) = self.queues.get_mut(name).and_then(NameQueue::next) {
+            let Operation { command, kind } = operation;
+            match kind {
+                OperationKind::Load { origin } => {
+                    self.run(name, command, origin, 1);
+                    if origin == ModelOrigin::GivenFiles {
+                        let key = ModelKey { namespace: None, name: name.clone() };
+                        self.plan(key, None, Vec::new());
+                    } else {
+                        self.actions.push(LifecycleAction::Find { name: name.clone() });
+                    }
+                }
+                OperationKind::LoadFound { key, found } => {
+                    self.run(name, command, ModelOrigin::Repository, 1);
+                    self.begin_load(key, found, now);
+                }
+                OperationKind::Unload => {
+                    let keys: Vec<_> = self.models.keys().filter(|key| key.name == *name).cloned().collect();
+                    keys.iter().for_each(|key| self.unload(key));
+                    self.answer_part(command, None);
+                }
+                OperationKind::UnloadListed { key, is_twice } => {
+                    if is_twice {
+                        self.tell_twice(&key);
+                        let reason = IN_TWO_REPOSITORIES.to_owned();
+                        let problem = NoVersion { cause: NoVersionCause::Refused, reason };
+                        self.models.entry(key.clone()).or_default().problem = Some(problem);
+                    }
+                    self.unload(&key);
+                    self.answer_part(command, None);
+                }
+            }
+        }
+        if self.queues.get(name).is_some_and(NameQueue::is_idle) {
+            self.queues.remove(name);
+        }
+    }
+
+    fn run(&mut self, name: &Name, command: Option<CommandId>, origin: ModelOrigin, loads_left: usize) {
+        let queue = self.queues.entry(name.clone()).or_default();
+        queue.running = Some(RunningOperation { command, origin, loads_left, error: None });
+    }
+
+    /// One load of the running operation on a name has ended.
+    pub(crate) fn load_ended(&mut self, name: &Name, error: Option<Error>, now: Timestamp) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        let Some(running) = &mut queue.running else { return };
+        running.error = running.error.take().or(error);
+        running.loads_left -= 1;
+        if running.loads_left == 0 {
+            let ended = queue.running.take();
+            let (command, error) = ended.map(|running| (running.command, running.error)).unwrap_or_default();
+            self.answer_part(command, error);
+            self.begin_next(name, now);
+        }
+    }
+
+    pub(crate) fn answer_part(&mut self, command: Option<CommandId>, error: Option<Error>) {
+        if let Some(command) = command {
+            self.operation_ended(command, error);
+        }
+    }
+
+    fn operation_ended(&mut self, id: CommandId, error: Option<Error>) {
+        let Some(command) = self.commands.get_mut(&id) else { return };
+        command.operations_left -= 1;
+        command.error = command.error.take().or(error);
+        if command.operations_left == 0 {
+            let error = self.commands.remove(&id).and_then(|command| command.error);
+            self.actions.push(LifecycleAction::Answer { command: id, result: error.map_or(Ok(()), Err) });
+        }
+    }
+}
+
+/// Whether the model was last in a repository that cannot be read now.
+fn is_in(model: &ManagedModel, unreadable: &BTreeSet<Name>) -> bool {
+    model.listing.repository.as_ref().is_some_and(|repository| unreadable.contains(repository))
+}

@@ -1,0 +1,176 @@
+//! What a listing of the repositories means for a model in control mode `poll`.
+//!
+//! A change counts when two listings that lie a settle time apart agree on it (M-W1). What has failed is tried again when
+//! the files change, or after pauses that grow (M-W6).
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use inference::Name;
+use scheduling::Timestamp;
+
+use crate::{ModelFiles, ModelKey};
+
+/// A model as the repositories have it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FoundModel {
+    /// The model's directories: several if several repositories have a model of the name.
+    pub directories: Vec<Arc<PathBuf>>,
+    /// The files in the directory, if there is one directory.
+    pub files: Arc<ModelFiles>,
+    /// A marker says that the model is being written.
+    pub is_incomplete: bool,
+    /// Versions whose copies serve and cannot be used any more.
+    pub faulty: Vec<i64>,
+}
+
+/// The models of all repositories at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct ModelListing {
+    /// The models that were found.
+    pub models: BTreeMap<ModelKey, FoundModel>,
+    /// Repositories that could not be read. What was known of them stays as it is (M-W5).
+    pub unreadable: BTreeSet<Name>,
+}
+
+/// What the listings have shown of a model so far.
+#[derive(Debug, Default)]
+pub(crate) struct ListingMemory {
+    /// The repository in which the model was last.
+    pub(crate) repository: Option<Name>,
+    /// A change, and since when it has been the same.
+    candidate: Option<(Seen, Timestamp)>,
+    failure: Option<Failure>,
+    /// How often the files have changed while the model was loading, since its last load.
+    pub(crate) changed_while_loading: u32,
+}
+
+/// A model in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Absent,
+    Twice,
+    Files(Arc<ModelFiles>),
+}
+
+#[derive(Debug)]
+struct Failure {
+    seen: Seen,
+    pause: Duration,
+    again_at: Timestamp,
+}
+
+/// When a change counts, and when a failed load is tried again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) settle: Duration,
+    pub(crate) first_retry: Duration,
+    pub(crate) longest_retry: Duration,
+}
+
+/// Whether to act on a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Act,
+    WaitUntil(Timestamp),
+}
+
+impl ListingMemory {
+    /// The model is as it serves.
+    pub(crate) fn unchanged(&mut self) {
+        self.candidate = None;
+        self.failure = None;
+    }
+
+    /// The listing shows a change.
+    pub(crate) fn changed(&mut self, seen: &Seen, now: Timestamp, pace: Pace) -> Verdict {
+        let since = match &self.candidate {
+            Some((candidate, since)) if candidate == seen => *since,
+            _ => {
+                self.candidate = Some((seen.clone(), now));
+                now
+            }
+        };
+        let settled = since + pace.settle;
+        if settled > now {
+            return Verdict::WaitUntil(settled);
+        }
+        match &self.failure {
+            Some(failure) if failure.seen == *seen && failure.again_at > now => {
+                Verdict::WaitUntil(failure.again_at)
+            }
+            Some(_) | None => Verdict::Act,
+        }
+    }
+
+    /// The load of these files has failed. Returns whether it had failed before with the same files.
+    pub(crate) fn failed(&mut self, files: &Arc<ModelFiles>, now: Timestamp, pace: Pace) -> bool {
+        let seen = Seen::Files(files.clone());
+        let before = self.failure.take().filter(|failure| failure.seen == seen);
+        let is_again = before.is_some();
+        let pause = before.map_or(pace.first_retry, |failure| (failure.pause * 2).min(pace.longest_retry));
+        self.failure = Some(Failure { seen, pause, again_at: now + pause });
+        is_again
+    }
+
+    /// The files have changed during the load: they count as seen for the first time.
+    pub(crate) fn changed_in_between(&mut self, files: Arc<ModelFiles>, now: Timestamp) {
+        self.changed_while_loading += 1;
+        self.candidate = Some((Seen::Files(files), now));
+    }
+
+    pub(crate) fn loaded(&mut self) {
+        self.changed_while_loading = 0;
+        self.unchanged();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace {
+        settle: Duration::from_secs(2),
+        first_retry: Duration::from_secs(15),
+        longest_retry: Duration::from_secs(40),
+    };
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::from_nanos(secs * 1_000_000_000)
+    }
+
+    fn files(version: i64) -> Arc<ModelFiles> {
+        Arc::new(ModelFiles::new(Vec::new(), "", [version]))
+    }
+
+    #[test]
+    fn a_change_counts_when_it_has_been_the_same_for_the_settle_time() {
+        let mut memory = ListingMemory::default();
+        let [first, second] = [1, 2].map(|version| Seen::Files(files(version)));
+        assert_eq!(memory.changed(&first, at(10), PACE), Verdict::WaitUntil(at(12)));
+        assert_eq!(memory.changed(&second, at(11), PACE), Verdict::WaitUntil(at(13)));
+        assert_eq!(memory.changed(&second, at(12), PACE), Verdict::WaitUntil(at(13)));
+        assert_eq!(memory.changed(&second, at(13), PACE), Verdict::Act);
+    }
+
+    #[test]
+    fn what_has_failed_waits_longer_each_time_until_its_files_change() {
+        let mut memory = ListingMemory::default();
+        let broken = files(1);
+        let seen = Seen::Files(broken.clone());
+        memory.changed(&seen, at(0), PACE);
+        assert!(!memory.failed(&broken, at(2), PACE));
+        assert_eq!(memory.changed(&seen, at(3), PACE), Verdict::WaitUntil(at(17)));
+        assert_eq!(memory.changed(&seen, at(17), PACE), Verdict::Act);
+        assert!(memory.failed(&broken, at(18), PACE));
+        assert_eq!(memory.changed(&seen, at(19), PACE), Verdict::WaitUntil(at(48)));
+        memory.failed(&broken, at(50), PACE);
+        assert_eq!(memory.changed(&seen, at(51), PACE), Verdict::WaitUntil(at(90)), "at most the longest");
+        let mended = Seen::Files(files(2));
+        memory.changed(&mended, at(52), PACE);
+        assert_eq!(memory.changed(&mended, at(54), PACE), Verdict::Act);
+    }
+}

@@ -1,0 +1,178 @@
+//! One model and its versions, as the policy knows them.
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use inference::Error;
+
+use crate::{ConfigIdentity, CopyId, Generation, ModelFiles, PlannedModel, listing::ListingMemory};
+
+/// Why a model has no version at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoVersion {
+    /// The cause.
+    pub cause: NoVersionCause,
+    /// The text for the index.
+    pub reason: String,
+}
+
+/// The cause. The errors for clients depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoVersionCause {
+    /// The directory has no configuration file, but the options require one. It may not be a model.
+    NoConfiguration,
+    /// The configuration is valid and selects no version directory.
+    NoneSelected,
+    /// The configuration is invalid, an agent refused, or the model is in two repositories.
+    Refused,
+}
+
+/// What a version is, for the index and for requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VersionStatus {
+    /// The first copy of the version is being built.
+    Loading,
+    /// This copy serves.
+    Ready(CopyId),
+    /// No copy serves; this one finishes its accepted requests.
+    Unloading(CopyId),
+    /// No copy is there. The text explains why.
+    Unavailable(String),
+}
+
+/// A model: what serves, what is being loaded, what ends.
+#[derive(Debug, Default)]
+pub struct ManagedModel {
+    pub(crate) versions: BTreeMap<i64, ManagedVersion>,
+    /// What the copies that serve were loaded from.
+    pub(crate) loaded: Option<LoadedFrom>,
+    pub(crate) problem: Option<NoVersion>,
+    pub(crate) load: Option<RunningLoad>,
+    pub(crate) listing: ListingMemory,
+}
+
+/// One version of a model.
+#[derive(Debug, Default)]
+pub(crate) struct ManagedVersion {
+    pub(crate) serving: Option<Generation>,
+    pub(crate) is_loading: bool,
+    /// Copies that end, the latest last.
+    pub(crate) retiring: Vec<Generation>,
+    pub(crate) reason: String,
+}
+
+/// What the copies that serve were loaded from.
+#[derive(Debug)]
+pub(crate) struct LoadedFrom {
+    /// `None`: from given files, so that what a repository has is always newer.
+    pub(crate) files: Option<Arc<ModelFiles>>,
+    pub(crate) config: ConfigIdentity,
+    /// All selected versions serve.
+    pub(crate) is_whole: bool,
+}
+
+/// A load that has not ended.
+#[derive(Debug)]
+pub(crate) struct RunningLoad {
+    pub(crate) generation: Generation,
+    /// The model's directory; `None` for given files.
+    pub(crate) directory: Option<Arc<PathBuf>>,
+    /// The files as they were before the configuration was read; `None` for given files.
+    pub(crate) files: Option<Arc<ModelFiles>>,
+    /// Versions whose copies cannot be used any more.
+    pub(crate) faulty: Vec<i64>,
+    pub(crate) phase: LoadPhase,
+}
+
+#[derive(Debug)]
+pub(crate) enum LoadPhase {
+    Planning,
+    Building(Building),
+    /// All copies have been built; the files are looked at once more.
+    Checking(Building),
+    /// The load has failed; its copies end.
+    Discarding {
+        left: usize,
+        error: Error,
+    },
+}
+
+/// The copies of a load.
+#[derive(Debug)]
+pub(crate) struct Building {
+    pub(crate) plan: PlannedModel,
+    /// Copies that are still being built.
+    pub(crate) left: usize,
+    pub(crate) built: Vec<i64>,
+    pub(crate) failed: BTreeMap<i64, Error>,
+}
+
+impl ManagedModel {
+    /// Why the model has no version, if it has none.
+    pub fn problem(&self) -> Option<&NoVersion> {
+        self.problem.as_ref()
+    }
+
+    /// The versions that are known, ascending.
+    pub fn versions(&self) -> impl Iterator<Item = (i64, VersionStatus)> {
+        self.versions.iter().map(|(&number, version)| (number, version.status(number)))
+    }
+
+    /// All copies that end, though a newer copy may serve.
+    pub fn retiring(&self) -> impl Iterator<Item = CopyId> {
+        self.versions.iter().flat_map(|(&version, state)| {
+            state.retiring.iter().map(move |&generation| CopyId { generation, version })
+        })
+    }
+
+    /// Whether any copy serves.
+    pub(crate) fn serves(&self) -> bool {
+        self.versions.values().any(|version| version.serving.is_some())
+    }
+
+    /// Whether nothing of the model is there but records.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let at_rest = |version: &ManagedVersion| {
+            version.serving.is_none() && !version.is_loading && version.retiring.is_empty()
+        };
+        self.load.is_none() && self.versions.values().all(at_rest)
+    }
+
+    /// Whether what serves is what these files say.
+    pub(crate) fn is_as(&self, files: &ModelFiles, faulty: &[i64]) -> bool {
+        faulty.is_empty()
+            && self.loaded.as_ref().is_some_and(|loaded| {
+                loaded.is_whole && loaded.files.as_deref().is_some_and(|loaded| loaded == files)
+            })
+    }
+
+    /// The versions of a plan for which a new copy is needed. The others keep their copies.
+    pub(crate) fn to_be_built(&self, load: &RunningLoad, plan: &PlannedModel) -> Vec<i64> {
+        let is_kept = |version: &i64| {
+            let serves = self.versions.get(version).is_some_and(|version| version.serving.is_some());
+            let same = |loaded: &LoadedFrom| match (&load.files, &loaded.files) {
+                (Some(now), Some(before)) => {
+                    loaded.config == plan.config && now.same_version(before, *version)
+                }
+                (None, _) | (_, None) => false,
+            };
+            serves && !load.faulty.contains(version) && self.loaded.as_ref().is_some_and(same)
+        };
+        plan.versions.iter().copied().filter(|version| !is_kept(version)).collect()
+    }
+
+    /// The generation of a load that is in this phase.
+    pub(crate) fn running(&mut self, generation: Generation) -> Option<&mut RunningLoad> {
+        self.load.as_mut().filter(|load| load.generation == generation)
+    }
+}
+
+impl ManagedVersion {
+    fn status(&self, number: i64) -> VersionStatus {
+        let copy = |generation| CopyId { generation, version: number };
+        match (self.serving, self.retiring.last()) {
+            (Some(generation), _) => VersionStatus::Ready(copy(generation)),
+            (None, _) if self.is_loading => VersionStatus::Loading,
+            (None, Some(&generation)) => VersionStatus::Unloading(copy(generation)),
+            (None, None) => VersionStatus::Unavailable(self.reason.clone()),
+        }
+    }
+}
