@@ -856,12 +856,16 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetServerId(
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelRepositoryPath(
     TRITONSERVER_ServerOptions *options, const char *model_repository_path);
 
-/** Sets when models are loaded: 0 is once, at the start. Nereid has no other mode. */
+/**
+ * Sets when models are loaded: 0 is once, at the start; 1 is also when the program asks to look for
+ * changes; 2 is when the program loads them.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelControlMode(
     TRITONSERVER_ServerOptions *options, TRITONSERVER_ModelControlMode mode);
 
 /**
- * Names a model to load at the start. Refused: it needs a control mode that Nereid does not have.
+ * Names a model to load at the start if the program loads models: * stands for all. May be called
+ * several times.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(
     TRITONSERVER_ServerOptions *options, const char *model_name);
@@ -941,10 +945,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadThreadCount(
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
     TRITONSERVER_ServerOptions *options, unsigned int retry_count);
 
-/**
- * Sets whether several repositories may have models of the same name. Refused: Nereid does not
- * support it.
- */
+/** Sets whether several repositories may have models of the same name. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelNamespacing(
     TRITONSERVER_ServerOptions *options, bool enable_namespace);
 
@@ -1055,18 +1056,24 @@ TRITONSERVER_Error *TRITONSERVER_ServerStop(TRITONSERVER_Server *server);
 TRITONSERVER_Error *TRITONSERVER_ServerSetExitTimeout(
     TRITONSERVER_Server *server, unsigned int timeout);
 
-/** Adds a model repository. Refused by a server that loads its models once, at the start. */
+/**
+ * Adds a model repository. The mapping gives models other names than their directories have.
+ * Refused unless the models are loaded explicitly.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerRegisterModelRepository(
     TRITONSERVER_Server *server, const char *repository_path,
     const TRITONSERVER_Parameter **name_mapping, uint32_t mapping_count);
 
-/** Removes a model repository. Refused by a server that loads its models once, at the start. */
+/**
+ * Removes a model repository. Its models stay loaded. Refused unless the models are loaded
+ * explicitly.
+ */
 TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(
     TRITONSERVER_Server *server, const char *repository_path);
 
 /**
- * Polls the repositories for changes. Refused by a server that loads its models once, at the start.
- * Does nothing while the server is not ready.
+ * Looks for changes in the repositories and performs them. Returns when the loads that follow have
+ * ended. Refused unless the server polls. Does nothing while the server is not ready.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *server);
 
@@ -1138,7 +1145,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(
     TRITONSERVER_Server *server, const char *model_name);
 
 /**
- * Loads a model with a configuration or files of the caller. Refused: Nereid does not support it.
+ * Loads a model with a configuration or files of the caller: the string parameter config, and
+ * parameters of bytes whose names are file: and a path. Their content is copied.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
     TRITONSERVER_Server *server, const char *model_name, const TRITONSERVER_Parameter **parameters,

@@ -60,6 +60,8 @@ async fn start() -> Engine {
         fs::write(repository.path().join(model).join("config.pbtxt"), CONFIG).expect("the directory is ours");
     }
     let options = EngineOptions {
+        control: nereid_engine::ModelControl::None,
+        namespacing: false,
         server: ServerMetadata::default(),
         repositories: vec![repository.path().to_path_buf()],
         strict_readiness: true,

@@ -7,9 +7,13 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Default)]
 pub(crate) struct InFlight {
     count: AtomicUsize,
+    /// Requests that the model is about to accept or to refuse.
+    entering: AtomicUsize,
     /// In one total order with `count`. So either the thread that ends the last request sees that the model drains, or
     /// the thread that drains the model sees no request.
     draining: AtomicBool,
+    /// No request may enter: the model has been replaced or unloaded.
+    closed: AtomicBool,
     lock: Mutex<()>,
     /// Signalled when a request of a draining model has ended.
     ended: Condvar,
@@ -29,10 +33,37 @@ impl InFlight {
     pub(crate) fn end(&self) {
         let before = self.count.fetch_sub(1, SeqCst);
         debug_assert!(before > 0, "a request ends once");
+        self.notify();
+    }
+
+    fn notify(&self) {
         if self.is_draining() {
             drop(self.lock.lock());
             self.ended.notify_all();
         }
+    }
+
+    /// Whether a request may come in. If it may, the caller calls [`leave`](Self::leave) after the model has accepted or
+    /// refused the request.
+    pub(crate) fn enter(&self) -> bool {
+        // Counted first: whoever closes the model waits for the count after it has closed.
+        self.entering.fetch_add(1, SeqCst);
+        let is_open = !self.closed.load(SeqCst);
+        if !is_open {
+            self.leave();
+        }
+        is_open
+    }
+
+    /// The model has accepted or refused a request that has entered.
+    pub(crate) fn leave(&self) {
+        self.entering.fetch_sub(1, SeqCst);
+        self.notify();
+    }
+
+    /// From now on no request may enter.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
     }
 
     /// Whether the model accepts no new requests.
@@ -49,7 +80,7 @@ impl InFlight {
     pub(crate) fn wait_for_the_last(&self) {
         self.drain();
         let mut lock = self.lock.lock();
-        self.ended.wait_while(&mut lock, |()| self.count() > 0);
+        self.ended.wait_while(&mut lock, |()| self.entering.load(SeqCst) > 0 || self.count() > 0);
     }
 }
 
@@ -73,5 +104,22 @@ mod tests {
         in_flight.end();
         waiting.join().unwrap();
         in_flight.wait_for_the_last();
+    }
+
+    #[test]
+    fn the_wait_ends_when_nobody_may_enter_any_more() {
+        let in_flight = Arc::new(InFlight::default());
+        assert!(in_flight.enter());
+        in_flight.close();
+        assert!(!in_flight.enter());
+        let waiting = thread::spawn({
+            let in_flight = in_flight.clone();
+            move || in_flight.wait_for_the_last()
+        });
+        in_flight.begin();
+        in_flight.leave();
+        assert!(!waiting.is_finished());
+        in_flight.end();
+        waiting.join().unwrap();
     }
 }

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{
         Arc,
@@ -14,8 +14,9 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use inference::{
-    ByteBudget, Error, MetricSource,
+    ByteBudget, Error, MetricSource, Name,
     agent::AgentFinder,
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
@@ -32,6 +33,7 @@ mod limiter;
 mod limits;
 mod model;
 mod observe;
+mod options;
 mod order;
 mod processors;
 mod rejection;
@@ -46,94 +48,13 @@ use observe::metrics::Exposition;
 pub use observe::{
     BatchStatistic, DurationStatistic, ModelStatistics, ResponseStatistic, metrics::MetricsOptions,
 };
+pub use options::{
+    BackendSetting, ControlMode, EngineOptions, LoadPolicy, ModelControl, RateLimitResource, ServerMetadata,
+    StartupModels,
+};
 pub use processors::{ProcessorSet, usable as usable_processors};
-pub use repository::{IndexEntry, ModelState};
-use repository::{Loader, Repository};
-
-/// The settings of an engine, fixed at its start.
-#[derive(Debug, Clone)]
-pub struct EngineOptions {
-    /// Name and version of the server, and the extensions it supports.
-    pub server: ServerMetadata,
-    /// Directories of the model repositories.
-    pub repositories: Vec<PathBuf>,
-    /// The server is ready only if all models are ready (`--strict-readiness`).
-    pub strict_readiness: bool,
-    /// How many model versions load at the same time, at least 1 (`--model-load-thread-count`).
-    pub load_threads: usize,
-    /// Further attempts after a load has failed (`--model-load-retry-count`).
-    pub load_retries: usize,
-    /// Backends complete what configurations leave open (not `--disable-auto-complete-config`).
-    pub auto_complete: bool,
-    /// `configs/<name>.pbtxt` takes precedence over `config.pbtxt` (`--model-config-name`).
-    pub config_name: Option<String>,
-    /// Directory of repository agents (`--repoagent-directory`). The error for a missing agent names it.
-    pub agent_directory: PathBuf,
-    /// `--backend-config`, in order: backend or all, setting, value.
-    pub backend_settings: Vec<BackendSetting>,
-    /// How much memory the server may hold for clients.
-    pub limits: MemoryLimits,
-    /// Which metrics the engine shows.
-    pub metrics: MetricsOptions,
-    /// A dynamic batcher takes nothing from its queue until the queue has held so many requests once; 0 means off.
-    /// Tests use it (`TRITONSERVER_DELAY_SCHEDULER`).
-    pub hold_until_queued: usize,
-    /// Sequence batchers also wait until their backlog holds so many requests; 0 means off
-    /// (`TRITONSERVER_BACKLOG_DELAY_SCHEDULER`).
-    pub hold_until_backlogged: usize,
-    /// The shared resources of instances (`--rate-limit=execution_count`). A resource without an entry has as many
-    /// units as the instance that needs most of it. `None`: no rate limiter.
-    pub rate_limit: Option<Vec<RateLimitResource>>,
-    /// Host policies by name (`--host-policy`). Instance groups refer to them by name. A group without a name uses
-    /// `cpu` or `model`.
-    pub host_policies: BTreeMap<String, HostPolicy>,
-    /// Whether the engine loads models despite certain problems.
-    pub load_policy: LoadPolicy,
-}
-
-/// Whether the engine loads models despite certain problems. The default is Triton's behaviour.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LoadPolicy {
-    /// If some versions of a model fail to load, the engine serves the others (`--serve-partial-models`). Otherwise it
-    /// serves none of them.
-    pub partial_models: bool,
-    /// Instances of groups that ask for GPUs run on the CPU (`--gpu-instances-on-cpu`). Otherwise the engine refuses a
-    /// model with such groups.
-    pub gpu_groups_on_cpu: bool,
-}
-
-/// One `--rate-limit-resource`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RateLimitResource {
-    /// Name of the resource.
-    pub name: String,
-    /// Number of units.
-    pub count: u32,
-    /// The device that has the units; `None`: each device has them.
-    pub device: Option<u32>,
-}
-
-/// One `--backend-config`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackendSetting {
-    /// The backend; `None` means all backends.
-    pub backend: Option<String>,
-    /// Name of the setting.
-    pub key: String,
-    /// Value of the setting.
-    pub value: String,
-}
-
-/// What the server reports about itself.
-#[derive(Debug, Clone, Default)]
-pub struct ServerMetadata {
-    /// Name of the server (`--id`).
-    pub name: String,
-    /// Version of the behaviour that clients see.
-    pub version: String,
-    /// Names of the supported protocol extensions.
-    pub extensions: Vec<String>,
-}
+pub use repository::{IndexEntry, LoadParameters, ModelState, Polling};
+use repository::{Loader, Repository, RepositoryOptions};
 
 /// The plug-ins of an engine.
 #[derive(Clone, Default)]
@@ -170,8 +91,11 @@ struct EngineInner {
     repository: Repository,
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
+    control: ModelControl,
     /// The repositories could not be read, so the engine has no models.
     failed_to_start: AtomicBool,
+    /// A model of the start could not be loaded.
+    lacks_startup_models: AtomicBool,
     exiting: AtomicBool,
 }
 
@@ -196,30 +120,60 @@ impl Engine {
         let plugins = plugins.into();
         let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
         let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
-        let (repositories, threads) = (options.repositories.clone(), options.load_threads.max(1));
+        let control = options.control.clone();
+        let repository = RepositoryOptions {
+            paths: options.repositories.clone(),
+            namespacing: options.namespacing,
+            load_threads: options.load_threads.max(1),
+            polling: match control {
+                ModelControl::Poll(polling) => Some(polling),
+                ModelControl::None | ModelControl::Explicit(_) => None,
+            },
+        };
         let inflight = ByteBudget::new(options.limits.inflight_bytes);
         let loader = Loader::new(options, plugins, clock, inflight.clone());
-        let repository = Repository::start(loader, repositories, threads);
+        let repository = Repository::start(loader, repository);
         let shared = EngineInner {
             server,
             strict_readiness,
             repository,
             exposition,
             inflight,
+            control,
             failed_to_start: AtomicBool::new(false),
+            lacks_startup_models: AtomicBool::new(false),
             exiting: AtomicBool::new(false),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Loads every model of the repositories. Returns when each model is ready or has failed.
+    /// Loads the models of the start: every model of the repositories, or those that the options name. Returns when
+    /// each model is ready or has failed.
     ///
     /// # Errors
     /// A repository that cannot be read. The engine is then neither live nor ready and has no models.
     pub async fn load_models(&self) -> Result<(), Error> {
-        let loaded = self.shared.repository.load_all().await;
+        let loaded = match &self.shared.control {
+            ModelControl::Explicit(StartupModels::Named(names)) => {
+                self.load_named(names).await;
+                Ok(())
+            }
+            ModelControl::None | ModelControl::Poll(_) | ModelControl::Explicit(StartupModels::All) => {
+                self.shared.repository.load_all().await
+            }
+        };
         self.shared.failed_to_start.store(loaded.is_err(), Ordering::Release);
         loaded
+    }
+
+    async fn load_named(&self, names: &BTreeSet<String>) {
+        let loads = names.iter().map(|name| self.shared.repository.load(name, LoadParameters::default()));
+        for (name, loaded) in names.iter().zip(join_all(loads).await) {
+            if let Err(error) = loaded {
+                log::error!("failed to load the startup model '{name}': {}", error.message.trim_end());
+                self.shared.lacks_startup_models.store(true, Ordering::Release);
+            }
+        }
     }
 
     /// The budget for the bytes of requests. A protocol reserves the bytes that it receives there.
@@ -294,7 +248,9 @@ impl Engine {
 
     /// Whether each directory of the repositories is a model with versions, all of them ready.
     pub fn all_loaded(&self) -> bool {
-        !self.failed_to_start() && self.shared.repository.table().all_loaded()
+        !self.failed_to_start()
+            && !self.shared.lacks_startup_models.load(Ordering::Acquire)
+            && self.shared.repository.table().all_loaded()
     }
 
     /// Whether that version, or any version, is ready, also as its backend reports it. A thread that may block asks the
@@ -316,8 +272,19 @@ impl Engine {
         self.shared.repository.table().ready_versions(name)
     }
 
-    /// All models and their states, by name and version.
-    pub fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
+    /// All models and their states, by name and version. In control mode `explicit` also the models of the repositories
+    /// that were never loaded; threads that may block read the repositories.
+    pub async fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
+        if matches!(self.shared.control, ModelControl::Explicit(_))
+            && let Ok(lines) = self.shared.repository.index(ready_only).await
+        {
+            return lines;
+        }
+        self.known_models(ready_only)
+    }
+
+    /// The models that were loaded, or that could not be loaded, and their states, by name and version.
+    pub fn known_models(&self, ready_only: bool) -> Vec<IndexEntry> {
         self.shared.repository.table().index(ready_only)
     }
 
@@ -351,27 +318,78 @@ impl Engine {
         self.shared.exposition.text(self.shared.repository.table().built().iter())
     }
 
-    /// Loads or reloads a model.
+    /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready
+    /// or has failed. If it has failed, the model serves what it served before.
     ///
     /// # Errors
-    /// UNAVAILABLE: in control mode `none` models are loaded at start only.
-    pub async fn load(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
-        Err(not_explicit())
+    /// Why the model cannot be loaded. UNAVAILABLE if the control mode is not `explicit`.
+    pub async fn load(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
+        self.is_explicit()?;
+        check_name(name)?;
+        self.shared.repository.load(name, given).await
     }
 
-    /// Unloads a model.
+    /// Unloads a model, whether it is loaded or not. Returns when it accepts no more requests; those that it has
+    /// accepted go on.
     ///
     /// # Errors
-    /// UNAVAILABLE: in control mode `none` models stay loaded.
+    /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
     pub async fn unload(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
-        Err(not_explicit())
+        self.is_explicit()?;
+        self.shared.repository.unload(name).await
+    }
+
+    /// Adds a model repository. `names` has the names of models by the names of their directories.
+    ///
+    /// # Errors
+    /// UNSUPPORTED if the control mode is not `explicit`; ALREADY_EXISTS or INVALID_ARG for the path.
+    pub async fn register_repository(
+        &self,
+        path: PathBuf,
+        names: BTreeMap<String, Name>,
+    ) -> Result<(), Error> {
+        self.may_change_repositories("registration")?;
+        self.shared.repository.register(path, names).await
+    }
+
+    /// Removes a model repository. Its models stay loaded.
+    ///
+    /// # Errors
+    /// UNSUPPORTED if the control mode is not `explicit`; INVALID_ARG for a path that is not known.
+    pub async fn unregister_repository(&self, path: PathBuf) -> Result<(), Error> {
+        self.may_change_repositories("unregistration")?;
+        self.shared.repository.unregister(path).await
+    }
+
+    /// Looks for changes in the repositories now.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if the control mode is not `poll`.
+    pub async fn poll_repositories(&self) -> Result<(), Error> {
+        match self.shared.control {
+            ModelControl::Poll(_) => self.shared.repository.poll().await,
+            ModelControl::None | ModelControl::Explicit(_) => Err(Error::unavailable("polling is disabled")),
+        }
+    }
+
+    fn is_explicit(&self) -> Result<(), Error> {
+        match self.shared.control {
+            ModelControl::Explicit(_) => Ok(()),
+            ModelControl::None | ModelControl::Poll(_) => Err(not_explicit()),
+        }
+    }
+
+    fn may_change_repositories(&self, what: &str) -> Result<(), Error> {
+        self.is_explicit().map_err(|_| {
+            Error::unsupported(format!(
+                "repository {what} is not allowed if model control mode is not EXPLICIT"
+            ))
+        })
     }
 
     /// The number of accepted requests whose last response has not been sent.
     pub fn in_flight(&self) -> usize {
-        self.shared.repository.table().built().iter().map(|model| model.in_flight()).sum()
+        self.shared.repository.table().in_flight()
     }
 
     /// From now on the engine reports that the server is exiting, and no request waits for others to share its batch.
@@ -429,4 +447,17 @@ const EXIT_TICK: Duration = Duration::from_millis(5);
 
 fn not_explicit() -> Error {
     Error::unavailable("explicit model load / unload is not allowed if polling is enabled")
+}
+
+/// Refuses names that are no directory of a repository.
+fn check_name(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::invalid("Model name cannot be empty. Please enter a valid name to deploy."));
+    }
+    if matches!(name, "." | "..") || name.contains(['/', '\0']) {
+        return Err(Error::invalid(format!(
+            "invalid model name '{name}', model name must not contain path traversal characters"
+        )));
+    }
+    Ok(())
 }

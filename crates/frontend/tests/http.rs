@@ -48,6 +48,8 @@ impl Server {
     fn of(repository: Repository, backends: Vec<Arc<dyn Backend>>, options: http::HttpOptions) -> Self {
         let runtime = Runtime::new().unwrap();
         let engine_options = engine::EngineOptions {
+            control: engine::ModelControl::None,
+            namespacing: false,
             server: ServerMetadata {
                 name: "nereid".into(),
                 version: "2.73.0".into(),

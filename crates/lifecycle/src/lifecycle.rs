@@ -50,6 +50,8 @@ pub struct Lifecycle {
 #[derive(Debug)]
 struct OpenCommand {
     operations_left: usize,
+    /// Several models are loaded: the view of each shows its own error.
+    is_for_all: bool,
     error: Option<Error>,
 }
 
@@ -73,9 +75,14 @@ impl Lifecycle {
         self.models.iter()
     }
 
+    /// Whether an operation on a model runs or waits.
+    pub fn has_operations(&self) -> bool {
+        !self.queues.values().all(NameQueue::is_idle)
+    }
+
     /// Whether nothing runs and nothing ends: no action is open that would change a model.
     pub fn is_idle(&self) -> bool {
-        self.queues.values().all(NameQueue::is_idle) && self.loads.values().all(|load| load.ending == 0)
+        !self.has_operations() && self.loads.values().all(|load| load.ending == 0)
     }
 
     /// A command. Its answer is an action of this or of a later step.
@@ -85,7 +92,8 @@ impl Lifecycle {
             self.actions.push(LifecycleAction::Answer { command: id, result });
             return self.take_actions();
         }
-        self.commands.insert(id, OpenCommand { operations_left: 1, error: None });
+        let is_for_all = command == LifecycleCommand::LoadAll;
+        self.commands.insert(id, OpenCommand { operations_left: 1, is_for_all, error: None });
         let (name, kind) = match command {
             LifecycleCommand::LoadAll => {
                 self.actions.push(LifecycleAction::List { command: id });
@@ -108,7 +116,8 @@ impl Lifecycle {
         let models = match listing {
             Ok(listing) => listing.models,
             Err(error) => {
-                self.operation_ended(id, Some(error));
+                self.commands.remove(&id);
+                self.actions.push(LifecycleAction::Answer { command: id, result: Err(error) });
                 return self.take_actions();
             }
         };
@@ -342,7 +351,7 @@ impl Lifecycle {
     fn operation_ended(&mut self, id: CommandId, error: Option<Error>) {
         let Some(command) = self.commands.get_mut(&id) else { return };
         command.operations_left -= 1;
-        command.error = command.error.take().or(error);
+        command.error = command.error.take().or(error.filter(|_| !command.is_for_all));
         if command.operations_left == 0 {
             let error = self.commands.remove(&id).and_then(|command| command.error);
             self.actions.push(LifecycleAction::Answer { command: id, result: error.map_or(Ok(()), Err) });

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, MetricsOptions, Plugins, ServerMetadata};
+use engine::{Engine, MetricsOptions, ModelControl, Plugins, ServerMetadata};
 use frontend::{
     connection::{ClientLimits, ConnectionSlots, SlotCounter},
     drain::Drain,
@@ -95,7 +95,7 @@ impl Server {
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
         let plugins = Plugins { cache, ..extensions.plugins };
         let (mut backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
-        let engine = Engine::new(engine_options(options), plugins).map_err(creating)?;
+        let engine = Engine::new(engine_options(options).map_err(creating)?, plugins).map_err(creating)?;
         // Plug-ins call the server through its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
@@ -310,9 +310,11 @@ impl Slots {
     }
 }
 
-fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
+fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Error> {
     let ResolvedOptions { server, repository, metrics, test_hooks, .. } = options;
-    engine::EngineOptions {
+    let startup_models = repository.startup_models.clone();
+    let control = ModelControl::new(repository.control_mode, repository.polling, startup_models)?;
+    Ok(engine::EngineOptions {
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),
@@ -336,7 +338,9 @@ fn engine_options(options: &ResolvedOptions) -> engine::EngineOptions {
         rate_limit: options.rate_limit.clone(),
         host_policies: options.host_policies.clone(),
         load_policy: repository.load_policy,
-    }
+        control,
+        namespacing: repository.namespacing,
+    })
 }
 
 fn http_options(http: &HttpSettings, limits: ClientLimits) -> Result<http::HttpOptions, Error> {

@@ -1,7 +1,7 @@
 //! The tables that the server logs when the models are loaded: backends, models with their states, and options.
 use std::sync::Arc;
 
-use engine::{Engine, RateLimitResource};
+use engine::{ControlMode, Engine, RateLimitResource};
 use inference::{backend::Backend, log_target::MULTILINE};
 
 use crate::{
@@ -33,7 +33,7 @@ fn backend_table(options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) -> Te
 
 fn model_table(engine: &Engine) -> TextTable<3> {
     let mut table = TextTable::new(["Model", "Version", "Status"]);
-    for entry in engine.index(false) {
+    for entry in engine.known_models(false) {
         let state = entry.state.map_or("", |state| state.as_str());
         let status =
             if entry.reason.is_empty() { state.to_owned() } else { format!("{state}: {}", entry.reason) };
@@ -52,7 +52,15 @@ fn option_table(engine: &Engine, options: &ResolvedOptions) -> TextTable<2> {
     for (index, path) in options.repository.paths.iter().enumerate() {
         row(&format!("model_repository_path[{index}]"), path.clone());
     }
-    row("model_control_mode", "MODE_NONE".to_owned());
+    let mode = match options.repository.control_mode {
+        ControlMode::None => "MODE_NONE",
+        ControlMode::Poll => "MODE_POLL",
+        ControlMode::Explicit => "MODE_EXPLICIT",
+    };
+    row("model_control_mode", mode.to_owned());
+    for (index, model) in options.repository.startup_models.iter().enumerate() {
+        row(&format!("startup_models_{index}"), model.clone());
+    }
     row("strict_model_config", u8::from(!options.repository.auto_complete).to_string());
     row("model_config_name", options.repository.config_name.clone().unwrap_or_default());
     row("rate_limit", if options.rate_limit.is_some() { "EXEC_COUNT" } else { "OFF" }.to_owned());

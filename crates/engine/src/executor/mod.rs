@@ -13,13 +13,15 @@ use std::{
 };
 
 use inference::{
-    EntryId, Error, Timestamp,
+    EntryId, Error, Request, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
 };
 use parking_lot::{Condvar, Mutex};
-use scheduling::{DynamicBatcher, InstanceId, Meta, Rejected, Scheduler, SequenceBatcher, Unbatched};
+use scheduling::{
+    DynamicBatcher, InstanceId, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, Unbatched,
+};
 
 use crate::{
     check::RequestValidator,
@@ -169,6 +171,11 @@ impl Executor {
             self.run_here(here, at);
         }
         Ok(())
+    }
+
+    /// The error of a request that comes after the executor has stopped to accept requests.
+    pub(crate) fn refusal(&self, request: &Request) -> Error {
+        self.rejection_errors.error(Rejection::Draining, request)
     }
 
     /// The client of a waiting request has cancelled it.

@@ -3,7 +3,11 @@
 //! The model validates a request, looks it up in the response cache if the model uses one, and passes it to the
 //! executor. The responses come back through [`Model`]'s [`ResponsePath`], the only place that counts, caches and
 //! orders them.
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use inference::{
     ByteBudget, EntryId, Error, ExecutionTimes, Flow, InFlightResponse, Name, ReportedTimes, Request,
@@ -45,6 +49,8 @@ pub struct Model {
     unread: Arc<UnreadBudget>,
     executor: Arc<Executor>,
     load_duration: Duration,
+    /// The copy that has replaced this one. Requests that were on their way to this one go there.
+    successor: OnceLock<Arc<Model>>,
 }
 
 /// What a model version is built from.
@@ -117,6 +123,7 @@ impl Model {
             unread,
             executor,
             load_duration: now() - since,
+            successor: OnceLock::new(),
         }))
     }
 
@@ -147,7 +154,24 @@ impl Model {
     /// The request contradicts the configuration (INVALID_ARG), its queue is full, the server is stopping or the model
     /// has failed (UNAVAILABLE), or the server holds too many bytes of requests (RESOURCE_EXHAUSTED). The request has
     /// then ended.
-    pub fn infer(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
+    pub fn infer(self: &Arc<Self>, request: Request) -> Result<ResponseStream, Error> {
+        if !self.in_flight.enter() {
+            return self.infer_elsewhere(request);
+        }
+        let accepted = self.accept(request);
+        self.in_flight.leave();
+        accepted
+    }
+
+    /// The model has been replaced or unloaded since the caller looked it up.
+    fn infer_elsewhere(&self, request: Request) -> Result<ResponseStream, Error> {
+        match self.successor.get() {
+            Some(successor) => successor.infer(request),
+            None => Err(self.executor.refusal(&request)),
+        }
+    }
+
+    fn accept(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
         if let Some(fault) = self.fault() {
             return Err(Error::unavailable(fault.message.clone()));
         }
@@ -243,11 +267,23 @@ impl Model {
         self.executor.drain();
     }
 
-    /// Drains, waits until the last request has ended, ends the instances on their threads, and then drops the
-    /// backend's model. Blocks.
+    /// From now on, requests that come to this copy go to its successor, or are refused if there is none. Accepted
+    /// requests continue, and no longer wait for others to share their batch.
+    pub(crate) fn replace(&self, successor: Option<Arc<Self>>) {
+        if let Some(successor) = successor {
+            // A copy is replaced once.
+            let _ = self.successor.set(successor);
+        }
+        self.in_flight.close();
+        self.executor.end_queue_delay();
+    }
+
+    /// Accepts no more requests, waits until the last request has ended, ends the instances on their threads, and then
+    /// drops the backend's model. Blocks.
     pub(crate) fn close(&self) {
-        self.drain();
+        self.replace(None);
         self.in_flight.wait_for_the_last();
+        self.executor.drain();
         self.executor.close();
     }
 }

@@ -118,17 +118,24 @@ fn catch_panic<T>(ask: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Error::internal("the repository agent panicked"))
 }
 
+/// A new temporary directory. Only this user has access to it.
+///
+/// # Errors
+/// INTERNAL if it cannot be made.
+pub(super) fn private_directory() -> Result<tempfile::TempDir, Error> {
+    tempfile::Builder::new()
+        .prefix("nereid-model-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(|error| Error::internal(format!("failed to create a temporary directory: {error}")))
+}
+
 /// Makes temporary directories below that directory. Only this user has access to them.
 struct Temporary;
 
 impl Directories for Temporary {
     fn make(&self) -> Result<PathBuf, Error> {
-        tempfile::Builder::new()
-            .prefix("nereid-model-")
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir()
-            .map(tempfile::TempDir::keep)
-            .map_err(|error| Error::internal(format!("failed to create a temporary directory: {error}")))
+        private_directory().map(tempfile::TempDir::keep)
     }
 
     fn remove(&self, directory: &Path) -> Result<(), Error> {

@@ -24,11 +24,18 @@ use inference::{
     log_target::MULTILINE,
 };
 
+use lifecycle::{ConfigIdentity, NoVersion, NoVersionCause, PlanFailure, PlannedModel};
 use proto::model_instance_group::Kind;
 use scheduling::Capacity;
+use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use super::{agents::Agents, files, scan, strategy, table::NoVersionCause};
+use super::{
+    agents::Agents,
+    files,
+    given::{LoadParameters, write_files},
+    scan, strategy,
+};
 use crate::{
     BackendSetting, EngineOptions, HostPolicy, LoadPolicy, Plugins, RateLimitResource,
     clock::{TimerThread, now},
@@ -62,8 +69,8 @@ pub(crate) struct Loader {
 
 /// Why a model has no plan.
 pub(super) struct PlanError {
-    pub(super) cause: NoVersionCause,
-    pub(super) error: Error,
+    cause: NoVersionCause,
+    error: Error,
 }
 
 impl From<Error> for PlanError {
@@ -72,10 +79,18 @@ impl From<Error> for PlanError {
     }
 }
 
-/// The plan of one model, and the agents that are attached until the model is unloaded.
+impl From<PlanError> for PlanFailure {
+    fn from(PlanError { cause, error }: PlanError) -> Self {
+        Self { no_version: NoVersion { cause, reason: error.with_code() }, error }
+    }
+}
+
+/// The plan of one model, and what must stay until the last copy of the load has ended.
 pub(super) struct Planned {
     pub(super) plan: LoadPlan,
     pub(super) agents: Option<Agents>,
+    /// The directory with the files that the load request has brought.
+    pub(super) files: Option<TempDir>,
 }
 
 /// What the loader will load for one model.
@@ -88,9 +103,12 @@ pub(super) struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// The versions that the version policy selects, ascending; not empty.
-    pub(super) fn versions(&self) -> &[i64] {
-        &self.versions
+    /// What the lifecycle must know of the plan.
+    pub(super) fn shown(&self) -> PlannedModel {
+        // The selected versions show what the version policy means.
+        let config = proto::ModelConfig { version_policy: None, ..self.declared.config.clone() };
+        let config = ConfigIdentity { model: proto::json::to_json(&config).into_bytes() };
+        PlannedModel { versions: self.versions.clone(), config }
     }
 }
 
@@ -137,20 +155,29 @@ impl Loader {
         self.policy
     }
 
-    /// Reads a model's configuration, notifies its agents, and chooses its versions. May block as long as the agents
-    /// do.
+    /// Reads a model's configuration, notifies its agents, and chooses its versions. `directory` is the model's
+    /// directory in a repository, and `brought` is what a load request brings. May block as long as the agents do.
     ///
     /// # Errors
     /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
-    pub(super) fn plan(&self, name: &Name, directory: &Path) -> Result<Planned, PlanError> {
-        let given = self.read(directory).map_err(|error| PlanError {
-            cause: if self.config_path(directory).exists() {
-                NoVersionCause::Refused
-            } else {
-                NoVersionCause::NoConfiguration
-            },
-            error,
-        })?;
+    pub(super) fn plan(
+        &self,
+        name: &Name,
+        directory: Option<&Path>,
+        brought: &LoadParameters,
+    ) -> Result<Planned, PlanError> {
+        let files = if brought.files.is_empty() { None } else { Some(write_files(&brought.files)?) };
+        let Some(directory) = files.as_ref().map(TempDir::path).or(directory) else {
+            return Err(Error::internal("the model has no directory").into());
+        };
+        let given = match &brought.config {
+            Some(json) => read(ConfigSource::Override(json), self.completion).map_err(Error::from)?,
+            None if files.is_some() => {
+                let text = "Load parameter 'config' must be specified for model file override";
+                return Err(Error::invalid(text).into());
+            }
+            None => self.read_or_none(directory)?,
+        };
         let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
         let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
         let versions = versions_of(&directory)?;
@@ -169,7 +196,22 @@ impl Loader {
         if versions.is_empty() {
             return Err(PlanError { cause: NoVersionCause::NoneSelected, error: no_version_available(name) });
         }
-        Ok(Planned { plan: LoadPlan { name: name.clone(), directory, declared, versions }, agents })
+        let plan = LoadPlan { name: name.clone(), directory, declared, versions };
+        Ok(Planned { plan, agents, files })
+    }
+
+    fn read_or_none(&self, directory: &Path) -> Result<GivenConfig, PlanError> {
+        self.read(directory).map_err(|error| {
+            let is_there = self.config_path(directory).exists();
+            let cause = if is_there { NoVersionCause::Refused } else { NoVersionCause::NoConfiguration };
+            PlanError { cause, error }
+        })
+    }
+
+    /// The path of a model's configuration below the model's directory.
+    pub(super) fn config_name(&self, directory: &Path) -> String {
+        let path = self.config_path(directory);
+        path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned()
     }
 
     /// The configuration in a model's directory.

@@ -3,22 +3,31 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use inference::{
     Error, Name,
     config::{FileEntry, VersionDirectory, version_directory},
 };
+use lifecycle::ModelKey;
+
+use super::repositories::Repositories;
 
 /// The model directories of all repositories.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    /// Models that are in one repository.
-    pub(super) unique: BTreeMap<Name, PathBuf>,
-    /// Models that are in several repositories. None of them is served.
-    pub(super) duplicated: BTreeMap<Name, Vec<PathBuf>>,
+pub(super) struct Directories {
+    /// The directories of each model: one, or several if several repositories have a model of the name.
+    pub(super) models: BTreeMap<ModelKey, Vec<Arc<PathBuf>>>,
+    /// Repositories that cannot be read, with their errors.
+    pub(super) unreadable: Vec<(Name, Error)>,
     /// Warnings for the log: ignored directories, and directories that do not look like a repository.
     pub(super) warnings: Vec<String>,
+}
+
+/// The name of a repository: its path.
+pub(super) fn repository_name(repository: &Path) -> Name {
+    Name::new(&repository.to_string_lossy())
 }
 
 /// The expected layout of a repository, for an operator whose repository differs.
@@ -26,27 +35,59 @@ const EXPECTED: &str = "a repository has a directory for each model, with a dire
                         <repository>/<model>/<version>/<model file>";
 
 /// Lists the repositories. Hidden directories and `lost+found` are not models (M-W14).
+pub(super) fn list(repositories: &Repositories) -> Directories {
+    let mut listing = Directories::default();
+    for (repository, names) in &repositories.paths {
+        let directories = match subdirectories(repository, &mut listing.warnings) {
+            Ok(directories) => directories,
+            Err(error) => {
+                listing.unreadable.push((repository_name(repository), error));
+                continue;
+            }
+        };
+        let found: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
+        listing.warnings.extend(unlike_a_repository(repository, &found));
+        for (directory_name, directory) in found.iter().zip(directories) {
+            let name = names.get(directory_name).map_or(directory_name.as_str(), Name::as_str);
+            let key = repositories.key(repository, name);
+            listing.models.entry(key).or_default().push(Arc::new(directory));
+        }
+    }
+    listing
+}
+
+/// The directories of the models of a name.
 ///
 /// # Errors
-/// A repository that does not exist or is not a directory.
-pub(super) fn list(repositories: &[PathBuf]) -> Result<Listing, Error> {
-    let mut places: BTreeMap<Name, Vec<PathBuf>> = BTreeMap::new();
-    let mut listing = Listing::default();
-    for repository in repositories {
-        let directories = subdirectories(repository, &mut listing.warnings)?;
-        let names: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
-        listing.warnings.extend(unlike_a_repository(repository, &names));
-        for (name, directory) in names.iter().zip(directories) {
-            places.entry(Name::new(name)).or_default().push(directory);
+/// A repository that cannot be read, if no other one has the model.
+pub(super) fn find(
+    repositories: &Repositories,
+    name: &str,
+) -> Result<BTreeMap<ModelKey, Vec<Arc<PathBuf>>>, Error> {
+    let mut found: BTreeMap<ModelKey, Vec<Arc<PathBuf>>> = BTreeMap::new();
+    let mut failure = None;
+    for (repository, names) in &repositories.paths {
+        let mapped =
+            names.iter().find(|(_, model)| ***model == *name).map(|(directory, _)| directory.as_str());
+        // A directory with another name for the model is not reachable by its own.
+        let directory_name = mapped.or((!names.contains_key(name)).then_some(name));
+        let Some(directory) = directory_name.map(|name| repository.join(name)) else { continue };
+        match fs::metadata(&directory) {
+            Ok(metadata) if metadata.is_dir() => {
+                let key = repositories.key(repository, name);
+                found.entry(key).or_default().push(Arc::new(directory));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                failure = Some(Error::internal(format!("failed to open {}: {error}", directory.display())));
+            }
         }
     }
-    for (name, mut directories) in places {
-        match (directories.pop(), directories.is_empty()) {
-            (Some(only), true) => drop(listing.unique.insert(name, only)),
-            (last, _) => drop(listing.duplicated.insert(name, directories.into_iter().chain(last).collect())),
-        }
+    match failure {
+        Some(error) if found.is_empty() => Err(error),
+        Some(_) | None => Ok(found),
     }
-    Ok(listing)
 }
 
 /// Why a directory with these subdirectories does not look like a repository, if it does not.
@@ -129,6 +170,16 @@ fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<P
     Ok(found)
 }
 
+/// The versions in a model's directory. None if it cannot be read.
+pub(super) fn versions(directory: &Path) -> Vec<i64> {
+    let entries = entries(directory).unwrap_or_default();
+    let version = |entry: FileEntry| match version_directory(&entry.name) {
+        VersionDirectory::Version(version) if entry.is_directory => Some(version),
+        VersionDirectory::Version(_) | VersionDirectory::Ignored(_) => None,
+    };
+    entries.into_iter().filter_map(version).collect()
+}
+
 /// The entries of a directory, by name. Follows links. An entry whose type cannot be read counts as a file.
 ///
 /// # Errors
@@ -152,6 +203,10 @@ fn file_name(path: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn repositories(paths: &[PathBuf]) -> Repositories {
+        Repositories::new(paths.to_vec(), false)
+    }
+
     #[test]
     fn models_are_directories_and_belong_to_one_repository() {
         let root = tempfile::tempdir().unwrap();
@@ -160,9 +215,9 @@ mod tests {
         }
         fs::write(root.path().join("a/file"), "").unwrap();
         std::os::unix::fs::symlink("nowhere", root.path().join("a/dangling")).unwrap();
-        let listing = list(&[root.path().join("a"), root.path().join("b")]).unwrap();
-        assert_eq!(listing.unique.keys().map(Name::as_str).collect::<Vec<_>>(), ["once"]);
-        assert_eq!(listing.duplicated[&Name::new("twice")].len(), 2);
+        let listing = list(&repositories(&[root.path().join("a"), root.path().join("b")]));
+        let found = listing.models.iter().map(|(key, directories)| (key.name.as_str(), directories.len()));
+        assert_eq!(found.collect::<Vec<_>>(), [("once", 1), ("twice", 2)]);
         let mut warnings = listing.warnings;
         warnings.sort();
         let place = |name: &str| root.path().join("a").join(name).display().to_string();
@@ -187,7 +242,7 @@ mod tests {
         for file in ["flat/model.onnx", "configured/config.pbtxt", "good/README"] {
             fs::write(root.path().join(file), "").unwrap();
         }
-        let warnings = |name: &str| list(&[root.path().join(name)]).unwrap().warnings.join("|");
+        let warnings = |name: &str| list(&repositories(&[root.path().join(name)])).warnings.join("|");
         let above = root.path().canonicalize().unwrap();
         for (name, text) in [
             ("empty", "has no models (it is empty): a repository has"),
@@ -231,11 +286,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        assert_eq!(list(&[file]).unwrap_err().to_string(), "repository path is not a valid directory");
+        let error = |path: &Path| list(&repositories(&[path.into()])).unreadable.remove(0).1.to_string();
+        assert_eq!(error(&file), "repository path is not a valid directory");
         let missing = root.path().join("missing");
-        assert_eq!(
-            list(std::slice::from_ref(&missing)).unwrap_err().to_string(),
-            format!("failed to stat file {}", missing.display())
-        );
+        assert_eq!(error(&missing), format!("failed to stat file {}", missing.display()));
     }
 }

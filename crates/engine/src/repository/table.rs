@@ -5,6 +5,7 @@ use std::{
 };
 
 use inference::{Error, Name};
+use lifecycle::{CopyId, Lifecycle, NoVersion, NoVersionCause, VersionStatus};
 
 use crate::model::Model;
 
@@ -49,34 +50,18 @@ pub struct IndexEntry {
 /// All models at one point in time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelTable {
-    pub(super) models: HashMap<Name, Versions>,
+    /// The models of each name: one, or one for each namespace.
+    models: HashMap<Name, Vec<Versions>>,
+    /// Copies that finish their accepted requests.
+    retiring: Vec<Arc<Model>>,
 }
 
 /// One model of the table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Versions {
-    pub(super) versions: BTreeMap<i64, VersionEntry>,
+struct Versions {
+    versions: BTreeMap<i64, VersionEntry>,
     /// Why the model has no version.
-    pub(super) problem: Option<NoVersion>,
-}
-
-/// Why a model has no version at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NoVersion {
-    pub(super) cause: NoVersionCause,
-    /// The text for the index.
-    pub(super) reason: String,
-}
-
-/// The cause. The errors for clients depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoVersionCause {
-    /// The directory has no configuration file, but the options require one. It may not be a model.
-    NoConfiguration,
-    /// The configuration is valid and selects no version directory.
-    NoneSelected,
-    /// The configuration is invalid, an agent refused, or the model is in two repositories.
-    Refused,
+    problem: Option<NoVersion>,
 }
 
 impl Versions {
@@ -86,10 +71,10 @@ impl Versions {
             && self.versions.values().all(|version| version.usable().is_some())
     }
 
-    /// The versions that have been built, usable or not, ascending.
-    pub(super) fn built(&self) -> impl Iterator<Item = Arc<Model>> {
+    /// One copy of each version that has been built and has not ended, usable or not, ascending.
+    fn built(&self) -> impl Iterator<Item = Arc<Model>> {
         self.versions.values().filter_map(|version| match version {
-            VersionEntry::Ready(model) => Some(model.clone()),
+            VersionEntry::Ready(model) | VersionEntry::Unloading(model) => Some(model.clone()),
             VersionEntry::Loading | VersionEntry::Unavailable(_) => None,
         })
     }
@@ -97,9 +82,10 @@ impl Versions {
 
 /// One version of the table.
 #[derive(Debug, Clone)]
-pub(super) enum VersionEntry {
+enum VersionEntry {
     Loading,
     Ready(Arc<Model>),
+    Unloading(Arc<Model>),
     Unavailable(String),
 }
 
@@ -109,8 +95,13 @@ impl VersionEntry {
     fn usable(&self) -> Option<&Arc<Model>> {
         match self {
             Self::Ready(model) if model.fault().is_none() => Some(model),
-            Self::Ready(_) | Self::Loading | Self::Unavailable(_) => None,
+            Self::Ready(_) | Self::Loading | Self::Unloading(_) | Self::Unavailable(_) => None,
         }
+    }
+
+    /// Whether the version was ended on purpose. Such a version does not keep the server from being ready.
+    fn is_unloaded(&self) -> bool {
+        matches!(self, Self::Unavailable(reason) if reason == "unloaded")
     }
 
     fn state(&self) -> (ModelState, String) {
@@ -120,12 +111,49 @@ impl VersionEntry {
                 None => (ModelState::Ready, String::new()),
                 Some(fault) => (ModelState::Unavailable, fault.with_code()),
             },
+            Self::Unloading(_) => (ModelState::Unloading, String::new()),
             Self::Unavailable(reason) => (ModelState::Unavailable, reason.clone()),
         }
     }
 }
 
 impl ModelTable {
+    /// The view of the policy's models. `copies` has every copy that has been built and has not ended.
+    pub(super) fn of(lifecycle: &Lifecycle, copies: &HashMap<CopyId, Arc<Model>>) -> Self {
+        let mut table = Self::default();
+        for (key, model) in lifecycle.models() {
+            let mut shown = Versions { problem: model.problem().cloned(), ..Versions::default() };
+            for (number, status) in model.versions() {
+                let copy = |copy: &CopyId| copies.get(copy).cloned();
+                let entry = match &status {
+                    VersionStatus::Loading => Some(VersionEntry::Loading),
+                    VersionStatus::Ready(id) => copy(id).map(VersionEntry::Ready),
+                    VersionStatus::Unloading(id) => copy(id).map(VersionEntry::Unloading),
+                    VersionStatus::Unavailable(reason) => Some(VersionEntry::Unavailable(reason.clone())),
+                };
+                shown.versions.extend(entry.map(|entry| (number, entry)));
+            }
+            table.retiring.extend(model.retiring().filter_map(|copy| copies.get(&copy).cloned()));
+            if shown.problem.is_some() || !shown.versions.is_empty() {
+                table.models.entry(key.name.clone()).or_default().push(shown);
+            }
+        }
+        table
+    }
+
+    /// The only model of a name.
+    fn only(&self, name: &str) -> Result<Option<&Versions>, Error> {
+        match self.models.get(name).map(Vec::as_slice) {
+            None | Some([]) => Ok(None),
+            Some([only]) => Ok(Some(only)),
+            Some(several) => Err(Error::invalid(format!(
+                "There are {} identifiers of model '{name}' in global map, model namespace must be provided to resolve \
+                 ambiguity.",
+                several.len()
+            ))),
+        }
+    }
+
     /// The requested version, or the largest one that is ready.
     ///
     /// # Errors
@@ -137,7 +165,7 @@ impl ModelTable {
             // As Triton: a model with a valid configuration is known, whatever the state of its versions.
             Some(problem) => problem.cause == NoVersionCause::NoneSelected,
         };
-        let model = self.models.get(name).filter(is_known).ok_or_else(|| unknown("is not found"))?;
+        let model = self.only(name)?.filter(is_known).ok_or_else(|| unknown("is not found"))?;
         let Some(number) = version else {
             let largest = model.versions.values().rev().find_map(VersionEntry::usable);
             return largest.cloned().ok_or_else(|| unknown("has no available versions"));
@@ -153,48 +181,71 @@ impl ModelTable {
 
     /// The versions of a model that can be used, ascending.
     pub(crate) fn ready_versions(&self, name: &str) -> Vec<i64> {
-        let versions = self.models.get(name).map(|model| &model.versions).into_iter().flatten();
+        let models = self.models.get(name).into_iter().flatten();
+        let versions = models.flat_map(|model| &model.versions);
         versions.filter(|(_, version)| version.usable().is_some()).map(|(number, _)| *number).collect()
     }
 
     /// Whether each directory is a model with versions, all of which can be used.
     pub(crate) fn all_loaded(&self) -> bool {
-        self.models.values().all(Versions::all_usable)
+        self.models.values().flatten().all(Versions::all_usable)
     }
 
     /// As [`all_loaded`](Self::all_loaded), but for strict readiness, where a directory without a configuration file is
     /// not a model.
     pub(crate) fn all_ready(&self) -> bool {
-        self.models.values().all(|model| match &model.problem {
+        self.models.values().flatten().all(|model| match &model.problem {
             Some(problem) => problem.cause == NoVersionCause::NoConfiguration,
-            None => model.all_usable(),
+            None => {
+                let is_settled = |version: &VersionEntry| version.usable().is_some() || version.is_unloaded();
+                model.versions.values().all(is_settled)
+            }
         })
     }
 
     /// Versions that can be used and whose backends report readiness.
     pub(crate) fn telling_readiness(&self) -> Vec<Arc<Model>> {
-        let versions = self.models.values().flat_map(|model| model.versions.values());
+        let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
         versions.filter_map(VersionEntry::usable).filter(|model| model.reports_readiness()).cloned().collect()
     }
 
     /// Versions that can be used, by name and number.
     pub(crate) fn ready(&self) -> Vec<Arc<Model>> {
-        let mut ready = self.built();
-        ready.retain(|model| model.fault().is_none());
-        ready
+        let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
+        Self::sorted(versions.filter_map(VersionEntry::usable).cloned().collect())
     }
 
-    /// Every version that has been built, usable or not, by name and number.
+    /// One copy of each version that has been built and has not ended, usable or not, by name and number.
     pub(crate) fn built(&self) -> Vec<Arc<Model>> {
-        let mut built: Vec<_> = self.models.values().flat_map(Versions::built).collect();
+        Self::sorted(self.models.values().flatten().flat_map(Versions::built).collect())
+    }
+
+    /// The number of accepted requests of all copies whose last response has not been sent.
+    pub(crate) fn in_flight(&self) -> usize {
+        let ready = self.models.values().flatten().flat_map(|model| model.versions.values());
+        let ready = ready.filter_map(|version| match version {
+            VersionEntry::Ready(model) => Some(model),
+            VersionEntry::Loading | VersionEntry::Unloading(_) | VersionEntry::Unavailable(_) => None,
+        });
+        ready.chain(&self.retiring).map(|model| model.in_flight()).sum()
+    }
+
+    fn sorted(mut built: Vec<Arc<Model>>) -> Vec<Arc<Model>> {
         built.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
         built
+    }
+
+    /// Whether the table has a model of the name.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.models.contains_key(name)
     }
 
     /// One line for each version, or for each model without versions, by name and number.
     pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
         let mut lines = Vec::new();
-        for (name, model) in &self.models {
+        for (name, model) in
+            self.models.iter().flat_map(|(name, models)| models.iter().map(move |model| (name, model)))
+        {
             if let Some(problem) = &model.problem {
                 let state = Some(ModelState::Unavailable);
                 lines.push(IndexEntry {

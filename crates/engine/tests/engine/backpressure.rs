@@ -122,7 +122,7 @@ async fn a_parameter_that_is_no_number_fails_the_load_and_says_so() {
     let config =
         format!("{MANY} parameters {{ key: 'MAX_UNREAD_RESPONSES' value: {{ string_value: '0' }} }}");
     let (engine, _) = serve(&config, 1).await;
-    let reason = &engine.index(false)[0].reason;
+    let reason = &engine.known_models(false)[0].reason;
     assert!(reason.contains("'parameters.MAX_UNREAD_RESPONSES' of model 'm' has the value '0'"), "{reason}");
 }
 

@@ -133,7 +133,7 @@ async fn one_load_thread_loads_one_model_at_a_time() {
     let mut options = repository.options();
     options.load_threads = 1;
     let engine = start(options, backend).await;
-    assert_eq!(engine.index(true).len(), 6);
+    assert_eq!(engine.known_models(true).len(), 6);
     assert_eq!((most.load(SeqCst), loading.load(SeqCst)), (1, 0));
 }
 

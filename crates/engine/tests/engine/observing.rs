@@ -37,7 +37,7 @@ async fn the_index_is_sorted_and_can_be_limited_to_ready_models() {
     let lines = index(&engine);
     assert_eq!(lines[..4], ["a 1 READY", "b 1 READY", "b 2 UNAVAILABLE Internal: no", "b 10 READY"]);
     assert!(lines.len() == 5 && lines[4].starts_with("c - UNAVAILABLE "), "{lines:?}");
-    let ready = engine.index(true).into_iter().map(|entry| (entry.name.to_string(), entry.version));
+    let ready = engine.known_models(true).into_iter().map(|entry| (entry.name.to_string(), entry.version));
     assert_eq!(
         ready.collect::<Vec<_>>(),
         [("a".to_owned(), Some(1)), ("b".to_owned(), Some(1)), ("b".to_owned(), Some(10))]

@@ -1,6 +1,6 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
 use inference::ErrorCode;
-use nereid_engine::{Engine, Plugins};
+use nereid_engine::{Engine, LoadParameters, Plugins};
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};
 
@@ -279,7 +279,7 @@ async fn an_unreadable_entry_does_not_hide_the_others() {
 #[tokio::test]
 async fn models_are_not_loaded_by_request() {
     let engine = Repository::new().model("m", ECHO, &["1"]).serve(echo()).await;
-    for refused in [engine.load("m").await, engine.unload("m").await] {
+    for refused in [engine.load("m", LoadParameters::default()).await, engine.unload("m").await] {
         let error = refused.unwrap_err();
         assert_eq!(
             (error.code, &error.message[..]),

@@ -67,6 +67,8 @@ impl Repository {
 
 pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
     EngineOptions {
+        control: nereid_engine::ModelControl::None,
+        namespacing: false,
         server: ServerMetadata::default(),
         repositories,
         strict_readiness: true,
@@ -307,7 +309,7 @@ pub(crate) fn index(engine: &Engine) -> Vec<String> {
         let state = entry.state.map_or("-", ModelState::as_str);
         format!("{} {version} {state} {}", entry.name, entry.reason).trim_end().to_owned()
     };
-    engine.index(false).into_iter().map(line).collect()
+    engine.known_models(false).into_iter().map(line).collect()
 }
 
 /// A point where several threads wait until all of them have arrived.

@@ -1,6 +1,8 @@
 //! The rare calls: one message in, one message out. They use the generated types and are not optimised for speed.
+use std::collections::BTreeMap;
+
 use bytes::{BufMut, Bytes, BytesMut};
-use engine::Engine;
+use engine::{Engine, LoadParameters};
 use inference::Error;
 use prost::Message;
 use proto::{
@@ -145,10 +147,10 @@ impl AdminCall {
             Self::RepositoryIndex => {
                 let request: RepositoryIndexRequest = decode(frames)?;
                 only_one_repository(&request.repository_name)?;
-                encode(&metadata::index(engine.index(request.ready)))
+                encode(&metadata::index(engine.index(request.ready).await))
             }
             Self::RepositoryModelLoad => {
-                load(engine, &decode(frames)?).await?;
+                load(engine, decode(frames)?).await?;
                 encode(&RepositoryModelLoadResponse {})
             }
             Self::RepositoryModelUnload => {
@@ -179,30 +181,34 @@ fn not_offered(subject: Subject) -> Error {
     Error::unsupported(format!("{what} is not supported by this version of nereid"))
 }
 
-async fn load(engine: &Engine, request: &RepositoryModelLoadRequest) -> Result<(), Error> {
+async fn load(engine: &Engine, request: RepositoryModelLoadRequest) -> Result<(), Error> {
     only_one_repository(&request.repository_name)?;
-    check_load_parameters(request)?;
-    engine.load(&request.model_name).await
+    let given = load_parameters(request.parameters)?;
+    engine.load(&request.model_name, given).await
 }
 
-/// Checks that the parameters are parameters of the protocol.
-fn check_load_parameters(request: &RepositoryModelLoadRequest) -> Result<(), Error> {
-    for (key, parameter) in &request.parameters {
-        let choice = parameter.parameter_choice.as_ref();
-        let (fits, expected) = match &**key {
-            "config" => (matches!(choice, Some(ParameterChoice::StringParam(_))), "string_param"),
-            key if key.starts_with("file:") => {
-                (matches!(choice, Some(ParameterChoice::BytesParam(_))), "bytes_param")
+/// What a load request brings.
+fn load_parameters(parameters: BTreeMap<String, ModelRepositoryParameter>) -> Result<LoadParameters, Error> {
+    let mut given = LoadParameters::default();
+    for (key, parameter) in parameters {
+        let expected = match (&*key, key.strip_prefix("file:"), parameter.parameter_choice) {
+            ("config", _, Some(ParameterChoice::StringParam(config))) => {
+                given.config = Some(config);
+                continue;
             }
-            _ => return Err(Error::invalid(format!("unrecognized load parameter '{key}'."))),
+            (_, Some(path), Some(ParameterChoice::BytesParam(content))) => {
+                given.files.push((path.to_owned(), content));
+                continue;
+            }
+            ("config", ..) => "string_param",
+            (_, Some(_), _) => "bytes_param",
+            (_, None, _) => return Err(Error::invalid(format!("unrecognized load parameter '{key}'."))),
         };
-        if !fits {
-            return Err(Error::invalid(format!(
-                "invalid value type for load parameter '{key}', expected {expected}."
-            )));
-        }
+        return Err(Error::invalid(format!(
+            "invalid value type for load parameter '{key}', expected {expected}."
+        )));
     }
-    Ok(())
+    Ok(given)
 }
 
 async fn unload(engine: &Engine, request: &RepositoryModelUnloadRequest) -> Result<(), Error> {

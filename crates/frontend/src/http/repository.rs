@@ -1,5 +1,7 @@
 //! The model repository endpoints: index, load, unload.
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
+use engine::LoadParameters;
 use http::StatusCode;
 use http_body::Body;
 use inference::Error;
@@ -20,13 +22,13 @@ impl HttpService {
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
         let ready_only = self.read_members(body, ready_only).await?;
-        let index = kserve::metadata::index(self.engine.index(ready_only));
+        let index = kserve::metadata::index(self.engine.index(ready_only).await);
         Ok(reply::json(StatusCode::OK, show::index(&index)))
     }
 
     /// `GET /v2/models`
-    pub(super) fn models(&self) -> HttpReply {
-        let index = kserve::metadata::index(self.engine.index(false));
+    pub(super) async fn models(&self) -> HttpReply {
+        let index = kserve::metadata::index(self.engine.index(false).await);
         reply::json(StatusCode::OK, show::models(&index))
     }
 
@@ -36,8 +38,8 @@ impl HttpService {
         model: &str,
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
-        self.read_members(body, check_load_parameters).await?;
-        self.engine.load(model).await?;
+        let given = self.read_members(body, load_parameters).await?;
+        self.engine.load(model, given).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
 
@@ -82,20 +84,31 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// Checks that the parameters of a load request are parameters of the protocol. The request may have no body.
-fn check_load_parameters(json: &[u8]) -> Result<(), Error> {
+/// What a load request brings. The request may have no body.
+fn load_parameters(json: &[u8]) -> Result<LoadParameters, Error> {
+    let mut given = LoadParameters::default();
     if json.is_empty() {
-        return Ok(());
+        return Ok(given);
     }
     let document = Document::parse_members(json)?;
-    let Some(parameters) = document.root().find("parameters") else { return Ok(()) };
+    let Some(parameters) = document.root().find("parameters") else { return Ok(given) };
     for (key, value) in parameters.members()? {
-        value.as_bytes()?;
-        if key != b"config" && !key.starts_with(b"file:") {
+        let value = value.as_bytes()?;
+        if key == b"config" {
+            given.config = Some(String::from_utf8_lossy(value).into_owned());
+        } else if let Some(path) = key.strip_prefix(b"file:") {
+            let path = String::from_utf8_lossy(path).into_owned();
+            let content = BASE64_STANDARD.decode(value).map_err(|error| {
+                Error::invalid(format!(
+                    "failed to decode the base64 of load parameter 'file:{path}': {error}"
+                ))
+            })?;
+            given.files.push((path, content.into()));
+        } else {
             return Err(Error::internal("unexpected error on creating Triton parameter"));
         }
     }
-    Ok(())
+    Ok(given)
 }
 
 /// The `unload_dependents` parameter of an unload request. The request may have no body.
@@ -137,16 +150,18 @@ mod tests {
 
     #[test]
     fn a_load_may_bring_a_configuration_and_files() {
-        assert_eq!(check_load_parameters(b""), Ok(()));
-        assert_eq!(check_load_parameters(br#"{"parameters":{}}"#), Ok(()));
-        assert_eq!(check_load_parameters(br#"{"parameters":{"config":"{}","file:1/a":"YQ=="}}"#), Ok(()));
+        assert_eq!(load_parameters(b""), Ok(LoadParameters::default()));
+        assert_eq!(load_parameters(br#"{"parameters":{}}"#), Ok(LoadParameters::default()));
+        let given = load_parameters(br#"{"parameters":{"config":"{\"a\":1}","file:1/a":"YQ=="}}"#).unwrap();
+        assert_eq!(given.config.as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(given.files, [("1/a".to_owned(), Bytes::from("a"))]);
         let text = "unexpected error on creating Triton parameter";
-        assert_eq!(refused(check_load_parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
+        assert_eq!(refused(load_parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
         let text = "attempt to access JSON non-string as string";
-        assert_eq!(
-            refused(check_load_parameters(br#"{"parameters": {"config": {"a": 1}}}"#)),
-            (500, text.into())
-        );
+        assert_eq!(refused(load_parameters(br#"{"parameters": {"config": {"a": 1}}}"#)), (500, text.into()));
+        let (status, text) = refused(load_parameters(br#"{"parameters": {"file:1/a": "%"}}"#));
+        assert_eq!(status, 400);
+        assert!(text.starts_with("failed to decode the base64 of load parameter 'file:1/a': "), "{text}");
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl HttpService {
             Route::Live => Ok(health(self.engine.live()?)),
             Route::Ready => Ok(health(self.engine.ready().await?)),
             Route::Server => Ok(reply::json(StatusCode::OK, self.server_metadata.clone())),
-            Route::Models => Ok(self.models()),
+            Route::Models => Ok(self.models().await),
             Route::AllStatistics => self.statistics(None, None),
             Route::Model { model, version, about } => {
                 let version = version::parse(&version)?;

@@ -2,10 +2,10 @@
 use std::ffi::{c_char, c_int};
 
 use c_api::{handle::text, types::error::CError};
+use engine::ControlMode;
 use inference::Error;
 
 use super::{ServerOptions, set};
-use crate::not_offered;
 
 /// Sets the name of the server.
 #[unsafe(no_mangle)]
@@ -32,7 +32,17 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelRepositoryPath(
     }
 }
 
-/// Sets when models are loaded: 0 is once, at the start. Nereid has no other mode.
+fn control_mode(mode: u32) -> Result<ControlMode, Error> {
+    match mode {
+        0 => Ok(ControlMode::None),
+        1 => Ok(ControlMode::Poll),
+        2 => Ok(ControlMode::Explicit),
+        other => Err(Error::invalid(format!("unknown control mode '{other}'"))),
+    }
+}
+
+/// Sets when models are loaded: 0 is once, at the start; 1 is also when the program asks to look for changes; 2 is when the
+/// program loads them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelControlMode(
     options: *mut ServerOptions,
@@ -40,23 +50,26 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelControlMode(
 ) -> *mut CError {
     // SAFETY: null or live options.
     unsafe {
-        set(options, |_| match mode {
-            0 => Ok(()),
-            1 => Err(not_offered("model control mode POLL")),
-            2 => Err(not_offered("model control mode EXPLICIT")),
-            other => Err(Error::invalid(format!("unknown control mode '{other}'"))),
+        set(options, |own| {
+            own.control_mode = control_mode(mode)?;
+            Ok(())
         })
     }
 }
 
-/// Names a model to load at the start. Refused: it needs a control mode that Nereid does not have.
+/// Names a model to load at the start if the program loads models: `*` stands for all. May be called several times.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetStartupModel(
     options: *mut ServerOptions,
     model_name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or live options; a text or null.
-    unsafe { set(options, |_| text(model_name).and(Err(not_offered("naming the models of the start")))) }
+    unsafe {
+        set(options, |own| {
+            own.startup_models.insert(text(model_name)?.to_owned());
+            Ok(())
+        })
+    }
 }
 
 /// Sets whether configurations must be complete. If not, backends complete them.
@@ -200,12 +213,17 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelLoadRetryCount(
     }
 }
 
-/// Sets whether several repositories may have models of the same name. Refused: Nereid does not support it.
+/// Sets whether several repositories may have models of the same name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetModelNamespacing(
     options: *mut ServerOptions,
     enable_namespace: bool,
 ) -> *mut CError {
     // SAFETY: null or live options.
-    unsafe { set(options, |_| if enable_namespace { Err(not_offered("model namespacing")) } else { Ok(()) }) }
+    unsafe {
+        set(options, |own| {
+            own.namespacing = enable_namespace;
+            Ok(())
+        })
+    }
 }

@@ -12,13 +12,17 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     ptr,
+    time::Duration,
 };
 
 use c_api::{
     handle::{Handle, borrow, delete, give, guard},
     types::error::CError,
 };
-use engine::{BackendSetting, HostPolicy, LoadPolicy, MetricsOptions, RateLimitResource, ServerMetadata};
+use engine::{
+    BackendSetting, ControlMode, HostPolicy, LoadPolicy, MetricsOptions, ModelControl, Polling,
+    RateLimitResource, ServerMetadata,
+};
 use inference::Error;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -49,6 +53,10 @@ pub(crate) struct Settings {
     pub(crate) metrics: bool,
     id: String,
     repositories: BTreeSet<String>,
+    control_mode: ControlMode,
+    /// The models of the start, if the program loads models.
+    startup_models: BTreeSet<String>,
+    namespacing: bool,
     auto_complete: bool,
     config_name: Option<String>,
     strict_readiness: bool,
@@ -69,7 +77,7 @@ pub(crate) struct Settings {
     host_policies: BTreeMap<String, HostPolicy>,
 }
 
-/// The defaults of Triton, except that models are loaded once and not again when they change.
+/// The defaults of Triton.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -78,6 +86,9 @@ impl Default for Settings {
             metrics: true,
             id: "triton".to_owned(),
             repositories: BTreeSet::new(),
+            control_mode: ControlMode::Poll,
+            startup_models: BTreeSet::new(),
+            namespacing: false,
             auto_complete: false,
             config_name: None,
             strict_readiness: true,
@@ -123,7 +134,10 @@ impl Settings {
     }
 
     /// The settings of backends as the engine takes them.
-    pub(crate) fn engine_options(&self) -> engine::EngineOptions {
+    ///
+    /// # Errors
+    /// INVALID_ARG for models of the start that contradict each other.
+    pub(crate) fn engine_options(&self) -> Result<engine::EngineOptions, Error> {
         let own = [
             ("auto-complete-config", self.auto_complete.to_string()),
             ("min-compute-capability", format!("{:.6}", self.min_compute_capability)),
@@ -135,7 +149,10 @@ impl Settings {
             count: *count,
             device: *device,
         });
-        engine::EngineOptions {
+        // The program says when to look for changes, and waits for what follows.
+        let polling = Polling { period: Duration::ZERO, settle: Duration::ZERO };
+        let control = ModelControl::new(self.control_mode, polling, self.startup_models.clone())?;
+        Ok(engine::EngineOptions {
             server: ServerMetadata {
                 name: self.id.clone(),
                 version: TRITON_VERSION.to_owned(),
@@ -157,7 +174,9 @@ impl Settings {
             host_policies: self.host_policies.clone(),
             agent_directory: self.agent_directory.clone().into(),
             load_policy: LoadPolicy::default(),
-        }
+            control,
+            namespacing: self.namespacing,
+        })
     }
 }
 

@@ -59,7 +59,8 @@ impl Server {
     }
 
     fn index(&self, flags: u32) -> Result<String, Error> {
-        let entries = self.serving()?.index(flags & INDEX_READY != 0);
+        let engine = self.serving()?;
+        let entries = self.wait(async { Ok(engine.index(flags & INDEX_READY != 0).await) })?;
         Ok(json(show::index(&kserve::metadata::index(entries))))
     }
 

@@ -1,18 +1,23 @@
 //! The served models: repositories, loading and unloading.
-use std::{collections::BTreeMap, ffi::c_char};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::c_char,
+};
+
+use bytes::Bytes;
 
 use c_api::{
     handle::{array, borrow, guard, text},
     types::{error::CError, parameter::NamedParameter},
 };
-use inference::{Error, Parameter};
+use engine::LoadParameters;
+use inference::{Error, Name, Parameter};
 
 use super::Server;
-use crate::not_offered;
 
 impl Server {
-    fn load_model(&self, name: &str) -> Result<(), Error> {
-        self.wait(self.serving()?.load(name))
+    fn load_model(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
+        self.wait(self.serving()?.load(name, given))
     }
 
     fn unload_model(&self, name: &str) -> Result<(), Error> {
@@ -20,7 +25,7 @@ impl Server {
     }
 }
 
-/// The directories of models, by the names that the models get.
+/// The names that models get, by the names of their directories.
 ///
 /// # Safety
 /// The array is null or has that many parameters, each null or live.
@@ -28,11 +33,12 @@ unsafe fn names(
     repository: &str,
     mapping: *const *const NamedParameter,
     count: u32,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<BTreeMap<String, Name>, Error> {
     if mapping.is_null() && count != 0 {
         return Err(Error::invalid("model mappings are not provided while mapping count is non-zero"));
     }
     let mut names = BTreeMap::new();
+    let mut models = BTreeSet::new();
     // SAFETY: as the caller promises.
     for parameter in unsafe { array(mapping, count)? } {
         // SAFETY: null or live.
@@ -42,7 +48,8 @@ unsafe fn names(
                 "Mapped model name must be a string, found another type for {directory}"
             )));
         };
-        if names.insert(model.to_string(), directory.to_string()).is_some() {
+        names.insert(directory.to_string(), model.clone());
+        if !models.insert(model.clone()) {
             return Err(Error::invalid(format!(
                 "failed to register '{repository}', there is a conflicting mapping for '{model}'"
             )));
@@ -51,7 +58,56 @@ unsafe fn names(
     Ok(names)
 }
 
-/// Adds a model repository. Refused by a server that loads its models once, at the start.
+/// What a load brings.
+///
+/// # Safety
+/// The array is null or has that many parameters, each null or live.
+unsafe fn load_parameters(
+    parameters: *const *const NamedParameter,
+    count: u64,
+) -> Result<LoadParameters, Error> {
+    if parameters.is_null() {
+        return Err(Error::invalid("load parameters are not provided while parameter count is non-zero"));
+    }
+    let count =
+        u32::try_from(count).map_err(|_| Error::invalid(format!("{count} load parameters are too many")))?;
+    let mut given = LoadParameters::default();
+    // SAFETY: as the caller promises.
+    for parameter in unsafe { array(parameters, count)? } {
+        // SAFETY: null or live.
+        let NamedParameter { name, value } = unsafe { borrow(*parameter) }?;
+        match (name.strip_prefix("file:"), value) {
+            (None, Parameter::String(config)) if **name == *"config" => {
+                given.config = Some(config.to_string())
+            }
+            (Some(path), Parameter::Bytes(content)) => {
+                // The caller's memory ends with the call; the load may last longer.
+                given.files.push((path.to_owned(), Bytes::copy_from_slice(content)));
+            }
+            (_, value) => {
+                return Err(Error::invalid(format!(
+                    "Unrecognized load parameter '{name}' with type '{}'",
+                    type_name(value)
+                )));
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// The type of a parameter, as Triton shows it.
+fn type_name(value: &Parameter) -> &'static str {
+    match value {
+        Parameter::String(_) => "STRING",
+        Parameter::Int(_) => "INT",
+        Parameter::Bool(_) => "BOOL",
+        Parameter::Double(_) => "DOUBLE",
+        Parameter::Bytes(_) => "BYTES",
+    }
+}
+
+/// Adds a model repository. The mapping gives models other names than their directories have. Refused unless the models
+/// are loaded explicitly.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
     server: *mut Server,
@@ -62,16 +118,14 @@ pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
     guard(|| {
         // SAFETY: null or a live server; a text or null; that many parameters or null.
         unsafe {
-            borrow(server)?.engine()?;
-            names(text(repository_path)?, name_mapping, mapping_count)?;
+            let (server, path) = (borrow(server)?, text(repository_path)?);
+            let names = names(path, name_mapping, mapping_count)?;
+            server.wait(server.engine()?.register_repository(path.into(), names))
         }
-        Err(Error::unsupported(
-            "repository registration is not allowed if model control mode is not EXPLICIT",
-        ))
     })
 }
 
-/// Removes a model repository. Refused by a server that loads its models once, at the start.
+/// Removes a model repository. Its models stay loaded. Refused unless the models are loaded explicitly.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerUnregisterModelRepository(
     server: *mut Server,
@@ -79,21 +133,22 @@ pub unsafe extern "C" fn TRITONSERVER_ServerUnregisterModelRepository(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live server; a text or null.
-        unsafe { borrow(server)?.engine().and(text(repository_path)) }?;
-        Err(Error::unsupported(
-            "repository unregistration is not allowed if model control mode is not EXPLICIT",
-        ))
+        let (server, path) = unsafe { (borrow(server)?, text(repository_path)?) };
+        server.wait(server.engine()?.unregister_repository(path.into()))
     })
 }
 
-/// Polls the repositories for changes. Refused by a server that loads its models once, at the start. Does nothing while
-/// the server is not ready.
+/// Looks for changes in the repositories and performs them. Returns when the loads that follow have ended. Refused
+/// unless the server polls. Does nothing while the server is not ready.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerPollModelRepository(server: *mut Server) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live server.
-        let ready = unsafe { borrow(server) }?.serving().is_ok();
-        if ready { Err(Error::unavailable("polling is disabled")) } else { Ok(()) }
+        let server = unsafe { borrow(server) }?;
+        match server.serving() {
+            Ok(engine) => server.wait(engine.poll_repositories()),
+            Err(_) => Ok(()),
+        }
     })
 }
 
@@ -104,10 +159,11 @@ pub unsafe extern "C" fn TRITONSERVER_ServerLoadModel(
     model_name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live server; a text or null.
-    guard(|| unsafe { borrow(server)?.load_model(text(model_name)?) })
+    guard(|| unsafe { borrow(server)?.load_model(text(model_name)?, LoadParameters::default()) })
 }
 
-/// Loads a model with a configuration or files of the caller. Refused: Nereid does not support it.
+/// Loads a model with a configuration or files of the caller: the string parameter `config`, and parameters of bytes
+/// whose names are `file:` and a path. Their content is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
     server: *mut Server,
@@ -119,13 +175,10 @@ pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
         // SAFETY: passed on unchanged.
         return unsafe { TRITONSERVER_ServerLoadModel(server, model_name) };
     }
-    guard(|| {
-        if parameters.is_null() {
-            return Err(Error::invalid("load parameters are not provided while parameter count is non-zero"));
-        }
-        // SAFETY: null or a live server; a text or null.
-        unsafe { borrow(server)?.serving().and(text(model_name)) }?;
-        Err(not_offered("loading a model with parameters"))
+    // SAFETY: null or a live server; a text or null; null or that many parameters, each null or live.
+    guard(|| unsafe {
+        let given = load_parameters(parameters, parameter_count)?;
+        borrow(server)?.load_model(text(model_name)?, given)
     })
 }
 

@@ -68,7 +68,7 @@ impl Server {
         let agents = settings.agent_directory.clone().into();
         let plugins = Plugins { cache: cache(settings)?, ..plugins(self, library_search(), agents) };
         runtime.block_on(async {
-            let engine = Engine::new(settings.engine_options(), plugins)?;
+            let engine = Engine::new(settings.engine_options()?, plugins)?;
             self.attach(engine.clone());
             engine.load_models().await?;
             Ok(engine)

@@ -167,6 +167,8 @@ impl TestServer {
             fs::write(directory.join("labels.txt"), "cat\n\ndog\n").unwrap();
         }
         let options = EngineOptions {
+            control: engine::ModelControl::None,
+            namespacing: false,
             server: ServerMetadata { name: "stage".into(), version: "1".into(), extensions: vec![] },
             repositories: vec![repository.path().into()],
             strict_readiness: true,
@@ -197,7 +199,7 @@ impl TestServer {
             engine.load_models().await.unwrap();
             engine
         });
-        assert!(engine.all_loaded(), "{:?}", engine.index(false));
+        assert!(engine.all_loaded(), "{:?}", engine.known_models(false));
         Self { runtime, engine, server, _repository: repository }
     }
 

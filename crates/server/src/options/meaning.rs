@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use engine::BackendSetting;
-use engine::{HostPolicy, LoadPolicy, MemoryLimits, RateLimitResource};
+use engine::{ControlMode, HostPolicy, LoadPolicy, MemoryLimits, Polling, RateLimitResource};
 use frontend::connection::ClientLimits;
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
 use frontend::restrict::Category;
@@ -88,6 +88,14 @@ pub struct RepositorySettings {
     pub load_retries: u32,
     /// Which models the server loads in spite of a problem.
     pub load_policy: LoadPolicy,
+    /// Which models the server loads, and when.
+    pub control_mode: ControlMode,
+    /// When the server looks for changes of models.
+    pub polling: Polling,
+    /// The models of the start, if clients load models. `*` stands for all.
+    pub startup_models: BTreeSet<String>,
+    /// Whether models of different repositories may have the same name.
+    pub namespacing: bool,
 }
 
 /// Where an endpoint listens.

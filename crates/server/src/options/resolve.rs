@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{LoadPolicy, MemoryLimits};
+use engine::{ControlMode, LoadPolicy, MemoryLimits, Polling};
 use frontend::connection::{BodyPace, ClientLimits};
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
 
@@ -17,7 +17,7 @@ use super::meaning::{
 };
 use super::refusal::BadOption;
 use super::table::INT_MAX;
-use super::typed::{self, ControlMode, TypedOptions};
+use super::typed::{self, TypedOptions};
 use super::{clash, table};
 use crate::logging::{Format, Levels, LogConfig};
 
@@ -168,7 +168,23 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
             partial_models: typed.serve_partial_models,
             gpu_groups_on_cpu: typed.gpu_instances_on_cpu,
         },
+        control_mode: typed.control_mode,
+        polling: polling(typed.poll_secs, typed.settle_ms),
+        startup_models: typed.load_models,
+        namespacing: typed.namespacing,
     }
+}
+
+/// The settle time is at most the period, unless it is given: a change then takes effect within two periods.
+fn polling(poll_secs: i64, settle_ms: Option<i64>) -> Polling {
+    const SETTLE: Duration = Duration::from_secs(2);
+    // As Triton: a negative interval is none.
+    let period = Duration::from_secs(u64::try_from(poll_secs).unwrap_or(0));
+    let settle = match settle_ms {
+        Some(settle) => Duration::from_millis(u64::try_from(settle).unwrap_or(0)),
+        None => period.min(SETTLE),
+    };
+    Polling { period, settle }
 }
 
 fn limits(typed: &typed::TypedServer) -> MemoryLimits {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{HostPolicy, RateLimitResource};
+use engine::{ControlMode, HostPolicy, RateLimitResource};
 
 use super::meaning::{BackendSetting, RestrictionSettings};
 use super::trace;
@@ -50,14 +50,6 @@ pub(super) struct TypedLogging {
     pub(super) file: String,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ControlMode {
-    #[default]
-    None,
-    Poll,
-    Explicit,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct TypedRepository {
     pub(super) paths: BTreeSet<String>,
@@ -66,6 +58,9 @@ pub(super) struct TypedRepository {
     pub(super) strict_model_config: Option<bool>,
     pub(super) strict_readiness: bool,
     pub(super) control_mode: ControlMode,
+    pub(super) poll_secs: i64,
+    /// How long a change must have been the same before it counts.
+    pub(super) settle_ms: Option<i64>,
     pub(super) load_models: BTreeSet<String>,
     pub(super) config_name: Option<String>,
     pub(super) agent_directory: String,

@@ -54,6 +54,8 @@ impl Server {
         let backends: Vec<Arc<dyn inference::backend::Backend>> =
             vec![Arc::new(fixtures::Python), Arc::new(Identity::behind(gate.clone()))];
         let engine_options = engine::EngineOptions {
+            control: engine::ModelControl::None,
+            namespacing: false,
             server: ServerMetadata { name: "triton".into(), ..ServerMetadata::default() },
             repositories: vec![repository.path().to_owned()],
             strict_readiness: false,

@@ -2,7 +2,7 @@
 //! have.
 
 use super::super::meaning::BackendSetting;
-use super::{Spec, boolean, checked, text, values};
+use super::{Spec, boolean, checked, count, text, values};
 
 pub(super) const BACKEND: &[Spec] = &[
     text(
@@ -101,6 +101,13 @@ pub(super) const NEREID: &[Spec] = &[
              such a model.",
     )
     .default("false"),
+    count(
+        "repository-settle-ms",
+        |typed, value| typed.repository.settle_ms = Some(value),
+        "With --model-control-mode=poll, a change of a model counts when its files have been the same for so many \
+             milliseconds. 0: at once, even while files are written.",
+    )
+    .default_note("the smaller of 2000 and the interval of --repository-poll-secs"),
     boolean(
         "serve-partial-models",
         |typed, value| typed.repository.serve_partial_models = value,

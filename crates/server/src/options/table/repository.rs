@@ -1,6 +1,7 @@
 //! Options of the model repository.
 
-use super::super::typed::ControlMode;
+use engine::ControlMode;
+
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, count, flag, integer, text};
 
 pub(super) const REPOSITORY: &[Spec] = &[
@@ -62,16 +63,12 @@ pub(super) const REPOSITORY: &[Spec] = &[
              the repository later. 'explicit': the models of --load-model at startup, and later the models of the \
              clients' repository calls.",
     )
-    .default("none")
-    .unsupported_if(
-        |typed| typed.repository.control_mode != ControlMode::None,
-        "loading and unloading models after startup ('poll', 'explicit')",
-    ),
+    .default("none"),
     integer(
         "repository-poll-secs",
-        |_, _| (),
-        "The interval at which the server looks for changes with --model-control-mode=poll, in seconds. No effect in \
-             the other modes.",
+        |typed, value| typed.repository.poll_secs = value,
+        "The interval at which the server looks for changes with --model-control-mode=poll, in seconds. 0: the server \
+             looks once, at startup. No effect in the other modes.",
     )
     .default("15"),
     text(
@@ -79,8 +76,7 @@ pub(super) const REPOSITORY: &[Spec] = &[
         |typed, value| _ = typed.repository.load_models.insert(value.to_owned()),
         "A model to load at startup with --model-control-mode=explicit. '*': all models. May be given \
              several times.",
-    )
-    .unsupported("choosing the models to load at startup"),
+    ),
     checked(
         "model-config-name",
         "string",
@@ -110,9 +106,5 @@ pub(super) const REPOSITORY: &[Spec] = &[
         |typed, value| typed.repository.namespacing = value,
         "Allow models of the same name in different repositories.",
     )
-    .default("false")
-    .unsupported_if(
-        |typed| typed.repository.namespacing,
-        "models of the same name in different repositories",
-    ),
+    .default("false"),
 ];

@@ -6,9 +6,6 @@ use std::collections::BTreeSet;
 
 /// Command lines for features that this version does not have, each with the refused option.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
-    (&["--model-control-mode=poll"], "model-control-mode"),
-    (&["--model-control-mode=EXPLICIT", "--load-model=*"], "model-control-mode"),
-    (&["--model-namespacing=true"], "model-namespacing"),
     (&["--model-repository=/m", "--model-store=s3://b/m"], "model-repository"),
     (&["--model-repository=gs://b"], "model-repository"),
     (&["--model-repository=as://b"], "model-repository"),
@@ -280,8 +277,7 @@ fn what_this_version_does_not_do_is_refused_by_name() {
 fn every_option_that_can_be_refused_for_lack_of_its_feature_is_tested() {
     let tested: BTreeSet<_> = UNSUPPORTED.iter().map(|(_, option)| *option).collect();
     for option in table::all() {
-        // `load-model` takes effect only with a control mode, and that mode is refused first.
-        if option.description().contains("Not supported by this version") && option.name != "load-model" {
+        if option.description().contains("Not supported by this version") {
             assert!(tested.contains(option.name), "--{}", option.name);
         }
     }

@@ -1,0 +1,152 @@
+//! The settings of an engine.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use inference::Error;
+
+use crate::{HostPolicy, MemoryLimits, MetricsOptions, Polling};
+
+/// The settings of an engine, fixed at its start.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Name and version of the server, and the extensions it supports.
+    pub server: ServerMetadata,
+    /// Directories of the model repositories.
+    pub repositories: Vec<PathBuf>,
+    /// Which models are loaded, and when (`--model-control-mode`).
+    pub control: ModelControl,
+    /// Models of different repositories may have the same name (`--model-namespacing`).
+    pub namespacing: bool,
+    /// The server is ready only if all models are ready (`--strict-readiness`).
+    pub strict_readiness: bool,
+    /// How many model versions load at the same time, at least 1 (`--model-load-thread-count`).
+    pub load_threads: usize,
+    /// Further attempts after a load has failed (`--model-load-retry-count`).
+    pub load_retries: usize,
+    /// Backends complete what configurations leave open (not `--disable-auto-complete-config`).
+    pub auto_complete: bool,
+    /// `configs/<name>.pbtxt` takes precedence over `config.pbtxt` (`--model-config-name`).
+    pub config_name: Option<String>,
+    /// Directory of repository agents (`--repoagent-directory`). The error for a missing agent names it.
+    pub agent_directory: PathBuf,
+    /// `--backend-config`, in order: backend or all, setting, value.
+    pub backend_settings: Vec<BackendSetting>,
+    /// How much memory the server may hold for clients.
+    pub limits: MemoryLimits,
+    /// Which metrics the engine shows.
+    pub metrics: MetricsOptions,
+    /// A dynamic batcher takes nothing from its queue until the queue has held so many requests once; 0 means off.
+    /// Tests use it (`TRITONSERVER_DELAY_SCHEDULER`).
+    pub hold_until_queued: usize,
+    /// Sequence batchers also wait until their backlog holds so many requests; 0 means off
+    /// (`TRITONSERVER_BACKLOG_DELAY_SCHEDULER`).
+    pub hold_until_backlogged: usize,
+    /// The shared resources of instances (`--rate-limit=execution_count`). A resource without an entry has as many
+    /// units as the instance that needs most of it. `None`: no rate limiter.
+    pub rate_limit: Option<Vec<RateLimitResource>>,
+    /// Host policies by name (`--host-policy`). Instance groups refer to them by name. A group without a name uses
+    /// `cpu` or `model`.
+    pub host_policies: BTreeMap<String, HostPolicy>,
+    /// Whether the engine loads models despite certain problems.
+    pub load_policy: LoadPolicy,
+}
+
+/// A control mode (`--model-control-mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ControlMode {
+    /// `none`
+    #[default]
+    None,
+    /// `poll`
+    Poll,
+    /// `explicit`
+    Explicit,
+}
+
+/// Which models are loaded, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ModelControl {
+    /// All models, once, at the start.
+    #[default]
+    None,
+    /// The models of a repository as it is, also when it changes.
+    Poll(Polling),
+    /// The models of the start, and those that clients load and unload.
+    Explicit(StartupModels),
+}
+
+/// The models that are loaded at the start in control mode `explicit`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartupModels {
+    /// All models of the repositories (`--load-model=*`).
+    All,
+    /// These models.
+    Named(BTreeSet<String>),
+}
+
+impl ModelControl {
+    /// A mode with what belongs to it: when to look for changes, and the names of the models of the start. The name `*`
+    /// stands for all models.
+    ///
+    /// # Errors
+    /// INVALID_ARG for `*` beside other names.
+    pub fn new(mode: ControlMode, polling: Polling, startup: BTreeSet<String>) -> Result<Self, Error> {
+        match mode {
+            ControlMode::None => Ok(Self::None),
+            ControlMode::Poll => Ok(Self::Poll(polling)),
+            ControlMode::Explicit if !startup.contains("*") => {
+                Ok(Self::Explicit(StartupModels::Named(startup)))
+            }
+            ControlMode::Explicit if startup.len() == 1 => Ok(Self::Explicit(StartupModels::All)),
+            ControlMode::Explicit => Err(Error::invalid(
+                "Wildcard model name '*' must be the ONLY startup model if specified at all.",
+            )),
+        }
+    }
+}
+
+/// Whether the engine loads models despite certain problems. The default is Triton's behaviour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoadPolicy {
+    /// If some versions of a model fail to load, the engine serves the others (`--serve-partial-models`). Otherwise it
+    /// serves none of them.
+    pub partial_models: bool,
+    /// Instances of groups that ask for GPUs run on the CPU (`--gpu-instances-on-cpu`). Otherwise the engine refuses a
+    /// model with such groups.
+    pub gpu_groups_on_cpu: bool,
+}
+
+/// One `--rate-limit-resource`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateLimitResource {
+    /// Name of the resource.
+    pub name: String,
+    /// Number of units.
+    pub count: u32,
+    /// The device that has the units; `None`: each device has them.
+    pub device: Option<u32>,
+}
+
+/// One `--backend-config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendSetting {
+    /// The backend; `None` means all backends.
+    pub backend: Option<String>,
+    /// Name of the setting.
+    pub key: String,
+    /// Value of the setting.
+    pub value: String,
+}
+
+/// What the server reports about itself.
+#[derive(Debug, Clone, Default)]
+pub struct ServerMetadata {
+    /// Name of the server (`--id`).
+    pub name: String,
+    /// Version of the behaviour that clients see.
+    pub version: String,
+    /// Names of the supported protocol extensions.
+    pub extensions: Vec<String>,
+}
