@@ -11,7 +11,7 @@ use scheduling::Timestamp;
 use crate::{
     CommandId, FoundModel, Generation, LifecycleAction, LifecycleCommand, LogLevel, ManagedModel, ModelKey,
     ModelListing, ModelOrigin, NoVersion, NoVersionCause,
-    listing::{Pace, Seen, Verdict},
+    listing::{ListedState, Pace, Verdict},
     loads::{LoadRecord, not_read},
     operation::{NameQueue, Operation, OperationKind, RunningOperation},
 };
@@ -201,19 +201,19 @@ impl Lifecycle {
         let model = self.models.entry(key.clone()).or_default();
         let seen = match &found {
             Some(found) if found.is_incomplete => return None,
-            Some(found) if found.directories.len() > 1 => Seen::Twice,
-            Some(found) => Seen::Files(found.files.clone()),
-            None => Seen::Absent,
+            Some(found) if found.directories.len() > 1 => ListedState::Twice,
+            Some(found) => ListedState::Files(found.files.clone()),
+            None => ListedState::Absent,
         };
         match (&seen, &found) {
-            (Seen::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
+            (ListedState::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
                 model.listing.unchanged();
                 return None;
             }
-            (Seen::Twice, _) if !model.serves() && model.problem.is_some() => return None,
+            (ListedState::Twice, _) if !model.serves() && model.problem.is_some() => return None,
             // What cannot be read is not gone.
-            (Seen::Absent, _) if is_in(model, unreadable) => return None,
-            (Seen::Absent, _) if !model.serves() && model.is_at_rest() => {
+            (ListedState::Absent, _) if is_in(model, unreadable) => return None,
+            (ListedState::Absent, _) if !model.serves() && model.is_at_rest() => {
                 self.models.remove(key);
                 return None;
             }
@@ -223,8 +223,12 @@ impl Lifecycle {
             Verdict::WaitUntil(again) => Some(again),
             Verdict::Act => {
                 let kind = match (&seen, found) {
-                    (Seen::Files(_), Some(found)) => OperationKind::LoadFound { key: key.clone(), found },
-                    _ => OperationKind::UnloadListed { key: key.clone(), is_twice: seen == Seen::Twice },
+                    (ListedState::Files(_), Some(found)) => {
+                        OperationKind::LoadFound { key: key.clone(), found }
+                    }
+                    _ => {
+                        OperationKind::UnloadListed { key: key.clone(), is_twice: seen == ListedState::Twice }
+                    }
                 };
                 self.enqueue_at(&key.name, Operation { command: None, kind }, now);
                 None

@@ -42,7 +42,7 @@ pub(crate) struct ListingMemory {
     /// The repository in which the model was last.
     pub(crate) repository: Option<Name>,
     /// A change, and since when it has been the same.
-    candidate: Option<(Seen, Timestamp)>,
+    candidate: Option<(ListedState, Timestamp)>,
     failure: Option<Failure>,
     /// How often the files have changed while the model was loading, since its last load.
     pub(crate) changed_while_loading: u32,
@@ -50,7 +50,7 @@ pub(crate) struct ListingMemory {
 
 /// A model in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ListedState {
     Absent,
     Twice,
     Files(Arc<ModelFiles>),
@@ -58,7 +58,7 @@ pub(crate) enum Seen {
 
 #[derive(Debug)]
 struct Failure {
-    seen: Seen,
+    seen: ListedState,
     pause: Duration,
     again_at: Timestamp,
 }
@@ -86,7 +86,7 @@ impl ListingMemory {
     }
 
     /// The listing shows a change.
-    pub(crate) fn changed(&mut self, seen: &Seen, now: Timestamp, pace: Pace) -> Verdict {
+    pub(crate) fn changed(&mut self, seen: &ListedState, now: Timestamp, pace: Pace) -> Verdict {
         let since = match &self.candidate {
             Some((candidate, since)) if candidate == seen => *since,
             _ => {
@@ -108,7 +108,7 @@ impl ListingMemory {
 
     /// The load of these files has failed. Returns whether it had failed before with the same files.
     pub(crate) fn failed(&mut self, files: &Arc<ModelFiles>, now: Timestamp, pace: Pace) -> bool {
-        let seen = Seen::Files(files.clone());
+        let seen = ListedState::Files(files.clone());
         let before = self.failure.take().filter(|failure| failure.seen == seen);
         let is_again = before.is_some();
         let pause = before.map_or(pace.first_retry, |failure| (failure.pause * 2).min(pace.longest_retry));
@@ -119,7 +119,7 @@ impl ListingMemory {
     /// The files have changed during the load: they count as seen for the first time.
     pub(crate) fn changed_in_between(&mut self, files: Arc<ModelFiles>, now: Timestamp) {
         self.changed_while_loading += 1;
-        self.candidate = Some((Seen::Files(files), now));
+        self.candidate = Some((ListedState::Files(files), now));
     }
 
     pub(crate) fn loaded(&mut self) {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_change_counts_when_it_has_been_the_same_for_the_settle_time() {
         let mut memory = ListingMemory::default();
-        let [first, second] = [1, 2].map(|version| Seen::Files(files(version)));
+        let [first, second] = [1, 2].map(|version| ListedState::Files(files(version)));
         assert_eq!(memory.changed(&first, at(10), PACE), Verdict::WaitUntil(at(12)));
         assert_eq!(memory.changed(&second, at(11), PACE), Verdict::WaitUntil(at(13)));
         assert_eq!(memory.changed(&second, at(12), PACE), Verdict::WaitUntil(at(13)));
@@ -160,7 +160,7 @@ mod tests {
     fn what_has_failed_waits_longer_each_time_until_its_files_change() {
         let mut memory = ListingMemory::default();
         let broken = files(1);
-        let seen = Seen::Files(broken.clone());
+        let seen = ListedState::Files(broken.clone());
         memory.changed(&seen, at(0), PACE);
         assert!(!memory.failed(&broken, at(2), PACE));
         assert_eq!(memory.changed(&seen, at(3), PACE), Verdict::WaitUntil(at(17)));
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(memory.changed(&seen, at(19), PACE), Verdict::WaitUntil(at(48)));
         memory.failed(&broken, at(50), PACE);
         assert_eq!(memory.changed(&seen, at(51), PACE), Verdict::WaitUntil(at(90)), "at most the longest");
-        let mended = Seen::Files(files(2));
+        let mended = ListedState::Files(files(2));
         memory.changed(&mended, at(52), PACE);
         assert_eq!(memory.changed(&mended, at(54), PACE), Verdict::Act);
     }

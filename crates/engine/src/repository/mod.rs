@@ -3,7 +3,7 @@
 //! A [`Lifecycle`](lifecycle::Lifecycle) decides. The task performs its actions: blocking threads look at directories,
 //! read configurations and load models. Each result comes back to the task as an event. Readers look at the latest
 //! [`ModelTable`].
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
 use inference::{Error, Name};
@@ -11,10 +11,12 @@ use tokio::sync::{mpsc, oneshot};
 
 mod agent_thread;
 mod agents;
+mod blocking;
 mod files;
 mod given;
 mod inferer;
 mod load;
+mod polling;
 mod repositories;
 mod retire;
 mod scan;
@@ -26,6 +28,7 @@ mod task;
 pub use given::LoadParameters;
 use inferer::TableInferer;
 pub(crate) use load::Loader;
+pub use polling::Polling;
 use repositories::Repositories;
 pub(crate) use table::ModelTable;
 pub use table::{IndexEntry, ModelState};
@@ -41,15 +44,6 @@ pub(crate) struct RepositoryOptions {
     pub(crate) load_threads: usize,
     /// When the task looks for changes. `None`: never.
     pub(crate) polling: Option<Polling>,
-}
-
-/// When the repositories are looked at for changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Polling {
-    /// The interval between two looks; zero means none after the start.
-    pub period: Duration,
-    /// How long a change must have been the same before it counts.
-    pub settle: Duration,
 }
 
 /// The handle of the repository task.

@@ -16,7 +16,7 @@ use super::repositories::Repositories;
 
 /// The model directories of all repositories.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
+pub(super) struct FoundDirectories {
     /// The directories of each model: one, or several if several repositories have a model of the name.
     pub(super) models: BTreeMap<ModelKey, Vec<Arc<PathBuf>>>,
     /// Repositories that cannot be read, with their errors.
@@ -35,8 +35,8 @@ const EXPECTED: &str = "a repository has a directory for each model, with a dire
                         <repository>/<model>/<version>/<model file>";
 
 /// Lists the repositories. Hidden directories and `lost+found` are not models (M-W14).
-pub(super) fn list(repositories: &Repositories) -> Directories {
-    let mut listing = Directories::default();
+pub(super) fn list(repositories: &Repositories) -> FoundDirectories {
+    let mut listing = FoundDirectories::default();
     for (repository, names) in &repositories.paths {
         let directories = match subdirectories(repository, &mut listing.warnings) {
             Ok(directories) => directories,

@@ -47,6 +47,13 @@ pub struct IndexEntry {
     pub reason: String,
 }
 
+impl IndexEntry {
+    /// A model that was never loaded.
+    pub(super) fn unknown(name: &Name) -> Self {
+        Self { name: name.clone(), version: None, state: None, reason: String::new() }
+    }
+}
+
 /// All models at one point in time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelTable {

@@ -11,21 +11,22 @@ use futures_util::future::join_all;
 use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
 use lifecycle::{
     CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand,
-    LifecycleOptions, LogLevel, ModelFiles, ModelKey, ModelListing, ModelOrigin, VersionStatus,
+    LifecycleOptions, LogLevel, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
 };
 use tempfile::TempDir;
 use tokio::{
     sync::{mpsc, oneshot},
-    task::{JoinSet, spawn_blocking},
+    task::JoinSet,
     time::{Instant, sleep_until},
 };
 
 use super::{
-    Command, Done, IndexEntry, LoadParameters, ModelTable, Polling, Repositories, RepositoryOptions,
+    Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
+    blocking::{self, RepositoryListing},
     load::{LoadPlan, Loader, PlanError, Planned},
+    polling::PollingState,
     retire::retire,
-    scan, stamps,
 };
 use crate::{clock::now, model::Model};
 
@@ -49,7 +50,7 @@ pub(super) struct RepositoryTask {
     /// What each load keeps until its last copy has ended.
     loads: HashMap<Generation, LoadState>,
     /// Commands that have not been answered.
-    open: HashMap<CommandId, OpenCommand>,
+    open: HashMap<CommandId, WaitingCaller>,
     next_command: u64,
     polling: Option<PollingState>,
     /// Warnings about repositories that have been logged.
@@ -61,26 +62,16 @@ pub(super) struct RepositoryTask {
     stopped: Vec<Done<()>>,
 }
 
-struct OpenCommand {
+struct WaitingCaller {
     done: Done<Result<(), Error>>,
     given: Arc<LoadParameters>,
 }
 
-#[derive(Default)]
 struct LoadState {
-    plan: Option<Arc<LoadPlan>>,
+    plan: Arc<LoadPlan>,
     agents: Option<AgentThread>,
     /// The files that the load request has brought, as long as a copy may read them.
     _files: Option<TempDir>,
-}
-
-struct PollingState {
-    polling: Polling,
-    /// When to look next, if ever.
-    next: Option<Instant>,
-    /// A listing is being read.
-    is_looking: bool,
-    waiting: Vec<Done<Result<(), Error>>>,
 }
 
 /// Work that waits for one of the load threads.
@@ -92,26 +83,16 @@ enum Job {
         given: Arc<LoadParameters>,
     },
     Load {
-        key: ModelKey,
+        plan: Arc<LoadPlan>,
         copy: CopyId,
     },
-}
-
-/// What the repositories have, and what is wrong with them.
-#[derive(Default)]
-struct RepositoryListing {
-    models: ModelListing,
-    /// Lines for the log.
-    problems: Vec<String>,
-    /// The first error of a repository that cannot be read.
-    failure: Option<Error>,
 }
 
 /// A slow operation has ended.
 enum Event {
     Listed {
         command: CommandId,
-        listing: RepositoryListing,
+        listing: Box<RepositoryListing>,
     },
     Found {
         name: Name,
@@ -119,7 +100,7 @@ enum Event {
     },
     Planned {
         generation: Generation,
-        result: Result<Planned, PlanError>,
+        result: Result<Box<Planned>, PlanError>,
     },
     Loaded {
         copy: CopyId,
@@ -130,7 +111,7 @@ enum Event {
         files: Option<Arc<ModelFiles>>,
     },
     Retired(Vec<CopyId>),
-    Polled(RepositoryListing),
+    Polled(Box<RepositoryListing>),
     /// Agents have been notified.
     Told,
     /// The models and versions of the repositories, for an index.
@@ -171,12 +152,7 @@ impl RepositoryTask {
             loads: HashMap::new(),
             open: HashMap::new(),
             next_command: 0,
-            polling: polling.map(|polling| PollingState {
-                polling,
-                next: None,
-                is_looking: false,
-                waiting: Vec::new(),
-            }),
+            polling: polling.map(PollingState::new),
             told: BTreeSet::new(),
             untold: Vec::new(),
             is_stopping: false,
@@ -186,7 +162,7 @@ impl RepositoryTask {
 
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         loop {
-            let next_poll = self.polling.as_ref().and_then(|polling| polling.next);
+            let next_poll = self.polling.as_ref().and_then(PollingState::next);
             // All branches are cancel-safe: an item that is not returned stays in the queue or the set.
             tokio::select! {
                 command = inbox.recv() => match command {
@@ -200,7 +176,9 @@ impl RepositoryTask {
                 },
                 () = sleep_until(next_poll.unwrap_or_else(Instant::now)), if next_poll.is_some() => self.poll(),
             }
-            self.answer_polls();
+            if !self.lifecycle.has_operations() {
+                self.polling.iter_mut().for_each(PollingState::answer);
+            }
             // What agents still do is an event that has not come.
             if self.lifecycle.is_idle() && self.events.is_empty() {
                 for done in self.stopped.drain(..) {
@@ -234,7 +212,10 @@ impl RepositoryTask {
                 let actions = self.lifecycle.stop();
                 self.perform(actions);
             }
-            Command::Index { ready_only, done } => self.index(ready_only, done),
+            Command::Index { ready_only, done } => {
+                let models = blocking::existing(self.repositories.clone());
+                self.events.spawn(async move { Event::Existing { models: models.await, ready_only, done } });
+            }
             Command::Register { path, names, done } => {
                 let _ = done.send(self.repositories.register(&path, names));
             }
@@ -243,8 +224,7 @@ impl RepositoryTask {
             }
             Command::Poll { done } => match &mut self.polling {
                 Some(polling) => {
-                    polling.waiting.push(done);
-                    if !polling.is_looking {
+                    if polling.wait(done) {
                         self.poll();
                     }
                 }
@@ -256,7 +236,7 @@ impl RepositoryTask {
     fn begin(&mut self, command: LifecycleCommand, given: LoadParameters, done: Done<Result<(), Error>>) {
         let id = CommandId(self.next_command);
         self.next_command += 1;
-        self.open.insert(id, OpenCommand { done, given: Arc::new(given) });
+        self.open.insert(id, WaitingCaller { done, given: Arc::new(given) });
         let actions = self.lifecycle.command(id, command);
         self.perform(actions);
     }
@@ -266,8 +246,8 @@ impl RepositoryTask {
         let actions = match event {
             Event::Listed { command, listing } => {
                 // From now on the period counts.
-                self.schedule_poll(None);
-                let RepositoryListing { models, problems, failure } = listing;
+                self.polling.iter_mut().for_each(|polling| polling.looked(None));
+                let RepositoryListing { models, problems, failure } = *listing;
                 self.tell_problems(problems, None);
                 self.lifecycle.listed(command, failure.map_or(Ok(models), Err), now)
             }
@@ -279,7 +259,7 @@ impl RepositoryTask {
             Event::Planned { generation, result } => {
                 self.running_jobs -= 1;
                 let result = match result {
-                    Ok(planned) => self.keep(generation, planned),
+                    Ok(planned) => self.keep(generation, *planned),
                     Err(error) => Err(error),
                 };
                 self.lifecycle.planned(generation, result.map_err(Into::into), now)
@@ -299,16 +279,17 @@ impl RepositoryTask {
                 actions
             }
             Event::Polled(listing) => {
-                let RepositoryListing { mut models, problems, failure } = listing;
+                let RepositoryListing { mut models, problems, failure } = *listing;
                 self.tell_problems(problems, failure.as_ref());
                 models.models.iter_mut().for_each(|(key, found)| self.mark_faulty(key, found));
                 let (actions, next) = self.lifecycle.polled(models, now);
-                self.schedule_poll(next.map(|next| next - now));
+                self.polling.iter_mut().for_each(|polling| polling.looked(next.map(|next| next - now)));
                 actions
             }
             Event::Told => Vec::new(),
             Event::Existing { models, ready_only, done } => {
-                self.existing(models, ready_only, done);
+                // The caller may have gone.
+                let _ = done.send(self.show_index(models.as_ref(), ready_only));
                 Vec::new()
             }
         };
@@ -324,7 +305,7 @@ impl RepositoryTask {
         let Planned { plan, agents, files } = planned;
         let shown = plan.shown();
         let agents = agents.map(AgentThread::start).transpose()?;
-        self.loads.insert(generation, LoadState { plan: Some(Arc::new(plan)), agents, _files: files });
+        self.loads.insert(generation, LoadState { plan: Arc::new(plan), agents, _files: files });
         Ok(shown)
     }
 
@@ -352,23 +333,26 @@ impl RepositoryTask {
     fn perform_one(&mut self, action: LifecycleAction) {
         match action {
             LifecycleAction::List { command } => {
-                let listing = self.listing();
-                self.events.spawn(async move { Event::Listed { command, listing: listing.await } });
+                let listing = blocking::list(self.repositories.clone(), self.loader.clone());
+                self.events.spawn(async move { Event::Listed { command, listing: Box::new(listing.await) } });
             }
-            LifecycleAction::Find { name } => self.find(name),
+            LifecycleAction::Find { name } => {
+                let found = blocking::find(self.repositories.clone(), self.loader.clone(), name.clone());
+                self.events.spawn(async move { Event::Found { name, models: found.await } });
+            }
             LifecycleAction::Plan { key, generation, directory, given } => {
                 let given = given.and_then(|command| self.open.get(&command));
                 let given = given.map(|command| command.given.clone()).unwrap_or_default();
                 self.jobs.push_back(Job::Plan { key, generation, directory, given });
             }
-            LifecycleAction::Load { key, copy } => self.jobs.push_back(Job::Load { key, copy }),
+            LifecycleAction::Load { copy, .. } => {
+                let plan = self.loads.get(&copy.generation).map(|load| load.plan.clone());
+                // A load has its plan since it was planned.
+                self.jobs.extend(plan.map(|plan| Job::Load { plan, copy }));
+            }
             LifecycleAction::Check { generation, directory, .. } => {
-                let config = self.loader.config_name(&directory);
-                self.events.spawn(async move {
-                    let looked = spawn_blocking(move || stamps::files(&directory, &config)).await;
-                    let files = looked.ok().and_then(Result::ok).map(Arc::new);
-                    Event::Checked { generation, files }
-                });
+                let checked = blocking::check(self.loader.clone(), directory);
+                self.events.spawn(async move { Event::Checked { generation, files: checked.await } });
             }
             LifecycleAction::TellComplete { generation } => {
                 let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
@@ -402,7 +386,7 @@ impl RepositoryTask {
 
     /// Answers a command when the agents have been notified of all that came before.
     fn answer(&mut self, command: CommandId, result: Result<(), Error>) {
-        let Some(OpenCommand { done, .. }) = self.open.remove(&command) else { return };
+        let Some(WaitingCaller { done, .. }) = self.open.remove(&command) else { return };
         let untold = std::mem::take(&mut self.untold);
         if untold.is_empty() {
             // The caller may have gone.
@@ -469,72 +453,25 @@ impl RepositoryTask {
             let loader = self.loader.clone();
             match job {
                 Job::Plan { key, generation, directory, given } => {
-                    let plan =
-                        move || loader.plan(&key.name, directory.as_deref().map(PathBuf::as_path), &given);
+                    let planned = blocking::plan(loader, key.name, directory, given);
                     self.events.spawn(async move {
-                        let result = spawn_blocking(plan).await.unwrap_or_else(|panic| {
-                            let text = format!("the model's configuration could not be read: {panic}");
-                            Err(Error::internal(text).into())
-                        });
-                        Event::Planned { generation, result }
+                        Event::Planned { generation, result: planned.await.map(Box::new) }
                     });
                 }
-                Job::Load { key, copy } => {
-                    let plan = self.loads.get(&copy.generation).and_then(|load| load.plan.clone());
-                    let load = move || match plan {
-                        Some(plan) => loader.load(&plan, copy.version),
-                        None => Err(Error::internal(format!("the load of model '{key}' has no plan"))),
-                    };
-                    self.events.spawn(async move {
-                        let result = spawn_blocking(load).await.unwrap_or_else(|panic| {
-                            let text = format!("the backend panicked while loading the model: {panic}");
-                            Err(Error::internal(text))
-                        });
-                        Event::Loaded { copy, result }
-                    });
+                Job::Load { plan, copy } => {
+                    let loaded = blocking::load(loader, plan, copy.version);
+                    self.events.spawn(async move { Event::Loaded { copy, result: loaded.await } });
                 }
             }
         }
     }
 
-    fn find(&mut self, name: Name) {
-        let (repositories, loader) = (self.repositories.clone(), self.loader.clone());
-        let find = {
-            let name = name.clone();
-            move || {
-                let found = scan::find(&repositories, &name)?;
-                Ok(found.into_iter().map(|(key, at)| (key, looked_at(&loader, at))).collect())
-            }
-        };
-        self.events.spawn(async move {
-            let models = spawn_blocking(find).await;
-            let models = models.unwrap_or_else(|panic| {
-                Err(Error::internal(format!("the repositories could not be read: {panic}")))
-            });
-            Event::Found { name, models }
-        });
-    }
-
-    /// Lists the repositories with the files of their models.
-    fn listing(&self) -> impl Future<Output = RepositoryListing> + use<> {
-        let (repositories, loader) = (self.repositories.clone(), self.loader.clone());
-        let list = move || {
-            let directories = scan::list(&repositories);
-            let models = directories.models.into_iter();
-            let models = models.map(|(key, at)| (key, looked_at(&loader, at))).collect();
-            let failure = directories.unreadable.first().map(|(_, error)| error.clone());
-            let unreadable = directories.unreadable.into_iter().map(|(name, _)| name).collect();
-            RepositoryListing {
-                models: ModelListing { models, unreadable },
-                problems: directories.warnings,
-                failure,
-            }
-        };
-        async move {
-            spawn_blocking(list).await.unwrap_or_else(|panic| RepositoryListing {
-                failure: Some(Error::internal(format!("the repositories could not be read: {panic}"))),
-                ..RepositoryListing::default()
-            })
+    /// Looks for changes.
+    fn poll(&mut self) {
+        if let Some(polling) = &mut self.polling {
+            polling.begin();
+            let listing = blocking::list(self.repositories.clone(), self.loader.clone());
+            self.events.spawn(async move { Event::Polled(Box::new(listing.await)) });
         }
     }
 
@@ -547,100 +484,25 @@ impl RepositoryTask {
         self.told = now;
     }
 
-    /// Looks for changes.
-    fn poll(&mut self) {
-        let listing = self.listing();
-        if let Some(polling) = &mut self.polling {
-            polling.next = None;
-            polling.is_looking = true;
-            self.events.spawn(async move { Event::Polled(listing.await) });
-        }
-    }
-
-    /// Answers those who have asked for a look when the loads that follow have ended.
-    fn answer_polls(&mut self) {
-        if let Some(polling) = &mut self.polling
-            && !polling.is_looking
-            && !self.lifecycle.has_operations()
-        {
-            for done in polling.waiting.drain(..) {
-                // The caller may have gone.
-                let _ = done.send(Ok(()));
-            }
-        }
-    }
-
-    /// Sets when to look for changes again: after the period, or earlier if a change is about to settle.
-    fn schedule_poll(&mut self, earlier: Option<Duration>) {
-        if let Some(state) = &mut self.polling {
-            state.is_looking = false;
-            let period = Some(state.polling.period).filter(|period| !period.is_zero());
-            let wait = match (period, earlier) {
-                (Some(period), Some(earlier)) => Some(period.min(earlier)),
-                (period, earlier) => period.or(earlier),
-            };
-            // Without a period, nothing is looked at after the start but what has begun to change.
-            state.next = wait.map(|wait| Instant::now() + wait.max(Duration::from_millis(1)));
-        }
-    }
-
-    fn index(&mut self, ready_only: bool, done: Done<Vec<IndexEntry>>) {
-        let repositories = self.repositories.clone();
-        let read = move || {
-            let directories = scan::list(&repositories);
-            if !directories.unreadable.is_empty() {
-                return None;
-            }
-            let mut models = BTreeMap::new();
-            for (key, at) in directories.models {
-                let versions: &mut BTreeSet<i64> = models.entry(key).or_default();
-                at.iter().for_each(|directory| versions.extend(scan::versions(directory)));
-            }
-            Some(models)
-        };
-        self.events.spawn(async move {
-            let models = spawn_blocking(read).await.ok().flatten();
-            Event::Existing { models, ready_only, done }
-        });
-    }
-
-    fn existing(
+    /// Answers a request for the index, now that the repositories have been read.
+    fn show_index(
         &mut self,
-        models: Option<BTreeMap<ModelKey, BTreeSet<i64>>>,
+        models: Option<&BTreeMap<ModelKey, BTreeSet<i64>>>,
         ready_only: bool,
-        done: Done<Vec<IndexEntry>>,
-    ) {
-        if let Some(models) = &models {
+    ) -> Vec<IndexEntry> {
+        if let Some(models) = models {
             self.lifecycle.exist(models);
         }
         let table = ModelTable::of(&self.lifecycle, &self.copies);
         let mut lines = table.index(ready_only);
         if !ready_only {
-            let unknown = models.iter().flatten().filter(|(key, _)| !table.knows(&key.name));
-            lines.extend(unknown.map(|(key, _)| IndexEntry {
-                name: key.name.clone(),
-                version: None,
-                state: None,
-                reason: String::new(),
-            }));
+            let unknown = models.into_iter().flatten().filter(|(key, _)| !table.knows(&key.name));
+            lines.extend(unknown.map(|(key, _)| IndexEntry::unknown(&key.name)));
             lines.sort_by(|one, other| (&one.name, one.version).cmp(&(&other.name, other.version)));
         }
         if !self.is_stopping {
             self.published.store(Arc::new(table));
         }
-        // The caller may have gone.
-        let _ = done.send(lines);
+        lines
     }
-}
-
-/// A model's directories and, if there is one, what is in it. Blocks.
-fn looked_at(loader: &Loader, directories: Vec<Arc<PathBuf>>) -> FoundModel {
-    let mut found = FoundModel::default();
-    if let [directory] = directories.as_slice() {
-        found.is_incomplete = stamps::is_incomplete(directory);
-        // What cannot be read is different from all that was read.
-        found.files = Arc::new(stamps::files(directory, &loader.config_name(directory)).unwrap_or_default());
-    }
-    found.directories = directories;
-    found
 }

@@ -92,7 +92,7 @@ impl HttpService {
         body: &mut B,
         name: &str,
         version: Option<i64>,
-    ) -> Result<Generation, HttpFailure> {
+    ) -> Result<GenerateCall, HttpFailure> {
         let model = self.engine.model(name, version)?;
         if !matches!(headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes), None | Some(b"" | b"identity"))
         {
@@ -112,19 +112,19 @@ impl HttpService {
         let request = decoded.await??;
         let id = request.id.clone();
         let responses = model.infer(request)?;
-        Ok(Generation { model, id, responses })
+        Ok(GenerateCall { model, id, responses })
     }
 }
 
 /// A request in flight, as a stream of events.
 #[derive(Debug)]
-struct Generation {
+struct GenerateCall {
     model: Arc<Model>,
     id: Name,
     responses: ResponseStream,
 }
 
-impl Generation {
+impl GenerateCall {
     /// The response, if the model sends exactly one. Returns at the second response without waiting for a third.
     async fn only(&mut self) -> Result<Response, Error> {
         let first = self.responses.next().await;
@@ -162,7 +162,7 @@ impl Generation {
     }
 }
 
-impl Stream for Generation {
+impl Stream for GenerateCall {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
