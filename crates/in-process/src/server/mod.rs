@@ -32,10 +32,11 @@ pub const TRITON_VERSION: &str = "2.73.0";
 
 /// The extensions that clients may rely on, in the order of Triton. Extensions that Nereid does not have are left out.
 /// Of `model_repository` Nereid has the index only.
-pub const EXTENSIONS: [&str; 8] = [
+pub const EXTENSIONS: [&str; 9] = [
     "classification",
     "sequence",
     "model_repository",
+    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "binary_tensor_data",

@@ -78,7 +78,7 @@ unsafe fn load_parameters(
         let NamedParameter { name, value } = unsafe { borrow(*parameter) }?;
         match (name.strip_prefix("file:"), value) {
             (None, Parameter::String(config)) if **name == *"config" => {
-                given.config = Some(config.to_string())
+                given.config = Some(config.to_string());
             }
             (Some(path), Parameter::Bytes(content)) => {
                 // The caller's memory ends with the call; the load may last longer.

@@ -140,7 +140,7 @@ const NOT_GZIP: &str = r#"{"error":"failed to decompress request"}"#;
 
 const SHARED_MEMORY_OFF: &str = r#"{"error":"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."}"#;
 
-const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","schedule_policy","model_configuration","binary_tensor_data","parameters","statistics"]}"#;
+const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","binary_tensor_data","parameters","statistics"]}"#;
 
 const SIMPLE: &str = r#"{"model_name":"simple","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1,16],"data":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]},{"name":"OUTPUT1","datatype":"INT32","shape":[1,16],"data":[-1,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14]}]}"#;
 
