@@ -10,6 +10,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("inference", &["scheduling", "proto"]),
     ("engine", &["inference", "scheduling", "proto"]),
     ("backend-onnx", &["inference", "proto"]),
+    ("object-stores", &["inference"]),
     ("c-api", &["inference", "proto"]),
     ("in-process", &["c-api", "proto", "inference", "engine", "backend-onnx", "frontend"]),
     ("libtritonserver", &["in-process"]),
