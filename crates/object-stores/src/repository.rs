@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -97,8 +96,9 @@ impl RemoteRepository {
     /// listing, the copy fails; the caller lists again. Dropping the future ends the requests and leaves no files.
     ///
     /// # Errors
-    /// UNAVAILABLE: the store cannot be reached or fails, or an object has changed or is gone. INTERNAL: the credential is refused or the cache cannot be written. RESOURCE_EXHAUSTED: the disk is full.
-    /// INVALID_ARGUMENT: a name cannot be a path, or a path is a file and a directory.
+    /// UNAVAILABLE: the store cannot be reached or fails, or an object has changed or is gone. INTERNAL: the credential
+    /// is refused or the cache cannot be written. RESOURCE_EXHAUSTED: the disk is full. INVALID_ARGUMENT: a name cannot
+    /// be a path, or a path is a file and a directory.
     pub async fn fetch(
         &self,
         model: &str,
@@ -121,19 +121,20 @@ impl RemoteRepository {
             Ok(directory)
         });
         let directory = directory.await?;
-        let copied = files.into_iter().map(|file| {
-            let target = directory.path().join(&file.object.path);
-            self.copy(model, file, target)
-        });
+        let copied = files.into_iter().map(|file| self.copy(model, file, Arc::clone(&directory)));
         stream::iter(copied).buffer_unordered(PARALLEL_OBJECTS).try_collect::<()>().await?;
-        Ok(LocalCopy::new(directory.share()))
+        directory.share();
+        Ok(LocalCopy::new(directory))
     }
 
     /// Puts one object at its place in a copy, from the cache or from the store.
-    async fn copy(&self, model: &str, file: PlannedFile, target: PathBuf) -> Result<(), Error> {
+    ///
+    /// Work on files goes on when this future is dropped. It holds the directory, which is therefore not removed before.
+    async fn copy(&self, model: &str, file: PlannedFile, directory: Arc<CopyDirectory>) -> Result<(), Error> {
         let _only = self.shared.locks.lock(file.content.as_str()).await;
-        let (cache, content, path) = (Arc::clone(&self.shared.cache), file.content.clone(), target.clone());
-        if spawn(move || cache.link(&content, &path)).await? == Linked::Found {
+        let (cache, planned, holder) = (Arc::clone(&self.shared.cache), file.clone(), Arc::clone(&directory));
+        let link = move || cache.link(&planned.content, &holder.path().join(&planned.object.path));
+        if spawn(link).await? == Linked::Found {
             return Ok(());
         }
         let cache = Arc::clone(&self.shared.cache);
@@ -141,7 +142,11 @@ impl RemoteRepository {
         let destination = Arc::new(destination);
         self.download(model, &file, &destination).await?;
         let cache = Arc::clone(&self.shared.cache);
-        spawn(move || cache.add(&file.content, &destination, &temporary, &target)).await
+        let add = move || {
+            let target = directory.path().join(&file.object.path);
+            cache.add(&file.content, &destination, &temporary, &target)
+        };
+        spawn(add).await
     }
 
     async fn download(&self, model: &str, file: &PlannedFile, destination: &Arc<File>) -> Result<(), Error> {

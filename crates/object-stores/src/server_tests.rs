@@ -245,6 +245,30 @@ async fn without_credentials_requests_are_anonymous() {
     assert!(server.requests("list-type=2").iter().all(|request| request.ends_with("None")));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_is_cancelled_leaves_no_session_and_can_be_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::start(MODELS).await;
+    let repository = Arc::new(s3(folder.path(), &server).await);
+    let objects = repository.objects("a").await.unwrap();
+    server.misbehave("/1/model.onnx", Misbehaviour::Silence);
+    let (task, listed) = (Arc::clone(&repository), objects.clone());
+    let fetch = tokio::spawn(async move { task.fetch("a", &listed, |_| true).await.map(drop) });
+    while server.requests("/bucket/models").len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    fetch.abort();
+    assert!(fetch.await.unwrap_err().is_cancelled());
+    let copy = repository.fetch("a", &objects, |_| true).await.unwrap();
+    assert_eq!(fs::read(copy.path().join("1/model.onnx")).unwrap(), b"first");
+    drop((repository, copy));
+    // The end of the cache waits for nobody: background work holds the cache, and removes the session when it is done.
+    let sessions = folder.path().join("cache/sessions");
+    while fs::read_dir(&sessions).unwrap().next().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[test]
 fn a_copy_that_nobody_holds_is_removed_and_its_content_stays() {
     let folder = tempfile::tempdir().unwrap();

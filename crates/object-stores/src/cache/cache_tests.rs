@@ -31,7 +31,7 @@ fn add(cache: &LocalCache, id: &ContentId, content: &[u8], target: &Path) {
     cache.add(id, &file, &temporary, target).unwrap();
 }
 
-fn copy(cache: &Arc<LocalCache>, key: &str) -> CopyDirectory {
+fn copy(cache: &Arc<LocalCache>, key: &str) -> Arc<CopyDirectory> {
     CopyDirectory::make(cache, "model", key.into()).unwrap()
 }
 
@@ -164,7 +164,8 @@ fn a_file_of_another_size_does_not_become_a_content() {
 fn a_copy_is_shared_until_the_last_holder_drops_it() {
     let folder = tempfile::tempdir().unwrap();
     let cache = open(folder.path(), 0);
-    let first = copy(&cache, "key").share();
+    let first = copy(&cache, "key");
+    first.share();
     let path = first.path().to_owned();
     let second = CopyDirectory::existing(&cache, "key").unwrap();
     assert!(CopyDirectory::existing(&cache, "other").is_none());

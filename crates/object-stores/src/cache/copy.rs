@@ -50,11 +50,11 @@ impl CopyDirectory {
     ///
     /// # Errors
     /// The directory cannot be made.
-    pub(crate) fn make(cache: &Arc<LocalCache>, model: &str, key: String) -> Result<Self, Error> {
+    pub(crate) fn make(cache: &Arc<LocalCache>, model: &str, key: String) -> Result<Arc<Self>, Error> {
         let parent = cache.unused_path();
         let path = parent.join(model);
         fs::create_dir_all(&path).map_err(|error| failed("make", &path, &error))?;
-        Ok(Self { path, key, cache: Arc::clone(cache), parent })
+        Ok(Arc::new(Self { path, key, cache: Arc::clone(cache), parent }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -67,10 +67,8 @@ impl CopyDirectory {
     }
 
     /// Lets later fetches of the same content use this copy.
-    pub(crate) fn share(self) -> Arc<Self> {
-        let shared = Arc::new(self);
-        shared.cache.copies.lock().insert(shared.key.clone(), Arc::downgrade(&shared));
-        shared
+    pub(crate) fn share(self: &Arc<Self>) {
+        self.cache.copies.lock().insert(self.key.clone(), Arc::downgrade(self));
     }
 }
 

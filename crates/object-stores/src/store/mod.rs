@@ -115,6 +115,7 @@ fn has_role(variables: &StoreVariables) -> bool {
     variables.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some() && variables.get("AWS_ROLE_ARN").is_some()
         || variables.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").is_some()
         || variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI").is_some()
+            && variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").is_some()
 }
 
 fn is_public(credential: &Credential) -> bool {

@@ -110,3 +110,24 @@ async fn the_credential_file_and_a_profile_give_the_key() {
     let error = stores.repository("s3://elsewhere/models").await.err().unwrap();
     assert_eq!(error.message, "Cannot match credential for path  s3://elsewhere/models");
 }
+
+/// Certificates for `localhost`, and the one that signed them.
+const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../frontend/src/grpc/tests/tls");
+
+#[tokio::test]
+async fn a_server_is_reached_over_https_if_its_certificate_is_trusted() {
+    let Some(program) = program("NEREID_TEST_MOTO") else { return };
+    let server = StoreServer::start(Command::new(program), |command, port| {
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.args(["-s", "-c", &format!("{TLS}/server.pem"), "-k", &format!("{TLS}/server.key")]);
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let url = format!("s3://https://localhost:{}/missing", server.port);
+    let bundle = format!("{TLS}/root.pem");
+    let trusting = stores(cache.path(), &[KEY[0], KEY[1], ("AWS_CA_BUNDLE", &bundle)]);
+    let error = trusting.repository(&url).await.unwrap().list().await.unwrap_err();
+    assert!(error.message.contains("NoSuchBucket"), "{error}");
+    let error = stores(cache.path(), &KEY).repository(&url).await.unwrap().list().await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Unavailable);
+    assert!(error.message.contains("UnknownIssuer"), "{error}");
+}
