@@ -1,5 +1,6 @@
 //! The errors of stores as Nereid reports them: with the URL, a reason, and without secrets.
 
+use std::cmp::Reverse;
 use std::error::Error as StdError;
 
 use inference::Error;
@@ -19,12 +20,14 @@ impl Redaction {
     pub(crate) fn add(&mut self, secret: Option<&str>) {
         // A key may have several lines, of which an error may repeat one.
         let lines = secret.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
-        self.0.extend(lines.map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+        self.0.extend(lines.map(in_one_line).filter(|line| !line.is_empty()));
+        // A secret may be a part of a longer one, of which the rest would remain.
+        self.0.sort_by_key(|secret| Reverse(secret.len()));
     }
 
     /// The text in one line, without the secrets and not too long.
     pub(crate) fn apply(&self, text: &str) -> String {
-        let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut text = in_one_line(text);
         for secret in &self.0 {
             text = text.replace(secret, Self::REPLACEMENT);
         }
@@ -33,6 +36,10 @@ impl Redaction {
             None => text,
         }
     }
+}
+
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The text of the innermost cause of an error.
@@ -239,6 +246,8 @@ mod tests {
         let mut redaction = Redaction::default();
         redaction.add(Some("first\nsecond\n"));
         assert_eq!(redaction.apply("a first\n  and a second"), "a <redacted> and a <redacted>");
+        redaction.add(Some("fir"));
+        assert_eq!(redaction.apply("first fir"), "<redacted> <redacted>", "a part of another secret");
         assert_eq!(redaction.apply(&"x".repeat(1000)).len(), MAX_REASON + 3);
     }
 }
