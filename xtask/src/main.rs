@@ -20,6 +20,7 @@ mod process;
 mod python;
 mod runtime_library;
 mod steps;
+mod store_servers;
 mod test;
 mod workspace;
 
@@ -54,7 +55,8 @@ cargo xtask header
 
 cargo xtask setup
     Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
-    and, where they can be had, Triton's Python backend and local cache into target/plugins.
+    and, where they can be had, Triton's Python backend and local cache into target/plugins, and azurite, which stands
+    for Azure in tests, into target/node.
     Prints the environment variables that let the tests find them.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
@@ -119,6 +121,11 @@ fn run() -> Result<bool> {
             match plugins::fetch() {
                 Ok(folder) => println!("{}={}", plugins::VARIABLE, folder.display()),
                 Err(error) => println!("without Triton's plug-ins: {error:#}"),
+            }
+            println!("{}={}", store_servers::MOTO, store_servers::moto()?.display());
+            match store_servers::azurite() {
+                Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
+                Err(error) => println!("without azurite: {error:#}"),
             }
             Ok(true)
         }

@@ -1,13 +1,15 @@
 //! `cargo xtask test`: all checks that a change must pass.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
-use crate::{deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, workspace};
+use crate::{
+    deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, store_servers, workspace,
+};
 
 /// Runs all steps and prints their results. Returns whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
@@ -25,7 +27,18 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         println!("{}", runtime_library::fetch()?.display());
         Ok(())
     });
-    steps.run("tests", tests);
+    let mut servers = Vec::new();
+    let mut install = |name: &str, variable: &'static str, install: fn() -> Result<PathBuf>| {
+        steps.attempt(name, || {
+            let program = install()?;
+            println!("{}", program.display());
+            servers.push((variable, program));
+            Ok(())
+        });
+    };
+    install("moto", store_servers::MOTO, store_servers::moto);
+    install("azurite", store_servers::AZURITE, store_servers::azurite);
+    steps.run("tests", || tests(&servers));
     if quick {
         return Ok(steps.summary());
     }
@@ -67,7 +80,8 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     Ok(steps.summary())
 }
 
-fn tests() -> Result<()> {
+/// `servers` are the variables and programs of those servers that could be installed. Tests that need others do nothing.
+fn tests(servers: &[(&str, PathBuf)]) -> Result<()> {
     // Programs in C are linked with this library. No Rust test is, so cargo would not build it for the tests.
     process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
     let command = if workspace::has_cargo_command("nextest") {
@@ -75,7 +89,9 @@ fn tests() -> Result<()> {
     } else {
         cargo(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
     };
-    process::run(&mut with_library(command)?)
+    let mut command = with_library(command)?;
+    command.envs(servers.iter().map(|(variable, program)| (variable, program)));
+    process::run(&mut command)
 }
 
 /// Without `plugins`, the tests that need Triton's plug-ins are skipped.

@@ -11,6 +11,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("lifecycle", &["inference", "scheduling"]),
     ("engine", &["inference", "scheduling", "lifecycle", "proto"]),
     ("backend-onnx", &["inference", "proto"]),
+    ("object-stores", &["inference"]),
     ("c-api", &["inference", "proto"]),
     ("in-process", &["c-api", "proto", "inference", "engine", "backend-onnx", "frontend"]),
     ("libtritonserver", &["in-process"]),
