@@ -5,6 +5,7 @@ mod asking;
 mod backpressure;
 mod caching;
 mod concurrency;
+mod control;
 mod documentation;
 mod host_policies;
 mod inferring;
