@@ -62,6 +62,7 @@ async fn start() -> Engine {
     let options = EngineOptions {
         control: nereid_engine::ModelControl::None,
         namespacing: false,
+        sequence_limit: std::time::Duration::from_secs(60),
         server: ServerMetadata::default(),
         repositories: vec![repository.path().to_path_buf()],
         strict_readiness: true,

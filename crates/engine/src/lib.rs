@@ -125,6 +125,7 @@ impl Engine {
             paths: options.repositories.clone(),
             namespacing: options.namespacing,
             load_threads: options.load_threads.max(1),
+            sequence_limit: options.sequence_limit,
             polling: match control {
                 ModelControl::Poll(polling) => Some(polling),
                 ModelControl::None | ModelControl::Explicit(_) => None,

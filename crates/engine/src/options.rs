@@ -2,6 +2,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    time::Duration,
 };
 
 use inference::Error;
@@ -19,6 +20,9 @@ pub struct EngineOptions {
     pub control: ModelControl,
     /// Models of different repositories may have the same name (`--model-namespacing`).
     pub namespacing: bool,
+    /// How long requests of running sequences go to the copy of a model that has been replaced
+    /// (`--reload-sequence-timeout-secs`).
+    pub sequence_limit: Duration,
     /// The server is ready only if all models are ready (`--strict-readiness`).
     pub strict_readiness: bool,
     /// How many model versions load at the same time, at least 1 (`--model-load-thread-count`).

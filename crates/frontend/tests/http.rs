@@ -50,6 +50,7 @@ impl Server {
         let engine_options = engine::EngineOptions {
             control: engine::ModelControl::None,
             namespacing: false,
+            sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata {
                 name: "nereid".into(),
                 version: "2.73.0".into(),

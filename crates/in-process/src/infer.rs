@@ -87,6 +87,7 @@ unsafe fn hand_over(
         // As Triton: errors of the request itself are reported first.
         Err(missing) => return own.model().check(request).and(Err(missing)),
     };
+    request.model_version = own.version();
     let request_id = request.id.clone();
     let lends_memory = Arc::strong_count(&return_guard) > 1;
     if let Some((trace, _)) = traced {

@@ -14,6 +14,9 @@ use crate::{
 pub struct Request {
     /// Every response repeats it; may be empty.
     pub id: Name,
+    /// The version that the client asked for. `None`: the server chooses. Needed only if the version is replaced before
+    /// it accepts the request.
+    pub model_version: Option<i64>,
     /// Tensors, or bytes whose shape follows from the model's configuration.
     pub inputs: RequestInputs,
     /// Which outputs the client wants.
@@ -177,6 +180,7 @@ impl Request {
     pub fn share(&self) -> Self {
         Self {
             id: self.id.clone(),
+            model_version: self.model_version,
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
             sequence: self.sequence.clone(),

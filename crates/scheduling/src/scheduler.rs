@@ -213,6 +213,14 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// Whether a sequence may still get requests.
+    pub fn has_sequence(&self, id: &SequenceId) -> bool {
+        match self {
+            Self::Unbatched(_) | Self::Dynamic(_) => false,
+            Self::Sequence(sequence) => sequence.has_sequence(id),
+        }
+    }
+
     /// The events since the last call that deserve a line in the log. Call it after each step of the driver: the
     /// scheduler keeps only a few events.
     pub fn notes(&mut self) -> Vec<Note> {

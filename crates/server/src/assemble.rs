@@ -340,6 +340,7 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
         load_policy: repository.load_policy,
         control,
         namespacing: repository.namespacing,
+        sequence_limit: repository.sequence_timeout,
     })
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Weak;
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
-use scheduling::{DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, Unbatched};
+use scheduling::{DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, SequenceId, Unbatched};
 
 use super::{
     instance::{Assignment, MovableInstance},
@@ -169,6 +169,16 @@ impl Driver {
     /// The number of requests that wait.
     pub(super) fn pending(&self) -> usize {
         self.policy.scheduler.in_flight()
+    }
+
+    /// Whether a sequence may still get requests.
+    pub(super) fn has_sequence(&self, id: &SequenceId) -> bool {
+        self.policy.scheduler.has_sequence(id)
+    }
+
+    /// The number of sequences that may still get requests.
+    pub(super) fn live_sequences(&self) -> usize {
+        self.policy.scheduler.live_sequences()
     }
 
     /// Whether all instances are idle.

@@ -20,7 +20,7 @@ use inference::{
 };
 use parking_lot::{Condvar, Mutex};
 use scheduling::{
-    DynamicBatcher, InstanceId, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, Unbatched,
+    DynamicBatcher, InstanceId, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, SequenceId, Unbatched,
 };
 
 use crate::{
@@ -191,6 +191,16 @@ impl Executor {
     /// The number of requests that wait for an instance.
     pub(crate) fn pending(&self) -> usize {
         self.driver.lock().pending()
+    }
+
+    /// Whether a sequence may still get requests.
+    pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
+        self.driver.lock().has_sequence(id)
+    }
+
+    /// The number of sequences that may still get requests.
+    pub(crate) fn live_sequences(&self) -> usize {
+        self.driver.lock().live_sequences()
     }
 
     /// Accepts no new requests. Accepted requests continue.

@@ -3,15 +3,11 @@
 //! The model validates a request, looks it up in the response cache if the model uses one, and passes it to the
 //! executor. The responses come back through [`Model`]'s [`ResponsePath`], the only place that counts, caches and
 //! orders them.
-use std::{
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use inference::{
-    ByteBudget, EntryId, Error, ExecutionTimes, Flow, InFlightResponse, Name, ReportedTimes, Request,
-    ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
+    ByteBudget, EntryId, Error, ExecutionTimes, Flow, InFlightResponse, Inferer, Name, ReportedTimes,
+    Request, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig},
@@ -31,8 +27,10 @@ use crate::{
 };
 
 mod cache;
+mod replacement;
 
 pub(crate) use cache::Cached;
+use replacement::Replacement;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {
@@ -49,8 +47,7 @@ pub struct Model {
     unread: Arc<UnreadBudget>,
     executor: Arc<Executor>,
     load_duration: Duration,
-    /// The copy that has replaced this one. Requests that were on their way to this one go there.
-    successor: OnceLock<Arc<Model>>,
+    replacement: Replacement,
 }
 
 /// What a model version is built from.
@@ -73,6 +70,8 @@ pub(crate) struct ModelParts {
     pub(crate) unread: Arc<UnreadBudget>,
     /// When the load began.
     pub(crate) since: Timestamp,
+    /// Looks models up, for requests that come after the version has been replaced.
+    pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
 
 /// A request that has been validated, and what its response channel is made of.
@@ -89,7 +88,7 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
-        let ModelParts { version, config, cached, inflight, unread, since, .. } = parts;
+        let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
         let ModelParts { directory, backend, instances, strategy, clock, limiter, .. } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
@@ -123,7 +122,7 @@ impl Model {
             unread,
             executor,
             load_duration: now() - since,
-            successor: OnceLock::new(),
+            replacement: Replacement::new(inferer),
         }))
     }
 
@@ -155,20 +154,15 @@ impl Model {
     /// has failed (UNAVAILABLE), or the server holds too many bytes of requests (RESOURCE_EXHAUSTED). The request has
     /// then ended.
     pub fn infer(self: &Arc<Self>, request: Request) -> Result<ResponseStream, Error> {
-        if !self.in_flight.enter() {
+        if let Some(previous) = self.previous_copy_for(&request) {
+            return previous.infer(request);
+        }
+        if self.leaves_to_others(&request) || !self.in_flight.enter() {
             return self.infer_elsewhere(request);
         }
         let accepted = self.accept(request);
         self.in_flight.leave();
         accepted
-    }
-
-    /// The model has been replaced or unloaded since the caller looked it up.
-    fn infer_elsewhere(&self, request: Request) -> Result<ResponseStream, Error> {
-        match self.successor.get() {
-            Some(successor) => successor.infer(request),
-            None => Err(self.executor.refusal(&request)),
-        }
     }
 
     fn accept(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
@@ -263,25 +257,16 @@ impl Model {
 
     /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(&self) {
+        self.is_last();
         self.in_flight.drain();
         self.executor.drain();
-    }
-
-    /// From now on, requests that come to this copy go to its successor, or are refused if there is none. Accepted
-    /// requests continue, and no longer wait for others to share their batch.
-    pub(crate) fn replace(&self, successor: Option<Arc<Self>>) {
-        if let Some(successor) = successor {
-            // A copy is replaced once.
-            let _ = self.successor.set(successor);
-        }
-        self.in_flight.close();
-        self.executor.end_queue_delay();
     }
 
     /// Accepts no more requests, waits until the last request has ended, ends the instances on their threads, and then
     /// drops the backend's model. Blocks.
     pub(crate) fn close(&self) {
-        self.replace(None);
+        self.in_flight.close();
+        self.executor.end_queue_delay();
         self.in_flight.wait_for_the_last();
         self.executor.drain();
         self.executor.close();

@@ -154,6 +154,7 @@ impl ModelParts {
             inflight: ByteBudget::new(usize::MAX),
             unread: UnreadBudget::unlimited(),
             since: now(),
+            inferer: None,
         }
     }
 }

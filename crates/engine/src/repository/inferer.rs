@@ -19,9 +19,15 @@ impl TableInferer {
 }
 
 impl Inferer for TableInferer {
-    fn infer(&self, model: &str, version: Option<i64>, request: Request) -> Result<ResponseStream, Error> {
+    fn infer(
+        &self,
+        model: &str,
+        version: Option<i64>,
+        mut request: Request,
+    ) -> Result<ResponseStream, Error> {
+        request.model_version = version;
         let table = self.table.upgrade().ok_or_else(|| Error::unavailable("the server has ended"))?;
-        let model = table.load().model(model, version)?;
+        let model = table.load().serving(model, version)?;
         model.infer(request)
     }
 }

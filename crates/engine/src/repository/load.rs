@@ -339,6 +339,7 @@ impl Loader {
             inflight: self.inflight.clone(),
             unread: self.unread.clone(),
             since,
+            inferer: self.inferer.clone(),
         })
     }
 

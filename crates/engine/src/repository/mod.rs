@@ -3,7 +3,7 @@
 //! A [`Lifecycle`](lifecycle::Lifecycle) decides. The task performs its actions: blocking threads look at directories,
 //! read configurations and load models. Each result comes back to the task as an event. Readers look at the latest
 //! [`ModelTable`].
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use inference::{Error, Name};
@@ -42,6 +42,8 @@ pub(crate) struct RepositoryOptions {
     pub(crate) namespacing: bool,
     /// How many models are read and loaded at the same time, at least 1.
     pub(crate) load_threads: usize,
+    /// How long a copy that has been replaced waits for its sequences.
+    pub(crate) sequence_limit: Duration,
     /// When the task looks for changes. `None`: never.
     pub(crate) polling: Option<Polling>,
 }

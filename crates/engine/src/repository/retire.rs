@@ -2,18 +2,21 @@
 //!
 //! Threads of its own do this. If a backend hangs, it must not delay the runtime, which waits for its blocking threads
 //! at its end.
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
 
 use crate::model::Model;
 
-/// Returns when the last accepted request of the copy has ended and the copy has given back what it held. Requests that
-/// come to the copy from now on go to `successor`, if there is one.
-pub(super) async fn retire(copy: Arc<Model>, successor: Option<Arc<Model>>) {
-    copy.replace(successor);
+/// Returns when the sequences of the copy have ended or `limit` is over, the last accepted request has ended, and the
+/// copy has given back what it held. A server that stops does not wait for sequences here.
+pub(super) async fn retire(copy: Arc<Model>, limit: Duration, is_stopping: Arc<AtomicBool>) {
     let (done, ended) = oneshot::channel::<()>();
     let end = move || {
+        copy.retire(limit, &is_stopping);
         copy.close();
         drop(copy);
         drop(done);

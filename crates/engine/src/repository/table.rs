@@ -106,6 +106,14 @@ impl VersionEntry {
         }
     }
 
+    /// As [`usable`](Self::usable), or a model that still takes requests of the sequences that it has.
+    fn reachable(&self) -> Option<&Arc<Model>> {
+        match self {
+            Self::Unloading(model) if model.waits_for_sequences() => Some(model),
+            other => other.usable(),
+        }
+    }
+
     /// Whether the version was ended on purpose. Such a version does not keep the server from being ready.
     fn is_unloaded(&self) -> bool {
         matches!(self, Self::Unavailable(reason) if reason == "unloaded")
@@ -161,11 +169,26 @@ impl ModelTable {
         }
     }
 
-    /// The requested version, or the largest one that is ready.
+    /// The requested version, or the largest one that is ready. Also a version that only takes requests of the sequences
+    /// that it has.
     ///
     /// # Errors
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
     pub(crate) fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        self.find(name, version, VersionEntry::reachable)
+    }
+
+    /// As [`model`](Self::model), but a version that takes all requests.
+    pub(crate) fn serving(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        self.find(name, version, VersionEntry::usable)
+    }
+
+    fn find(
+        &self,
+        name: &str,
+        version: Option<i64>,
+        fits: fn(&VersionEntry) -> Option<&Arc<Model>>,
+    ) -> Result<Arc<Model>, Error> {
         let unknown = |what: &str| Error::not_found(format!("Request for unknown model: '{name}' {what}"));
         let is_known = |model: &&Versions| match &model.problem {
             None => true,
@@ -179,7 +202,7 @@ impl ModelTable {
         };
         let version =
             model.versions.get(&number).ok_or_else(|| unknown(&format!("version {number} is not found")))?;
-        version.usable().cloned().ok_or_else(|| {
+        fits(version).cloned().ok_or_else(|| {
             Error::unavailable(format!(
                 "Request for unknown model: '{name}' version {number} is not at ready state"
             ))

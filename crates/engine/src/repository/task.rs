@@ -2,7 +2,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -58,7 +61,9 @@ pub(super) struct RepositoryTask {
     /// Notifications of agents that the next answer waits for.
     untold: Vec<oneshot::Receiver<()>>,
     /// The table stays as it is: metrics and answers of the last requests still show the models.
-    is_stopping: bool,
+    is_stopping: Arc<AtomicBool>,
+    /// How long a copy that has been replaced waits for its sequences.
+    sequence_limit: Duration,
     stopped: Vec<Done<()>>,
 }
 
@@ -128,7 +133,7 @@ impl RepositoryTask {
         options: RepositoryOptions,
         published: Arc<ArcSwap<ModelTable>>,
     ) -> Self {
-        let RepositoryOptions { paths, namespacing, load_threads, polling } = options;
+        let RepositoryOptions { paths, namespacing, load_threads, polling, sequence_limit } = options;
         let lifecycle = Lifecycle::new(LifecycleOptions {
             polls: polling.is_some(),
             partial_models: loader.policy().partial_models,
@@ -155,7 +160,8 @@ impl RepositoryTask {
             polling: polling.map(PollingState::new),
             told: BTreeSet::new(),
             untold: Vec::new(),
-            is_stopping: false,
+            is_stopping: Arc::default(),
+            sequence_limit,
             stopped: Vec::new(),
         }
     }
@@ -207,7 +213,7 @@ impl RepositoryTask {
             }
             Command::UnloadAll { done } => {
                 self.polling = None;
-                self.is_stopping = true;
+                self.is_stopping.store(true, SeqCst);
                 self.stopped.push(done);
                 let actions = self.lifecycle.stop();
                 self.perform(actions);
@@ -322,12 +328,35 @@ impl RepositoryTask {
 
     /// Publishes what has been decided, then performs what follows.
     fn perform(&mut self, actions: Vec<LifecycleAction>) {
-        if !self.is_stopping {
+        if !self.is_stopping.load(SeqCst) {
+            self.connect_copies(&actions);
             self.published.store(Arc::new(ModelTable::of(&self.lifecycle, &self.copies)));
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
         self.wait_for_agents();
         self.start_jobs();
+    }
+
+    /// Tells copies of those whose sequences they do not have, before requests can reach them.
+    fn connect_copies(&self, actions: &[LifecycleAction]) {
+        for action in actions {
+            let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
+            for &version in versions {
+                let id = CopyId { generation: *generation, version };
+                let Some(old) = self.copies.get(&id) else { continue };
+                let model =
+                    self.lifecycle.models().find(|(_, model)| model.retiring().any(|copy| copy == id));
+                let versions = model.into_iter().flat_map(|(_, model)| model.versions());
+                for (_, status) in versions {
+                    if let VersionStatus::Ready(new) = status
+                        && let Some(new) = self.copies.get(&new)
+                    {
+                        // Requests without a version may come to any of these.
+                        new.follow(old);
+                    }
+                }
+            }
+        }
     }
 
     fn perform_one(&mut self, action: LifecycleAction) {
@@ -414,28 +443,22 @@ impl RepositoryTask {
     fn retire(&mut self, generation: Generation, versions: &[i64], unloads: bool) {
         let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
         let told = agents.filter(|_| unloads).map(|agents| agents.notify(AgentAction::Unload));
-        let table = self.published.load();
-        let copies: Vec<_> = versions
-            .iter()
-            .filter_map(|&version| {
-                let id = CopyId { generation, version };
-                let copy = self.copies.get(&id)?.clone();
-                // While the server stops, the table still shows the copy itself.
-                let successor = table.model(copy.name(), Some(version)).ok();
-                let successor = successor.filter(|successor| !Arc::ptr_eq(successor, &copy));
-                Some((id, copy, successor))
-            })
-            .collect();
+        let copy = |&version: &i64| {
+            let id = CopyId { generation, version };
+            Some((id, self.copies.get(&id)?.clone()))
+        };
+        let copies: Vec<_> = versions.iter().filter_map(copy).collect();
         if copies.is_empty() {
             return;
         }
+        let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
         self.events.spawn(async move {
             if let Some(told) = told {
                 // The thread of the agents answers, or it has ended.
                 let _ = told.await;
             }
-            let ids = copies.iter().map(|(id, ..)| *id).collect();
-            let retired = copies.into_iter().map(|(_, copy, successor)| retire(copy, successor));
+            let ids = copies.iter().map(|(id, _)| *id).collect();
+            let retired = copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone()));
             join_all(retired).await;
             Event::Retired(ids)
         });
@@ -500,7 +523,7 @@ impl RepositoryTask {
             lines.extend(unknown.map(|(key, _)| IndexEntry::unknown(&key.name)));
             lines.sort_by(|one, other| (&one.name, one.version).cmp(&(&other.name, other.version)));
         }
-        if !self.is_stopping {
+        if !self.is_stopping.load(SeqCst) {
             self.published.store(Arc::new(table));
         }
         lines

@@ -2,14 +2,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use inference::{Error, ErrorCode, Name, agent::AgentFinder, backend::Backend};
+use inference::{Error, ErrorCode, Name, SequenceId, SequenceStep, agent::AgentFinder, backend::Backend};
 use nereid_engine::{
-    Engine, EngineOptions, IndexEntry, LoadParameters, ModelControl, ModelState, Plugins, Polling,
+    Engine, EngineOptions, IndexEntry, LoadParameters, Model, ModelControl, ModelState, Plugins, Polling,
     StartupModels,
 };
 use parking_lot::Mutex;
@@ -101,15 +102,50 @@ async fn a_reload_lets_accepted_requests_finish_on_the_old_copy() {
     load(&engine, "m").await.unwrap();
     let new = engine.model("m", None).unwrap();
     assert!(!Arc::ptr_eq(&old, &new));
-    // A request that was on its way to the old copy runs on the new one, while the old one is still busy.
-    let late = old.infer(request(2)).unwrap();
+    let other = ask(&engine, "m", 2);
     let second = begun.recv().unwrap();
     assert_eq!((first.seen, second.seen), (1, 2));
     second.end();
-    late.only().await.unwrap();
+    other.only().await.unwrap();
     assert_eq!(engine.in_flight(), 1, "the request of the old copy counts");
     first.end();
     running.only().await.unwrap();
+    drop(old);
+    drop(repository);
+}
+
+/// Waits until a copy takes no more requests: then only the test holds it.
+async fn ended(copy: &Arc<Model>) {
+    let waiting = async {
+        while Arc::strong_count(copy) > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_comes_to_a_copy_which_has_ended_is_answered_by_what_serves() {
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let engine = start(explicit(repository.options()), echo()).await;
+    load(&engine, "m").await.unwrap();
+    let old = engine.model("m", None).unwrap();
+    let asked = |version| inference::Request { model_version: version, ..request(42) };
+    let repository = repository.file("m/1/weights", "new");
+    load(&engine, "m").await.unwrap();
+    ended(&old).await;
+    for version in [None, Some(1)] {
+        old.infer(asked(version)).unwrap().only().await.unwrap();
+    }
+    let repository = repository.model("m", ECHO, &["2"]);
+    load(&engine, "m").await.unwrap();
+    until(&engine, &["m 1 UNAVAILABLE unloaded", "m 2 READY"]).await;
+    old.infer(asked(None)).unwrap().only().await.unwrap();
+    let refused = old.infer(asked(Some(1))).unwrap_err();
+    assert_eq!(refused.message, "Request for unknown model: 'm' version 1 is not at ready state");
+    engine.unload("m").await.unwrap();
+    let refused = old.infer(asked(None)).unwrap_err();
+    assert_eq!(refused.message, "Request for unknown model: 'm' has no available versions");
     drop(repository);
 }
 
@@ -387,4 +423,111 @@ async fn without_a_control_mode_nothing_changes() {
     assert_eq!(refused.code, ErrorCode::Unsupported);
     let state = engine.known_models(false)[0].state;
     assert_eq!(state, Some(ModelState::Ready));
+}
+
+const SEQUENCES: &str = "sequence_batching { max_sequence_idle_microseconds: 60000000 control_input {
+    name: 'START' control { kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] } } }";
+
+/// A request of a sequence: the first, one in between, or the last.
+fn step(id: u64, start: bool, end: bool) -> inference::Request {
+    let id = NonZeroU64::new(id).map(SequenceId::Number);
+    inference::Request { sequence: SequenceStep { id, start, end }, ..request(42) }
+}
+
+/// Sends a request of a sequence. Returns its error, if it has one.
+async fn ask_step(engine: &Engine, version: Option<i64>, request: inference::Request) -> Result<(), String> {
+    let text = |error: Error| error.message.into_owned();
+    let request = inference::Request { model_version: version, ..request };
+    let response = engine.model("m", version).and_then(|model| model.infer(request)).map_err(text)?;
+    response.only().await.map(drop).map_err(text)
+}
+
+const NO_START: &str = "inference request for sequence 2 to model 'm' must specify the START flag on the first request of the sequence";
+
+#[tokio::test]
+async fn running_sequences_stay_with_the_copy_that_has_their_state() {
+    let repository = Repository::new().model("m", &format!("{ECHO} {SEQUENCES}"), &["1"]);
+    let engine = start(explicit(repository.options()), echo()).await;
+    load(&engine, "m").await.unwrap();
+    let first = Arc::downgrade(&engine.model("m", None).unwrap());
+    ask_step(&engine, None, step(1, true, false)).await.unwrap();
+    let mut repository = repository;
+    for content in ["a", "b"] {
+        repository = repository.file("m/1/weights", content);
+        load(&engine, "m").await.unwrap();
+    }
+    // Only the first of the three copies knows the sequence.
+    ask_step(&engine, None, step(1, false, false)).await.unwrap();
+    ask_step(&engine, Some(1), step(1, false, false)).await.unwrap();
+    let old = first.upgrade().unwrap();
+    assert_eq!(ask_step(&engine, None, step(2, false, false)).await, Err(NO_START.to_owned()));
+    // A new sequence begins on the new copy, even if the request was on its way to the old one.
+    old.infer(step(2, true, false)).unwrap().only().await.unwrap();
+    ask_step(&engine, None, step(2, false, true)).await.unwrap();
+    drop(old);
+    ask_step(&engine, None, step(1, false, true)).await.unwrap();
+    let ended = async {
+        while first.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, ended).await.unwrap();
+    drop(repository);
+}
+
+#[tokio::test]
+async fn sequences_of_a_version_that_the_policy_retires_go_on() {
+    let repository = Repository::new().model("m", &format!("{ECHO} {SEQUENCES}"), &["1"]);
+    let engine = start(explicit(repository.options()), echo()).await;
+    load(&engine, "m").await.unwrap();
+    ask_step(&engine, None, step(1, true, false)).await.unwrap();
+    let repository = repository.model("m", &format!("{ECHO} {SEQUENCES}"), &["2"]);
+    load(&engine, "m").await.unwrap();
+    assert_eq!(index(&engine), ["m 1 UNLOADING", "m 2 READY"]);
+    for version in [None, Some(1)] {
+        ask_step(&engine, version, step(1, false, false)).await.unwrap();
+    }
+    let refused = ask_step(&engine, Some(1), step(2, true, false)).await;
+    assert_eq!(refused.unwrap_err(), "Request for unknown model: 'm' version 1 is not at ready state");
+    ask_step(&engine, None, step(2, true, true)).await.unwrap();
+    ask_step(&engine, Some(1), step(1, false, true)).await.unwrap();
+    until(&engine, &["m 1 UNAVAILABLE unloaded", "m 2 READY"]).await;
+    drop(repository);
+}
+
+#[tokio::test]
+async fn sequences_hold_neither_an_unload_nor_the_end_of_the_server_up() {
+    let repository = Repository::new().model("m", &format!("{ECHO} {SEQUENCES}"), &["1"]);
+    let engine = start(explicit(repository.options()), echo()).await;
+    load(&engine, "m").await.unwrap();
+    ask_step(&engine, None, step(1, true, false)).await.unwrap();
+    engine.unload("m").await.unwrap();
+    until(&engine, &["m 1 UNAVAILABLE unloaded"]).await;
+    load(&engine, "m").await.unwrap();
+    ask_step(&engine, None, step(1, true, false)).await.unwrap();
+    let repository = repository.file("m/1/weights", "a");
+    load(&engine, "m").await.unwrap();
+    ask_step(&engine, None, step(1, false, false)).await.unwrap();
+    engine.stop(TIMEOUT).await.unwrap();
+    drop(repository);
+}
+
+#[tokio::test]
+async fn the_old_copy_ends_when_its_time_is_over() {
+    let repository = Repository::new().model("m", &format!("{ECHO} {SEQUENCES}"), &["1"]);
+    let options = EngineOptions { sequence_limit: Duration::ZERO, ..explicit(repository.options()) };
+    let engine = start(options, echo()).await;
+    load(&engine, "m").await.unwrap();
+    let first = Arc::downgrade(&engine.model("m", None).unwrap());
+    ask_step(&engine, None, step(2, true, false)).await.unwrap();
+    let repository = repository.file("m/1/weights", "a");
+    load(&engine, "m").await.unwrap();
+    let ended = async {
+        while first.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, ended).await.unwrap();
+    assert_eq!(ask_step(&engine, None, step(2, false, false)).await, Err(NO_START.to_owned()));
+    drop(repository);
 }

@@ -69,6 +69,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
     EngineOptions {
         control: nereid_engine::ModelControl::None,
         namespacing: false,
+        sequence_limit: std::time::Duration::from_secs(60),
         server: ServerMetadata::default(),
         repositories,
         strict_readiness: true,

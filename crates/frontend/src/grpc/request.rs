@@ -65,6 +65,7 @@ pub(crate) fn decode(
     let MessageOrigin { headers, reservation, stream } = origin;
     let id = Name::new(&message.id);
     request.id = id.clone();
+    request.model_version = version::parse(&message.model_version)?;
     if stream.is_some() {
         request.client = stream;
         request.most_unread = state.options.most_unread_responses;

@@ -43,6 +43,7 @@ impl HttpService {
         if let Some(forward) = &self.options.forward {
             forward_headers(forward, parts, &mut request.parameters)?;
         }
+        request.model_version = version;
         let id = request.id.clone();
         let response = model.infer(request)?.only().await?;
         let encoded = encode(&model, &id, response, &requested_outputs)?;

@@ -176,6 +176,7 @@ impl Settings {
             load_policy: LoadPolicy::default(),
             control,
             namespacing: self.namespacing,
+            sequence_limit: Duration::from_secs(60),
         })
     }
 }

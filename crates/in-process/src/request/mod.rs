@@ -34,6 +34,8 @@ use crate::{
 /// `TRITONSERVER_InferenceRequest`.
 pub struct InferenceRequest {
     model: Arc<Model>,
+    /// The version that the program asked for. `None`: the server chooses.
+    version: Option<i64>,
     request_attributes: Mutex<RequestAttributes>,
     /// The state of the last time it was sent.
     run: Mutex<Option<Run>>,
@@ -53,6 +55,11 @@ impl Handle for InferenceRequest {
 impl InferenceRequest {
     pub(crate) fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// The version that the program asked for. `None`: the server chooses.
+    pub(crate) fn version(&self) -> Option<i64> {
+        self.version
     }
 
     pub(crate) fn request_attributes(&self) -> MutexGuard<'_, RequestAttributes> {
@@ -127,8 +134,11 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestNew(
         // SAFETY: null or a live server; a text or null.
         let model = unsafe { borrow(server)?.model(text(model_name)?, model_version) }?;
         let request_attributes = Mutex::new(RequestAttributes::of(&model));
+        let version = (model_version != -1).then_some(model_version);
         // SAFETY: null or writable.
-        unsafe { give(request, InferenceRequest { model, request_attributes, run: Mutex::default() }) }
+        unsafe {
+            give(request, InferenceRequest { model, version, request_attributes, run: Mutex::default() })
+        }
     })
 }
 

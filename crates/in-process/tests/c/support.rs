@@ -169,6 +169,7 @@ impl TestServer {
         let options = EngineOptions {
             control: engine::ModelControl::None,
             namespacing: false,
+            sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata { name: "stage".into(), version: "1".into(), extensions: vec![] },
             repositories: vec![repository.path().into()],
             strict_readiness: true,

@@ -216,6 +216,10 @@ impl<T> SequenceBatcher<T> {
         self.places.open()
     }
 
+    pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
+        self.places.find(id).is_some()
+    }
+
     pub(crate) fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }

@@ -92,6 +92,8 @@ pub struct RepositorySettings {
     pub control_mode: ControlMode,
     /// When the server looks for changes of models.
     pub polling: Polling,
+    /// How long requests of running sequences go to the old copy of a model.
+    pub sequence_timeout: Duration,
     /// The models of the start, if clients load models. `*` stands for all.
     pub startup_models: BTreeSet<String>,
     /// Whether models of different repositories may have the same name.

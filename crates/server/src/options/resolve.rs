@@ -170,6 +170,7 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
         },
         control_mode: typed.control_mode,
         polling: polling(typed.poll_secs, typed.settle_ms),
+        sequence_timeout: Duration::from_secs(unsigned(typed.sequence_timeout_secs)),
         startup_models: typed.load_models,
         namespacing: typed.namespacing,
     }

@@ -61,6 +61,7 @@ pub(super) struct TypedRepository {
     pub(super) poll_secs: i64,
     /// How long a change must have been the same before it counts.
     pub(super) settle_ms: Option<i64>,
+    pub(super) sequence_timeout_secs: i64,
     pub(super) load_models: BTreeSet<String>,
     pub(super) config_name: Option<String>,
     pub(super) agent_directory: String,

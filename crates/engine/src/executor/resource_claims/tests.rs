@@ -65,6 +65,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         inflight: ByteBudget::new(usize::MAX),
         unread: UnreadBudget::unlimited(),
         since: now(),
+        inferer: None,
     })
 }
 

@@ -56,6 +56,7 @@ impl Server {
         let engine_options = engine::EngineOptions {
             control: engine::ModelControl::None,
             namespacing: false,
+            sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata { name: "triton".into(), ..ServerMetadata::default() },
             repositories: vec![repository.path().to_owned()],
             strict_readiness: false,

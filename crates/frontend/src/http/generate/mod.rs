@@ -109,7 +109,8 @@ impl HttpService {
             request.count_in(reservation)?;
             Ok::<Request, Error>(request)
         });
-        let request = decoded.await??;
+        let mut request = decoded.await??;
+        request.model_version = version;
         let id = request.id.clone();
         let responses = model.infer(request)?;
         Ok(GenerateCall { model, id, responses })

@@ -108,6 +108,13 @@ pub(super) const NEREID: &[Spec] = &[
              milliseconds. 0: at once, even while files are written.",
     )
     .default_note("the smaller of 2000 and the interval of --repository-poll-secs"),
+    count(
+        "reload-sequence-timeout-secs",
+        |typed, value| typed.repository.sequence_timeout_secs = value,
+        "After a reload of a model, or after a version policy has retired a version, requests of running sequences go \
+             to the old copy until the sequences have ended, but no longer than so many seconds.",
+    )
+    .default("60"),
     boolean(
         "serve-partial-models",
         |typed, value| typed.repository.serve_partial_models = value,

@@ -1,0 +1,119 @@
+//! Which copy of a model takes a request while one copy replaces another.
+//!
+//! A caller looks a copy up and then sends it a request. In between, the copy may have been replaced. The model is then
+//! looked up again. A request of a running sequence goes to the copy that has the sequence's state, as long as that
+//! copy waits for its sequences (M-W24).
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use inference::{Error, Inferer, Request, ResponseStream, config::Scheduling};
+
+use super::Model;
+
+/// How often a copy that waits for its sequences looks whether they have ended.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The other copies of a model version that a copy knows.
+pub(super) struct Replacement {
+    /// Looks models up.
+    inferer: Option<Arc<dyn Inferer>>,
+    /// The server stops.
+    is_last: AtomicBool,
+    /// Copies that wait for their sequences. They end before the repository forgets them.
+    previous: ArcSwap<Vec<Weak<Model>>>,
+    /// This copy takes only requests of the sequences that it has.
+    waits_for_sequences: AtomicBool,
+}
+
+impl Replacement {
+    pub(super) fn new(inferer: Option<Arc<dyn Inferer>>) -> Self {
+        Self {
+            inferer,
+            is_last: AtomicBool::new(false),
+            previous: ArcSwap::default(),
+            waits_for_sequences: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Model {
+    /// Whether this copy takes only requests of the sequences that it has, and this request is none.
+    pub(super) fn leaves_to_others(&self, request: &Request) -> bool {
+        self.waits_for_sequences() && !self.continues(request)
+    }
+
+    /// The copy that has the sequence which a request continues, if it is another one.
+    pub(super) fn previous_copy_for(&self, request: &Request) -> Option<Arc<Self>> {
+        let previous = self.replacement.previous.load();
+        if previous.is_empty() || self.continues(request) {
+            return None;
+        }
+        previous.iter().filter_map(Weak::upgrade).find(|copy| copy.continues(request))
+    }
+
+    /// Whether this copy has the sequence that a request continues.
+    fn continues(&self, request: &Request) -> bool {
+        let sequence = &request.sequence;
+        !sequence.start && sequence.id.as_ref().is_some_and(|id| self.executor.has_sequence(id))
+    }
+
+    /// The model has been replaced or unloaded since the caller looked it up: it is looked up again.
+    pub(super) fn infer_elsewhere(&self, request: Request) -> Result<ResponseStream, Error> {
+        let replacement = &self.replacement;
+        match &replacement.inferer {
+            Some(inferer) if !replacement.is_last.load(SeqCst) => {
+                inferer.infer(self.name(), request.model_version, request)
+            }
+            Some(_) | None => Err(self.executor.refusal(&request)),
+        }
+    }
+
+    /// The server stops: no other copy will take the requests that this one refuses.
+    pub(super) fn is_last(&self) {
+        self.replacement.is_last.store(true, SeqCst);
+    }
+
+    /// Whether requests of running sequences still come to this copy, though it has been replaced.
+    pub(crate) fn waits_for_sequences(&self) -> bool {
+        self.replacement.waits_for_sequences.load(SeqCst)
+    }
+
+    /// Lets requests of the sequences that `old` has go there from now on. Called before this copy serves.
+    pub(crate) fn follow(&self, old: &Arc<Self>) {
+        if !old.has_sequences_of_clients() {
+            return;
+        }
+        old.replacement.waits_for_sequences.store(true, SeqCst);
+        let before = old.replacement.previous.load();
+        let known = self.replacement.previous.load();
+        let all = known.iter().chain(before.iter()).filter(|copy| copy.strong_count() > 0).cloned();
+        let all = all.chain([Arc::downgrade(old)]).collect();
+        self.replacement.previous.store(Arc::new(all));
+    }
+
+    /// Whether clients send sequences of several requests to the model.
+    fn has_sequences_of_clients(&self) -> bool {
+        matches!(&self.config.scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
+    }
+
+    /// Waits until the sequences of this copy have ended, until `limit` is over, or until the server stops. Then no
+    /// request may come in any more; accepted requests continue, and no longer wait for others to share their batch.
+    /// Blocks.
+    pub(crate) fn retire(&self, limit: Duration, is_stopping: &AtomicBool) {
+        let begun = Instant::now();
+        let goes_on = || begun.elapsed() < limit && !is_stopping.load(SeqCst);
+        while self.waits_for_sequences() && self.executor.live_sequences() > 0 && goes_on() {
+            thread::sleep(TICK);
+        }
+        self.replacement.waits_for_sequences.store(false, SeqCst);
+        self.in_flight.close();
+        self.executor.end_queue_delay();
+    }
+}
