@@ -89,6 +89,11 @@ def test_an_unknown_control_mode_is_refused(folder):
     assert "invalid argument for --model-control-mode" in ended.stderr
 
 
+def test_a_control_mode_may_be_written_in_capitals(start, folder):
+    with HTTP.connect(start(folder, "--model-control-mode=EXPLICIT")) as client:
+        client.load_model("a")
+
+
 def test_a_model_is_loaded_and_unloaded(protocol, client):
     client.load_model("a")
     assert index(protocol, client)["a"] == [("1", "READY", None)]
