@@ -243,7 +243,7 @@ def test_random_operations_keep_no_threads_descriptors_or_files(start, folder, t
     unload_all(server)
     before = resources(server)
 
-    running = [threads.submit(Operations(server, seed).run, 250) for seed in range(8)]
+    running = [threads.submit(Operations(server, seed).run, 200) for seed in range(8)]
     done = sum((thread.result(PATIENCE) for thread in running), Counter())
     print(dict(done))
     assert done["refused"] < done["infer"]

@@ -5,6 +5,7 @@ at a hidden directory writes a line to the log.
 """
 
 import shutil
+import threading
 import time
 
 import numpy as np
@@ -39,13 +40,29 @@ def second(tmp_path):
 
 
 @pytest.fixture
-def polling(start, folder, second, backend_option):
+def quiet(start, folder, second, backend_option):
+    """A server that looks each second, or sooner after it has seen a change."""
     return start(folder, f"--model-repository={second}", *POLL, backend_option)
 
 
 @pytest.fixture
-def client(polling):
-    with HTTP.connect(polling) as client:
+def polling(quiet, second, threads):
+    """The same, which looks more often: the model `b` changes all the time, and so never counts as changed."""
+    ended = threading.Event()
+
+    def change():
+        while not ended.wait(0.01):
+            (second / "b" / "notes.txt").write_text(str(time.monotonic_ns()))
+
+    changing = threads.submit(change)
+    yield quiet
+    ended.set()
+    changing.result()
+
+
+@pytest.fixture
+def client(quiet):
+    with HTTP.connect(quiet) as client:
         yield client
 
 
@@ -58,19 +75,11 @@ def adds(client, name, number, version=""):
 
 
 def wait_for_looks(server, repository, count=3):
-    """Waits until the server has looked at the repositories again: it has seen a change, seen it once more, and acted.
-
-    Meanwhile the model `b` changes all the time, so that the server looks again before its period has passed.
-    """
+    """Waits until the server has looked at the repositories again: it has seen a change, seen it once more, and acted."""
     for _ in range(count):
         hidden = repository / f".{time.monotonic_ns()}"
         hidden.mkdir()
-
-        def seen(path=hidden):
-            (repository / "b" / "notes.txt").write_text(str(time.monotonic_ns()))
-            return f"ignore hidden directory '{path}'" in server.log()
-
-        eventually(seen, "a look")
+        eventually(lambda path=hidden: f"ignore hidden directory '{path}'" in server.log(), "a look")
 
 
 @pytest.fixture
@@ -78,7 +87,7 @@ def looks(polling, second):
     return lambda: wait_for_looks(polling, second)
 
 
-def test_all_models_are_loaded_at_the_start(client):
+def test_all_models_are_loaded_at_the_start(quiet, client):
     assert index(HTTP, client) == {"a": READY, "b": READY}
     assert client.is_server_ready()
 
@@ -95,7 +104,7 @@ def test_a_model_that_changes_is_reloaded_without_a_gap(client, folder):
     assert index(HTTP, client)["a"] == READY
 
 
-def test_a_model_that_is_deleted_is_unloaded_and_forgotten(client, folder):
+def test_a_model_that_is_deleted_is_unloaded_and_forgotten(polling, client, folder):
     shutil.rmtree(folder / "a")
     eventually(lambda: not client.is_model_ready("a"), "the model to be unloaded")
     unknown = "Request for unknown model: 'a' "
@@ -128,7 +137,7 @@ def test_versions_come_and_go(polling, client, folder, threads, gate):
     eventually(lambda: client.is_server_ready(), "readiness")
 
 
-def test_the_largest_version_is_the_default(client, folder):
+def test_the_largest_version_is_the_default(polling, client, folder):
     write_adder(folder, "a", 11, 11)
     eventually(lambda: adds(client, "a", 11), "version 11")
     shutil.rmtree(folder / "a" / "11")
@@ -171,16 +180,16 @@ def test_a_broken_update_keeps_the_old_copy_and_is_logged_once(polling, client, 
 
 
 @pytest.mark.xfail(strict=True, reason="it is read and partly logged again, though no file has changed")
-def test_a_broken_configuration_is_read_once(polling, client, folder, second):
+def test_a_broken_configuration_is_read_once(quiet, client, folder, second):
     config = folder / "a" / "config.pbtxt"
     config.write_text(config.read_text().replace('name: "a"', 'name: "other"', 1))
     line = "the configuration of model 'a' has problems"
-    eventually(lambda: line in polling.log(), "the failure")
+    eventually(lambda: line in quiet.log(), "the failure")
     # Each change takes a period.
-    for number in (3, 4, 5):
+    for number in (3, 4):
         write_adder(second, "b", number)
         eventually(lambda number=number: adds(client, "b", number), "a period")
-    assert polling.log().count(line) == 1
+    assert quiet.log().count(line) == 1
 
 
 def test_a_broken_new_model_that_is_deleted_is_forgotten(polling, client, folder):
@@ -241,7 +250,7 @@ def test_a_model_that_is_written_slowly_is_loaded_once(start, folder, second, th
     target = write_adder(folder, "c", 3) / "1" / "model.onnx"
     content = target.read_bytes()
     target.write_bytes(b"")
-    waiting = threads.submit(wait_for_looks, server, second, 2)
+    waiting = threads.submit(wait_for_looks, server, second, 1)
     while not waiting.done():
         with target.open("ab") as file:
             file.write(b"x")
@@ -273,7 +282,7 @@ def test_a_model_in_two_repositories_is_unloaded(polling, client, folder, second
     shutil.rmtree(folder / "a")
     eventually(lambda: adds(client, "a", 10), "the other model")
     line = "failed to poll model 'a': not unique across all model repositories"
-    assert polling.log().count(line) == 1 and loads(polling, "b") == 1
+    assert polling.log().count(line) == 1
 
 
 def test_namespaces_are_looked_at_apart(start, folder, second):
