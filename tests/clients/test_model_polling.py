@@ -14,7 +14,7 @@ import repository as models
 from adders import ALL, answer, index, loads, refusal, write_adder
 from held import held_inputs
 from protocols import HTTP
-from serving import PATIENCE, eventually, http_status
+from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
 
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
