@@ -38,24 +38,29 @@ class Gate:
         for number in range(1, self._holds + 1):
             Hold(self._folder, number).release()
 
-    def write(self, repository, name, config):
-        """Adds a held model with one instance."""
+    def write(self, repository, name, config, load_hold=None):
+        """Adds a held model with one instance, which is ready when `load_hold` is released."""
         (repository / name / "1").mkdir(parents=True)
         config += models.tensor("input", "INPUT0", "FP32", 1) + models.tensor("input", "HOLD", "INT64", 1)
         config += models.tensor("output", "OUTPUT0", "FP32", 1) + "instance_group { count: 1 kind: KIND_CPU }\n"
         config += f'backend: "identity"\nparameters {{ key: "gate" value: {{ string_value: "{self._folder}" }} }}\n'
+        if load_hold:
+            config += f'parameters {{ key: "load_hold" value: {{ string_value: "{load_hold.number}" }} }}\n'
         (repository / name / "config.pbtxt").write_text(config)
 
 
 class Hold:
-    """Executions of requests with this hold wait until it is released."""
+    """Executions of requests with this hold, and loads of models with it, wait until it is released."""
 
     def __init__(self, folder, number):
         self.number = number
         self._running, self._released = folder / f"{number}.running", folder / str(number)
 
     def wait_until_running(self):
-        eventually(self._running.exists, "the held request to run")
+        eventually(self.is_running, "the held request to run")
+
+    def is_running(self):
+        return self._running.exists()
 
     def release(self):
         self._released.touch()

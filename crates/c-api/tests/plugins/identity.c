@@ -14,6 +14,7 @@
  *   memory          "true": the model reports 64 bytes of memory, each instance 100 and 7 of pinned memory
  *   gate            a folder. An execution writes the file `<n>.running` there and goes on when the file `<n>` exists; n
  *                   is the largest number in the inputs HOLD of its requests, and 0 stands for no file
+ *   load_hold       a number n: each instance passes the gate with it before it is ready
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,6 +34,7 @@ typedef struct {
   bool copies_half;
   bool tells_memory;
   char* gate;
+  uint64_t load_hold;
 } Settings;
 
 /* What an instance has to wait for before it ends. */
@@ -113,6 +115,7 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
   }
   read.reports = !silent;
   CHECK(model_parameter(model, "gate", &read.gate));
+  CHECK(model_number(model, "load_hold", 0, &read.load_hold));
   Settings* settings = malloc(sizeof *settings);
   *settings = read;
   return TRITONBACKEND_ModelSetState(model, settings);
@@ -128,6 +131,24 @@ TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model)
   return NULL;
 }
 
+/* Returns when the gate lets this hold pass. */
+static Error*
+pass_gate(const char* gate, int64_t hold)
+{
+  char path[512];
+  snprintf(path, sizeof path, "%s/%" PRId64 ".running", gate, hold);
+  int file = open(path, O_CREAT | O_WRONLY, 0600);
+  if (file < 0) {
+    return fail(TRITONSERVER_ERROR_INTERNAL, "cannot write '%s'", path);
+  }
+  close(file);
+  snprintf(path, sizeof path, "%s/%" PRId64, gate, hold);
+  while (access(path, F_OK) != 0) {
+    sleep_ms(1);
+  }
+  return NULL;
+}
+
 Error*
 TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance* instance)
 {
@@ -135,8 +156,12 @@ TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance* instance)
   void* settings;
   CHECK(TRITONBACKEND_ModelInstanceModel(instance, &model));
   CHECK(TRITONBACKEND_ModelState(model, &settings));
-  if (((const Settings*)settings)->tells_memory) {
+  const Settings* read = settings;
+  if (read->tells_memory) {
     CHECK(report_memory_of_instance(instance));
+  }
+  if (read->gate != NULL && read->load_hold != 0) {
+    CHECK(pass_gate(read->gate, (int64_t)read->load_hold));
   }
   Workers* workers = calloc(1, sizeof *workers);
   pthread_mutex_init(&workers->lock, NULL);
@@ -286,20 +311,8 @@ wait_at_gate(const Work* work)
     report(hold_of(work->requests[index], &hold));
     largest = hold > largest ? hold : largest;
   }
-  if (largest == 0) {
-    return;
-  }
-  char path[512];
-  snprintf(path, sizeof path, "%s/%" PRId64 ".running", work->settings->gate, largest);
-  int file = open(path, O_CREAT | O_WRONLY, 0600);
-  if (file < 0) {
-    report(fail(TRITONSERVER_ERROR_INTERNAL, "cannot write '%s'", path));
-    return;
-  }
-  close(file);
-  snprintf(path, sizeof path, "%s/%" PRId64, work->settings->gate, largest);
-  while (access(path, F_OK) != 0) {
-    sleep_ms(1);
+  if (largest != 0) {
+    report(pass_gate(work->settings->gate, largest));
   }
 }
 

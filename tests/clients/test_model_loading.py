@@ -1,0 +1,161 @@
+"""Loads that take long: what is served and what waits meanwhile."""
+
+import subprocess
+
+import adders
+import pytest
+from adders import answer, index, loads, refusal, write_adder
+from held import held_inputs
+from serving import PATIENCE, command, environment, eventually, http_status
+
+EXPLICIT = "--model-control-mode=explicit"
+SETTLE = "--repository-settle-ms=100"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A repository of a quick model, which adds 1."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_adder(folder, "a", 1)
+    return folder
+
+
+@pytest.fixture
+def slow(folder, gate):
+    """Adds a model whose load is held. Returns the hold."""
+
+    def slow(name="slow"):
+        hold = gate.hold()
+        gate.write(folder, name, "max_batch_size: 1\n", hold)
+        return hold
+
+    return slow
+
+
+@pytest.fixture
+def explicit(start, folder, backend_option):
+    return lambda *options: start(folder, EXPLICIT, "--load-model=a", backend_option, *options)
+
+
+def load(protocol, server, name):
+    """Loads a model with a client of its own, whose connection nobody else uses."""
+    with protocol.connect(server, **patience(protocol)) as client:
+        client.load_model(name)
+
+
+def patience(protocol):
+    return {"network_timeout": PATIENCE} if protocol.name == "http" else {}
+
+
+def test_a_model_that_is_being_loaded_delays_no_other_model(protocol, explicit, slow, threads, folder):
+    server, hold = explicit(), slow()
+    with protocol.connect(server) as client:
+        loading = threads.submit(load, protocol, server, "slow")
+        hold.wait_until_running()
+        assert index(protocol, client)["slow"] == [("1", "LOADING", None)]
+        assert not client.is_server_ready() and not client.is_model_ready("slow")
+        unknown = "Request for unknown model: 'slow' "
+        expected = protocol.status("NOT_FOUND"), unknown + "has no available versions"
+        assert refusal(client.infer, "slow", held_inputs(protocol)) == expected
+        expected = protocol.status("UNAVAILABLE"), unknown + "version 1 is not at ready state"
+        assert refusal(client.infer, "slow", held_inputs(protocol), model_version="1") == expected
+
+        assert answer(protocol, client, "a") == 1
+        write_adder(folder, "a", 2)
+        client.load_model("a")
+        assert answer(protocol, client, "a") == 2
+        assert not loading.done()
+        hold.release()
+        loading.result(PATIENCE)
+        assert index(protocol, client)["slow"] == [("1", "READY", None)] and client.is_server_ready()
+
+
+def test_the_old_copy_serves_while_the_new_one_is_being_loaded(protocol, explicit, gate, slow, threads, folder):
+    gate.write(folder, "slow", "max_batch_size: 1\n")
+    server = explicit("--load-model=slow")
+    with protocol.connect(server) as client:
+        (folder / "slow" / "config.pbtxt").unlink()
+        (folder / "slow" / "1").rmdir()
+        hold = slow()
+        loading = threads.submit(load, protocol, server, "slow")
+        hold.wait_until_running()
+        assert index(protocol, client)["slow"] == [("1", "READY", None)]
+        assert client.is_server_ready() and client.is_model_ready("slow")
+        assert client.infer("slow", held_inputs(protocol, x=3)).as_numpy("OUTPUT0").item() == 3
+        assert not loading.done()
+        hold.release()
+        loading.result(PATIENCE)
+
+
+def test_an_unload_waits_for_the_load_before_it(protocol, explicit, slow, threads):
+    server, hold = explicit(), slow()
+    loading = threads.submit(load, protocol, server, "slow")
+    hold.wait_until_running()
+    with protocol.connect(server) as client, protocol.connect(server, **patience(protocol)) as other:
+        unloading = threads.submit(other.unload_model, "slow")
+        # The answer of another command shows that the server works.
+        client.load_model("a")
+        assert not unloading.done() and not loading.done()
+        hold.release()
+        loading.result(PATIENCE)
+        unloading.result(PATIENCE)
+        eventually(lambda: adders.is_unloaded(protocol, client, "slow"), "the model to be unloaded")
+
+
+def test_loads_of_one_model_at_the_same_time_build_one_copy(protocol, explicit, slow, threads):
+    server, hold = explicit(), slow()
+    loading = [threads.submit(load, protocol, server, "slow") for _ in range(8)]
+    hold.wait_until_running()
+    hold.release()
+    for one in loading:
+        one.result(PATIENCE)
+    assert loads(server, "slow") == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_more_models_are_loaded_at_the_same_time_than_there_are_threads(protocol, explicit, slow, threads, count):
+    server = explicit(f"--model-load-thread-count={count}")
+    holds = {name: slow(name) for name in ("first", "second")}
+    loading = {name: threads.submit(load, protocol, server, name) for name in holds}
+
+    def running():
+        return [name for name, hold in holds.items() if hold.is_running()]
+
+    eventually(lambda: len(running()) == count, "the loads to run")
+    if count == 1:
+        # The other load runs when this one has ended.
+        (name,) = running()
+        holds[name].release()
+        loading[name].result(PATIENCE)
+        eventually(lambda: len(running()) == 2, "the other load to run")
+    for name, hold in holds.items():
+        hold.release()
+        loading[name].result(PATIENCE)
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+def test_a_server_that_is_told_to_end_waits_for_its_loads(start, folder, slow, backend_option, protocol, threads, mode):
+    server = start(folder, backend_option, f"--model-control-mode={mode}", "--repository-poll-secs=1", SETTLE)
+    hold = slow()
+    loading = threads.submit(load, protocol, server, "slow") if mode == "explicit" else None
+    hold.wait_until_running()
+    server.terminate()
+    eventually(lambda: http_status(server.http_port, "/v2/health/live") != 200, "the server to stop")
+    assert server.process.poll() is None
+    hold.release()
+    assert server.process.wait(PATIENCE) == 0
+    if loading:
+        loading.result(PATIENCE)
+
+
+def test_a_server_that_is_told_to_end_while_it_starts_ends_in_order(folder, slow, backend_option):
+    hold = slow()
+    line = command(folder, backend_option)
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as own:
+        hold.wait_until_running()
+        own.terminate()
+        hold.release()
+        output = own.communicate(timeout=PATIENCE)[0]
+    assert own.returncode in (0, 1), output
+    assert "panicked" not in output
