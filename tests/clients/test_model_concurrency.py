@@ -61,12 +61,9 @@ class Callers:
             assert not caller.done(), caller.exception()
 
 
-REFUSED = "a request that was sent before the change is refused: see `SlowRequest`"
 
 
-@pytest.mark.parametrize(
-    "by", ["files", pytest.param("versions", marks=pytest.mark.xfail(strict=False, reason=REFUSED))]
-)
+@pytest.mark.parametrize("by", ["files", "versions"])
 def test_no_request_fails_while_a_model_is_reloaded(start, folder, threads, by):
     """The model is replaced, or its versions are; each caller sees the numbers grow."""
     write_adder(folder, "a", 1)
@@ -119,7 +116,6 @@ def test_a_request_that_is_sent_during_reloads_is_answered(slow, folder):
     assert status == 200 and told in {1, 2, 3, 4}, told
 
 
-@pytest.mark.xfail(strict=True, reason="503: the version that was the default has no successor")
 def test_a_request_that_is_sent_while_the_default_version_changes_is_answered(slow, folder):
     client, request = slow
     write_adder(folder, "a", 2, version=2)
@@ -128,7 +124,6 @@ def test_a_request_that_is_sent_while_the_default_version_changes_is_answered(sl
     assert status == 200 and told in {1, 2}, told
 
 
-@pytest.mark.xfail(strict=True, reason="503: the old copy has no successor")
 def test_a_request_that_is_sent_while_the_model_is_unloaded_and_loaded_is_answered(slow):
     client, request = slow
     client.unload_model("a")
@@ -136,7 +131,6 @@ def test_a_request_that_is_sent_while_the_model_is_unloaded_and_loaded_is_answer
     assert request.finish() == (200, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="503 with the text of a server that stops")
 def test_a_request_that_is_sent_while_the_model_is_unloaded_has_the_text_of_such_models(slow):
     client, request = slow
     client.unload_model("a")
@@ -151,8 +145,6 @@ class Operations:
         r"(404|StatusCode.NOT_FOUND): Request for unknown model: 'm\d' (is not found|has no available versions)"
         r"|(503|StatusCode.UNAVAILABLE): Request for unknown model: 'm\d' version 1 is not at ready state"
         r"|(404|StatusCode.NOT_FOUND): Request for unknown model: 'm\d' version 1 is not found"
-        # To be removed when the tests of `SlowRequest` pass.
-        r"|(503|StatusCode.UNAVAILABLE): .*Server is stopping, scheduler for model has stopped accepting new inference.*"
     )
     FAILED_LOAD = re.compile(
         r"(400|StatusCode.INVALID_ARGUMENT): load failed for model 'm\d': version 1 is at UNAVAILABLE state: .*;\n"

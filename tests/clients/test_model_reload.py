@@ -141,7 +141,6 @@ def test_a_bad_given_configuration_changes_nothing(protocol, explicit, client, w
     assert client.is_server_ready()
 
 
-@pytest.mark.xfail(strict=True, reason="a second failure of the same files is not logged, though its reason is another")
 def test_each_reason_of_a_failure_is_logged(protocol, explicit, client):
     for config, _ in BAD_CONFIGS.values():
         refusal(client.load_model, "a", config=config)
@@ -202,7 +201,6 @@ def test_bad_given_files_change_nothing(protocol, client, temporary, tmp_path, f
     assert not private_directories(temporary) and not list(tmp_path.rglob("x"))
 
 
-@pytest.mark.xfail(strict=True, reason="the normalized path in the text ends where it leaves the directory")
 def test_a_path_that_leaves_the_directory_is_told_whole(protocol, client, file):
     path = "file:1/../../x/y"
     reason = f"Invalid file parameter '{path}' with normalized path '../x/y' must stay within model directory."

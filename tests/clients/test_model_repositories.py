@@ -103,7 +103,6 @@ def test_an_unloaded_name_is_not_found(namespaces, protocol):
         assert refusal(answer, protocol, client, "a") == expected
 
 
-@pytest.mark.xfail(strict=True, reason="the text has the bare name")
 def test_a_failed_load_names_the_namespace(namespaces, folder, protocol):
     models.broken(folder)
     with protocol.connect(namespaces) as client:

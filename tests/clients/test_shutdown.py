@@ -39,7 +39,8 @@ def own(start, tmp_path, gate, backend_option):
 def refuses_connections(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):
+        # Reset: the connection was waiting to be accepted when the port was closed.
         return True
     return False
 

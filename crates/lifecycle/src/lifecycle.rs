@@ -147,7 +147,12 @@ impl Lifecycle {
             return Vec::new();
         };
         let models = match models {
-            Ok(models) if models.is_empty() => Err(format!("no repository has a model '{name}'")),
+            Ok(models) if models.is_empty() => {
+                // As Triton: scripts search for this line.
+                let text = format!("failed to poll model '{name}': model not found in any model repository.");
+                self.actions.push(LifecycleAction::Log { level: LogLevel::Error, text });
+                Err(format!("no repository has a model '{name}'"))
+            }
             Ok(models) => Ok(models),
             Err(error) => Err(error.message.into_owned()),
         };

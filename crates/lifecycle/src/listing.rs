@@ -58,6 +58,7 @@ pub(crate) enum ListedState {
 
 #[derive(Debug)]
 struct Failure {
+    reason: String,
     seen: ListedState,
     pause: Duration,
     again_at: Timestamp,
@@ -106,13 +107,20 @@ impl ListingMemory {
         }
     }
 
-    /// The load of these files has failed. Returns whether it had failed before with the same files.
-    pub(crate) fn failed(&mut self, files: &Arc<ModelFiles>, now: Timestamp, pace: Pace) -> bool {
+    /// The load of these files has failed. Returns whether it had failed before, with the same files for the same reason.
+    pub(crate) fn failed(
+        &mut self,
+        files: &Arc<ModelFiles>,
+        reason: &str,
+        now: Timestamp,
+        pace: Pace,
+    ) -> bool {
         let seen = ListedState::Files(files.clone());
         let before = self.failure.take().filter(|failure| failure.seen == seen);
-        let is_again = before.is_some();
+        let is_again = before.as_ref().is_some_and(|failure| failure.reason == reason);
+        let reason = reason.to_owned();
         let pause = before.map_or(pace.first_retry, |failure| (failure.pause * 2).min(pace.longest_retry));
-        self.failure = Some(Failure { seen, pause, again_at: now + pause });
+        self.failure = Some(Failure { reason, seen, pause, again_at: now + pause });
         is_again
     }
 
@@ -162,12 +170,12 @@ mod tests {
         let broken = files(1);
         let seen = ListedState::Files(broken.clone());
         memory.changed(&seen, at(0), PACE);
-        assert!(!memory.failed(&broken, at(2), PACE));
+        assert!(!memory.failed(&broken, "bad", at(2), PACE));
         assert_eq!(memory.changed(&seen, at(3), PACE), Verdict::WaitUntil(at(17)));
         assert_eq!(memory.changed(&seen, at(17), PACE), Verdict::Act);
-        assert!(memory.failed(&broken, at(18), PACE));
+        assert!(memory.failed(&broken, "bad", at(18), PACE));
         assert_eq!(memory.changed(&seen, at(19), PACE), Verdict::WaitUntil(at(48)));
-        memory.failed(&broken, at(50), PACE);
+        memory.failed(&broken, "bad", at(50), PACE);
         assert_eq!(memory.changed(&seen, at(51), PACE), Verdict::WaitUntil(at(90)), "at most the longest");
         let mended = ListedState::Files(files(2));
         memory.changed(&mended, at(52), PACE);

@@ -100,7 +100,7 @@ impl Lifecycle {
         let name = &key.name;
         let told = match no_version.cause {
             NoVersionCause::NoneSelected => {
-                Error::invalid(format!("load failed for model '{name}': {}\n", error.message))
+                Error::invalid(format!("load failed for model '{key}': {}\n", error.message))
             }
             NoVersionCause::NoConfiguration | NoVersionCause::Refused => not_read(name, &error.message),
         };
@@ -108,7 +108,7 @@ impl Lifecycle {
             model.problem = Some(no_version);
         }
         let files = model.load.take().and_then(|load| load.files);
-        let is_again = files.is_some_and(|files| model.listing.failed(&files, now, pace));
+        let is_again = files.is_some_and(|files| model.listing.failed(&files, &error.message, now, pace));
         if !is_again {
             self.log(LogLevel::Error, format!("Poll failed for model directory '{key}': {error}"));
         }
@@ -222,7 +222,7 @@ impl Lifecycle {
         if is_good {
             return self.switch(key, now);
         }
-        let mut text = format!("load failed for model '{}': ", key.name);
+        let mut text = format!("load failed for model '{key}': ");
         for (version, error) in &building.failed {
             text.push_str(&format!("version {version} is at UNAVAILABLE state: {};", error.with_code()));
         }
@@ -230,7 +230,7 @@ impl Lifecycle {
         let pace = self.pace();
         let Some(model) = self.models.get_mut(key) else { return };
         let files = model.load.as_ref().and_then(|load| load.files.clone());
-        let is_again = files.is_some_and(|files| model.listing.failed(&files, now, pace));
+        let is_again = files.is_some_and(|files| model.listing.failed(&files, &text, now, pace));
         self.tell_failed_versions(key, is_again);
         self.discard(key, Error::invalid(text), now);
     }
@@ -382,6 +382,8 @@ impl Lifecycle {
                 if let Some(state) = model.versions.get_mut(&version) {
                     state.retiring.retain(|retiring| *retiring != generation);
                 }
+                // As Triton: scripts search for this line.
+                self.log(LogLevel::Info, format!("successfully unloaded '{key}' version {version}"));
                 if is_last {
                     self.loads.remove(&generation);
                     self.actions.push(LifecycleAction::End { generation });

@@ -57,15 +57,16 @@ fn inside(path: &str) -> Result<PathBuf, Error> {
     for component in Path::new(path).components() {
         match component {
             Component::Normal(name) => normal.push(name),
-            Component::ParentDir if normal.pop() => {}
-            Component::ParentDir => {
-                return Err(Error::invalid(format!(
-                    "Invalid file parameter 'file:{path}' with normalized path '{}' must stay within model directory.",
-                    Path::new("..").join(&normal).display().to_string().trim_end_matches('/')
-                )));
-            }
+            Component::ParentDir if normal.file_name().is_some() => drop(normal.pop()),
+            Component::ParentDir => normal.push(".."),
             Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
         }
+    }
+    if normal.starts_with("..") {
+        return Err(Error::invalid(format!(
+            "Invalid file parameter 'file:{path}' with normalized path '{}' must stay within model directory.",
+            normal.display()
+        )));
     }
     Ok(normal)
 }
@@ -93,7 +94,7 @@ mod tests {
     #[test]
     fn a_path_that_leaves_the_directory_or_is_two_things_is_refused() {
         for (files, text) in [
-            (&[("../x", "")][..], "with normalized path '..' must stay within model directory."),
+            (&[("../x", "")][..], "with normalized path '../x' must stay within model directory."),
             (&[("1/../../x", "")], "must stay within model directory."),
             (&[("1/a", ""), ("1", "")], "'file:1', directory has been created as a file"),
             (&[("1", ""), ("1/a", "")], "'file:1/a', a part of its path is a file"),
