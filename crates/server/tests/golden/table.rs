@@ -128,13 +128,7 @@ const JSON: Patch = Header("Content-Type", "application/json");
 const VERSION: Patch = Swap("2.51.0", "2.73.0");
 
 /// Extensions that are not built.
-const EXTENSIONS: Patch = LeaveOut(&[
-    "model_repository(unload_dependents)",
-    "system_shared_memory",
-    "cuda_shared_memory",
-    "trace",
-    "logging",
-]);
+const EXTENSIONS: Patch = LeaveOut(&["system_shared_memory", "cuda_shared_memory", "trace", "logging"]);
 
 const NOT_GZIP: &str = r#"{"error":"failed to decompress request"}"#;
 
