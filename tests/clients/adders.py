@@ -13,6 +13,9 @@ JSON_CONFIG = (
     '{"backend": "onnxruntime", "max_batch_size": 0, "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [1]}],'
     ' "output": [{"name": "Y", "data_type": "TYPE_FP32", "dims": [1]}]}'
 )
+EXPLICIT = "--model-control-mode=explicit"
+# What an index shows of a model whose only version serves.
+READY = [("1", "READY", None)]
 # A version policy that selects all versions.
 ALL = "version_policy { all {} }\n"
 
@@ -25,6 +28,15 @@ def adder(number):
 def write_adder(repository, name, number, version=1, config=""):
     """Adds or replaces a version of a model: Y = X + number. Returns the model's folder."""
     return models.write(repository, name, adder(number), CONFIG + config, version)
+
+
+def repository_of(parent, *names):
+    """A new repository in a folder, with models that add 1, 2 and so on."""
+    folder = parent / "models"
+    folder.mkdir()
+    for number, name in enumerate(names, 1):
+        write_adder(folder, name, number)
+    return folder
 
 
 def answer(protocol, client, name, version=""):

@@ -11,12 +11,11 @@ from collections import Counter
 import adders
 import numpy as np
 import pytest
-from adders import answer, index, write_adder
+from adders import EXPLICIT, answer, index, write_adder
 from protocols import GRPC, HTTP
 from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
 
-EXPLICIT = "--model-control-mode=explicit"
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ import grpc as grpc_library
 import pytest
 import repository as models
 import requests
-from adders import answer, index, loads, refusal, write_adder
+from adders import EXPLICIT, answer, index, loads, refusal, repository_of, write_adder
 from protocols import GRPC, HTTP
 from serving import PATIENCE, command, eventually, run_to_end
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-EXPLICIT = "--model-control-mode=explicit"
 NOT_ALLOWED = "explicit model load / unload is not allowed if polling is enabled"
 NOT_POLLED = "failed to load '{0}', failed to poll from model repository"
 
@@ -21,11 +20,7 @@ NOT_POLLED = "failed to load '{0}', failed to poll from model repository"
 @pytest.fixture
 def folder(tmp_path):
     """A repository of three models that add 1, 2 and 3."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    for number, name in enumerate("abc", 1):
-        write_adder(folder, name, number)
-    return folder
+    return repository_of(tmp_path, "a", "b", "c")
 
 
 @pytest.fixture

@@ -4,21 +4,17 @@ import subprocess
 
 import adders
 import pytest
-from adders import answer, index, loads, refusal, write_adder
+from adders import EXPLICIT, answer, index, loads, refusal, repository_of, write_adder
 from held import held_inputs
 from serving import PATIENCE, command, environment, eventually, http_status
 
-EXPLICIT = "--model-control-mode=explicit"
 SETTLE = "--repository-settle-ms=100"
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A repository of a quick model, which adds 1."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    write_adder(folder, "a", 1)
-    return folder
+    return repository_of(tmp_path, "a")
 
 
 @pytest.fixture

@@ -11,23 +11,19 @@ import time
 import numpy as np
 import pytest
 import repository as models
-from adders import ALL, answer, index, loads, refusal, write_adder
+from adders import ALL, READY, answer, index, loads, refusal, repository_of, write_adder
 from held import held_inputs
 from protocols import HTTP
 from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
 
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
-READY = [("1", "READY", None)]
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A repository of the model `a`, which adds 1."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    write_adder(folder, "a", 1)
-    return folder
+    return repository_of(tmp_path, "a")
 
 
 @pytest.fixture

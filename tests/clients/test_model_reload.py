@@ -9,23 +9,18 @@ import adders
 import numpy as np
 import pytest
 import repository as models
-from adders import answer, index, loads, refusal, write_adder
+from adders import EXPLICIT, READY, answer, index, loads, refusal, repository_of, write_adder
 from held import held_inputs
 from protocols import pending
 from serving import PATIENCE, eventually
 
-EXPLICIT = "--model-control-mode=explicit"
 NOT_POLLED = "failed to load 'a', failed to poll from model repository"
-READY = [("1", "READY", None)]
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A repository of the model `a`, which adds 1."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    write_adder(folder, "a", 1)
-    return folder
+    return repository_of(tmp_path, "a")
 
 
 @pytest.fixture

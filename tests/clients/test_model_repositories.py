@@ -6,11 +6,10 @@ from collections import Counter
 import pytest
 import repository as models
 import requests
-from adders import answer, index, refusal, write_adder
+from adders import EXPLICIT, answer, index, refusal, repository_of, write_adder
 from protocols import HTTP
 from serving import PATIENCE, command, eventually, run_to_end
 
-EXPLICIT = "--model-control-mode=explicit"
 NOT_POLLED = "failed to load '{0}', failed to poll from model repository"
 TWICE = "model appears in two or more repositories"
 
@@ -18,11 +17,7 @@ TWICE = "model appears in two or more repositories"
 @pytest.fixture
 def folder(tmp_path):
     """A repository of two models that add 1 and 2."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    for number, name in enumerate("ab", 1):
-        write_adder(folder, name, number)
-    return folder
+    return repository_of(tmp_path, "a", "b")
 
 
 @pytest.fixture

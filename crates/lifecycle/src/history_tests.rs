@@ -224,7 +224,7 @@ impl World {
         let id = CommandId(self.next_command);
         self.next_command += 1;
         self.commands.insert(id, Some(command.clone()));
-        let actions = self.lifecycle.command(id, command);
+        let actions = self.lifecycle.command(id, command, self.now);
         self.take(actions);
     }
 

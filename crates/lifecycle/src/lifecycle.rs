@@ -86,7 +86,12 @@ impl Lifecycle {
     }
 
     /// A command. Its answer is an action of this or of a later step.
-    pub fn command(&mut self, id: CommandId, command: LifecycleCommand) -> Vec<LifecycleAction> {
+    pub fn command(
+        &mut self,
+        id: CommandId,
+        command: LifecycleCommand,
+        now: Timestamp,
+    ) -> Vec<LifecycleAction> {
         if self.is_stopping {
             let result = Err(Error::unavailable("Server exiting"));
             self.actions.push(LifecycleAction::Answer { command: id, result });
@@ -102,7 +107,7 @@ impl Lifecycle {
             LifecycleCommand::Load { name, origin } => (name, OperationKind::Load { origin }),
             LifecycleCommand::Unload { name } => (name, OperationKind::Unload),
         };
-        self.enqueue(&name, Operation { command: Some(id), kind });
+        self.enqueue(&name, Operation { command: Some(id), kind }, now);
         self.take_actions()
     }
 
@@ -130,7 +135,7 @@ impl Lifecycle {
                 0 | 1 => OperationKind::LoadFound { key: key.clone(), found },
                 _ => OperationKind::UnloadListed { key: key.clone(), is_twice: true },
             };
-            self.enqueue_at(&key.name, Operation { command: Some(id), kind }, now);
+            self.enqueue(&key.name, Operation { command: Some(id), kind }, now);
         }
         self.operation_ended(id, None);
         self.take_actions()
@@ -235,7 +240,7 @@ impl Lifecycle {
                         OperationKind::UnloadListed { key: key.clone(), is_twice: seen == ListedState::Twice }
                     }
                 };
-                self.enqueue_at(&key.name, Operation { command: None, kind }, now);
+                self.enqueue(&key.name, Operation { command: None, kind }, now);
                 None
             }
         }
@@ -276,12 +281,7 @@ impl Lifecycle {
 
 /// Operations on names, and the answers of commands.
 impl Lifecycle {
-    /// As [`enqueue_at`](Self::enqueue_at), for operations that first have to find their model.
-    fn enqueue(&mut self, name: &Name, operation: Operation) {
-        self.enqueue_at(name, operation, Timestamp::default());
-    }
-
-    fn enqueue_at(&mut self, name: &Name, operation: Operation, now: Timestamp) {
+    fn enqueue(&mut self, name: &Name, operation: Operation, now: Timestamp) {
         let command = operation.command;
         if self.queues.entry(name.clone()).or_default().push(operation) {
             return self.begin_next(name, now);

@@ -76,13 +76,13 @@ impl Script {
 
     fn load_from(&mut self, id: u64, name: &str, origin: ModelOrigin) -> String {
         let command = LifecycleCommand::Load { name: Name::new(name), origin };
-        let actions = self.lifecycle.command(CommandId(id), command);
+        let actions = self.lifecycle.command(CommandId(id), command, self.now());
         self.show(actions)
     }
 
     fn unload(&mut self, id: u64, name: &str) -> String {
         let command = LifecycleCommand::Unload { name: Name::new(name) };
-        let actions = self.lifecycle.command(CommandId(id), command);
+        let actions = self.lifecycle.command(CommandId(id), command, self.now());
         self.show(actions)
     }
 

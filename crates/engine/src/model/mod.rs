@@ -257,7 +257,7 @@ impl Model {
 
     /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(&self) {
-        self.is_last();
+        self.refuse_late_requests();
         self.in_flight.drain();
         self.executor.drain();
     }

@@ -24,8 +24,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub(super) struct Replacement {
     /// Looks models up.
     inferer: Option<Arc<dyn Inferer>>,
-    /// The server stops.
-    is_last: AtomicBool,
+    /// The server stops: no other copy will take a late request.
+    server_stops: AtomicBool,
     /// Copies that wait for their sequences. They end before the repository forgets them.
     previous: ArcSwap<Vec<Weak<Model>>>,
     /// This copy takes only requests of the sequences that it has.
@@ -36,7 +36,7 @@ impl Replacement {
     pub(super) fn new(inferer: Option<Arc<dyn Inferer>>) -> Self {
         Self {
             inferer,
-            is_last: AtomicBool::new(false),
+            server_stops: AtomicBool::new(false),
             previous: ArcSwap::default(),
             waits_for_sequences: AtomicBool::new(false),
         }
@@ -51,6 +51,9 @@ impl Model {
 
     /// The copy that has the sequence which a request continues, if it is another one.
     pub(super) fn previous_copy_for(&self, request: &Request) -> Option<Arc<Self>> {
+        if request.sequence.id.is_none() || request.sequence.start {
+            return None;
+        }
         let previous = self.replacement.previous.load();
         if previous.is_empty() || self.continues(request) {
             return None;
@@ -68,16 +71,16 @@ impl Model {
     pub(super) fn infer_elsewhere(&self, request: Request) -> Result<ResponseStream, Error> {
         let replacement = &self.replacement;
         match &replacement.inferer {
-            Some(inferer) if !replacement.is_last.load(SeqCst) => {
+            Some(inferer) if !replacement.server_stops.load(SeqCst) => {
                 inferer.infer(self.name(), request.model_version, request)
             }
             Some(_) | None => Err(self.executor.refusal(&request)),
         }
     }
 
-    /// The server stops: no other copy will take the requests that this one refuses.
-    pub(super) fn is_last(&self) {
-        self.replacement.is_last.store(true, SeqCst);
+    /// From now on, late requests are refused: the server stops.
+    pub(super) fn refuse_late_requests(&self) {
+        self.replacement.server_stops.store(true, SeqCst);
     }
 
     /// Whether requests of running sequences still come to this copy, though it has been replaced.
@@ -103,17 +106,14 @@ impl Model {
         matches!(&self.config.scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
     }
 
-    /// Waits until the sequences of this copy have ended, until `limit` is over, or until the server stops. Then no
-    /// request may come in any more; accepted requests continue, and no longer wait for others to share their batch.
-    /// Blocks.
-    pub(crate) fn retire(&self, limit: Duration, is_stopping: &AtomicBool) {
+    /// Waits until the sequences of this copy have ended, until `limit` is over, or until the server stops. Then the copy
+    /// takes requests of sequences no more. Blocks.
+    pub(crate) fn wait_for_sequences(&self, limit: Duration, is_stopping: &AtomicBool) {
         let begun = Instant::now();
         let goes_on = || begun.elapsed() < limit && !is_stopping.load(SeqCst);
         while self.waits_for_sequences() && self.executor.live_sequences() > 0 && goes_on() {
             thread::sleep(TICK);
         }
         self.replacement.waits_for_sequences.store(false, SeqCst);
-        self.in_flight.close();
-        self.executor.end_queue_delay();
     }
 }

@@ -16,7 +16,7 @@ use crate::model::Model;
 pub(super) async fn retire(copy: Arc<Model>, limit: Duration, is_stopping: Arc<AtomicBool>) {
     let (done, ended) = oneshot::channel::<()>();
     let end = move || {
-        copy.retire(limit, &is_stopping);
+        copy.wait_for_sequences(limit, &is_stopping);
         copy.close();
         drop(copy);
         drop(done);

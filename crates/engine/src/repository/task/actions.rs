@@ -1,0 +1,171 @@
+//! Performs the actions of the lifecycle. What takes time runs beside the task and comes back as an event.
+use std::sync::{Arc, atomic::Ordering::SeqCst};
+
+use futures_util::future::join_all;
+use inference::{Error, agent::AgentAction, log_target::MULTILINE};
+use lifecycle::{CommandId, CopyId, Generation, LifecycleAction, LogLevel, VersionStatus};
+
+use super::{Event, Job, RepositoryTask, WaitingCaller};
+use crate::repository::{ModelTable, blocking, retire::retire};
+
+impl RepositoryTask {
+    /// Publishes what has been decided, then performs what follows.
+    pub(super) fn perform(&mut self, actions: Vec<LifecycleAction>) {
+        if !self.is_stopping.load(SeqCst) {
+            self.connect_copies(&actions);
+            self.published.store(Arc::new(ModelTable::of(&self.lifecycle, &self.copies)));
+        }
+        actions.into_iter().for_each(|action| self.perform_one(action));
+        self.wait_for_agents();
+        self.start_jobs();
+    }
+
+    /// Tells copies of those whose sequences they do not have, before requests can reach them.
+    fn connect_copies(&self, actions: &[LifecycleAction]) {
+        for action in actions {
+            let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
+            for &version in versions {
+                let id = CopyId { generation: *generation, version };
+                let Some(old) = self.copies.get(&id) else { continue };
+                let model =
+                    self.lifecycle.models().find(|(_, model)| model.retiring().any(|copy| copy == id));
+                let versions = model.into_iter().flat_map(|(_, model)| model.versions());
+                for (_, status) in versions {
+                    if let VersionStatus::Ready(new) = status
+                        && let Some(new) = self.copies.get(&new)
+                    {
+                        // Requests without a version may come to any of these.
+                        new.follow(old);
+                    }
+                }
+            }
+        }
+    }
+
+    fn perform_one(&mut self, action: LifecycleAction) {
+        match action {
+            LifecycleAction::List { command } => {
+                let listing = blocking::list(self.repositories.clone(), self.loader.clone());
+                self.events.spawn(async move { Event::Listed { command, listing: Box::new(listing.await) } });
+            }
+            LifecycleAction::Find { name } => {
+                let found = blocking::find(self.repositories.clone(), self.loader.clone(), name.clone());
+                self.events.spawn(async move { Event::Found { name, models: found.await } });
+            }
+            LifecycleAction::Plan { key, generation, directory, given } => {
+                let given = given.and_then(|command| self.open.get(&command));
+                let given = given.map(|command| command.given.clone()).unwrap_or_default();
+                self.jobs.push_back(Job::Plan { key, generation, directory, given });
+            }
+            LifecycleAction::Load { copy, .. } => {
+                let plan = self.loads.get(&copy.generation).map(|load| load.plan.clone());
+                // A load has its plan since it was planned.
+                self.jobs.extend(plan.map(|plan| Job::Load { plan, copy }));
+            }
+            LifecycleAction::Check { generation, directory, .. } => {
+                let checked = blocking::check(self.loader.clone(), directory);
+                self.events.spawn(async move { Event::Checked { generation, files: checked.await } });
+            }
+            LifecycleAction::TellComplete { generation } => {
+                let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
+                self.untold.extend(agents.map(|agents| agents.notify(AgentAction::LoadComplete)));
+            }
+            LifecycleAction::TellFailed { generation } => {
+                self.forget(generation, AgentAction::LoadFail);
+            }
+            LifecycleAction::Retire { generation, versions, unloads } => {
+                self.retire(generation, &versions, unloads);
+            }
+            LifecycleAction::End { generation } => {
+                self.forget(generation, AgentAction::UnloadComplete);
+            }
+            LifecycleAction::Answer { command, result } => self.answer(command, result),
+            LifecycleAction::Log { level, text } => match level {
+                LogLevel::Error => log::error!(target: MULTILINE, "{text}"),
+                LogLevel::Warning => log::warn!("{text}"),
+                LogLevel::Info => log::info!("{text}"),
+            },
+        }
+    }
+
+    /// Forgets a load whose copies have ended, after its agents have been notified.
+    fn forget(&mut self, generation: Generation, action: AgentAction) {
+        let load = self.loads.remove(&generation);
+        if let Some(agents) = load.and_then(|load| load.agents) {
+            self.untold.push(agents.finish(action));
+        }
+    }
+
+    /// Answers a command when the agents have been notified of all that came before.
+    fn answer(&mut self, command: CommandId, result: Result<(), Error>) {
+        let Some(WaitingCaller { done, .. }) = self.open.remove(&command) else { return };
+        let untold = std::mem::take(&mut self.untold);
+        if untold.is_empty() {
+            // The caller may have gone.
+            let _ = done.send(result);
+            return;
+        }
+        self.events.spawn(async move {
+            join_all(untold).await;
+            let _ = done.send(result);
+            Event::Told
+        });
+    }
+
+    /// Waits beside everything else for agents that no command waits for.
+    fn wait_for_agents(&mut self) {
+        let untold = std::mem::take(&mut self.untold);
+        if !untold.is_empty() {
+            self.events.spawn(async move {
+                join_all(untold).await;
+                Event::Told
+            });
+        }
+    }
+
+    fn retire(&mut self, generation: Generation, versions: &[i64], unloads: bool) {
+        let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
+        let told = agents.filter(|_| unloads).map(|agents| agents.notify(AgentAction::Unload));
+        let copy = |&version: &i64| {
+            let id = CopyId { generation, version };
+            Some((id, self.copies.get(&id)?.clone()))
+        };
+        let copies: Vec<_> = versions.iter().filter_map(copy).collect();
+        if copies.is_empty() {
+            return;
+        }
+        let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
+        self.events.spawn(async move {
+            if let Some(told) = told {
+                // The thread of the agents answers, or it has ended.
+                let _ = told.await;
+            }
+            let ids = copies.iter().map(|(id, _)| *id).collect();
+            let retired = copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone()));
+            join_all(retired).await;
+            Event::Retired(ids)
+        });
+    }
+
+    /// Begins waiting work while load threads are free.
+    fn start_jobs(&mut self) {
+        while self.running_jobs < self.load_threads
+            && let Some(job) = self.jobs.pop_front()
+        {
+            self.running_jobs += 1;
+            let loader = self.loader.clone();
+            match job {
+                Job::Plan { key, generation, directory, given } => {
+                    let planned = blocking::plan(loader, key.name, directory, given);
+                    self.events.spawn(async move {
+                        Event::Planned { generation, result: planned.await.map(Box::new) }
+                    });
+                }
+                Job::Load { plan, copy } => {
+                    let loaded = blocking::load(loader, plan, copy.version);
+                    self.events.spawn(async move { Event::Loaded { copy, result: loaded.await } });
+                }
+            }
+        }
+    }
+}
