@@ -65,7 +65,7 @@ async fn start() -> Engine {
         sequence_limit: std::time::Duration::from_secs(60),
         server: ServerMetadata::default(),
         repositories: vec![repository.path().to_path_buf()],
-        strict_readiness: true,
+        readiness: Default::default(),
         load_threads: 1,
         load_retries: 0,
         auto_complete: true,

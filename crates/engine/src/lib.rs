@@ -36,6 +36,7 @@ mod observe;
 mod options;
 mod order;
 mod processors;
+mod readiness;
 mod rejection;
 mod repository;
 
@@ -53,6 +54,8 @@ pub use options::{
     StartupModels,
 };
 pub use processors::{ProcessorSet, usable as usable_processors};
+use readiness::ReadinessPolicy;
+pub use readiness::{NotReady, Readiness, ReadinessRule};
 pub use repository::{IndexEntry, LoadParameters, ModelState, Polling};
 use repository::{Loader, Repository, RepositoryOptions};
 
@@ -87,7 +90,7 @@ pub struct Engine {
 
 struct EngineInner {
     server: ServerMetadata,
-    strict_readiness: bool,
+    readiness: ReadinessPolicy,
     repository: Repository,
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
@@ -119,8 +122,8 @@ impl Engine {
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
         let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
-        let (server, strict_readiness) = (options.server.clone(), options.strict_readiness);
-        let control = options.control.clone();
+        let (server, control) = (options.server.clone(), options.control.clone());
+        let readiness = ReadinessPolicy::new(options.readiness, control.startup_names());
         let repository = RepositoryOptions {
             paths: options.repositories.clone(),
             namespacing: options.namespacing,
@@ -136,7 +139,7 @@ impl Engine {
         let repository = Repository::start(loader, repository);
         let shared = EngineInner {
             server,
-            strict_readiness,
+            readiness,
             repository,
             exposition,
             inflight,
@@ -160,7 +163,10 @@ impl Engine {
                 Ok(())
             }
             ModelControl::None | ModelControl::Poll(_) | ModelControl::Explicit(StartupModels::All) => {
-                self.shared.repository.load_all().await
+                let loaded = self.shared.repository.load_all().await;
+                let names = self.shared.repository.table().names().cloned().collect();
+                self.shared.readiness.started_with(names);
+                loaded
             }
         };
         self.shared.failed_to_start.store(loaded.is_err(), Ordering::Release);
@@ -201,19 +207,32 @@ impl Engine {
         self.not_exiting().map(|()| !self.failed_to_start())
     }
 
-    /// Whether the server is ready for requests. With strict readiness, all its models must be ready, also as their
-    /// backends report it. Threads that may block ask the backends.
+    /// Whether the server is ready for requests: the models that count are ready, also as their backends report it.
+    /// Threads that may block ask the backends.
     ///
     /// # Errors
     /// UNAVAILABLE while the server is stopping.
     pub async fn ready(&self) -> Result<bool, Error> {
-        let Some(models) = self.to_be_asked()? else { return Ok(false) };
+        Ok(self.readiness().await? == Readiness::Ready)
+    }
+
+    /// As [`Engine::ready`], and tells what is not ready.
+    ///
+    /// # Errors
+    /// As [`Engine::ready`].
+    pub async fn readiness(&self) -> Result<Readiness, Error> {
+        let models = match self.to_be_asked()? {
+            Ok(models) => models,
+            Err(missing) => return Ok(Readiness::NotReady(missing)),
+        };
         for model in models {
             if !model.ready().await {
-                return Ok(false);
+                let (name, version) = (Name::new(model.name()), Some(model.version()));
+                let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
+                return Ok(Readiness::NotReady(vec![missing]));
             }
         }
-        Ok(true)
+        Ok(Readiness::Ready)
     }
 
     /// As [`Engine::ready`], but asks on this thread. Blocks as long as a backend does.
@@ -221,21 +240,23 @@ impl Engine {
     /// # Errors
     /// As [`Engine::ready`].
     pub fn ready_here(&self) -> Result<bool, Error> {
-        Ok(self.to_be_asked()?.is_some_and(|models| models.iter().all(|model| model.ready_here())))
+        Ok(self.to_be_asked()?.is_ok_and(|models| models.iter().all(|model| model.ready_here())))
     }
 
-    /// The models whose backends take part in the decision that the server is ready. `None` if it is not ready in any
-    /// case.
-    fn to_be_asked(&self) -> Result<Option<Vec<Arc<Model>>>, Error> {
+    /// The models whose backends take part in the decision that the server is ready, or what is not ready in any case.
+    fn to_be_asked(&self) -> Result<Result<Vec<Arc<Model>>, Vec<NotReady>>, Error> {
         self.not_exiting()?;
         if self.failed_to_start() {
-            return Ok(None);
+            return Ok(Err(Vec::new()));
         }
-        if !self.shared.strict_readiness {
-            return Ok(Some(Vec::new()));
+        let (table, readiness) = (self.shared.repository.table(), &self.shared.readiness);
+        let missing = readiness.missing(&table, self.shared.control.startup_names().is_some());
+        if !missing.is_empty() {
+            return Ok(Err(missing));
         }
-        let table = self.shared.repository.table();
-        Ok(table.all_ready().then(|| table.telling_readiness()))
+        let mut models = table.telling_readiness();
+        models.retain(|model| readiness.counts(model.name()));
+        Ok(Ok(models))
     }
 
     fn failed_to_start(&self) -> bool {
@@ -337,7 +358,9 @@ impl Engine {
     /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
     pub async fn unload(&self, name: &str) -> Result<(), Error> {
         self.is_explicit()?;
-        self.shared.repository.unload(name).await
+        self.shared.repository.unload(name).await?;
+        self.shared.readiness.unloaded(name);
+        Ok(())
     }
 
     /// Adds a model repository. `names` has the names of models by the names of their directories.

@@ -7,7 +7,7 @@ use std::{
 
 use inference::Error;
 
-use crate::{HostPolicy, MemoryLimits, MetricsOptions, Polling};
+use crate::{HostPolicy, MemoryLimits, MetricsOptions, Polling, ReadinessRule};
 
 /// The settings of an engine, fixed at its start.
 #[derive(Debug, Clone)]
@@ -23,8 +23,8 @@ pub struct EngineOptions {
     /// How long requests of running sequences go to the copy of a model that has been replaced
     /// (`--reload-sequence-timeout-secs`).
     pub sequence_limit: Duration,
-    /// The server is ready only if all models are ready (`--strict-readiness`).
-    pub strict_readiness: bool,
+    /// Which models must be ready so that the server is ready.
+    pub readiness: ReadinessRule,
     /// How many model versions load at the same time, at least 1 (`--model-load-thread-count`).
     pub load_threads: usize,
     /// Further attempts after a load has failed (`--model-load-retry-count`).
@@ -107,6 +107,16 @@ impl ModelControl {
             ControlMode::Explicit => Err(Error::invalid(
                 "Wildcard model name '*' must be the ONLY startup model if specified at all.",
             )),
+        }
+    }
+}
+
+impl ModelControl {
+    /// The models of the start, if the options name them.
+    pub(crate) fn startup_names(&self) -> Option<&BTreeSet<String>> {
+        match self {
+            Self::Explicit(StartupModels::Named(names)) => Some(names),
+            Self::None | Self::Poll(_) | Self::Explicit(StartupModels::All) => None,
         }
     }
 }

@@ -57,7 +57,7 @@ impl Server {
                 extensions: Vec::new(),
             },
             repositories: vec![repository.path().into()],
-            strict_readiness: true,
+            readiness: Default::default(),
             load_threads: 1,
             load_retries: 0,
             auto_complete: true,

@@ -321,7 +321,7 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
             extensions: in_process::EXTENSIONS.map(str::to_owned).to_vec(),
         },
         repositories: repository.paths.iter().map(Into::into).collect(),
-        strict_readiness: server.strict_readiness,
+        readiness: server.readiness,
         load_threads: repository.load_threads.get(),
         load_retries: repository.load_retries as usize,
         auto_complete: repository.auto_complete,

@@ -1,7 +1,7 @@
 //! The tables that the server logs when the models are loaded: backends, models with their states, and options.
 use std::sync::Arc;
 
-use engine::{ControlMode, Engine, RateLimitResource};
+use engine::{ControlMode, Engine, RateLimitResource, ReadinessRule};
 use inference::{backend::Backend, log_target::MULTILINE};
 
 use crate::{
@@ -73,7 +73,7 @@ fn option_table(engine: &Engine, options: &ResolvedOptions) -> TextTable<2> {
     }
     let capability = format!("{:.1}", options.memory.min_supported_compute_capability);
     row("min_supported_compute_capability", capability);
-    row("strict_readiness", u8::from(options.server.strict_readiness).to_string());
+    row("strict_readiness", u8::from(options.server.readiness != ReadinessRule::NoModel).to_string());
     row("exit_timeout", options.server.exit_timeout.as_secs().to_string());
     row("cache_enabled", u8::from(options.cache.is_some()).to_string());
     table

@@ -7,10 +7,10 @@ use std::{
 use inference::{Error, Name};
 use lifecycle::{CopyId, Lifecycle, NoVersion, NoVersionCause, VersionStatus};
 
-use crate::model::Model;
+use crate::{model::Model, readiness::NotReady};
 
 /// Whether a model version can be used (protocol extension "model repository").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelState {
     /// The version is being built.
     Loading,
@@ -221,16 +221,35 @@ impl ModelTable {
         self.models.values().flatten().all(Versions::all_usable)
     }
 
-    /// As [`all_loaded`](Self::all_loaded), but for strict readiness, where a directory without a configuration file is
-    /// not a model.
-    pub(crate) fn all_ready(&self) -> bool {
-        self.models.values().flatten().all(|model| match &model.problem {
-            Some(problem) => problem.cause == NoVersionCause::NoConfiguration,
-            None => {
-                let is_settled = |version: &VersionEntry| version.usable().is_some() || version.is_unloaded();
-                model.versions.values().all(is_settled)
+    /// What is neither ready nor unloaded. A directory without a configuration file is not a model.
+    pub(crate) fn not_ready(&self) -> Vec<NotReady> {
+        let mut missing = Vec::new();
+        for (name, model) in
+            self.models.iter().flat_map(|(name, models)| models.iter().map(move |model| (name, model)))
+        {
+            let is_settled = |version: &VersionEntry| version.usable().is_some() || version.is_unloaded();
+            match &model.problem {
+                Some(problem) if problem.cause == NoVersionCause::NoConfiguration => {}
+                Some(_) => {
+                    let state = Some(ModelState::Unavailable);
+                    missing.push(NotReady { name: name.clone(), version: None, state });
+                }
+                None => {
+                    let versions = model.versions.iter().filter(|(_, version)| !is_settled(version));
+                    missing.extend(versions.map(|(&number, version)| NotReady {
+                        name: name.clone(),
+                        version: Some(number),
+                        state: Some(version.state().0),
+                    }));
+                }
             }
-        })
+        }
+        missing
+    }
+
+    /// The names of the models.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.models.keys()
     }
 
     /// Versions that can be used and whose backends report readiness.

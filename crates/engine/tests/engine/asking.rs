@@ -12,7 +12,7 @@ use std::{
 };
 
 use inference::{Error, MemoryKind, ResponseReport, backend::MemoryUsage};
-use nereid_engine::{DurationStatistic, Engine};
+use nereid_engine::{DurationStatistic, Engine, ReadinessRule};
 use parking_lot::Mutex;
 
 use crate::support::{ECHO, Repository, TIMEOUT, answer, echo, index, serves, start, value};
@@ -27,7 +27,7 @@ async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
             move || if well.load(Acquire) { Ok(()) } else { Err(Error::internal("unwell")) }
         });
         let mut options = repository.options();
-        options.strict_readiness = strict_readiness;
+        options.readiness = if strict_readiness { ReadinessRule::AllModels } else { ReadinessRule::NoModel };
         let engine = start(options, backend).await;
         for is_well in [true, false, true] {
             well.store(is_well, Release);

@@ -104,12 +104,13 @@ async fn as_many_models_load_at_a_time_as_there_are_threads() {
     let repository = ["a", "b", "c", "d"]
         .iter()
         .fold(Repository::new(), |repository, name| repository.model(name, ECHO, &["1"]));
-    // Two loads that wait for each other can only finish if they run at the same time.
+    // Two loads that wait for each other can only finish if they run at the same time. The order of loads is open.
+    let begun = AtomicUsize::new(0);
     let meetings = [Rendezvous::of(2), Rendezvous::of(2)];
     let mut options = repository.options();
     options.load_threads = 2;
-    let backend = echo().open(move |source| {
-        let rendezvous = &meetings[usize::from(["c", "d"].contains(&source.name.as_str()))];
+    let backend = echo().open(move |_| {
+        let rendezvous = &meetings[begun.fetch_add(1, SeqCst) / 2];
         if rendezvous.join(TIMEOUT) { Ok(()) } else { Err(Error::internal("nobody came")) }
     });
     let engine = start(options, backend).await;

@@ -1,6 +1,6 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
 use inference::ErrorCode;
-use nereid_engine::{Engine, LoadParameters, Plugins};
+use nereid_engine::{Engine, LoadParameters, Plugins, ReadinessRule};
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};
 
@@ -149,7 +149,7 @@ async fn a_configuration_that_does_not_parse_says_where() {
     );
     for strict in [true, false] {
         let mut options = repository.options();
-        options.strict_readiness = strict;
+        options.readiness = rule(strict);
         let engine = start(options, echo()).await;
         let [bad, good] = &index(&engine)[..] else { panic!("two lines: {:?}", index(&engine)) };
         let file = repository.path().join("bad/config.pbtxt");
@@ -234,7 +234,7 @@ async fn under_strict_configuration_a_directory_without_a_configuration_does_not
 async fn an_engine_whose_repository_cannot_be_read_is_neither_live_nor_ready_and_serves_nothing() {
     for strict in [true, false] {
         let mut options = options(vec!["/there/is/no/such/directory".into()]);
-        (options.strict_readiness, options.server.name) = (strict, "it".to_owned());
+        (options.readiness, options.server.name) = (rule(strict), "it".to_owned());
         let engine = Engine::new(options, Plugins::default()).unwrap();
         assert!(engine.load_models().await.is_err());
         assert!(!engine.live().unwrap() && !engine.ready().await.unwrap() && !engine.ready_here().unwrap());
@@ -287,4 +287,8 @@ async fn models_are_not_loaded_by_request() {
         );
     }
     assert!(serves(&engine, "m").await);
+}
+
+fn rule(strict: bool) -> ReadinessRule {
+    if strict { ReadinessRule::AllModels } else { ReadinessRule::NoModel }
 }

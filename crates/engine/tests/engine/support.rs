@@ -72,7 +72,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         sequence_limit: std::time::Duration::from_secs(60),
         server: ServerMetadata::default(),
         repositories,
-        strict_readiness: true,
+        readiness: Default::default(),
         load_threads: 4,
         load_retries: 0,
         auto_complete: true,

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::Engine;
+use engine::{Engine, Readiness};
 use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
 use http_body::Body;
 use inference::Error;
@@ -106,7 +106,12 @@ impl HttpService {
         }
         match route {
             Route::Live => Ok(health(self.engine.live()?)),
-            Route::Ready => Ok(health(self.engine.ready().await?)),
+            Route::Ready => Ok(match self.engine.readiness().await? {
+                Readiness::Ready => health(true),
+                Readiness::NotReady(missing) => {
+                    reply::json(StatusCode::BAD_REQUEST, show::not_ready(&missing))
+                }
+            }),
             Route::Server => Ok(reply::json(StatusCode::OK, self.server_metadata.clone())),
             Route::Models => Ok(self.models().await),
             Route::AllStatistics => self.statistics(None, None),

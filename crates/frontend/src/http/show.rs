@@ -1,4 +1,5 @@
 //! Writes the metadata of the server and of its models as JSON.
+use engine::{ModelState, NotReady};
 use proto::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     RepositoryIndexResponse, ServerMetadataResponse, StatisticDuration,
@@ -132,6 +133,26 @@ pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
         writer.optional("state", &model.state);
         writer.optional("reason", &model.reason);
     });
+    writer.json
+}
+
+/// The body of `GET /v2/health/ready` of a server that is not ready. A model that the server does not have has no state.
+pub fn not_ready(missing: &[NotReady]) -> Vec<u8> {
+    const SHOWN: usize = 100;
+    let mut writer = JsonWriter::new();
+    writer.open(b'{');
+    writer.text("error", "Server not ready");
+    writer.key("not_ready");
+    writer.array(&missing[..missing.len().min(SHOWN)], |writer, model| {
+        writer.text("name", &model.name);
+        let version = model.version.map(|version| version.to_string());
+        writer.optional("version", version.as_deref().unwrap_or_default());
+        writer.optional("state", model.state.map_or("", ModelState::as_str));
+    });
+    if missing.len() > SHOWN {
+        writer.uint("more", (missing.len() - SHOWN) as u64);
+    }
+    writer.close(b'}');
     writer.json
 }
 

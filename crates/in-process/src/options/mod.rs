@@ -21,7 +21,7 @@ use c_api::{
 };
 use engine::{
     BackendSetting, ControlMode, HostPolicy, LoadPolicy, MetricsOptions, ModelControl, Polling,
-    RateLimitResource, ServerMetadata,
+    RateLimitResource, ReadinessRule, ServerMetadata,
 };
 use inference::Error;
 use parking_lot::{Mutex, MutexGuard};
@@ -159,7 +159,7 @@ impl Settings {
                 extensions: EXTENSIONS.map(str::to_owned).to_vec(),
             },
             repositories: self.repositories.iter().map(PathBuf::from).collect(),
-            strict_readiness: self.strict_readiness,
+            readiness: if self.strict_readiness { ReadinessRule::AllModels } else { ReadinessRule::NoModel },
             load_threads: usize::try_from(self.load_threads).unwrap_or(usize::MAX).max(1),
             load_retries: usize::try_from(self.load_retries).unwrap_or(usize::MAX),
             auto_complete: self.auto_complete,

@@ -172,7 +172,7 @@ impl TestServer {
             sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata { name: "stage".into(), version: "1".into(), extensions: vec![] },
             repositories: vec![repository.path().into()],
-            strict_readiness: true,
+            readiness: Default::default(),
             load_threads: 2,
             load_retries: 0,
             auto_complete: false,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use engine::BackendSetting;
-use engine::{ControlMode, HostPolicy, LoadPolicy, MemoryLimits, Polling, RateLimitResource};
+use engine::{ControlMode, HostPolicy, LoadPolicy, MemoryLimits, Polling, RateLimitResource, ReadinessRule};
 use frontend::connection::ClientLimits;
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
 use frontend::restrict::Category;
@@ -64,8 +64,8 @@ pub struct ServerSettings {
     pub exit_timeout: Duration,
     /// If true, a model that fails to load at startup ends the process.
     pub exit_on_error: bool,
-    /// If true, the server is ready only when all its models are ready.
-    pub strict_readiness: bool,
+    /// Which models must be ready so that the server is ready.
+    pub readiness: ReadinessRule,
 }
 
 /// Where models come from, and how the server loads them. The server loads all models at startup and keeps them

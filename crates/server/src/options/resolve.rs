@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{ControlMode, LoadPolicy, MemoryLimits, Polling};
+use engine::{ControlMode, LoadPolicy, MemoryLimits, Polling, ReadinessRule};
 use frontend::connection::{BodyPace, ClientLimits};
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
 
@@ -49,7 +49,11 @@ pub(super) fn resolve(
         id: typed.server.id,
         exit_timeout: seconds(typed.server.exit_timeout_secs),
         exit_on_error: typed.repository.exit_on_error,
-        strict_readiness: typed.repository.strict_readiness,
+        readiness: match (typed.repository.strict_readiness, typed.repository.startup_readiness) {
+            (false, _) => ReadinessRule::NoModel,
+            (true, false) => ReadinessRule::AllModels,
+            (true, true) => ReadinessRule::StartupModels,
+        },
     };
     Ok(ResolvedOptions {
         server,

@@ -57,6 +57,8 @@ pub(super) struct TypedRepository {
     pub(super) disable_auto_complete: bool,
     pub(super) strict_model_config: Option<bool>,
     pub(super) strict_readiness: bool,
+    /// Only the models of the start count for readiness.
+    pub(super) startup_readiness: bool,
     pub(super) control_mode: ControlMode,
     pub(super) poll_secs: i64,
     /// How long a change must have been the same before it counts.

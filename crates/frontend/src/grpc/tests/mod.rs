@@ -59,7 +59,7 @@ impl Server {
             sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata { name: "triton".into(), ..ServerMetadata::default() },
             repositories: vec![repository.path().to_owned()],
-            strict_readiness: false,
+            readiness: engine::ReadinessRule::NoModel,
             load_threads: 1,
             load_retries: 0,
             auto_complete: true,

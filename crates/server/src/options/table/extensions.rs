@@ -108,6 +108,21 @@ pub(super) const NEREID: &[Spec] = &[
              milliseconds. 0: at once, even while files are written.",
     )
     .default_note("the smaller of 2000 and the interval of --repository-poll-secs"),
+    checked(
+        "strict-readiness-scope",
+        "all|startup",
+        |typed, value| {
+            typed.repository.startup_readiness = match value {
+                "all" => false,
+                "startup" => true,
+                _ => return Err("invalid argument for --strict-readiness-scope".into()),
+            };
+            Ok(())
+        },
+        "Which models must be ready with --strict-readiness=true. 'all': all models that the server knows. 'startup': \
+             the models that were asked for at startup, until a client unloads them.",
+    )
+    .default("all"),
     count(
         "reload-sequence-timeout-secs",
         |typed, value| typed.repository.sequence_timeout_secs = value,

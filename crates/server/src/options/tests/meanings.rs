@@ -3,7 +3,7 @@
 use super::super::*;
 use super::{options, options_in};
 use crate::logging::Format;
-use engine::{HostPolicy, ProcessorSet, RateLimitResource};
+use engine::{HostPolicy, ProcessorSet, RateLimitResource, ReadinessRule};
 use frontend::{
     connection::{BodyPace, ClientLimits},
     grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions},
@@ -18,7 +18,7 @@ fn an_empty_command_line_means_tritons_defaults() {
         id: "triton".into(),
         exit_timeout: Duration::from_secs(30),
         exit_on_error: true,
-        strict_readiness: true,
+        readiness: ReadinessRule::AllModels,
     };
     assert_eq!(options.server, server);
     assert!(
