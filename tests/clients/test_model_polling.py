@@ -4,6 +4,8 @@ A change counts when two looks agree on it. A test that expects that nothing hap
 at a hidden directory writes a line to the log.
 """
 
+import contextlib
+import os
 import shutil
 import threading
 import time
@@ -276,3 +278,46 @@ def test_namespaces_are_looked_at_apart(start, folder, second):
         shutil.rmtree(folder / "a")
         eventually(lambda: adds(client, "a", 10), "the first model to be gone")
         assert loads(server, f"{second}::a") == 1
+
+
+def notifications(server):
+    """How many queues of the file system's notifications the server has open."""
+    folder = f"/proc/{server.process.pid}/fd"
+    targets = []
+    for number in os.listdir(folder):
+        # A descriptor may have been closed since.
+        with contextlib.suppress(OSError):
+            targets.append(os.readlink(f"{folder}/{number}"))
+    return targets.count("anon_inode:inotify")
+
+
+SELDOM = ("--model-control-mode=poll", "--repository-poll-secs=86400", "--repository-settle-ms=100")
+
+
+def test_the_file_system_tells_of_changes_long_before_the_interval_is_over(start, folder):
+    server = start(folder, *SELDOM)
+    with HTTP.connect(server) as client:
+        write_adder(folder, "a", 2)
+        eventually(lambda: adds(client, "a", 2), "the changed model")
+        write_adder(folder, "c", 3)
+        eventually(lambda: adds(client, "c", 3), "the new model")
+        shutil.rmtree(folder / "c")
+        eventually(lambda: not client.is_model_ready("c"), "the deleted model")
+
+
+def test_a_repository_that_is_deleted_and_made_again_is_watched_again(start, folder):
+    server = start(folder, *SELDOM)
+    with HTTP.connect(server) as client:
+        shutil.rmtree(folder)
+        # A repository that cannot be read unloads nothing.
+        eventually(lambda: "the models of a repository stay as they are" in server.log(), "the loss to be seen")
+        assert answer(HTTP, client, "a") == 1
+        write_adder(folder, "a", 2)
+        eventually(lambda: adds(client, "a", 2), "the model of the new repository")
+
+
+def test_without_an_interval_and_in_other_modes_nothing_is_watched(start, folder):
+    never = ("--model-control-mode=poll", "--repository-poll-secs=0")
+    for options, expected in ((SELDOM, 1), (never, 0), ((), 0), (("--model-control-mode=explicit", "--load-model=*"), 0)):
+        server = start(folder, *options).wait_until_ready()
+        assert notifications(server) == expected, options

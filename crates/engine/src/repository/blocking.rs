@@ -16,6 +16,7 @@ use super::{
     load::{LoadPlan, Loader, PlanError, Planned},
     repositories::Repositories,
     scan, stamps,
+    watch::FileWatcher,
 };
 use crate::model::Model;
 
@@ -29,15 +30,23 @@ pub(super) struct RepositoryListing {
     pub(super) failure: Option<Error>,
 }
 
-/// Lists the repositories with the files of their models.
-pub(super) async fn list(repositories: Repositories, loader: Arc<Loader>) -> RepositoryListing {
+/// Lists the repositories with the files of their models. Before, the watcher begins to watch their directories, so that
+/// no change is lost.
+pub(super) async fn list(
+    repositories: Repositories,
+    loader: Arc<Loader>,
+    watcher: Option<Arc<FileWatcher>>,
+) -> RepositoryListing {
     let list = move || {
+        let directories = repositories.paths.keys().map(PathBuf::as_path);
+        let mut problems = watcher.map(|watcher| watcher.watch(directories)).unwrap_or_default();
         let found = scan::list(&repositories);
         let models = found.models.into_iter();
         let models = models.map(|(key, directories)| (key, look_at(&loader, directories))).collect();
         let failure = found.unreadable.first().map(|(_, error)| error.clone());
         let unreadable = found.unreadable.into_iter().map(|(name, _)| name).collect();
-        RepositoryListing { models: ModelListing { models, unreadable }, problems: found.warnings, failure }
+        problems.extend(found.warnings);
+        RepositoryListing { models: ModelListing { models, unreadable }, problems, failure }
     };
     spawn_blocking(list).await.unwrap_or_else(|panic| RepositoryListing {
         failure: Some(Error::internal(format!("the repositories could not be read: {panic}"))),

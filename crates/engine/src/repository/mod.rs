@@ -24,6 +24,7 @@ mod stamps;
 mod strategy;
 mod table;
 mod task;
+mod watch;
 
 pub use given::LoadParameters;
 use inferer::TableInferer;

@@ -28,6 +28,7 @@ use super::{
     blocking::{self, RepositoryListing},
     load::{LoadPlan, Loader, PlanError, Planned},
     polling::PollingState,
+    watch::FileWatcher,
 };
 use crate::{clock::now, model::Model};
 
@@ -56,6 +57,8 @@ pub(super) struct RepositoryTask {
     open: HashMap<CommandId, WaitingCaller>,
     next_command: u64,
     polling: Option<PollingState>,
+    /// Notifications of the file system, if they are wanted.
+    watcher: Option<Arc<FileWatcher>>,
     /// Warnings about repositories that have been logged.
     told: BTreeSet<String>,
     /// Notifications of agents that the next answer waits for.
@@ -144,6 +147,8 @@ impl RepositoryTask {
                 .max(Duration::from_secs(1)),
             longest_retry: LONGEST_RETRY,
         });
+        let polling = polling.map(PollingState::new);
+        let is_watching = polling.as_ref().is_some_and(PollingState::follows_notifications);
         Self {
             lifecycle,
             loader,
@@ -157,7 +162,8 @@ impl RepositoryTask {
             loads: HashMap::new(),
             open: HashMap::new(),
             next_command: 0,
-            polling: polling.map(PollingState::new),
+            polling,
+            watcher: is_watching.then(|| Arc::new(FileWatcher::new())),
             told: BTreeSet::new(),
             untold: Vec::new(),
             is_stopping: Arc::default(),
@@ -169,6 +175,8 @@ impl RepositoryTask {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         loop {
             let next_poll = self.polling.as_ref().and_then(PollingState::next);
+            // More notifications say nothing new before the next look begins.
+            let is_hinted = self.polling.as_ref().is_none_or(PollingState::is_hinted);
             // All branches are cancel-safe: an item that is not returned stays in the queue or the set.
             tokio::select! {
                 command = inbox.recv() => match command {
@@ -180,6 +188,9 @@ impl RepositoryTask {
                     // Work that may panic catches it where the model's name is known.
                     Err(error) => log::error!("work of the model repository was lost: {error}"),
                 },
+                () = changed(self.watcher.as_deref()), if !is_hinted => {
+                    self.polling.iter_mut().for_each(|polling| polling.hint(Instant::now()));
+                }
                 () = sleep_until(next_poll.unwrap_or_else(Instant::now)), if next_poll.is_some() => self.poll(),
             }
             if !self.lifecycle.has_operations() {
@@ -212,7 +223,7 @@ impl RepositoryTask {
                 self.begin(LifecycleCommand::Unload { name }, LoadParameters::default(), done);
             }
             Command::UnloadAll { done } => {
-                self.polling = None;
+                (self.polling, self.watcher) = (None, None);
                 self.is_stopping.store(true, SeqCst);
                 self.stopped.push(done);
                 let actions = self.lifecycle.stop();
@@ -252,7 +263,7 @@ impl RepositoryTask {
         let actions = match event {
             Event::Listed { command, listing } => {
                 // From now on the period counts.
-                self.polling.iter_mut().for_each(|polling| polling.looked(None));
+                self.polling.iter_mut().for_each(|polling| polling.looked(None, Instant::now()));
                 let RepositoryListing { models, problems, failure } = *listing;
                 self.tell_problems(problems, None);
                 self.lifecycle.listed(command, failure.map_or(Ok(models), Err), now)
@@ -289,7 +300,9 @@ impl RepositoryTask {
                 self.tell_problems(problems, failure.as_ref());
                 models.models.iter_mut().for_each(|(key, found)| self.mark_faulty(key, found));
                 let (actions, next) = self.lifecycle.polled(models, now);
-                self.polling.iter_mut().for_each(|polling| polling.looked(next.map(|next| next - now)));
+                self.polling.iter_mut().for_each(|polling| {
+                    polling.looked(next.map(|next| next - now), Instant::now());
+                });
                 actions
             }
             Event::Told => Vec::new(),
@@ -329,10 +342,15 @@ impl RepositoryTask {
     /// Looks for changes.
     fn poll(&mut self) {
         if let Some(polling) = &mut self.polling {
-            polling.begin();
-            let listing = blocking::list(self.repositories.clone(), self.loader.clone());
+            polling.begin(Instant::now());
+            let listing = self.list();
             self.events.spawn(async move { Event::Polled(Box::new(listing.await)) });
         }
+    }
+
+    /// Lists the repositories. From then on, the file system notifies the task of changes.
+    fn list(&self) -> impl Future<Output = RepositoryListing> + use<> {
+        blocking::list(self.repositories.clone(), self.loader.clone(), self.watcher.clone())
     }
 
     /// Logs what is wrong with the repositories, once until it has changed.
@@ -361,5 +379,13 @@ impl RepositoryTask {
             lines.sort_by(|one, other| (&one.name, one.version).cmp(&(&other.name, other.version)));
         }
         lines
+    }
+}
+
+/// Returns when the file system has notified the server of a change.
+async fn changed(watcher: Option<&FileWatcher>) {
+    match watcher {
+        Some(watcher) => watcher.changed().await,
+        None => std::future::pending().await,
     }
 }

@@ -45,7 +45,7 @@ impl RepositoryTask {
     fn perform_one(&mut self, action: LifecycleAction) {
         match action {
             LifecycleAction::List { command } => {
-                let listing = blocking::list(self.repositories.clone(), self.loader.clone());
+                let listing = self.list();
                 self.events.spawn(async move { Event::Listed { command, listing: Box::new(listing.await) } });
             }
             LifecycleAction::Find { name } => {
