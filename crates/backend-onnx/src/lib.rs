@@ -15,6 +15,7 @@ mod batch_inputs;
 mod batch_size;
 mod bench_baseline;
 mod complete;
+mod external_data;
 mod gather;
 mod instance;
 mod iteration;

@@ -13,11 +13,14 @@ use inference::{
 use parking_lot::Mutex;
 
 use crate::{
-    LibrarySearch, complete,
+    LibrarySearch, complete, external_data,
     gather::Copies,
     instance::OnnxInstance,
     iteration::Iteration,
-    ort::{GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped, ValueInfo, ValueKind},
+    ort::{
+        FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped, ValueInfo,
+        ValueKind,
+    },
     plan::ExecutionPlan,
     probe, settings, validate,
     zip_map::{self, Replaced, ZipMapOutput},
@@ -85,11 +88,13 @@ impl Backend for OnnxBackend {
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let file = model_file(source)?;
         let default_max_batch_size = settings::default_max_batch_size(&source.settings)?;
+        let maps = settings::maps_external_data(&source.declared)?;
         Ok(Box::new(OnnxModel {
             runtime: self.runtime(source)?,
             name: source.name.clone(),
             directory: source.model_directory.clone(),
             file,
+            external_data: Mutex::new(maps.then(Arc::default)),
             default_max_batch_size,
             copies: self.copies.clone(),
             trim: Arc::new(TrimWhenDropped),
@@ -104,6 +109,8 @@ struct OnnxModel {
     name: Name,
     directory: PathBuf,
     file: PathBuf,
+    /// `None` until the first session. Without files, the runtime maps them.
+    external_data: Mutex<Option<Arc<FilesInMemory>>>,
     default_max_batch_size: i32,
     copies: Arc<Copies>,
     trim: Arc<TrimWhenDropped>,
@@ -112,7 +119,8 @@ struct OnnxModel {
 }
 
 impl OnnxModel {
-    fn load(&self, options: &SessionOptions) -> Result<Arc<Session>, Error> {
+    fn load(&self, options: SessionOptions) -> Result<Arc<Session>, Error> {
+        let options = &SessionOptions { files: self.external_data()?, ..options };
         let session = Session::load(&self.runtime, &self.file, options, &self.trim)?;
         let is_tensor = |slot: &ValueInfo| matches!(slot.kind, ValueKind::Tensor(..));
         if session.signature().outputs.iter().all(is_tensor) {
@@ -123,6 +131,15 @@ impl OnnxModel {
         let Some(replaced) = zip_map::replace(&content) else { return Ok(session) };
         drop(session);
         self.load_without_zip_maps(&replaced, options)
+    }
+
+    /// The files that the graph refers to. They are read once.
+    fn external_data(&self) -> Result<Arc<FilesInMemory>, Error> {
+        let mut known = self.external_data.lock();
+        match &*known {
+            Some(files) => Ok(files.clone()),
+            None => Ok(known.insert(external_data::read(&self.file)?).clone()),
+        }
     }
 
     fn load_without_zip_maps(
@@ -169,7 +186,7 @@ impl BackendModel for OnnxModel {
             op_libraries: settings::op_libraries(names, &self.directory)?,
             ..SessionOptions::default()
         };
-        let session = self.load(&options)?;
+        let session = self.load(options)?;
         complete::complete(config, session.signature(), self.default_max_batch_size, || {
             probe::probe(&session)
         })
@@ -185,7 +202,7 @@ impl BackendModel for OnnxModel {
         }
         let options = settings::session_options(config, spec.threads, &self.directory)?;
         let run_entry = settings::run_entry(config)?;
-        let session = self.load(&options)?;
+        let session = self.load(options)?;
         validate::validate(config, session.signature())?;
         let run_options =
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;

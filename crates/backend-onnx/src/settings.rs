@@ -29,6 +29,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
     parameters: &[
         "AUTOCOMPLETE_BATCH",
         "ITERATION_DONE_OUTPUT",
+        "MAP_EXTERNAL_DATA",
         "TRITON_BATCH_STRATEGY_PATH",
         "arena_extend_strategy",
         "cudnn_conv_algo_search",
@@ -107,6 +108,7 @@ pub(crate) fn session_options(
         memory_pattern: flag("enable_mem_pattern")?,
         entries: session_entries(&config.parameters)?,
         op_libraries: op_libraries(&config.op_library_filenames, model_directory)?,
+        ..SessionOptions::default()
     })
 }
 
@@ -176,6 +178,15 @@ fn threads(text: Option<&str>) -> Result<Option<usize>, Error> {
 
 fn integer(text: &str) -> Result<i64, Error> {
     text.trim().parse().map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number")))
+}
+
+/// Whether the runtime maps the files of external data into memory. Otherwise the server reads them.
+///
+/// # Errors
+/// A value that is not a boolean.
+pub(crate) fn maps_external_data(config: &proto::ModelConfig) -> Result<bool, Error> {
+    let parameter = config.parameters.get("MAP_EXTERNAL_DATA");
+    parameter.map_or(Ok(false), |parameter| boolean(&parameter.string_value))
 }
 
 /// A boolean value.

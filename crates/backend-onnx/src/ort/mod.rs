@@ -5,12 +5,14 @@
 //! - an [`InputValue`] borrows the bytes it was made over, so a run never reads freed memory;
 //! - an [`OutputValue`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from
 //!   the session's arena;
+//! - a [`Session`] keeps the [`FilesInMemory`] that it was made with, because the runtime reads tensors there;
 //! - a [`Session`] keeps its [`Runtime`] alive, and an opened library is never closed (it has threads and
 //!   thread-local destructors of its own).
 //!
 //! Enums that come *from* the library are read as integers: a newer library may use values that `ort-sys` lacks.
 mod element;
 mod failure;
+mod files;
 mod memory;
 mod options;
 mod output;
@@ -22,6 +24,7 @@ mod value;
 
 pub(crate) use element::Element;
 pub(crate) use failure::OrtError;
+pub(crate) use files::{FileContent, FilesInMemory};
 pub(crate) use memory::{AlignedBuffer, TrimWhenDropped};
 pub(crate) use options::{GraphLevel, SessionOptions};
 pub(crate) use output::OutputValue;

@@ -1,14 +1,15 @@
 //! The settings of a session.
 use std::{
-    ffi::{CString, c_int},
+    ffi::{CStr, CString, c_int},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr::{self, NonNull},
+    sync::Arc,
 };
 
 use ort_sys as sys;
 
-use super::{OrtError, Runtime, runtime::not_null};
+use super::{FilesInMemory, OrtError, Runtime, runtime::not_null};
 
 /// How far the runtime may rewrite the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,8 +25,11 @@ pub(crate) enum GraphLevel {
     All,
 }
 
+/// The setting by which a session does not copy files in memory.
+const IN_PLACE: &CStr = c"session.use_external_initializer_file_buffers_directly";
+
 /// Settings of a session. With `None` the runtime chooses.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub(crate) struct SessionOptions {
     /// How far the runtime may rewrite the graph.
     pub(crate) graph_level: GraphLevel,
@@ -43,6 +47,8 @@ pub(crate) struct SessionOptions {
     pub(crate) entries: Vec<(CString, CString)>,
     /// Libraries of custom operators.
     pub(crate) op_libraries: Vec<PathBuf>,
+    /// Files that the graph refers to.
+    pub(crate) files: Arc<FilesInMemory>,
 }
 
 /// The runtime's form of [`SessionOptions`].
@@ -73,6 +79,7 @@ impl<'a> NativeOptions<'a> {
                 ((*runtime.api()).RegisterCustomOpsLibrary_V2)(native.as_ptr(), library.as_ptr())
             })?;
         }
+        native.files(&options.files)?;
         Ok(native)
     }
 
@@ -109,6 +116,28 @@ impl<'a> NativeOptions<'a> {
         self.set(unsafe { ((*api).SetIntraOpNumThreads)(self.as_ptr(), count(options.intra_threads)) })?;
         // SAFETY: this value owns the options.
         self.set(unsafe { ((*api).SetInterOpNumThreads)(self.as_ptr(), count(options.inter_threads)) })
+    }
+
+    /// Tensors are used where the files are in memory, if the runtime knows the setting; otherwise they are copied.
+    fn files(&self, files: &FilesInMemory) -> Result<(), OrtError> {
+        let (names, contents, lengths) = files.columns();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let api = self.runtime.api();
+        // SAFETY: this value owns the options; both texts end with NUL and are copied.
+        self.set(unsafe { ((*api).AddSessionConfigEntry)(self.as_ptr(), IN_PLACE.as_ptr(), c"1".as_ptr()) })?;
+        // SAFETY: this value owns the options; the three arrays have one element for each file, the names end with NUL,
+        // and the contents are as long as their lengths say. The session keeps the contents, which nobody changes.
+        self.set(unsafe {
+            ((*api).AddExternalInitializersFromMemory)(
+                self.as_ptr(),
+                names.as_ptr(),
+                contents.as_ptr(),
+                lengths.as_ptr(),
+                names.len(),
+            )
+        })
     }
 
     fn memory(&self, options: &SessionOptions) -> Result<(), OrtError> {

@@ -10,18 +10,20 @@ use ort_sys as sys;
 use smallvec::SmallVec;
 
 use super::{
-    InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature, TrimWhenDropped,
+    FilesInMemory, InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature, TrimWhenDropped,
     options::{NativeOptions, path_text},
     runtime::not_null,
 };
 
 /// A loaded graph.
 ///
-/// Invariant: freed before its runtime, and before its memory is returned to the system.
+/// Invariant: freed before its files and its runtime, and before its memory is returned to the system.
 pub(crate) struct Session {
     pointer: NonNull<sys::OrtSession>,
     signature: Signature,
     runtime: Arc<Runtime>,
+    /// The runtime reads tensors of the graph there.
+    _files: Arc<FilesInMemory>,
     _trim: Arc<TrimWhenDropped>,
 }
 
@@ -59,7 +61,7 @@ impl Session {
                 &raw mut pointer,
             )
         })?;
-        Self::loaded(pointer, runtime, trim)
+        Self::loaded(pointer, runtime, options, trim)
     }
 
     /// As [`Session::load`], but from a file's content. The content is copied.
@@ -82,19 +84,21 @@ impl Session {
                 &raw mut pointer,
             )
         })?;
-        Self::loaded(pointer, runtime, trim)
+        Self::loaded(pointer, runtime, options, trim)
     }
 
     /// Takes ownership of a session that has just been made.
     fn loaded(
         pointer: *mut sys::OrtSession,
         runtime: &Arc<Runtime>,
+        options: &SessionOptions,
         trim: &Arc<TrimWhenDropped>,
     ) -> Result<Arc<Self>, OrtError> {
         let mut session = Self {
             pointer: not_null(pointer, "session")?,
             signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },
             runtime: runtime.clone(),
+            _files: options.files.clone(),
             _trim: trim.clone(),
         };
         session.signature = Signature::read(runtime, session.pointer)?;
