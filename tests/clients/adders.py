@@ -78,4 +78,9 @@ def wait_for_looks(server, repository, count=3):
     for _ in range(count):
         hidden = repository / f".{time.monotonic_ns()}"
         hidden.mkdir()
-        eventually(lambda path=hidden: f"ignore hidden directory '{path}'" in server.log(), "a look")
+
+        def seen(path=hidden):
+            assert server.process.poll() is None, server.log_end()
+            return f"ignore hidden directory '{path}'" in server.log()
+
+        eventually(seen, "a look")

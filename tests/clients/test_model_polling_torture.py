@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -82,6 +83,7 @@ class Updates:
         self.away = folder.parent
         self.number = 0
         self.done = Counter()
+        self.history = []
         self.tokens = []
         self.slow = 0
         self.kinds = [
@@ -104,9 +106,11 @@ class Updates:
     def update(self):
         model = self.random.choice(self.models)
         kind = self.random.choice(self.kinds)
+        began = datetime.now()
         self.repair(model)
         kind(model)
         self.done[kind.__name__] += 1
+        self.history.append(f"{began.time()} {model.name} {kind.__name__} until {datetime.now().time()}")
 
     def repair(self, model):
         self.write_config(model)
@@ -247,9 +251,9 @@ class Questions:
 
         return ask
 
-    def complain(self, *what):
+    def complain(self, model, protocol, told):
         with self.lock:
-            self.wrong.append((time.strftime("%X"), *map(str, what)))
+            self.wrong.append(f"{datetime.now().time()} {model.name} {protocol.name}: {told}")
 
 
 def numbers(protocol, client, names):
@@ -293,6 +297,7 @@ def test_updates_that_are_partial_broken_renamed_or_deleted_harm_no_request(star
         f" {asked / (ended - began):.0f} in a second, {loaded} loads, {failed} failed,"
         f" {updates.slow} updates too slow to be judged, settled after {settling:.2f} s"
     )
+    (tmp_path / "updates.txt").write_text("\n".join(sorted(updates.history + questions.wrong)))
     assert not questions.wrong, (len(questions.wrong), questions.wrong[:10])
     assert settling < 2 * PERIOD
     told = {token: errors_with(server, token) for token in updates.tokens}
