@@ -2,9 +2,12 @@
 about models that come and go.
 """
 
+import time
+
 import numpy as np
 import pytest
 import repository as models
+from serving import eventually
 from tritonclient.utils import InferenceServerException
 
 CONFIG = "max_batch_size: 0\n" + models.tensor("input", "X", "FP32", 1) + models.tensor("output", "Y", "FP32", 1)
@@ -68,3 +71,16 @@ def is_unloaded(protocol, client, name, version="1"):
 def loads(server, name, version=1):
     """How often the server has built a copy of a version."""
     return server.log().count(f'"loading: {name}:{version}"')
+
+
+def wait_for_looks(server, repository, count=3):
+    """Waits until the server has looked at the repositories again: it has seen a change, seen it once more, and acted."""
+    for _ in range(count):
+        hidden = repository / f".{time.monotonic_ns()}"
+        hidden.mkdir()
+
+        def seen(path=hidden):
+            assert server.process.poll() is None, server.log_end()
+            return f"ignore hidden directory '{path}'" in server.log()
+
+        eventually(seen, "a look")

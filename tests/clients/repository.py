@@ -150,20 +150,21 @@ def completed(repository):
 
 
 STRATEGIES = {
-    "direct": "direct {}",
-    "oldest": "oldest { max_candidate_sequences: 8 }",
+    "direct": "direct {{}}",
+    "oldest": "oldest {{ max_candidate_sequences: {slots} }}",
 }
 
 
-def sequence_batching(strategy, more="", idle_seconds=60):
+def sequence_batching(strategy, more="", idle_seconds=60, slots=8):
+    """Batching on 4 instances with as many slots each."""
     start = "{ kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] }"
     return (
-        "max_batch_size: 8\n"
+        f"max_batch_size: {slots}\n"
         "instance_group [{ count: 4 kind: KIND_CPU }]\n"
         "sequence_batching {\n"
         f"  max_sequence_idle_microseconds: {int(idle_seconds * 1e6)}\n"
         f'  control_input [{{ name: "START" control [{start}] }}]\n'
-        f"  {STRATEGIES[strategy]}\n"
+        f"  {STRATEGIES[strategy].format(slots=slots)}\n"
         f"  {more}\n"
         "}\n"
     )

@@ -22,6 +22,15 @@ RELEASE = os.environ.get("NEREID_RELEASE", "") == "1"
 # How much more a debug build may take.
 LENIENCE = 1 if RELEASE else 4
 
+# Tests of many random operations have a short form for the ordinary run, and a full one for NEREID_TORTURE=full.
+FULL = os.environ.get("NEREID_TORTURE", "") == "full"
+
+
+def size(short, full):
+    """How many of something a test of random operations does."""
+    return full if FULL else short
+
+
 # How long anything may take before a test gives up, in seconds. Nothing ever takes that long unless it is broken.
 PATIENCE = 60.0
 

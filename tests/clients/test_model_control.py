@@ -347,16 +347,3 @@ def test_clients_may_not_control_models_in_the_other_modes(start, folder, protoc
             assert refusal(call, "nope") == expected
         assert refusal(client.load_model, "a", config=adders.JSON_CONFIG) == expected
         assert index(protocol, client) == {name: [("1", "READY", None)] for name in "abc"}
-
-
-def test_a_server_without_control_ignores_all_changes(start, folder, protocol):
-    server = start(folder)
-    with protocol.connect(server) as client:
-        write_adder(folder, "a", 50)
-        write_adder(folder, "b", 60, 2)
-        shutil.rmtree(folder / "c")
-        write_adder(folder, "d", 4)
-        assert [answer(protocol, client, name) for name in "abc"] == [1, 2, 3]
-        text = "Request for unknown model: 'd' is not found"
-        assert refusal(answer, protocol, client, "d") == (protocol.status("NOT_FOUND"), text)
-        assert client.is_server_ready() and client.is_model_ready("c")

@@ -109,25 +109,36 @@ def test_loads_of_one_model_at_the_same_time_build_one_copy(protocol, explicit, 
     assert loads(server, "slow") == 1
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_no_more_models_are_loaded_at_the_same_time_than_there_are_threads(protocol, explicit, slow, threads, count):
-    server = explicit(f"--model-load-thread-count={count}")
-    holds = {name: slow(name) for name in ("first", "second")}
-    loading = {name: threads.submit(load, protocol, server, name) for name in holds}
+def release_one_by_one(holds, count):
+    """Releases held loads as they run. Not more than `count` of them ever run at the same time."""
+    left = dict(holds)
 
     def running():
-        return [name for name, hold in holds.items() if hold.is_running()]
+        found = [name for name, hold in left.items() if hold.is_running()]
+        assert len(found) <= count, found
+        return found
 
-    eventually(lambda: len(running()) == count, "the loads to run")
-    if count == 1:
-        # The other load runs when this one has ended.
-        (name,) = running()
-        holds[name].release()
-        loading[name].result(PATIENCE)
-        eventually(lambda: len(running()) == 2, "the other load to run")
-    for name, hold in holds.items():
-        hold.release()
-        loading[name].result(PATIENCE)
+    while left:
+        eventually(lambda: len(running()) == min(count, len(left)), "the loads to run")
+        left.pop(running()[0]).release()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_no_more_models_are_loaded_at_the_same_time_than_there_are_threads(protocol, explicit, slow, threads, count):
+    server = explicit(f"--model-load-thread-count={count}")
+    holds = {name: slow(name) for name in (f"slow_{number}" for number in range(count + 3))}
+    loading = [threads.submit(load, protocol, server, name) for name in holds]
+    release_one_by_one(holds, count)
+    for one in loading:
+        one.result(PATIENCE)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_no_more_models_are_loaded_at_the_same_time_when_the_server_starts(start, folder, slow, backend_option, threads, count):
+    holds = {name: slow(name) for name in (f"slow_{number}" for number in range(count + 3))}
+    starting = threads.submit(start, folder, backend_option, f"--model-load-thread-count={count}")
+    release_one_by_one(holds, count)
+    assert starting.result(PATIENCE).wait_until_ready()
 
 
 @pytest.mark.parametrize("mode", ["explicit", "poll"])

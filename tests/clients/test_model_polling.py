@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 import repository as models
-from adders import ALL, READY, answer, index, loads, refusal, repository_of, write_adder
+from adders import ALL, READY, answer, index, loads, refusal, repository_of, wait_for_looks, write_adder
 from held import held_inputs
 from protocols import HTTP
 from serving import PATIENCE, eventually
@@ -70,14 +70,6 @@ def adds(client, name, number, version=""):
         return answer(HTTP, client, name, version) == number
     except InferenceServerException:
         return False
-
-
-def wait_for_looks(server, repository, count=3):
-    """Waits until the server has looked at the repositories again: it has seen a change, seen it once more, and acted."""
-    for _ in range(count):
-        hidden = repository / f".{time.monotonic_ns()}"
-        hidden.mkdir()
-        eventually(lambda path=hidden: f"ignore hidden directory '{path}'" in server.log(), "a look")
 
 
 @pytest.fixture

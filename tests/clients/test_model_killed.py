@@ -1,0 +1,130 @@
+"""Servers that are killed while they load models: the next server starts and serves as if nothing had been.
+
+The short form kills 8 servers in each mode, the full one (NEREID_TORTURE=full) 100.
+"""
+
+import random
+import subprocess
+import threading
+import time
+
+import adders
+import pytest
+from adders import EXPLICIT, READY, adder, answer, index
+from protocols import GRPC, HTTP
+from serving import command, environment, eventually, size
+
+KILLS = size(8, 100)
+MODELS = 3
+POLL = ["--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=10"]
+# A file that takes a while to be received and written.
+BALLAST = b"x" * (4 << 20)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A repository of models that add 1, 2 and 3."""
+    return adders.repository_of(tmp_path, *(f"m{number}" for number in range(MODELS)))
+
+
+@pytest.fixture
+def temporary(tmp_path):
+    """The directory of temporary files of all servers of a test."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    return temporary
+
+
+def load_given_files(server, protocol, name):
+    with protocol.connect(server) as client:
+        files = {"file:1/model.onnx": adder(100).SerializeToString(), "file:1/ballast": BALLAST}
+        client.load_model(name, config=adders.JSON_CONFIG, files=files)
+
+
+def reload(server, protocol, name):
+    with protocol.connect(server) as client:
+        client.load_model(name)
+
+
+def change(folder, changes, chosen):
+    """Replaces files of models, as a user of a polled repository does."""
+    while not changes.is_set():
+        number = chosen.randrange(MODELS)
+        path = folder / f"m{number}" / "1"
+        (path / "new.tmp").write_bytes(adder(number + 1).SerializeToString())
+        (path / "new.tmp").rename(path / "model.onnx")
+        changes.wait(0.01)
+
+
+def killed_while(server, threads, operations, delay):
+    """Runs operations at the same time and kills the server meanwhile. Operations then fail, or have ended before."""
+    running = [threads.submit(operation) for operation in operations]
+    time.sleep(delay)
+    server.kill()
+    server.expected_code = server.process.returncode
+    for operation in running:
+        # The connection ends in many ways.
+        operation.exception()
+
+
+def serves_as_ever(server):
+    for protocol in (HTTP, GRPC):
+        with protocol.connect(server) as client:
+            for number in range(MODELS):
+                assert answer(protocol, client, f"m{number}") == number + 1
+            assert index(protocol, client) == {f"m{number}": READY for number in range(MODELS)}
+            assert client.is_server_ready()
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+def test_a_server_that_was_killed_during_loads_hinders_no_other(start, folder, temporary, threads, mode):
+    chosen = random.Random(1)
+    explicit = mode == "explicit"
+    options = [EXPLICIT, "--load-model=*"] if explicit else POLL
+    starting = []
+    for number in range(KILLS):
+        began = time.monotonic()
+        server = start(folder, *options, variables={"TMPDIR": str(temporary)})
+        starting.append(time.monotonic() - began)
+        serves_as_ever(server)
+        protocol = (HTTP, GRPC)[number % 2]
+        delay = chosen.random() * 0.2
+        if explicit:
+            operations = [lambda name=f"m{i}": load_given_files(server, protocol, name) for i in range(MODELS)]  # noqa: B023
+            operations.append(lambda: reload(server, protocol, "m0"))  # noqa: B023
+            killed_while(server, threads, operations, delay)
+        else:
+            changes = threading.Event()
+            changing = threads.submit(change, folder, changes, chosen)
+            killed_while(server, threads, [], delay + chosen.random())
+            changes.set()
+            changing.result()
+    left = list(temporary.iterdir())
+    print(f"{mode}: {KILLS} servers killed; each was ready after {max(starting):.2f} s; {len(left)} directories left")
+    assert max(starting) < 10
+    serves_as_ever(start(folder, *options, variables={"TMPDIR": str(temporary)}))
+
+
+def test_a_server_that_is_killed_while_it_starts_hinders_no_other(start, folder, temporary):
+    environ = environment() | {"TMPDIR": str(temporary)}
+    chosen = random.Random(2)
+    for _ in range(KILLS):
+        with subprocess.Popen(
+            command(folder), env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as starting:
+            time.sleep(chosen.random() * 0.1)
+            starting.kill()
+    serves_as_ever(start(folder, variables={"TMPDIR": str(temporary)}))
+
+
+@pytest.mark.xfail(strict=True, reason="nobody removes the given files of a server that was killed")
+def test_given_files_of_a_server_that_was_killed_are_removed_by_the_next(start, folder, temporary):
+    variables = {"TMPDIR": str(temporary)}
+    server = start(folder, EXPLICIT, variables=variables)
+    load_given_files(server, GRPC, "m0")
+    assert len(list(temporary.iterdir())) == 1
+    server.kill()
+    server.expected_code = server.process.returncode
+    next_server = start(folder, EXPLICIT, variables=variables)
+    load_given_files(next_server, GRPC, "m1")
+    eventually(lambda: len(list(temporary.iterdir())) == 1, "the files of the killed server to be removed", patience=5)
