@@ -178,6 +178,27 @@ def test_a_broken_new_model_that_is_deleted_is_forgotten(polling, client, folder
     assert "broken" not in index(HTTP, client)
 
 
+@pytest.mark.xfail(strict=True, reason="records of versions stay for ever in mode poll")
+def test_a_version_that_is_deleted_is_forgotten(polling, client, folder, looks):
+    write_adder(folder, "a", 2, 2)
+    eventually(lambda: adds(client, "a", 2), "version 2")
+    shutil.rmtree(folder / "a" / "2")
+    eventually(lambda: adds(client, "a", 1), "version 1")
+    looks()
+    assert index(HTTP, client)["a"] == READY
+
+
+@pytest.mark.xfail(strict=True, reason="records of versions stay for ever in mode poll")
+def test_a_broken_new_version_that_is_deleted_is_forgotten(polling, client, folder, looks):
+    write_adder(folder, "a", 2, 2)
+    (folder / "a" / "2" / "model.onnx").write_text("this is no model")
+    eventually(lambda: "failed to load 'a' version 2: " in polling.log(), "the failure")
+    assert not client.is_server_ready() and answer(HTTP, client, "a") == 1
+    shutil.rmtree(folder / "a" / "2")
+    looks()
+    assert client.is_server_ready()
+
+
 def test_a_repository_that_is_moved_away_unloads_nothing(polling, client, folder, looks):
     elsewhere = folder.with_name("elsewhere")
     folder.rename(elsewhere)
@@ -313,3 +334,38 @@ def test_without_an_interval_and_in_other_modes_nothing_is_watched(start, folder
     for options, expected in ((SELDOM, 1), (never, 0), ((), 0), (("--model-control-mode=explicit", "--load-model=*"), 0)):
         server = start(folder, *options).wait_until_ready()
         assert notifications(server) == expected, options
+
+
+SAMPLE = 'key: "X" value { data_type: TYPE_FP32 dims: [1] input_data_file: "x" }'
+WARMUP = f'model_warmup {{ name: "w" batch_size: 1 inputs {{ {SAMPLE} }} }}\n'
+FAILURES = {
+    "config.pbtxt": "Poll failed for model directory 'a': ",
+    "warmup/x": "failed to load 'a' version 1: ",
+}
+
+
+def writer(pipe):
+    """A descriptor that writes to a pipe, if somebody reads it."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+@pytest.mark.xfail(strict=True, reason="only a load that succeeds looks at the files once more")
+@pytest.mark.parametrize("path", FAILURES)
+def test_a_load_that_fails_because_its_files_change_meanwhile_is_not_told(polling, client, folder, threads, looks, path):
+    """The server reads a pipe until the test writes; by then the file is another one."""
+    write_adder(folder, "a", 2, config=WARMUP)
+    file = folder / "a" / path
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    with open(eventually(lambda: writer(file), "the server to read the pipe"), "w") as pipe:
+        (folder / "a" / "later").write_text("no")
+        (folder / "a" / "later").rename(file)
+        pipe.write("no")
+    eventually(lambda: FAILURES[path] in polling.log(), "the failure")
+    looks()
+    assert polling.log().count(FAILURES[path]) == 1
+    assert answer(HTTP, client, "a") == 1
