@@ -230,7 +230,6 @@ def test_a_failed_model_that_is_deleted_does_not_keep_the_server_from_being_read
     assert client.is_server_ready()
 
 
-@pytest.mark.xfail(strict=True, reason="the record is forgotten when a client asks for the index")
 def test_a_failed_model_that_is_deleted_is_forgotten_without_a_question(client, folder):
     models.broken(folder)
     refusal(client.load_model, "broken")

@@ -117,7 +117,6 @@ def test_a_server_that_is_killed_while_it_starts_hinders_no_other(start, folder,
     serves_as_ever(start(folder, variables={"TMPDIR": str(temporary)}))
 
 
-@pytest.mark.xfail(strict=True, reason="nobody removes the given files of a server that was killed")
 def test_given_files_of_a_server_that_was_killed_are_removed_by_the_next(start, folder, temporary):
     variables = {"TMPDIR": str(temporary)}
     server = start(folder, EXPLICIT, variables=variables)

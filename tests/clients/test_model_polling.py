@@ -178,7 +178,6 @@ def test_a_broken_new_model_that_is_deleted_is_forgotten(polling, client, folder
     assert "broken" not in index(HTTP, client)
 
 
-@pytest.mark.xfail(strict=True, reason="records of versions stay for ever in mode poll")
 def test_a_version_that_is_deleted_is_forgotten(polling, client, folder, looks):
     write_adder(folder, "a", 2, 2)
     eventually(lambda: adds(client, "a", 2), "version 2")
@@ -188,7 +187,6 @@ def test_a_version_that_is_deleted_is_forgotten(polling, client, folder, looks):
     assert index(HTTP, client)["a"] == READY
 
 
-@pytest.mark.xfail(strict=True, reason="records of versions stay for ever in mode poll")
 def test_a_broken_new_version_that_is_deleted_is_forgotten(polling, client, folder, looks):
     write_adder(folder, "a", 2, 2)
     (folder / "a" / "2" / "model.onnx").write_text("this is no model")
@@ -352,7 +350,6 @@ def writer(pipe):
         return None
 
 
-@pytest.mark.xfail(strict=True, reason="only a load that succeeds looks at the files once more")
 @pytest.mark.parametrize("path", FAILURES)
 def test_a_load_that_fails_because_its_files_change_meanwhile_is_not_told(polling, client, folder, threads, looks, path):
     """The server reads a pipe until the test writes; by then the file is another one."""

@@ -129,6 +129,7 @@ impl Engine {
             namespacing: options.namespacing,
             load_threads: options.load_threads.max(1),
             sequence_limit: options.sequence_limit,
+            brings_files: matches!(control, ModelControl::Explicit(_)),
             polling: match control {
                 ModelControl::Poll(polling) => Some(polling),
                 ModelControl::None | ModelControl::Explicit(_) => None,

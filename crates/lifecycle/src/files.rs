@@ -44,6 +44,11 @@ impl ModelFiles {
         files
     }
 
+    /// Whether there is a directory of this version.
+    pub fn has_version(&self, version: i64) -> bool {
+        self.versions.contains_key(&version)
+    }
+
     /// Whether a copy of this version, made from these files, is as good as one made from the other files; the
     /// configuration is not compared.
     pub fn same_version(&self, other: &Self, version: i64) -> bool {

@@ -218,6 +218,7 @@ impl Lifecycle {
         match (&seen, &found) {
             (ListedState::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
                 model.listing.unchanged();
+                model.forget_absent(|number| files.has_version(number));
                 return None;
             }
             (ListedState::Twice, _) if !model.serves() && model.problem.is_some() => return None,
@@ -250,12 +251,7 @@ impl Lifecycle {
     pub fn exist(&mut self, existing: &BTreeMap<ModelKey, BTreeSet<i64>>) {
         self.models.retain(|key, model| {
             let versions = existing.get(key);
-            if model.load.is_none() {
-                model.versions.retain(|number, version| {
-                    let is_at_rest = version.serving.is_none() && version.retiring.is_empty();
-                    !is_at_rest || versions.is_some_and(|versions| versions.contains(number))
-                });
-            }
+            model.forget_absent(|number| versions.is_some_and(|versions| versions.contains(&number)));
             versions.is_some() || !model.is_at_rest()
         });
     }
@@ -316,13 +312,13 @@ impl Lifecycle {
                     self.answer_part(command, None);
                 }
                 OperationKind::UnloadListed { key, is_twice } => {
+                    self.unload(&key);
                     if is_twice {
                         self.tell_twice(&key);
                         let reason = IN_TWO_REPOSITORIES.to_owned();
                         let problem = NoVersion { cause: NoVersionCause::Refused, reason };
                         self.models.entry(key.clone()).or_default().problem = Some(problem);
                     }
-                    self.unload(&key);
                     self.answer_part(command, None);
                 }
             }

@@ -93,10 +93,24 @@ impl Lifecycle {
     }
 
     fn not_planned(&mut self, generation: Generation, failure: PlanFailure, now: Timestamp) {
+        let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return };
+        match self.to_be_checked(&key) {
+            Some(directory) => {
+                if let Some(load) = self.models.get_mut(&key).and_then(|model| model.load.as_mut()) {
+                    load.phase = LoadPhase::CheckingPlan(failure);
+                }
+                self.check(&key, generation, directory);
+            }
+            None => self.refuse(&key, generation, failure, now),
+        }
+    }
+
+    /// The configuration of a load cannot be used.
+    fn refuse(&mut self, key: &ModelKey, generation: Generation, failure: PlanFailure, now: Timestamp) {
         let PlanFailure { no_version, error } = failure;
-        let Some(LoadRecord { key, .. }) = self.loads.remove(&generation) else { return };
+        self.loads.remove(&generation);
         let pace = self.pace();
-        let Some(model) = self.models.get_mut(&key) else { return };
+        let Some(model) = self.models.get_mut(key) else { return };
         let name = &key.name;
         let told = match no_version.cause {
             NoVersionCause::NoneSelected => {
@@ -148,7 +162,6 @@ impl Lifecycle {
     ) -> Vec<LifecycleAction> {
         let CopyId { generation, version } = copy;
         let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return Vec::new() };
-        let polls = self.options.polls && !self.is_stopping;
         let mut has_ended = false;
         if let Some(load) = self.models.get_mut(&key).and_then(|model| model.running(generation))
             && let LoadPhase::Building(building) = &mut load.phase
@@ -159,22 +172,23 @@ impl Lifecycle {
                 Err(error) => drop(building.failed.insert(version, error)),
             }
             has_ended = building.left == 0;
-            if has_ended
-                && building.failed.is_empty()
-                && polls
-                && let Some(directory) = load.directory.clone()
-            {
-                has_ended = false;
-                self.check(&key, generation, directory);
-            }
         }
         if has_ended {
-            self.complete(&key, now);
+            match self.to_be_checked(&key) {
+                Some(directory) => self.check(&key, generation, directory),
+                None => self.complete(&key, now),
+            }
         }
         self.take_actions()
     }
 
-    /// Has the files looked at once more: a copy of files that were being written must not serve.
+    /// The directory of a load whose files must be looked at once more, because what was read while it was being written
+    /// must neither serve nor count as a failure.
+    fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<PathBuf>> {
+        let load = self.models.get(key)?.load.as_ref()?;
+        load.directory.clone().filter(|_| self.options.polls && !self.is_stopping)
+    }
+
     fn check(&mut self, key: &ModelKey, generation: Generation, directory: Arc<PathBuf>) {
         if let Some(load) = self.models.get_mut(key).and_then(|model| model.load.as_mut()) {
             let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
@@ -186,7 +200,8 @@ impl Lifecycle {
         self.actions.push(LifecycleAction::Check { key: key.clone(), generation, directory });
     }
 
-    /// The files of a model after its copies have been built. `None` if they cannot be read.
+    /// The files of a model after its copies have been built, or its configuration was refused. `None` if they cannot be
+    /// read.
     pub fn checked(
         &mut self,
         generation: Generation,
@@ -197,14 +212,29 @@ impl Lifecycle {
         let Some(model) = self.models.get_mut(&key) else { return Vec::new() };
         let Some(load) = model.running(generation) else { return Vec::new() };
         let before = load.files.clone().unwrap_or_default();
+        let refused = match &load.phase {
+            LoadPhase::CheckingPlan(failure) => Some(failure.clone()),
+            LoadPhase::Planning
+            | LoadPhase::Building(_)
+            | LoadPhase::Checking(_)
+            | LoadPhase::Discarding { .. } => None,
+        };
         let is_same = files.as_ref().is_some_and(|files| files.keeps(&before));
         if is_same || model.listing.changed_while_loading >= MOST_CHANGES_WHILE_LOADING {
-            self.complete(&key, now);
+            match refused {
+                Some(failure) => self.refuse(&key, generation, failure, now),
+                None => self.complete(&key, now),
+            }
+            return self.take_actions();
+        }
+        model.listing.changed_in_between(files.unwrap_or_default(), now);
+        let text = format!("the files of model '{key}' changed while it was loading; it is loaded again");
+        self.log(LogLevel::Warning, text.clone());
+        let error = Error::unavailable(text);
+        if refused.is_some() {
+            self.forget_load(&key, generation, error, now);
         } else {
-            model.listing.changed_in_between(files.unwrap_or_default(), now);
-            let text = format!("the files of model '{key}' changed while it was loading; it is loaded again");
-            self.log(LogLevel::Warning, text.clone());
-            self.discard(&key, Error::unavailable(text), now);
+            self.discard(&key, error, now);
         }
         self.take_actions()
     }
@@ -310,6 +340,14 @@ impl Lifecycle {
         let generation = load.generation;
         let versions = building.built;
         let mut lines = Vec::new();
+        for version in building.failed.keys() {
+            // Unless its failure has been told, the version is loaded again.
+            let state = model.versions.entry(*version).or_default();
+            if state.is_loading {
+                state.is_loading = false;
+                state.reason = UNLOADED.to_owned();
+            }
+        }
         for &version in &versions {
             let state = model.versions.entry(version).or_default();
             state.is_loading = false;
@@ -336,11 +374,15 @@ impl Lifecycle {
 
     /// A load has failed, and none of its copies is left.
     fn failed(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
+        self.actions.push(LifecycleAction::TellFailed { generation });
+        self.forget_load(key, generation, error, now);
+    }
+
+    fn forget_load(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
         if let Some(model) = self.models.get_mut(key) {
             model.load = None;
         }
         self.loads.remove(&generation);
-        self.actions.push(LifecycleAction::TellFailed { generation });
         self.load_ended(&key.name, Some(error), now);
     }
 
@@ -373,7 +415,10 @@ impl Lifecycle {
                 *left -= 1;
                 Some((*left == 0).then(|| error.clone()))
             }
-            LoadPhase::Planning | LoadPhase::Building(_) | LoadPhase::Checking(_) => None,
+            LoadPhase::Planning
+            | LoadPhase::Building(_)
+            | LoadPhase::Checking(_)
+            | LoadPhase::CheckingPlan(_) => None,
         });
         match discarded {
             Some(Some(error)) => self.failed(&key, generation, error, now),
@@ -395,13 +440,12 @@ impl Lifecycle {
 
     pub(crate) fn unload(&mut self, key: &ModelKey) {
         let Some(model) = self.models.get_mut(key) else { return };
-        model.loaded = None;
+        (model.loaded, model.problem) = (None, None);
         let mut copies = Vec::new();
         for (&version, state) in &mut model.versions {
-            if let Some(generation) = state.serving.take() {
-                state.reason = UNLOADED.to_owned();
-                copies.push((generation, version));
-            }
+            // What has failed is not wanted any more.
+            state.reason = UNLOADED.to_owned();
+            copies.extend(state.serving.take().map(|generation| (generation, version)));
         }
         self.retire(key, copies);
     }

@@ -3,7 +3,9 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use inference::Error;
 
-use crate::{ConfigIdentity, CopyId, Generation, ModelFiles, PlannedModel, listing::ListingMemory};
+use crate::{
+    ConfigIdentity, CopyId, Generation, ModelFiles, PlanFailure, PlannedModel, listing::ListingMemory,
+};
 
 /// Why a model has no version at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,8 +88,10 @@ pub(crate) struct RunningLoad {
 pub(crate) enum LoadPhase {
     Planning,
     Building(Building),
-    /// All copies have been built; the files are looked at once more.
+    /// All copies have been built or have failed; the files are looked at once more.
     Checking(Building),
+    /// The configuration cannot be used; the files are looked at once more.
+    CheckingPlan(PlanFailure),
     /// The load has failed; its copies end.
     Discarding {
         left: usize,
@@ -121,6 +125,16 @@ impl ManagedModel {
         self.versions.iter().flat_map(|(&version, state)| {
             state.retiring.iter().map(move |&generation| CopyId { generation, version })
         })
+    }
+
+    /// Forgets versions at rest that do not exist.
+    pub(crate) fn forget_absent(&mut self, exists: impl Fn(i64) -> bool) {
+        if self.load.is_none() {
+            self.versions.retain(|number, version| {
+                let is_at_rest = version.serving.is_none() && version.retiring.is_empty();
+                !is_at_rest || exists(*number)
+            });
+        }
     }
 
     /// Whether any copy serves.

@@ -4,8 +4,6 @@
 //! first. Each agent finds the model where the previous one has put it. The server reads the files where the last agent
 //! has put them.
 use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,6 +13,9 @@ use inference::{
     Error, Name,
     agent::{AgentAction, AgentModel, Directories, ModelAgent, RepositoryAgent},
 };
+use parking_lot::Mutex;
+
+use super::private_directory::PrivateDirectory;
 
 /// The agents of one model, at least one. Drop notifies them of the actions that are still due, which may block.
 pub(super) struct Agents {
@@ -55,7 +56,7 @@ impl Agents {
             };
             let parameters = asked.parameters.iter();
             let parameters = parameters.map(|(name, value)| (Name::new(name), Name::new(value))).collect();
-            let model = AgentModel::new(location, config, parameters, Arc::new(Temporary));
+            let model = AgentModel::new(location, config, parameters, Arc::new(Temporary::default()));
             let mut attached = AttachedAgent::begin(find(&asked.name)?, model)?;
             attached.act(AgentAction::Load)?;
             agents.attached.push(attached);
@@ -118,27 +119,25 @@ fn catch_panic<T>(ask: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Error::internal("the repository agent panicked"))
 }
 
-/// A new temporary directory. Only this user has access to it.
-///
-/// # Errors
-/// INTERNAL if it cannot be made.
-pub(super) fn private_directory() -> Result<tempfile::TempDir, Error> {
-    tempfile::Builder::new()
-        .prefix("nereid-model-")
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir()
-        .map_err(|error| Error::internal(format!("failed to create a temporary directory: {error}")))
-}
-
-/// Makes temporary directories below that directory. Only this user has access to them.
-struct Temporary;
+/// Makes temporary directories. Those that the agent has not removed are removed with this.
+#[derive(Default)]
+struct Temporary(Mutex<Vec<PrivateDirectory>>);
 
 impl Directories for Temporary {
     fn make(&self) -> Result<PathBuf, Error> {
-        private_directory().map(tempfile::TempDir::keep)
+        let directory = PrivateDirectory::new()?;
+        let path = directory.path().to_owned();
+        self.0.lock().push(directory);
+        Ok(path)
     }
 
     fn remove(&self, directory: &Path) -> Result<(), Error> {
-        fs::remove_dir_all(directory).map_err(|error| Error::internal(error.to_string()))
+        let mut made = self.0.lock();
+        match made.iter().position(|made| made.path() == directory) {
+            Some(position) => made.swap_remove(position).remove(),
+            None => {
+                Err(Error::internal(format!("'{}' is not a directory of this agent", directory.display())))
+            }
+        }
     }
 }

@@ -6,9 +6,8 @@ use std::{
 
 use bytes::Bytes;
 use inference::Error;
-use tempfile::TempDir;
 
-use super::agents::private_directory;
+use super::private_directory::PrivateDirectory;
 
 /// What a load request brings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,8 +23,8 @@ pub struct LoadParameters {
 /// # Errors
 /// INVALID_ARG for a path that leaves the directory, or that is a file and a directory; INTERNAL if a file cannot be
 /// written.
-pub(super) fn write_files(files: &[(String, Bytes)]) -> Result<TempDir, Error> {
-    let directory = private_directory()?;
+pub(super) fn write_files(files: &[(String, Bytes)]) -> Result<PrivateDirectory, Error> {
+    let directory = PrivateDirectory::new()?;
     for (path, content) in files {
         let relative = inside(path)?;
         let target = directory.path().join(&relative);
@@ -75,7 +74,7 @@ fn inside(path: &str) -> Result<PathBuf, Error> {
 mod tests {
     use super::*;
 
-    fn written(files: &[(&str, &'static str)]) -> Result<TempDir, Error> {
+    fn written(files: &[(&str, &'static str)]) -> Result<PrivateDirectory, Error> {
         let files: Vec<_> =
             files.iter().map(|(path, text)| ((*path).to_owned(), Bytes::from(*text))).collect();
         write_files(&files)

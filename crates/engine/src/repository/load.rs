@@ -27,13 +27,13 @@ use inference::{
 use lifecycle::{ConfigIdentity, NoVersion, NoVersionCause, PlanFailure, PlannedModel};
 use proto::model_instance_group::Kind;
 use scheduling::Capacity;
-use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::{
     agents::Agents,
     files,
     given::{LoadParameters, write_files},
+    private_directory::PrivateDirectory,
     scan, strategy,
 };
 use crate::{
@@ -90,7 +90,7 @@ pub(super) struct Planned {
     pub(super) plan: LoadPlan,
     pub(super) agents: Option<Agents>,
     /// The directory with the files that the load request has brought.
-    pub(super) files: Option<TempDir>,
+    pub(super) files: Option<PrivateDirectory>,
 }
 
 /// What the loader will load for one model.
@@ -167,7 +167,7 @@ impl Loader {
         brought: &LoadParameters,
     ) -> Result<Planned, PlanError> {
         let files = if brought.files.is_empty() { None } else { Some(write_files(&brought.files)?) };
-        let Some(directory) = files.as_ref().map(TempDir::path).or(directory) else {
+        let Some(directory) = files.as_ref().map(PrivateDirectory::path).or(directory) else {
             return Err(Error::internal("the model has no directory").into());
         };
         let given = match &brought.config {

@@ -17,6 +17,7 @@ mod given;
 mod inferer;
 mod load;
 mod polling;
+mod private_directory;
 mod repositories;
 mod retire;
 mod scan;
@@ -45,6 +46,8 @@ pub(crate) struct RepositoryOptions {
     pub(crate) load_threads: usize,
     /// How long a copy that has been replaced waits for its sequences.
     pub(crate) sequence_limit: Duration,
+    /// Load requests may bring files.
+    pub(crate) brings_files: bool,
     /// When the task looks for changes. `None`: never.
     pub(crate) polling: Option<Polling>,
 }
@@ -84,7 +87,12 @@ impl Repository {
         let (commands, inbox) = mpsc::channel(16);
         let table = Arc::new(ArcSwap::default());
         let loader = loader.with_inferer(Arc::new(TableInferer::new(&table)));
+        let brings_files = options.brings_files;
         let task = RepositoryTask::new(Arc::new(loader), options, table.clone());
+        // Only then can a server of these options have left something.
+        if brings_files {
+            tokio::task::spawn_blocking(private_directory::remove_left_behind);
+        }
         // The task ends when this handle, the last sender, is dropped.
         tokio::spawn(task.run(inbox));
         Self { commands, table }

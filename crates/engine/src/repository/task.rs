@@ -15,7 +15,6 @@ use lifecycle::{
     CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleCommand, LifecycleOptions, ModelFiles,
     ModelKey, ModelOrigin, VersionStatus,
 };
-use tempfile::TempDir;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -28,6 +27,7 @@ use super::{
     blocking::{self, RepositoryListing},
     load::{LoadPlan, Loader, PlanError, Planned},
     polling::PollingState,
+    private_directory::PrivateDirectory,
     watch::FileWatcher,
 };
 use crate::{clock::now, model::Model};
@@ -79,7 +79,7 @@ struct LoadState {
     plan: Arc<LoadPlan>,
     agents: Option<AgentThread>,
     /// The files that the load request has brought, as long as a copy may read them.
-    _files: Option<TempDir>,
+    _files: Option<PrivateDirectory>,
 }
 
 /// Work that waits for one of the load threads.
@@ -136,7 +136,7 @@ impl RepositoryTask {
         options: RepositoryOptions,
         published: Arc<ArcSwap<ModelTable>>,
     ) -> Self {
-        let RepositoryOptions { paths, namespacing, load_threads, polling, sequence_limit } = options;
+        let RepositoryOptions { paths, namespacing, load_threads, polling, sequence_limit, .. } = options;
         let lifecycle = Lifecycle::new(LifecycleOptions {
             polls: polling.is_some(),
             partial_models: loader.policy().partial_models,

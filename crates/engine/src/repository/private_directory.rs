@@ -1,0 +1,151 @@
+//! Temporary directories of this process that only its user can read.
+//!
+//! They are in one directory, which holds a locked file. The system unlocks the file when the process ends, however it
+//! ends, so that a later process knows what it may remove.
+use std::{
+    env,
+    fs::{self, File},
+    io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+    sync::{Arc, Weak},
+};
+
+use inference::Error;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+const PREFIX: &str = "nereid-model-";
+const LOCK: &str = "lock";
+
+/// How often a process begins anew if another one removes what it has just made.
+const ATTEMPTS: usize = 10;
+
+/// A temporary directory. It is removed when this value is dropped.
+#[derive(Debug)]
+pub(super) struct PrivateDirectory {
+    directory: TempDir,
+    _all: Arc<PrivateDirectories>,
+}
+
+/// The directory of all private directories of the process. It is removed when the last of them is.
+#[derive(Debug)]
+struct PrivateDirectories {
+    directory: TempDir,
+    _lock: File,
+}
+
+static CURRENT: Mutex<Weak<PrivateDirectories>> = Mutex::new(Weak::new());
+
+impl PrivateDirectory {
+    /// # Errors
+    /// INTERNAL if the directory cannot be made.
+    pub(super) fn new() -> Result<Self, Error> {
+        let failed = |error| Error::internal(format!("failed to create a temporary directory: {error}"));
+        let mut current = CURRENT.lock();
+        let all = match current.upgrade() {
+            Some(all) => all,
+            None => {
+                let all = Arc::new(PrivateDirectories::new().map_err(failed)?);
+                *current = Arc::downgrade(&all);
+                all
+            }
+        };
+        let directory = make(all.directory.path()).map_err(failed)?;
+        Ok(Self { directory, _all: all })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Removes the directory now.
+    ///
+    /// # Errors
+    /// INTERNAL if something in it cannot be removed.
+    pub(super) fn remove(self) -> Result<(), Error> {
+        self.directory.close().map_err(|error| Error::internal(error.to_string()))
+    }
+}
+
+impl PrivateDirectories {
+    fn new() -> io::Result<Self> {
+        for _ in 0..ATTEMPTS {
+            let directory = make(&env::temp_dir())?;
+            let path = directory.path().join(LOCK);
+            let lock = match File::create_new(&path) {
+                Ok(lock) => lock,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            // Until it is locked, another process may take the directory for one that was left.
+            let is_ours = lock.try_lock().is_ok()
+                && fs::metadata(&path).is_ok_and(|found| is_same(&found, &lock.metadata()));
+            if is_ours {
+                return Ok(Self { directory, _lock: lock });
+            }
+        }
+        Err(io::Error::other("other processes remove it"))
+    }
+}
+
+fn is_same(one: &fs::Metadata, other: &io::Result<fs::Metadata>) -> bool {
+    other.as_ref().is_ok_and(|other| (one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
+fn make(parent: &Path) -> io::Result<TempDir> {
+    let permissions = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent)
+}
+
+/// Removes what processes of this user have left that were killed. Blocks.
+pub(super) fn remove_left_behind() {
+    let own = rustix::process::geteuid().as_raw();
+    let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let (path, is_own) = (entry.path(), |found: fs::Metadata| found.is_dir() && found.uid() == own);
+        // A directory without a lock is being made.
+        let lock = entry.metadata().is_ok_and(is_own).then(|| File::open(path.join(LOCK)));
+        if let Some(Ok(lock)) = lock
+            && lock.try_lock().is_ok()
+        {
+            match fs::remove_dir_all(&path) {
+                Ok(()) => {
+                    log::info!("removed '{}', which a process has left that was killed", path.display());
+                }
+                Err(error) => log::warn!("failed to remove '{}': {error}", path.display()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_private_and_go_one_by_one_and_what_is_in_use_stays() {
+        let one = PrivateDirectory::new().unwrap();
+        let other = PrivateDirectory::new().unwrap();
+        let mode = fs::metadata(one.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        fs::write(one.path().join("file"), "x").unwrap();
+        let (first, second) = (one.path().to_owned(), other.path().to_owned());
+        remove_left_behind();
+        assert!(first.join("file").exists() && second.exists());
+        drop(one);
+        assert!(!first.exists() && second.exists());
+        other.remove().unwrap();
+        assert!(!second.exists());
+    }
+
+    #[test]
+    fn what_was_left_is_removed_and_what_is_being_made_is_not() {
+        let left = make(&env::temp_dir()).unwrap();
+        let begun = make(&env::temp_dir()).unwrap();
+        fs::write(left.path().join(LOCK), "").unwrap();
+        fs::create_dir(left.path().join("model")).unwrap();
+        remove_left_behind();
+        assert!(!left.path().exists() && begun.path().exists());
+    }
+}
