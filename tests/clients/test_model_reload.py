@@ -372,3 +372,27 @@ def test_a_version_that_is_deleted_answers_what_it_has_accepted(protocol, explic
     assert not running.done()
     hold.release()
     assert running.result(PATIENCE) == 3
+
+
+def instances(client, protocol, name):
+    """The counts of the instance groups, as clients see them."""
+    config = protocol.json(client.get_model_config, name)
+    groups = config.get("config", config)["instance_group"]
+    return [group["count"] for group in groups]
+
+
+def test_instances_change_in_place(protocol, explicit, client, folder):
+    for count in (3, 1, 2):
+        write_adder(folder, "a", 1, config=f"instance_group {{ count: {count} kind: KIND_CPU }}\n")
+        # The file of the version is new, so this is a reload.
+        client.load_model("a")
+        (folder / "a/config.pbtxt").write_text(
+            adders.CONFIG + f"instance_group {{ count: {count + 1} kind: KIND_CPU }}\n"
+        )
+        client.load_model("a")
+        assert instances(client, protocol, "a") == [count + 1]
+        assert answer(protocol, client, "a") == 1
+    assert explicit.log().count("\"updating the instances of 'a' version 1\"") == 3
+    client.unload_model("a")
+    client.load_model("a")
+    assert answer(protocol, client, "a") == 1

@@ -48,7 +48,7 @@ fn is_below(directory: &Path, location: &str) -> bool {
 
 /// The messages of the ONNX format that lead to tensors.
 #[derive(Clone, Copy)]
-enum Message {
+enum MessageKind {
     Model,
     Graph,
     Node,
@@ -60,14 +60,14 @@ enum Message {
 
 /// What a field of a message contains.
 enum Content {
-    Message(Message),
+    Inner(MessageKind),
     /// A part of the description of where a tensor's data is.
     ExternalData,
     /// Nothing that leads to a tensor.
     Other,
 }
 
-impl Message {
+impl MessageKind {
     /// What the field of this number contains.
     fn content(self, field: u64) -> Content {
         let message = match (self, field) {
@@ -81,7 +81,7 @@ impl Message {
             (Self::Tensor, 13) => return Content::ExternalData,
             _ => return Content::Other,
         };
-        Content::Message(message)
+        Content::Inner(message)
     }
 }
 
@@ -96,7 +96,7 @@ const LONGEST_ENTRY: u64 = 64 * 1024;
 fn locations(mut model: BufReader<impl Read + Seek>) -> io::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     // The ends of the messages that are open, the innermost last.
-    let mut open = vec![(Message::Model, u64::MAX)];
+    let mut open = vec![(MessageKind::Model, u64::MAX)];
     while let Some(&(message, end)) = open.last() {
         let position = model.stream_position()?;
         if position >= end {
@@ -120,7 +120,7 @@ fn locations(mut model: BufReader<impl Read + Seek>) -> io::Result<BTreeSet<Stri
         let begin = model.stream_position()?;
         let Some(field_end) = begin.checked_add(length).filter(|field_end| *field_end <= end) else { break };
         match message.content(key >> 3) {
-            Content::Message(inner) if key & 7 == 2 && open.len() < MOST_LEVELS => {
+            Content::Inner(inner) if key & 7 == 2 && open.len() < MOST_LEVELS => {
                 open.push((inner, field_end));
             }
             Content::ExternalData if length <= LONGEST_ENTRY => {
@@ -128,7 +128,7 @@ fn locations(mut model: BufReader<impl Read + Seek>) -> io::Result<BTreeSet<Stri
                 Read::take(&mut model, length).read_to_end(&mut entry)?;
                 found.extend(location(&entry));
             }
-            Content::Message(_) | Content::ExternalData | Content::Other => {
+            Content::Inner(_) | Content::ExternalData | Content::Other => {
                 let Ok(length) = i64::try_from(length) else { break };
                 model.seek_relative(length)?;
             }

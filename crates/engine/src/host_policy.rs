@@ -7,9 +7,11 @@
 //!
 //! `numa-node` binds processors, not memory. Binding memory takes a system call (`set_mempolicy`) without a safe Rust
 //! binding. If the node has free memory, the first touch allocates the memory there anyway.
-use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path};
+use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path, sync::Arc};
 
-use inference::{Error, Name, backend::InstanceSpec};
+#[cfg(test)]
+use inference::config::InstanceKind;
+use inference::{Error, Name, backend::InstanceSpec, config::InstanceGroup};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use crate::processors::ProcessorSet;
@@ -77,13 +79,26 @@ impl Binding {
 pub(crate) struct Placed {
     pub(crate) spec: InstanceSpec,
     pub(crate) policy: Option<Binding>,
+    /// What the configuration says of the instance.
+    pub(crate) group: Arc<InstanceGroup>,
 }
 
 /// An instance without a policy.
 #[cfg(test)]
 impl From<InstanceSpec> for Placed {
     fn from(spec: InstanceSpec) -> Self {
-        Self { spec, policy: None }
+        let kind = InstanceKind::Cpu;
+        let group = InstanceGroup {
+            name: "group".into(),
+            kind,
+            count: NonZeroUsize::MIN,
+            passive: spec.passive,
+            host_policy: kind.usual_host_policy().into(),
+            profiles: Vec::new(),
+            secondary_devices: Vec::new(),
+            rate_limiter: inference::config::RateLimits::default(),
+        };
+        Self { spec, policy: None, group: Arc::new(group) }
     }
 }
 

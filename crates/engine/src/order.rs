@@ -3,6 +3,7 @@ use std::{
     any::Any,
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
 };
 
 use inference::{
@@ -11,6 +12,7 @@ use inference::{
     config::{Scheduling, SequenceScheduling},
     sync::{Mutex, MutexGuard},
 };
+use parking_lot::RwLock;
 use scheduling::{ReorderBuffer, Row, ScheduledBatch, Strategy};
 
 /// Which requests of a model version keep order with each other.
@@ -19,8 +21,8 @@ pub(crate) enum Orders {
     None,
     /// All requests (dynamic batcher).
     Together(Order),
-    /// The requests of each instance (oldest sequence batcher).
-    PerInstance(Box<[Order]>),
+    /// The requests of each instance (oldest sequence batcher). Instances may be added.
+    PerInstance(RwLock<Vec<Arc<Order>>>),
 }
 
 impl Orders {
@@ -30,11 +32,22 @@ impl Orders {
             Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering => Self::Together(Order::default()),
             Scheduling::Sequence(SequenceScheduling { batching, .. }) => match &batching.strategy {
                 Strategy::Oldest(oldest) if oldest.preserve_ordering => {
-                    Self::PerInstance((0..instances).map(|_| Order::default()).collect())
+                    let orders = Self::PerInstance(RwLock::default());
+                    orders.grow(instances);
+                    orders
                 }
                 Strategy::Oldest(_) | Strategy::Direct(_) => Self::None,
             },
             Scheduling::Unbatched | Scheduling::Dynamic(_) => Self::None,
+        }
+    }
+
+    /// From now on there are orders for so many instances. Those that exist stay.
+    pub(crate) fn grow(&self, instances: usize) {
+        if let Self::PerInstance(orders) = self {
+            let mut orders = orders.write();
+            let instances = instances.max(orders.len());
+            orders.resize_with(instances, Arc::default);
         }
     }
 
@@ -50,11 +63,16 @@ impl Orders {
     /// Gives the requests of a batch their places. The caller holds the driver's lock and calls in the order of
     /// dequeuing. Only this function takes a lock while another one is held; its lock is a leaf.
     pub(crate) fn line_up(&self, batch: &ScheduledBatch<Box<Execution>>) {
-        let (order, index) = match self {
-            Self::None => return,
-            Self::Together(order) => (order, 0),
-            Self::PerInstance(orders) => (&orders[batch.instance], batch.instance),
-        };
+        match self {
+            Self::None => {}
+            Self::Together(order) => Self::give_places(order, 0, batch),
+            Self::PerInstance(orders) => {
+                Self::give_places(&orders.read()[batch.instance], batch.instance, batch);
+            }
+        }
+    }
+
+    fn give_places(order: &Order, index: usize, batch: &ScheduledBatch<Box<Execution>>) {
         for row in &batch.rows {
             // A request keeps the place that it got on arrival or before it was rescheduled.
             if let Row::Request { entry, .. } = row
@@ -68,12 +86,14 @@ impl Orders {
     /// Releases the response when all earlier ones have been released. Releases it at once if its request keeps no
     /// order.
     pub(crate) fn release(&self, response: InFlightResponse) {
-        let order = match (self, response.place()) {
-            (Self::None, _) | (_, None) => return response.release(),
-            (Self::Together(order), Some(_)) => order,
-            (Self::PerInstance(orders), Some(place)) => &orders[place.order],
-        };
-        order.release(response);
+        match (self, response.place()) {
+            (Self::None, _) | (_, None) => response.release(),
+            (Self::Together(order), Some(_)) => order.release(response),
+            (Self::PerInstance(orders), Some(place)) => {
+                let order = orders.read()[place.order].clone();
+                order.release(response);
+            }
+        }
     }
 }
 

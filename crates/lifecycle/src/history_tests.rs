@@ -367,7 +367,10 @@ impl World {
                 };
                 self.lifecycle.planned(generation, result, now)
             }
-            LifecycleAction::Load { key, copy } => {
+            LifecycleAction::Load { key, copy, base } => {
+                if let Some(base) = base {
+                    assert!(self.copies.contains_key(&base), "{base:?}");
+                }
                 let disk = &self.names[&key.name].disk;
                 let content = disk.versions.get(&copy.version).copied().unwrap_or_default();
                 let result = if content % 5 == 0 { Err(Error::internal("bad")) } else { Ok(()) };

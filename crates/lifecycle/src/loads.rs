@@ -138,6 +138,8 @@ impl Lifecycle {
         let Some(load) = model.load.take() else { return };
         model.problem = None;
         let versions = model.to_be_built(&load, &plan);
+        let base = |&version: &i64| Some((version, model.base(&load, version)?));
+        let mut bases: BTreeMap<_, _> = versions.iter().filter_map(base).collect();
         let building = Building { plan, left: versions.len(), built: Vec::new(), failed: BTreeMap::new() };
         model.load = Some(RunningLoad { phase: LoadPhase::Building(building), ..load });
         for &version in &versions {
@@ -146,7 +148,7 @@ impl Lifecycle {
         for &version in &versions {
             self.log(LogLevel::Info, format!("loading: {key}:{version}"));
             let copy = CopyId { generation, version };
-            self.actions.push(LifecycleAction::Load { key: key.clone(), copy });
+            self.actions.push(LifecycleAction::Load { key: key.clone(), copy, base: bases.remove(&version) });
         }
         if versions.is_empty() {
             self.complete(&key, now);

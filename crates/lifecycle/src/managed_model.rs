@@ -160,17 +160,17 @@ impl ManagedModel {
 
     /// The versions of a plan for which a new copy is needed. The others keep their copies.
     pub(crate) fn to_be_built(&self, load: &RunningLoad, plan: &PlannedModel) -> Vec<i64> {
-        let is_kept = |version: &i64| {
-            let serves = self.versions.get(version).is_some_and(|version| version.serving.is_some());
-            let same = |loaded: &LoadedFrom| match (&load.files, &loaded.files) {
-                (Some(now), Some(before)) => {
-                    loaded.config == plan.config && now.same_version(before, *version)
-                }
-                (None, _) | (_, None) => false,
-            };
-            serves && !load.faulty.contains(version) && self.loaded.as_ref().is_some_and(same)
-        };
+        let same_config = self.loaded.as_ref().is_some_and(|loaded| loaded.config == plan.config);
+        let is_kept = |version: &i64| same_config && self.base(load, *version).is_some();
         plan.versions.iter().copied().filter(|version| !is_kept(version)).collect()
+    }
+
+    /// The copy of a version that serves, if it is good and the version's files are those that it was built from.
+    pub(crate) fn base(&self, load: &RunningLoad, version: i64) -> Option<CopyId> {
+        let generation = self.versions.get(&version)?.serving?;
+        let (now, before) = (load.files.as_ref()?, self.loaded.as_ref()?.files.as_ref()?);
+        let is_good = !load.faulty.contains(&version) && now.same_version(before, version);
+        is_good.then_some(CopyId { generation, version })
     }
 
     /// The generation of a load that is in this phase.

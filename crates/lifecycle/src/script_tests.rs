@@ -50,7 +50,7 @@ impl Script {
                     let given = given.map(|_| " given").unwrap_or_default();
                     format!("plan {key} {}{given}", generation.0)
                 }
-                LifecycleAction::Load { key, copy } => {
+                LifecycleAction::Load { key, copy, .. } => {
                     format!("load {key} {}:{}", copy.generation.0, copy.version)
                 }
                 LifecycleAction::Check { key, .. } => format!("check {key}"),

@@ -136,6 +136,9 @@ pub enum LifecycleAction {
         key: ModelKey,
         /// The copy.
         copy: CopyId,
+        /// The copy of the version that serves, if the version's files are still those that it was built from: what
+        /// the configuration leaves as it was need not be built again.
+        base: Option<CopyId>,
     },
     /// Look at the files of the model again, then call [`Lifecycle::checked`](crate::Lifecycle::checked).
     Check {

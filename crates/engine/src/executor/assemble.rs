@@ -10,7 +10,7 @@ use inference::{
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     element_count, response_channel,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
 
 use crate::{clock::now, observe::Uncounted};
@@ -27,8 +27,11 @@ pub(super) struct Sequences {
     control_shape: Shape,
     /// The state of the sequence in each slot, by instance and slot. Only the thread that runs the instance takes its
     /// lock.
-    states_by_slot: Box<[Mutex<Vec<Option<SequenceState>>>]>,
+    states_by_slot: RwLock<Vec<Arc<InstanceStates>>>,
 }
+
+/// The state of the sequence in each slot of an instance.
+type InstanceStates = Mutex<Vec<Option<SequenceState>>>;
 
 /// A batch for a backend, and the values that must outlive it.
 pub(super) struct Assembled {
@@ -113,8 +116,20 @@ impl Sequences {
             in_place: in_place.map(|state| state.output_name.clone()).collect(),
             problems: sequence.states.iter().filter_map(StateSpec::problem).collect(),
             control_shape: batch.iter().copied().chain([1]).collect(),
-            states_by_slot: (0..instances).map(|_| Mutex::default()).collect(),
+            states_by_slot: RwLock::new((0..instances).map(|_| Arc::default()).collect()),
         })
+    }
+
+    /// An instance has been added. Nothing is left of another one that had its number.
+    pub(super) fn add_instance(&self, instance: InstanceId) {
+        let mut states = self.states_by_slot.write();
+        let instances = states.len().max(instance + 1);
+        states.resize_with(instances, Arc::default);
+        states[instance] = Arc::default();
+    }
+
+    fn states_of(&self, instance: InstanceId) -> Arc<InstanceStates> {
+        self.states_by_slot.read()[instance].clone()
     }
 
     /// Prepares a request for its slot: adds its control inputs and the state of its sequence.
@@ -140,7 +155,7 @@ impl Sequences {
         self.set_controls(&mut request, None, false);
         let (responder, stream) =
             response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), Flow::unlimited());
-        let memory = self.states_by_slot[instance].lock().get(slot as usize).cloned().flatten();
+        let memory = self.states_of(instance).lock().get(slot as usize).cloned().flatten();
         let state = match memory {
             // No client gets the result of a padding row, so a state that cannot be read is no fault.
             Some(memory) => memory.copied().ok().or_else(|| self.fresh()),
@@ -153,7 +168,8 @@ impl Sequences {
         if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
-        let mut states_by_slot = self.states_by_slot[instance].lock();
+        let states = self.states_of(instance);
+        let mut states_by_slot = states.lock();
         let slot = slot as usize;
         if states_by_slot.len() <= slot {
             states_by_slot.resize(slot + 1, None);

@@ -43,6 +43,21 @@ impl BackendModelHandle {
         }
     }
 
+    /// The backend's model, for further instances.
+    ///
+    /// # Errors
+    /// UNAVAILABLE: the version is closed.
+    pub(super) fn backend(&self) -> Result<Arc<dyn BackendModel>, Error> {
+        let backend = self.pending_calls.lock().backend.clone();
+        backend.ok_or_else(|| Error::unavailable("the model has been unloaded"))
+    }
+
+    /// Tells the backend that the configuration has changed.
+    pub(super) fn configured(&self, config: &proto::ModelConfig) {
+        // A panic or an end does not concern the new configuration.
+        let _ = self.ask(|backend| backend.configured(config));
+    }
+
     /// The memory that the model uses, as its backend reports it.
     pub(super) fn memory_usage(&self) -> Vec<MemoryUsage> {
         self.ask(|backend| backend.memory_usage()).unwrap_or_default()

@@ -4,10 +4,10 @@
 //! thread of a caller that brings a request, the thread that has finished a batch, or the timer thread. The call
 //! changes the policy's state and returns the actions. The thread performs them outside the lock: rejecting, running
 //! and waking.
-use std::sync::Weak;
+use std::{cmp::Reverse, collections::BTreeSet, sync::Weak};
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
-use scheduling::{DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, SequenceId, Unbatched};
+use scheduling::{Claimant, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, SequenceId, Unbatched};
 
 use super::{
     instance::{Assignment, MovableInstance},
@@ -25,6 +25,10 @@ pub(super) struct Driver {
     /// processor's caches.
     idle: Vec<InstanceId>,
     instances: usize,
+    /// Instances that are being removed. Each leaves when it is idle and no sequence needs it.
+    leaving: Vec<InstanceId>,
+    /// Instances that have left. Their numbers may be given to others.
+    departed: BTreeSet<InstanceId>,
     /// The idle instances that any thread may run.
     idle_instances: Vec<Option<MovableInstance>>,
     /// The earliest wake-up call that is scheduled and has not come yet.
@@ -63,6 +67,8 @@ pub(super) struct Actions {
     pub(super) notes: Vec<Note>,
     /// Instances, also of other models, whose claims on shared resources were granted.
     pub(super) pending_grants: PendingGrants,
+    /// Instances that have been removed. Their own threads must drop them.
+    pub(super) departed: Vec<(InstanceId, Option<MovableInstance>)>,
     /// The first assignment may run on the thread that brought its request.
     pub(super) brief: bool,
 }
@@ -79,11 +85,74 @@ impl Driver {
             policy,
             idle: (0..instances).collect(),
             instances,
+            leaving: Vec::new(),
+            departed: BTreeSet::new(),
             idle_instances,
             scheduled_wakeup: None,
             cost: Cost::default(),
             resource_claims,
         }
+    }
+
+    /// Adds an idle instance under a number that no instance has.
+    pub(super) fn add_instance(
+        &mut self,
+        at: Timestamp,
+        instance: InstanceId,
+        movable: Option<MovableInstance>,
+        claimant: Option<Claimant>,
+    ) {
+        let numbers = self.idle_instances.len().max(instance + 1);
+        self.idle_instances.resize_with(numbers, || None);
+        self.idle_instances[instance] = movable;
+        self.departed.remove(&instance);
+        self.resource_claims.add(instance, claimant);
+        self.idle.push(instance);
+        self.instances += 1;
+        self.policy.scheduler.add_instance(at, instance);
+    }
+
+    /// Begins to remove an instance. It gets only the requests of the sequences that it has.
+    pub(super) fn remove_instance(&mut self, at: Timestamp, instance: InstanceId) {
+        self.policy.scheduler.remove_instance(at, instance);
+        self.leaving.push(instance);
+    }
+
+    /// Instances in the order in which their removal disturbs least: idle ones first, then those with few sequences.
+    pub(super) fn by_cost_of_removal(&self, mut instances: Vec<InstanceId>) -> Vec<InstanceId> {
+        instances.sort_by_cached_key(|&instance| {
+            let slots = self.policy.scheduler.slots().filter(|slot| slot.instance == instance);
+            (slots.count(), !self.idle.contains(&instance), Reverse(instance))
+        });
+        instances
+    }
+
+    /// Whether the instance with this number has left.
+    pub(super) fn has_left(&self, instance: InstanceId) -> bool {
+        self.departed.contains(&instance)
+    }
+
+    /// The claims of the instances on shared resources.
+    pub(super) fn resource_claims(&self) -> &ResourceClaims {
+        &self.resource_claims
+    }
+
+    /// Lets those instances go that are being removed and have nothing to do any more.
+    fn let_go(&mut self, actions: &mut Actions) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|&instance| {
+            let Some(place) = self.idle.iter().position(|&idle| idle == instance) else { return true };
+            if !self.policy.scheduler.may_leave(instance) {
+                return true;
+            }
+            self.idle.remove(place);
+            self.instances -= 1;
+            self.departed.insert(instance);
+            self.resource_claims.remove(instance, &mut actions.pending_grants);
+            actions.departed.push((instance, self.idle_instances[instance].take()));
+            false
+        });
+        self.leaving = leaving;
     }
 
     /// Enqueues a request. Returns its id in the queue.
@@ -125,6 +194,7 @@ impl Driver {
         instance: InstanceId,
     ) -> (Vec<Rejected<Box<Execution>>>, PendingGrants) {
         self.instances -= 1;
+        self.leaving.retain(|&leaving| leaving != instance);
         let rejected = self.policy.scheduler.lose_instance(at, instance);
         (rejected, self.resource_claims.forfeit(instance))
     }
@@ -186,9 +256,10 @@ impl Driver {
         self.idle.len() == self.instances
     }
 
-    /// The idle instances, which their own threads must drop.
-    pub(super) fn release_idle_instances(&mut self) -> Vec<Option<MovableInstance>> {
-        std::mem::take(&mut self.idle_instances)
+    /// The instances that have not left, by number. Their own threads must drop them.
+    pub(super) fn release_instances(&mut self) -> Vec<(InstanceId, Option<MovableInstance>)> {
+        let instances = std::mem::take(&mut self.idle_instances).into_iter().enumerate();
+        instances.filter(|(instance, _)| !self.departed.contains(instance)).collect()
     }
 
     /// Sets the listener for grants to the instances.
@@ -226,6 +297,9 @@ impl Driver {
     /// the next wake-up call.
     pub(super) fn step(&mut self, at: Timestamp, orders: &Orders) -> Actions {
         let mut actions = Actions { rejected: self.policy.scheduler.expire(at), ..Actions::default() };
+        if !self.leaving.is_empty() {
+            self.let_go(&mut actions);
+        }
         while let Some(due) = self.due(at) {
             if !self.resource_claims.may_run(due.instance(), &mut actions.pending_grants) {
                 continue;

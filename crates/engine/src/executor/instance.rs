@@ -12,7 +12,7 @@ use inference::{
     sync::{Condvar, Mutex},
 };
 use rustix::process::setpriority_process;
-use scheduling::{InstanceId, ScheduledBatch};
+use scheduling::ScheduledBatch;
 
 use super::{Executor, warmup::WarmUp};
 use crate::host_policy::Placed;
@@ -65,16 +65,30 @@ impl WorkSlot {
 pub(super) struct BuiltInstance {
     /// `None` for an instance that only its own thread may run.
     pub(super) movable: Option<MovableInstance>,
-    model_sender: mpsc::Sender<Arc<Executor>>,
+    employer_sender: mpsc::Sender<Employer>,
     thread: thread::JoinHandle<()>,
 }
 
+/// What the thread of an instance works for, and where its work comes from.
+type Employer = (Arc<Executor>, Arc<WorkSlot>);
+
 impl BuiltInstance {
-    /// Lets the thread work for `executor`. Returns the thread's join handle.
-    pub(super) fn spawn(self, executor: &Arc<Executor>) -> thread::JoinHandle<()> {
+    /// Lets the thread do the work of `work_slot` for `executor`. Returns the thread's join handle.
+    pub(super) fn employ(
+        self,
+        executor: &Arc<Executor>,
+        work_slot: &Arc<WorkSlot>,
+    ) -> thread::JoinHandle<()> {
         // Fails only if the thread has panicked. The join reports that.
-        let _ = self.model_sender.send(executor.clone());
+        let _ = self.employer_sender.send((executor.clone(), work_slot.clone()));
         self.thread
+    }
+
+    /// Drops the instance on its thread, and waits for the thread's end. Blocks.
+    pub(super) fn discard(self) {
+        drop((self.employer_sender, self.movable));
+        // A thread that has panicked has already logged the panic.
+        let _ = self.thread.join();
     }
 }
 
@@ -135,7 +149,7 @@ pub(super) fn build_all(
     builder: &InstanceBuilder,
     instances: &[Placed],
 ) -> Result<Vec<BuiltInstance>, Error> {
-    let starting = instances.iter().enumerate().map(|(id, placed)| (placed, start(id, builder, placed)));
+    let starting = instances.iter().map(|placed| (placed, start(builder, placed)));
     let built: Vec<_> = if builder.backend.builds_in_parallel() {
         let starting: Vec<_> = starting.collect();
         starting.into_iter().map(await_built).collect()
@@ -154,18 +168,18 @@ fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<Bu
     let movable = starting.ready.recv().unwrap_or_else(|_| {
         Err(Error::internal(format!("the backend panicked while building instance '{name}'")))
     })?;
-    Ok(BuiltInstance { movable, model_sender: starting.model_sender, thread: starting.thread })
+    Ok(BuiltInstance { movable, employer_sender: starting.employer_sender, thread: starting.thread })
 }
 
 struct Starting {
     ready: mpsc::Receiver<Result<Option<MovableInstance>, Error>>,
-    model_sender: mpsc::Sender<Arc<Executor>>,
+    employer_sender: mpsc::Sender<Employer>,
     thread: thread::JoinHandle<()>,
 }
 
-fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
+fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
     let (report, ready) = mpsc::channel();
-    let (model_sender, model_receiver) = mpsc::channel::<Arc<Executor>>();
+    let (employer_sender, employer) = mpsc::channel::<Employer>();
     let (builder, placed) = (builder.clone(), placed.clone());
     let name = placed.spec.name.to_string();
     let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
@@ -187,20 +201,20 @@ fn start(id: InstanceId, builder: &InstanceBuilder, placed: &Placed) -> io::Resu
             }
         };
         // Fails if another instance of the model could not be built. The instance then gets no executor.
-        if let Ok(executor) = model_receiver.recv() {
-            work(&executor, id, thread_bound);
+        if let Ok((executor, work_slot)) = employer.recv() {
+            work(&executor, &work_slot, thread_bound);
         }
     })?;
-    Ok(Starting { ready, model_sender, thread })
+    Ok(Starting { ready, employer_sender, thread })
 }
 
 /// The stack size that C++ backends expect. Rust's default is smaller.
 const STACK_BYTES: usize = 8 << 20;
 
 /// What an instance thread does after it has built its instance.
-fn work(executor: &Arc<Executor>, id: InstanceId, mut thread_bound: Option<Box<dyn BackendInstance>>) {
+fn work(executor: &Arc<Executor>, work_slot: &WorkSlot, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
-        match executor.work_slot(id).take() {
+        match work_slot.take() {
             WorkerMessage::Shutdown(movable) => return drop(movable),
             WorkerMessage::Work(first) => {
                 let mut next = Some(first);

@@ -9,7 +9,6 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
 };
 
 use inference::{
@@ -20,7 +19,7 @@ use inference::{
 };
 use parking_lot::{Condvar, Mutex};
 use scheduling::{
-    DynamicBatcher, InstanceId, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, SequenceId, Unbatched,
+    DynamicBatcher, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, SequenceId, Unbatched,
 };
 
 use crate::{
@@ -37,6 +36,7 @@ mod assemble;
 mod backend_handle;
 mod driver;
 mod instance;
+mod instances;
 mod resource_claims;
 mod run;
 mod strategy;
@@ -45,7 +45,9 @@ mod warmup;
 use assemble::Sequences;
 use backend_handle::BackendModelHandle;
 use driver::{Driver, Policy};
-use instance::{InstanceBuilder, MovableInstance, WorkSlot, WorkerMessage, build_all};
+use instance::{InstanceBuilder, build_all};
+use instances::Instances;
+pub(crate) use instances::PreparedUpdate;
 use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
 use warmup::WarmUp;
@@ -61,11 +63,8 @@ pub(crate) struct Executor {
     idle: Condvar,
     closing: AtomicBool,
     fault: OnceLock<Error>,
-    /// One for each instance, those of passive instances at the end.
-    work_slots: Box<[WorkSlot]>,
-    /// Passive instances that may change threads. The executor keeps them and never runs them.
-    passive: Mutex<Vec<Option<MovableInstance>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    instances: Instances,
+    validator: Arc<RequestValidator>,
     backend_handle: BackendModelHandle,
     rejection_errors: RejectionErrors,
     /// What the executor adds to the requests of sequences, for models that have sequences.
@@ -89,6 +88,16 @@ pub(crate) struct ExecutorParts {
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
     pub(crate) limiter: Option<Arc<Limiter>>,
+}
+
+/// What changes the instances of an executor.
+pub(crate) struct ExecutorUpdateParts {
+    /// The new configuration.
+    pub(crate) config: Arc<ModelConfig>,
+    /// The model's directory.
+    pub(crate) directory: PathBuf,
+    /// All instances that the executor is to have.
+    pub(crate) instances: Vec<Placed>,
 }
 
 impl Executor {
@@ -119,9 +128,8 @@ impl Executor {
             idle: Condvar::new(),
             closing: AtomicBool::new(false),
             fault: OnceLock::new(),
-            work_slots: instances.iter().map(|_| WorkSlot::default()).collect(),
-            passive: Mutex::new(passive),
-            threads: Mutex::default(),
+            instances: Instances::new(active),
+            validator,
             backend_handle: BackendModelHandle::new(builder.backend),
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
@@ -131,7 +139,7 @@ impl Executor {
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
         executor.driver.lock().set_owner(&claims);
-        *executor.threads.lock() = built.into_iter().map(|built| built.spawn(&executor)).collect();
+        executor.instances.begin(&executor, built, &instances, passive);
         Ok(executor)
     }
 
@@ -225,23 +233,15 @@ impl Executor {
         self.closing.store(true, Ordering::SeqCst);
         let mut driver = self.driver.lock();
         self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
-        let mut idle_instances = driver.release_idle_instances();
+        let instances = driver.release_instances();
         let released = (driver.release_policy(), driver.release_resource_claims());
         drop(driver);
         drop(released);
-        idle_instances.append(&mut self.passive.lock());
-        for (work_slot, movable) in self.work_slots.iter().zip(idle_instances) {
-            work_slot.put(WorkerMessage::Shutdown(movable));
-        }
-        for thread in std::mem::take(&mut *self.threads.lock()) {
+        for thread in self.instances.end(instances) {
             // A thread that has panicked has already logged the panic.
             let _ = thread.join();
         }
         self.backend_handle.end();
-    }
-
-    fn work_slot(&self, instance: InstanceId) -> &WorkSlot {
-        &self.work_slots[instance]
     }
 
     /// Signals `idle`, if the executor closes, after an instance has become idle or has panicked.

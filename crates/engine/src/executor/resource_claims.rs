@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use inference::{
     Error,
     backend::Device,
-    config::{InstanceKind, ModelConfig},
+    config::{InstanceGroup, InstanceKind, ModelConfig},
 };
 use scheduling::{Claimant, InstanceId};
 
@@ -14,7 +14,8 @@ use crate::limiter::{GrantListener, Limiter, PendingGrants};
 #[derive(Default)]
 pub(super) struct ResourceClaims {
     limiter: Option<Arc<Limiter>>,
-    claimants: Vec<Claimant>,
+    /// By instance. `None` for one that has been removed.
+    claimants: Vec<Option<Claimant>>,
     states: Vec<GrantState>,
 }
 
@@ -37,26 +38,49 @@ impl ResourceClaims {
     /// INVALID_ARG for an instance whose claim could never be granted.
     pub(super) fn register(limiter: Option<Arc<Limiter>>, config: &ModelConfig) -> Result<Self, Error> {
         let mut resource_claims = Self::default();
-        let Some(limiter) = limiter else { return Ok(resource_claims) };
-        resource_claims.limiter = Some(limiter.clone());
+        resource_claims.limiter = limiter;
         for group in config.instance_groups.iter().filter(|group| !group.passive) {
-            let device = match group.kind {
-                InstanceKind::Cpu => Device::Cpu,
-                InstanceKind::Model => Device::Model,
-            };
             for _ in 0..group.count.get() {
-                resource_claims.claimants.push(limiter.register(&group.rate_limiter, device)?);
-                resource_claims.states.push(GrantState::Idle);
+                let claimant = register_one(resource_claims.limiter.as_ref(), group)?;
+                resource_claims.add(resource_claims.claimants.len(), claimant);
             }
         }
         Ok(resource_claims)
     }
 
+    /// Gives an instance its claimant.
+    pub(super) fn add(&mut self, instance: InstanceId, claimant: Option<Claimant>) {
+        if claimant.is_some() {
+            let instances = self.claimants.len().max(instance + 1);
+            self.claimants.resize(instances, None);
+            self.states.resize(instances, GrantState::Idle);
+            self.claimants[instance] = claimant;
+            self.states[instance] = GrantState::Idle;
+        }
+    }
+
+    /// Unregisters an instance, which is idle.
+    pub(super) fn remove(&mut self, instance: InstanceId, pending_grants: &mut PendingGrants) {
+        if let Some(limiter) = &self.limiter
+            && let Some(claimant) = self.claimants[instance].take()
+        {
+            self.states[instance] = GrantState::Idle;
+            pending_grants.join(limiter.unregister(claimant));
+        }
+    }
+
+    /// The limiter, for claimants that no instance has yet.
+    pub(super) fn limiter(&self) -> Option<&Arc<Limiter>> {
+        self.limiter.as_ref()
+    }
+
     /// Sets the listener for grants.
     pub(super) fn belongs_to(&self, owner: &Weak<dyn GrantListener>) {
         let Some(limiter) = &self.limiter else { return };
-        for (instance, &claimant) in self.claimants.iter().enumerate() {
-            limiter.belongs_to(claimant, owner.clone(), instance);
+        for (instance, claimant) in self.claimants.iter().enumerate() {
+            if let Some(claimant) = *claimant {
+                limiter.belongs_to(claimant, owner.clone(), instance);
+            }
         }
     }
 
@@ -68,9 +92,10 @@ impl ResourceClaims {
     /// A batch is due for an idle instance. Returns true if it may run now. Otherwise the instance waits for its grant.
     pub(super) fn may_run(&mut self, instance: InstanceId, pending_grants: &mut PendingGrants) -> bool {
         let Some(limiter) = &self.limiter else { return true };
+        let Some(claimant) = self.claimants[instance] else { return true };
         let state = &mut self.states[instance];
         if *state != GrantState::Granted {
-            let (granted, others) = limiter.claim(self.claimants[instance], *state == GrantState::Spent);
+            let (granted, others) = limiter.claim(claimant, *state == GrantState::Spent);
             pending_grants.join(others);
             *state = if granted { GrantState::Granted } else { GrantState::Queued };
         }
@@ -95,7 +120,7 @@ impl ResourceClaims {
     pub(super) fn give_back(&mut self, idle: &[InstanceId], pending_grants: &mut PendingGrants) {
         let Some(limiter) = &self.limiter else { return };
         for &instance in idle {
-            let claimant = self.claimants[instance];
+            let Some(claimant) = self.claimants[instance] else { continue };
             match self.states[instance] {
                 GrantState::Spent => pending_grants.join(limiter.release(claimant)),
                 GrantState::Granted => pending_grants.join(limiter.cancel(claimant)),
@@ -108,8 +133,10 @@ impl ResourceClaims {
     /// Cancels the claims of instances that have no more work.
     pub(super) fn withdraw(&mut self, pending_grants: &mut PendingGrants) {
         let Some(limiter) = &self.limiter else { return };
-        for (state, &claimant) in self.states.iter_mut().zip(&self.claimants) {
-            if *state == GrantState::Queued {
+        for (state, claimant) in self.states.iter_mut().zip(&self.claimants) {
+            if let Some(claimant) = *claimant
+                && *state == GrantState::Queued
+            {
                 pending_grants.join(limiter.cancel(claimant));
                 *state = GrantState::Idle;
             }
@@ -121,7 +148,7 @@ impl ResourceClaims {
         match (&self.limiter, self.states.get_mut(instance)) {
             (Some(limiter), Some(state)) => {
                 *state = GrantState::Idle;
-                limiter.release(self.claimants[instance])
+                self.claimants[instance].map(|claimant| limiter.release(claimant)).unwrap_or_default()
             }
             _ => PendingGrants::default(),
         }
@@ -131,12 +158,28 @@ impl ResourceClaims {
     fn leave(&mut self) -> PendingGrants {
         let mut pending_grants = PendingGrants::default();
         if let Some(limiter) = &self.limiter {
-            self.claimants.drain(..).for_each(|claimant| pending_grants.join(limiter.unregister(claimant)));
+            let claimants = self.claimants.drain(..).flatten();
+            claimants.for_each(|claimant| pending_grants.join(limiter.unregister(claimant)));
         }
         self.states.clear();
         self.limiter = None;
         pending_grants
     }
+}
+
+/// Registers one instance of a group with the limiter. `None` without a limiter.
+///
+/// # Errors
+/// INVALID_ARG for an instance whose claim could never be granted.
+pub(super) fn register_one(
+    limiter: Option<&Arc<Limiter>>,
+    group: &InstanceGroup,
+) -> Result<Option<Claimant>, Error> {
+    let device = match group.kind {
+        InstanceKind::Cpu => Device::Cpu,
+        InstanceKind::Model => Device::Model,
+    };
+    limiter.map(|limiter| limiter.register(&group.rate_limiter, device)).transpose()
 }
 
 impl Drop for ResourceClaims {

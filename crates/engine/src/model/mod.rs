@@ -27,9 +27,12 @@ use crate::{
 };
 
 mod cache;
+mod handover;
 mod replacement;
 
 pub(crate) use cache::Cached;
+use handover::Handover;
+pub(crate) use handover::UpdateParts;
 use replacement::Replacement;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
@@ -48,6 +51,7 @@ pub struct Model {
     executor: Arc<Executor>,
     load_duration: Duration,
     replacement: Replacement,
+    handover: Handover,
 }
 
 /// What a model version is built from.
@@ -123,6 +127,7 @@ impl Model {
             executor,
             load_duration: now() - since,
             replacement: Replacement::new(inferer),
+            handover: Handover::default(),
         }))
     }
 
@@ -266,8 +271,13 @@ impl Model {
     /// drops the backend's model. Blocks.
     pub(crate) fn close(&self) {
         self.in_flight.close();
+        if !self.owns_executor() {
+            self.in_flight.wait_for_the_last();
+            return self.discard_update();
+        }
         self.executor.end_queue_delay();
         self.in_flight.wait_for_the_last();
+        self.wait_for_predecessors();
         self.executor.drain();
         self.executor.close();
     }

@@ -43,6 +43,18 @@ impl Replacement {
     }
 }
 
+impl Replacement {
+    /// What looks models up.
+    pub(super) fn inferer(&self) -> Option<Arc<dyn Inferer>> {
+        self.inferer.clone()
+    }
+
+    /// Knows the copies from now on that the other one knows.
+    pub(super) fn follow_as(&self, other: &Self) {
+        self.previous.store(other.previous.load_full());
+    }
+}
+
 impl Model {
     /// Whether this copy takes only requests of the sequences that it has, and this request is none.
     pub(super) fn leaves_to_others(&self, request: &Request) -> bool {

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     LoadParameters,
-    load::{LoadPlan, Loader, PlanError, Planned},
+    load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     repositories::Repositories,
     scan, stamps,
     watch::FileWatcher,
@@ -117,8 +117,9 @@ pub(super) async fn load(
     loader: Arc<Loader>,
     plan: Arc<LoadPlan>,
     version: i64,
+    base: Option<LoadBase>,
 ) -> Result<Arc<Model>, Error> {
-    spawn_blocking(move || loader.load(&plan, version)).await.unwrap_or_else(|panic| {
+    spawn_blocking(move || loader.load(&plan, version, base.as_ref())).await.unwrap_or_else(|panic| {
         Err(Error::internal(format!("the backend panicked while loading the model: {panic}")))
     })
 }

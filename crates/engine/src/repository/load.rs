@@ -18,8 +18,9 @@ use inference::{
     cache::ResponseCache,
     config::{
         Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig,
-        InstanceGroup, InstanceKind, ModelConfig, ModelLayout, Scheduling, VersionDirectory, absent_versions,
-        finish, misspelt_names, no_version_available, read, select_versions, version_directory,
+        InstanceGroup, InstanceKind, ModelConfig, ModelLayout, ResolvedConfig, Scheduling, VersionDirectory,
+        absent_versions, finish, misspelt_names, no_version_available, read, select_versions,
+        version_directory,
     },
     log_target::MULTILINE,
 };
@@ -41,7 +42,7 @@ use crate::{
     clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
-    model::{Cached, Model, ModelParts},
+    model::{Cached, Model, ModelParts, UpdateParts},
     processors,
 };
 
@@ -102,7 +103,23 @@ pub(super) struct LoadPlan {
     versions: Vec<i64>,
 }
 
+/// A copy that serves, and the plan that it was built by. The files of its version are still the same.
+pub(super) struct LoadBase {
+    pub(super) model: Arc<Model>,
+    pub(super) plan: Arc<LoadPlan>,
+}
+
 impl LoadPlan {
+    /// Whether a copy by this plan differs from one by the other plan in its instances only.
+    fn differs_in_instances_only(&self, other: &Self) -> bool {
+        let rest = |plan: &Self| proto::ModelConfig {
+            instance_group: Vec::new(),
+            version_policy: None,
+            ..plan.declared.config.clone()
+        };
+        self.directory == other.directory && rest(self) == rest(other)
+    }
+
     /// What the lifecycle must know of the plan.
     pub(super) fn shown(&self) -> PlannedModel {
         // The selected versions show what the version policy means.
@@ -254,14 +271,23 @@ impl Loader {
         Agents::load(config, directory, find, read)
     }
 
-    /// Loads one version, with as many attempts as the options allow. Blocks.
+    /// Loads one version, with as many attempts as the options allow. If it differs from `base` in its instances only,
+    /// the new copy has the same executor. Blocks.
     ///
     /// # Errors
     /// The error of the last attempt.
-    pub(super) fn load(&self, plan: &LoadPlan, version: i64) -> Result<Arc<Model>, Error> {
+    pub(super) fn load(
+        &self,
+        plan: &LoadPlan,
+        version: i64,
+        base: Option<&LoadBase>,
+    ) -> Result<Arc<Model>, Error> {
+        let is_updated =
+            |base: &&LoadBase| base.model.fault().is_none() && plan.differs_in_instances_only(&base.plan);
+        let base = base.filter(is_updated);
         let mut failed = 0;
         loop {
-            match self.load_once(plan, version) {
+            match self.load_once(plan, version, base) {
                 Err(error) if failed < self.retries => {
                     failed += 1;
                     log::warn!("attempt {failed} to load '{}' version {version} failed: {error}", plan.name);
@@ -271,7 +297,7 @@ impl Loader {
         }
     }
 
-    fn load_once(&self, plan: &LoadPlan, version: i64) -> Result<Arc<Model>, Error> {
+    fn load_once(&self, plan: &LoadPlan, version: i64, base: Option<&LoadBase>) -> Result<Arc<Model>, Error> {
         let since = now();
         let declared = &plan.declared.config;
         let settings = |(name, policy): (&String, &HostPolicy)| (name.clone(), policy.settings());
@@ -294,38 +320,33 @@ impl Loader {
             gpu_groups_on_cpu: self.policy.gpu_groups_on_cpu,
             ..CompletionContext::default()
         };
-        let located = |errors| report(&plan.name, errors);
-        plan.declared.check_instance_groups(&environment).map_err(located)?;
+        let checked = plan.declared.check_instance_groups(&environment);
+        checked.map_err(|errors| report(&plan.name, errors))?;
         source.declared = Arc::new(plan.declared.config_for_backend(&environment));
         misspelt_names(declared, backend.known_names()).iter().for_each(|warning| log::warn!("{warning}"));
-        let opened = backend.open(&source)?;
-        let mut completed = plan.declared.to_be_completed();
-        if self.completion == Completion::Auto {
+        let opened = if base.is_some() { None } else { Some(backend.open(&source)?) };
+        let mut completed =
+            base.map_or_else(|| plan.declared.to_be_completed(), |base| base.model.shown().clone());
+        if let Some(opened) = opened.as_ref().filter(|_| self.completion == Completion::Auto) {
             opened.complete_config(&mut completed)?;
         }
-        let mut config = finish(&plan.declared, completed, &environment).map_err(located)?;
-        files::read(&mut config.typed, &plan.directory)?;
-        match &mut config.typed.scheduling {
-            Scheduling::Dynamic(dynamic) => {
-                dynamic.hold_until_queued = self.hold_until_queued;
-                // The text is Triton's, because scripts search for it. In Nereid the batcher has no thread of its own.
-                log::debug!("Starting dynamic-batcher thread for {} at nice 0...", plan.name);
-            }
-            Scheduling::Sequence(sequence) => {
-                sequence.batching.hold_until_queued = self.hold_until_queued;
-                sequence.batching.hold_until_backlogged = self.hold_until_backlogged;
-            }
-            Scheduling::Unbatched => {}
-        }
-        opened.configured(&config.shown);
-        config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let config = self.resolve(plan, completed, &environment)?;
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = cache.zip(fingerprint);
         let cached = cached.map(|(cache, print)| {
             Cached::new(cache.clone(), &plan.name, version, &print, self.runtime.clone())
         });
-        let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
+        let Some(opened) = opened else {
+            log::info!("updating the instances of '{}' version {version}", plan.name);
+            let parts = UpdateParts { config, directory, instances, cached };
+            return base.map_or_else(
+                || Err(Error::internal("an update has a copy to update")),
+                |base| base.model.with_instances(parts),
+            );
+        };
+        opened.configured(&config.shown);
+        let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         Model::start(ModelParts {
             version,
             config,
@@ -341,6 +362,32 @@ impl Loader {
             since,
             inferer: self.inferer.clone(),
         })
+    }
+
+    /// The configuration that the server uses, from what the backend has completed, with the small files that it names.
+    fn resolve(
+        &self,
+        plan: &LoadPlan,
+        completed: proto::ModelConfig,
+        environment: &CompletionContext,
+    ) -> Result<ResolvedConfig, Error> {
+        let config = finish(&plan.declared, completed, environment);
+        let mut config = config.map_err(|errors| report(&plan.name, errors))?;
+        files::read(&mut config.typed, &plan.directory)?;
+        match &mut config.typed.scheduling {
+            Scheduling::Dynamic(dynamic) => {
+                dynamic.hold_until_queued = self.hold_until_queued;
+                // The text is Triton's, because scripts search for it. In Nereid the batcher has no thread of its own.
+                log::debug!("Starting dynamic-batcher thread for {} at nice 0...", plan.name);
+            }
+            Scheduling::Sequence(sequence) => {
+                sequence.batching.hold_until_queued = self.hold_until_queued;
+                sequence.batching.hold_until_backlogged = self.hold_until_backlogged;
+            }
+            Scheduling::Unbatched => {}
+        }
+        config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        Ok(config)
     }
 
     /// The server's response cache, for a model that enables it.
@@ -401,7 +448,8 @@ impl Loader {
                 passive: group.passive,
             };
             let policy = Binding::of(&group.host_policy, &self.host_policies);
-            let placed = |index| Placed { spec: spec(index), policy: policy.clone() };
+            let group = Arc::new(group.clone());
+            let placed = |index| Placed { spec: spec(index), policy: policy.clone(), group: group.clone() };
             (0..group.count.get()).map(placed).collect::<Vec<_>>()
         };
         config.instance_groups.iter().flat_map(of_group).collect()

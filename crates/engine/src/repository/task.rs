@@ -25,7 +25,7 @@ use super::{
     Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
     blocking::{self, RepositoryListing},
-    load::{LoadPlan, Loader, PlanError, Planned},
+    load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     polling::PollingState,
     private_directory::PrivateDirectory,
     watch::FileWatcher,
@@ -93,6 +93,8 @@ enum Job {
     Load {
         plan: Arc<LoadPlan>,
         copy: CopyId,
+        /// The copy that serves, if the files of the version are still the same.
+        base: Option<LoadBase>,
     },
 }
 

@@ -9,6 +9,7 @@ mod control;
 mod documentation;
 mod host_policies;
 mod inferring;
+mod instances;
 mod loading;
 mod observing;
 mod policies;

@@ -2,7 +2,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread::{self, ThreadId},
     time::Duration,
 };
@@ -112,6 +116,7 @@ pub(crate) struct Native {
     memory: Vec<MemoryUsage>,
     ready: Option<Arc<Ready>>,
     execute: Arc<Execute>,
+    instances: Arc<AtomicUsize>,
 }
 
 /// The backend of [`ECHO`].
@@ -131,7 +136,13 @@ impl Native {
             memory: Vec::new(),
             ready: None,
             execute: Arc::new(|_, batch| batch.executions.into_iter().for_each(answer)),
+            instances: Arc::default(),
         }
+    }
+
+    /// Counts the instances that exist.
+    pub(crate) fn instances(&self) -> Arc<AtomicUsize> {
+        self.instances.clone()
     }
 
     /// Sets the backend's directories.
@@ -220,7 +231,9 @@ impl BackendModel for Opened {
 
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
         (self.0.build)(config, spec)?;
-        let running = Running { model: config.name.to_string(), execute: self.0.execute.clone() };
+        let instances = self.0.instances.clone();
+        instances.fetch_add(1, Ordering::SeqCst);
+        let running = Running { model: config.name.to_string(), execute: self.0.execute.clone(), instances };
         let instance = Box::new(running);
         Ok(if self.0.mobile { Instance::Movable(instance) } else { Instance::ThreadBound(instance) })
     }
@@ -229,6 +242,13 @@ impl BackendModel for Opened {
 struct Running {
     model: String,
     execute: Arc<Execute>,
+    instances: Arc<AtomicUsize>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.instances.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl BackendInstance for Running {

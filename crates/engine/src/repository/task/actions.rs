@@ -6,7 +6,7 @@ use inference::{Error, agent::AgentAction, log_target::MULTILINE};
 use lifecycle::{CommandId, CopyId, Generation, LifecycleAction, LogLevel, VersionStatus};
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
-use crate::repository::{ModelTable, blocking, retire::retire};
+use crate::repository::{ModelTable, blocking, load::LoadBase, retire::retire};
 
 impl RepositoryTask {
     /// Publishes what has been decided, then performs what follows.
@@ -20,7 +20,8 @@ impl RepositoryTask {
         self.start_jobs();
     }
 
-    /// Tells copies of those whose sequences they do not have, before requests can reach them.
+    /// Gives copies the executors that they take over, and tells them of those whose sequences they do not have, before
+    /// requests can reach them.
     fn connect_copies(&self, actions: &[LifecycleAction]) {
         for action in actions {
             let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
@@ -30,13 +31,18 @@ impl RepositoryTask {
                 let model =
                     self.lifecycle.models().find(|(_, model)| model.retiring().any(|copy| copy == id));
                 let versions = model.into_iter().flat_map(|(_, model)| model.versions());
-                for (_, status) in versions {
-                    if let VersionStatus::Ready(new) = status
-                        && let Some(new) = self.copies.get(&new)
-                    {
-                        // Requests without a version may come to any of these.
-                        new.follow(old);
-                    }
+                let serving: Vec<_> = versions
+                    .filter_map(|(_, status)| match status {
+                        VersionStatus::Ready(new) => self.copies.get(&new),
+                        VersionStatus::Loading
+                        | VersionStatus::Unloading(_)
+                        | VersionStatus::Unavailable(_) => None,
+                    })
+                    .collect();
+                // The sequences of an executor that goes over to another copy stay where they are.
+                if !serving.iter().any(|new| new.take_over(old)) {
+                    // Requests without a version may come to any of these.
+                    serving.iter().for_each(|new| new.follow(old));
                 }
             }
         }
@@ -57,10 +63,13 @@ impl RepositoryTask {
                 let given = given.map(|command| command.given.clone()).unwrap_or_default();
                 self.jobs.push_back(Job::Plan { key, generation, directory, given });
             }
-            LifecycleAction::Load { copy, .. } => {
-                let plan = self.loads.get(&copy.generation).map(|load| load.plan.clone());
+            LifecycleAction::Load { copy, base, .. } => {
+                let plan = |generation| self.loads.get(&generation).map(|load| load.plan.clone());
+                let base = base.and_then(|base| {
+                    Some(LoadBase { model: self.copies.get(&base)?.clone(), plan: plan(base.generation)? })
+                });
                 // A load has its plan since it was planned.
-                self.jobs.extend(plan.map(|plan| Job::Load { plan, copy }));
+                self.jobs.extend(plan(copy.generation).map(|plan| Job::Load { plan, copy, base }));
             }
             LifecycleAction::Check { generation, directory, .. } => {
                 let checked = blocking::check(self.loader.clone(), directory);
@@ -161,8 +170,8 @@ impl RepositoryTask {
                         Event::Planned { generation, result: planned.await.map(Box::new) }
                     });
                 }
-                Job::Load { plan, copy } => {
-                    let loaded = blocking::load(loader, plan, copy.version);
+                Job::Load { plan, copy, base } => {
+                    let loaded = blocking::load(loader, plan, copy.version, base);
                     self.events.spawn(async move { Event::Loaded { copy, result: loaded.await } });
                 }
             }

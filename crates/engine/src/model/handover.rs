@@ -1,0 +1,109 @@
+//! A copy of a model with other instances, over the executor of the copy before.
+//!
+//! If only the instances of a version change, nothing else is built anew: queue, sequences, statistics and the instances
+//! that remain stay. The new copy takes the executor over when it comes into service.
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use inference::{Error, config::ResolvedConfig};
+use parking_lot::Mutex;
+
+use super::{Cached, Model, Replacement};
+use crate::{
+    executor::{ExecutorUpdateParts, PreparedUpdate},
+    host_policy::Placed,
+    in_flight::InFlight,
+};
+
+/// Which copy an executor belongs to, if several copies use it.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// Another copy closes the executor.
+    is_foreign: AtomicBool,
+    /// The instances of this copy, before it comes into service.
+    update: Mutex<Option<PreparedUpdate>>,
+    /// Copies that had the executor before, and whose requests may not have ended.
+    predecessors: Vec<Arc<Model>>,
+}
+
+/// What differs between two copies that use the same executor.
+pub(crate) struct UpdateParts {
+    pub(crate) config: ResolvedConfig,
+    /// The model's directory.
+    pub(crate) directory: PathBuf,
+    pub(crate) instances: Vec<Placed>,
+    pub(crate) cached: Option<Cached>,
+}
+
+impl Model {
+    /// A copy with other instances. Builds those that are missing; this copy goes on as it is. Blocks.
+    ///
+    /// # Errors
+    /// The first error of an instance.
+    pub(crate) fn with_instances(self: &Arc<Self>, parts: UpdateParts) -> Result<Arc<Self>, Error> {
+        let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, cached } = parts;
+        let config = Arc::new(typed);
+        let update =
+            self.executor.prepare(ExecutorUpdateParts { config: config.clone(), directory, instances })?;
+        let earlier = self.handover.predecessors.iter().filter(|copy| copy.in_flight() > 0).cloned();
+        let handover = Handover {
+            is_foreign: AtomicBool::new(true),
+            update: Mutex::new(Some(update)),
+            predecessors: earlier.chain([self.clone()]).collect(),
+        };
+        Ok(Arc::new(Self {
+            version: self.version,
+            config,
+            shown,
+            validator: self.validator.clone(),
+            record: self.record.clone(),
+            in_flight: InFlight::default(),
+            orders: self.orders.clone(),
+            cached,
+            inflight: self.inflight.clone(),
+            unread: self.unread.clone(),
+            executor: self.executor.clone(),
+            load_duration: self.load_duration,
+            replacement: Replacement::new(self.replacement.inferer()),
+            handover,
+        }))
+    }
+
+    /// If this copy was made from `old`, which it replaces now, it takes the executor over, and the instances change.
+    /// Returns whether it was.
+    pub(crate) fn take_over(&self, old: &Self) -> bool {
+        if !Arc::ptr_eq(&self.executor, &old.executor) {
+            return false;
+        }
+        if let Some(update) = self.handover.update.lock().take() {
+            self.replacement.follow_as(&old.replacement);
+            old.handover.is_foreign.store(true, SeqCst);
+            self.handover.is_foreign.store(false, SeqCst);
+            self.executor.update(update, &self.shown);
+        }
+        true
+    }
+
+    pub(super) fn owns_executor(&self) -> bool {
+        !self.handover.is_foreign.load(SeqCst)
+    }
+
+    /// The copy does not come into service: its instances end. Blocks.
+    pub(super) fn discard_update(&self) {
+        let update = self.handover.update.lock().take();
+        drop(update);
+    }
+
+    /// Waits until the last request of the copies has ended that had the executor before. Blocks.
+    pub(super) fn wait_for_predecessors(&self) {
+        for copy in &self.handover.predecessors {
+            copy.in_flight.close();
+            copy.in_flight.wait_for_the_last();
+        }
+    }
+}
