@@ -82,10 +82,10 @@ def run_to_end(*options, patience=PATIENCE):
     return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=patience, check=False)
 
 
-def http_status(port, path):
+def http_status(port, path, patience=PATIENCE):
     """The status of a GET request, or None if there is no answer."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=patience) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             head = connection.recv(64)
     except OSError:

@@ -3,7 +3,9 @@
 import subprocess
 
 import adders
+import plugins
 import pytest
+import repository as models
 from adders import EXPLICIT, answer, index, loads, refusal, repository_of, write_adder
 from held import held_inputs
 from serving import PATIENCE, command, environment, eventually, http_status
@@ -166,3 +168,35 @@ def test_a_server_that_is_told_to_end_while_it_starts_ends_in_order(folder, slow
         output = own.communicate(timeout=PATIENCE)[0]
     assert own.returncode in (0, 1), output
     assert "panicked" not in output
+
+
+# A model in Python that fails as often as its file says; it leaves a file for each attempt.
+FAILING = """
+import pathlib
+class TritonPythonModel:
+    def initialize(self, args):
+        attempts = pathlib.Path(args["model_repository"]).parent.parent / "attempts"
+        attempts.mkdir(exist_ok=True)
+        (attempts / str(len(list(attempts.iterdir())))).touch()
+        if len(list(attempts.iterdir())) < 3:
+            raise RuntimeError("not yet")
+    def execute(self, requests):
+        return [None for _ in requests]
+"""
+
+
+@plugins.needed
+@pytest.mark.parametrize("retries", [1, 2])
+def test_a_load_is_tried_as_often_as_the_command_line_says(start, folder, protocol, retries):
+    config = models.tensor("input", "X", "FP32", 1) + models.tensor("output", "Y", "FP32", 1)
+    plugins.python_model(folder, "failing", config=f"max_batch_size: 0\n{config}", text=FAILING)
+    options = (f"--backend-directory={plugins.BACKENDS}", f"--model-load-retry-count={retries}")
+    server = start(folder, EXPLICIT, *options, variables=plugins.VARIABLES)
+    with protocol.connect(server, **patience(protocol)) as client:
+        if retries == 2:
+            client.load_model("failing")
+            assert client.is_model_ready("failing") and client.is_server_ready()
+        else:
+            assert "not yet" in refusal(client.load_model, "failing")[1]
+            assert not client.is_model_ready("failing")
+    assert len(list((folder.parent / "attempts").iterdir())) == retries + 1

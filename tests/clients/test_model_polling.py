@@ -5,7 +5,9 @@ at a hidden directory writes a line to the log.
 """
 
 import contextlib
+import itertools
 import os
+import re
 import shutil
 import threading
 import time
@@ -16,7 +18,7 @@ import repository as models
 from adders import ALL, READY, answer, index, loads, refusal, repository_of, wait_for_looks, write_adder
 from held import held_inputs
 from protocols import HTTP
-from serving import PATIENCE, eventually
+from serving import PATIENCE, eventually, size
 from tritonclient.utils import InferenceServerException
 
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
@@ -132,6 +134,10 @@ def test_the_largest_version_is_the_default(polling, client, folder):
     eventually(lambda: adds(client, "a", 11), "version 11")
     shutil.rmtree(folder / "a" / "11")
     eventually(lambda: adds(client, "a", 1), "version 1")
+    code, text = refusal(answer, HTTP, client, "a", "11")
+    assert (code, text.replace("is not found", "is not at ready state")) in {
+        (code, "Request for unknown model: 'a' version 11 is not at ready state") for code in ("404", "503")
+    }
 
 
 def test_a_deleted_label_file_is_noticed(polling, client, folder):
@@ -176,6 +182,17 @@ def test_a_broken_new_model_that_is_deleted_is_forgotten(polling, client, folder
     shutil.rmtree(folder / "broken")
     eventually(lambda: client.is_server_ready(), "readiness")
     assert "broken" not in index(HTTP, client)
+
+
+def test_a_model_that_fails_is_tried_again_after_growing_pauses(quiet, folder):
+    (folder / "a" / "1" / "model.onnx").write_text("this is no model")
+    attempts = size(3, 4)
+    eventually(lambda: loads(quiet, "a") == 1 + attempts, "further attempts")
+    times = re.findall(r'^I\d{4} (\d+):(\d+):(\S+) .*"loading: a:1"', quiet.log(), re.MULTILINE)
+    seconds = [int(hours) * 3600 + int(minutes) * 60 + float(rest) for hours, minutes, rest in times]
+    pauses = [(later - earlier) % 86400 for earlier, later in itertools.pairwise(seconds[1:])]
+    assert all(pause >= 0.99 * 2**number for number, pause in enumerate(pauses)), pauses
+    assert quiet.log().count("failed to load 'a' version 1: ") == 1
 
 
 def test_a_version_that_is_deleted_is_forgotten(polling, client, folder, looks):

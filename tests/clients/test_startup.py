@@ -1,13 +1,14 @@
 """How a server starts, and in which words it does not."""
 
 import os
+import socket
 import subprocess
 
 import pytest
 import repository as models
 import requests
 from protocols import HTTP, add_sub_inputs
-from serving import BINARY, LIBRARY, PATIENCE, command, environment, free_port, run_to_end
+from serving import BINARY, LIBRARY, PATIENCE, command, environment, eventually, free_port, http_status, run_to_end
 from tritonclient.utils import InferenceServerException
 
 
@@ -71,6 +72,47 @@ def test_a_repository_that_does_not_exist_is_named(tmp_path):
     ended = run_to_end(*command(tmp_path / "nowhere")[1:])
     assert ended.returncode == 1
     assert "error: creating server:" in ended.stderr and str(tmp_path / "nowhere") in ended.stderr
+
+
+def test_a_repository_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    ended = run_to_end(*command(tmp_path / "file")[1:])
+    assert ended.returncode == 1
+    assert "error: creating server: Invalid argument - repository path is not a valid directory" in ended.stderr
+
+
+@pytest.fixture
+def slow_start(tmp_path, gate, backend_option):
+    """A server that loads a held model, its ports, and the hold. It ends with the test."""
+    hold, folder = gate.hold(), tmp_path / "models"
+    folder.mkdir()
+    gate.write(folder, "slow", "max_batch_size: 1\n", hold)
+    ports = {name: free_port() for name in ("http", "grpc", "metrics")}
+    line = command(folder, backend_option, *(f"--{name}-port={port}" for name, port in ports.items()))
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            hold.wait_until_running()
+            yield ports, hold
+        finally:
+            server.kill()
+
+
+def test_no_request_is_answered_before_the_models_are_loaded(slow_start, threads):
+    ports, hold = slow_start
+    asked = threads.submit(http_status, ports["http"], "/v2/health/live")
+    assert http_status(ports["metrics"], "/metrics", 0.2) is None and not asked.done()
+    hold.release()
+    eventually(lambda: http_status(ports["http"], "/v2/health/ready") == 200, "readiness")
+    assert asked.result(PATIENCE) in (None, 200)
+
+
+@pytest.mark.xfail(strict=True, reason="the ports are open from the beginning, and connections wait")
+def test_no_port_is_open_before_the_models_are_loaded(slow_start):
+    """A probe that only connects must not take the server for ready."""
+    ports, _ = slow_start
+    for port in ports.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
 
 
 @pytest.mark.parametrize("service, option", [("HTTP", "http"), ("GRPC", "grpc"), ("Metrics", "metrics")])
