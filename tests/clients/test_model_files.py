@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import pathlib
 import random
 import shutil
 
@@ -42,14 +43,16 @@ DAMAGES = [overwrite, truncate, delete]
 NUMBERS = 1 << 20
 
 
-def write_external(folder):
+def write_external(folder, model_file="model.onnx", data_file="numbers.bin"):
     """VALUE = INDEX, by a table that lies in a file of its own."""
     text = "external (int64[length] INDEX) => (float[length] VALUE) { VALUE = Gather(numbers, INDEX) }"
     model = models.graph(text, numbers=np.arange(NUMBERS, dtype=np.float32))
     config = models.tensor("input", "INDEX", "INT64", -1) + models.tensor("output", "VALUE", "FP32", -1)
-    models.write(folder, "external", adder(0), "max_batch_size: 0\n" + config)
-    path = folder / "external" / "1" / "model.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="numbers.bin", size_threshold=0)
+    version = models.write(folder, "external", adder(0), "max_batch_size: 0\n" + config) / "1"
+    (version / "model.onnx").unlink()
+    path = version / model_file
+    (path.parent / data_file).parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, path, save_as_external_data=True, location=data_file, size_threshold=0)
 
 
 def write_begun(folder):
@@ -184,6 +187,31 @@ def test_damaged_files_change_no_answer(start, tmp_path, threads, mode, damage):
     damage_all(server, folder, threads, mode, damage, files)
     if mode == "none":
         assert {loads(server, name) for name in files} == {1}
+
+
+# Where external data may lie, below the directory of the version.
+PLACES = {
+    "a file beside the model": ("model.onnx", "numbers.bin"),
+    "a directory of the model": ("model.onnx/model.onnx", "numbers.bin"),
+    "a file in a directory": ("model.onnx", "data/numbers.bin"),
+}
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_no_file_of_a_repository_is_mapped(start, tmp_path, where):
+    """A mapped file that is truncated ends the server with SIGBUS."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_external(folder, *PLACES[where])
+    server = start(folder)
+    with HTTP.connect(server) as client:
+        Questions(["external"]).prepare(HTTP, client)()
+        mapped = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
+        assert str(folder) not in mapped
+        for path in folder.rglob("*"):
+            if path.is_file():
+                truncate(path)
+        Questions(["external"]).prepare(HTTP, client)()
 
 
 def test_a_server_without_control_ignores_all_changes(start, tmp_path, threads, protocol):

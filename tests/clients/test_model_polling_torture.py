@@ -15,7 +15,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 import repository as models
-from adders import wait_for_looks
+from adders import READY, index, wait_for_looks
 from callers import Callers
 from protocols import GRPC, HTTP
 from serving import eventually, size
@@ -302,6 +302,11 @@ def test_updates_that_are_partial_broken_renamed_or_deleted_harm_no_request(star
     assert settling < 2 * PERIOD
     told = {token: errors_with(server, token) for token in updates.tokens}
     assert {token: count for token, count in told.items() if count > 1} == {}
+
+    # No record of a version that is gone keeps the server from being ready.
+    with HTTP.connect(server) as client:
+        eventually(lambda: index(HTTP, client) == {name: READY for name in expected}, "the records of versions to go")
+        eventually(client.is_server_ready, "readiness")
 
     # A broken update that stays is told, and told once.
     last = [updates.token("field") for _ in updates.models]
