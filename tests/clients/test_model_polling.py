@@ -108,7 +108,6 @@ def test_a_model_that_is_deleted_is_unloaded_and_forgotten(polling, client, fold
     assert client.is_server_ready()
 
 
-@pytest.mark.xfail(strict=True, reason="two looks at which the model is away agree, although it was there between them")
 def test_a_model_that_comes_back_for_a_moment_is_away_anew(start, folder, second):
     server = start(folder, f"--model-repository={second}", *POLL[:2], "--repository-settle-ms=1000")
     model, elsewhere = folder / "a", folder.with_name("elsewhere")
@@ -403,7 +402,6 @@ def test_a_load_that_fails_because_its_files_change_meanwhile_is_not_told(pollin
     assert answer(HTTP, client, "a") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a file that is new since the listing counts as no change")
 def test_a_file_that_appears_between_the_listing_and_the_load_is_a_change(start, folder, second, gate, backend_option):
     """The only thread of loads is held, so that the load waits after its files were listed."""
     server = start(folder, f"--model-repository={second}", *POLL, backend_option, "--model-load-thread-count=1")

@@ -14,6 +14,15 @@ pub struct FileStamp {
     pub inode: u64,
 }
 
+/// What tells whether entries of a repository's directory have come or gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryStamp {
+    /// When its entries and the directory itself were changed, in nanoseconds since 1970.
+    pub changed_ns: [i64; 2],
+    /// The directory's number in its file system.
+    pub inode: u64,
+}
+
 /// The files of a model, by what depends on them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFiles {
@@ -53,21 +62,6 @@ impl ModelFiles {
     /// configuration is not compared.
     pub fn same_version(&self, other: &Self, version: i64) -> bool {
         self.shared == other.shared && self.versions.get(&version) == other.versions.get(&version)
-    }
-
-    /// Whether every file of `before` is still as it was. New files are no difference: a backend may write some. New
-    /// versions are one.
-    pub fn keeps(&self, before: &Self) -> bool {
-        let kept = |now: &[FileStamp], before: &[FileStamp]| {
-            before.iter().all(|stamp| now.binary_search(stamp).is_ok())
-        };
-        let version_kept = |(version, before): (&i64, &Vec<FileStamp>)| {
-            self.versions.get(version).is_some_and(|now| kept(now, before))
-        };
-        self.versions.len() == before.versions.len()
-            && kept(&self.config, &before.config)
-            && kept(&self.shared, &before.shared)
-            && before.versions.iter().all(version_kept)
     }
 }
 
@@ -110,17 +104,6 @@ mod tests {
         assert!(!deleted_labels.same_version(&before, 1) && !deleted_labels.same_version(&before, 2));
         let config = files(&[("config.pbtxt", 2), ("labels.txt", 1), ("1/model", 1), ("2/model", 1)]);
         assert!(config.same_version(&before, 1) && config != before);
-    }
-
-    #[test]
-    fn new_files_during_a_load_are_no_difference_and_changed_ones_are() {
-        let before = files(&[("config.pbtxt", 1), ("1/model", 1)]);
-        assert!(files(&[("config.pbtxt", 1), ("1/model", 1), ("1/cache", 9), ("x", 1)]).keeps(&before));
-        assert!(!files(&[("config.pbtxt", 1), ("1/model", 2)]).keeps(&before));
-        assert!(!files(&[("1/model", 1)]).keeps(&before));
-        let three =
-            ModelFiles::new(vec![stamp("config.pbtxt", 1), stamp("1/model", 1)], "config.pbtxt", [1, 2, 3]);
-        assert!(!three.keeps(&before), "a new version");
     }
 
     #[test]

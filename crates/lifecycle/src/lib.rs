@@ -22,7 +22,7 @@ mod operation;
 mod script_tests;
 mod step;
 
-pub use files::{FileStamp, ModelFiles, is_by_product};
+pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
 pub use lifecycle::{Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
 pub use managed_model::{ManagedModel, NoVersion, NoVersionCause, VersionStatus};

@@ -9,8 +9,8 @@ use inference::{Error, Name};
 use scheduling::Timestamp;
 
 use crate::{
-    CommandId, FoundModel, Generation, LifecycleAction, LifecycleCommand, LogLevel, ManagedModel, ModelKey,
-    ModelListing, ModelOrigin, NoVersion, NoVersionCause,
+    CommandId, DirectoryStamp, FoundModel, Generation, LifecycleAction, LifecycleCommand, LogLevel,
+    ManagedModel, ModelKey, ModelListing, ModelOrigin, NoVersion, NoVersionCause,
     listing::{ListedState, Pace, Verdict},
     loads::{LoadRecord, not_read},
     operation::{NameQueue, Operation, OperationKind, RunningOperation},
@@ -185,11 +185,14 @@ impl Lifecycle {
         if self.is_stopping || !self.options.polls {
             return (Vec::new(), next);
         }
-        let ModelListing { models, unreadable } = listing;
+        let ModelListing { models, repositories, unreadable } = listing;
         let absent: Vec<_> = self.models.keys().filter(|key| !models.contains_key(key)).cloned().collect();
         let found = models.into_iter().map(|(key, found)| (key, Some(found)));
         for (key, found) in found.chain(absent.into_iter().map(|key| (key, None))) {
-            if let Some(again) = self.poll_model(&key, found, &unreadable, now) {
+            let is_unreadable = self.is_in(&key, &unreadable);
+            let repository = self.repository(&key).and_then(|name| repositories.get(name)).copied();
+            let seen = Look { found, repository, is_unreadable };
+            if let Some(again) = self.poll_model(&key, seen, now) {
                 next = Some(next.map_or(again, |next| next.min(again)));
             }
         }
@@ -197,13 +200,8 @@ impl Lifecycle {
     }
 
     /// Decides about one model of a listing. Returns when the next listing must come, if this one does not decide.
-    fn poll_model(
-        &mut self,
-        key: &ModelKey,
-        found: Option<FoundModel>,
-        unreadable: &BTreeSet<Name>,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
+    fn poll_model(&mut self, key: &ModelKey, look: Look, now: Timestamp) -> Option<Timestamp> {
+        let Look { found, repository, is_unreadable } = look;
         if self.queues.get(&key.name).is_some_and(|queue| !queue.is_idle()) {
             return None;
         }
@@ -213,7 +211,7 @@ impl Lifecycle {
             Some(found) if found.is_incomplete => return None,
             Some(found) if found.directories.len() > 1 => ListedState::Twice,
             Some(found) => ListedState::Files(found.files.clone()),
-            None => ListedState::Absent,
+            None => ListedState::Absent(repository),
         };
         match (&seen, &found) {
             (ListedState::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
@@ -223,8 +221,8 @@ impl Lifecycle {
             }
             (ListedState::Twice, _) if !model.serves() && model.problem.is_some() => return None,
             // What cannot be read is not gone.
-            (ListedState::Absent, _) if is_in(model, unreadable) => return None,
-            (ListedState::Absent, _) if !model.serves() && model.is_at_rest() => {
+            (ListedState::Absent(_), _) if is_unreadable => return None,
+            (ListedState::Absent(_), _) if !model.serves() && model.is_at_rest() => {
                 self.models.remove(key);
                 return None;
             }
@@ -254,6 +252,16 @@ impl Lifecycle {
             model.forget_absent(|number| versions.is_some_and(|versions| versions.contains(&number)));
             versions.is_some() || !model.is_at_rest()
         });
+    }
+
+    /// The repository in which a model was last.
+    fn repository(&self, key: &ModelKey) -> Option<&Name> {
+        self.models.get(key)?.listing.repository.as_ref()
+    }
+
+    /// Whether a model was last in one of these repositories.
+    fn is_in(&self, key: &ModelKey, repositories: &BTreeSet<Name>) -> bool {
+        self.repository(key).is_some_and(|repository| repositories.contains(repository))
     }
 
     pub(crate) fn pace(&self) -> Pace {
@@ -364,7 +372,11 @@ impl Lifecycle {
     }
 }
 
-/// Whether the model was last in a repository that cannot be read now.
-fn is_in(model: &ManagedModel, unreadable: &BTreeSet<Name>) -> bool {
-    model.listing.repository.as_ref().is_some_and(|repository| unreadable.contains(repository))
+/// What a listing shows of a model.
+struct Look {
+    found: Option<FoundModel>,
+    /// The repository in which the model was last.
+    repository: Option<DirectoryStamp>,
+    /// That repository cannot be read now.
+    is_unreadable: bool,
 }

@@ -12,7 +12,7 @@ use std::{
 use inference::Name;
 use scheduling::Timestamp;
 
-use crate::{ModelFiles, ModelKey};
+use crate::{DirectoryStamp, ModelFiles, ModelKey};
 
 /// A model as the repositories have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,9 +32,14 @@ pub struct FoundModel {
 pub struct ModelListing {
     /// The models that were found.
     pub models: BTreeMap<ModelKey, FoundModel>,
+    /// The directories of the repositories. They were looked at before their entries.
+    pub repositories: BTreeMap<Name, DirectoryStamp>,
     /// Repositories that could not be read. What was known of them stays as it is (M-W5).
     pub unreadable: BTreeSet<Name>,
 }
+
+/// A model that no listing has shown for so many settle times is gone, whatever else happens in its repository.
+const LONGEST_ABSENCE: u32 = 5;
 
 /// What the listings have shown of a model so far.
 #[derive(Debug, Default)]
@@ -43,6 +48,8 @@ pub(crate) struct ListingMemory {
     pub(crate) repository: Option<Name>,
     /// A change, and since when it has been the same.
     candidate: Option<(ListedState, Timestamp)>,
+    /// Since when no listing has shown the model.
+    absent_since: Option<Timestamp>,
     failure: Option<Failure>,
     /// How often the files have changed while the model was loading, since its last load.
     pub(crate) changed_while_loading: u32,
@@ -51,7 +58,8 @@ pub(crate) struct ListingMemory {
 /// A model in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListedState {
-    Absent,
+    /// The model is in no repository. An entry of the repository in which it was last may have come and gone meanwhile.
+    Absent(Option<DirectoryStamp>),
     Twice,
     Files(Arc<ModelFiles>),
 }
@@ -83,6 +91,7 @@ impl ListingMemory {
     /// The model is as it serves.
     pub(crate) fn unchanged(&mut self) {
         self.candidate = None;
+        self.absent_since = None;
         self.failure = None;
     }
 
@@ -95,8 +104,12 @@ impl ListingMemory {
                 now
             }
         };
+        let is_absent = matches!(seen, ListedState::Absent(_));
+        self.absent_since = self.absent_since.or(Some(now)).filter(|_| is_absent);
         let settled = since + pace.settle;
-        if settled > now {
+        // In a repository whose models come and go all the time, a model that is gone is gone.
+        let has_gone = self.absent_since.is_some_and(|absent| absent + pace.settle * LONGEST_ABSENCE <= now);
+        if settled > now && !has_gone {
             return Verdict::WaitUntil(settled);
         }
         match &self.failure {
@@ -162,6 +175,21 @@ mod tests {
         assert_eq!(memory.changed(&second, at(11), PACE), Verdict::WaitUntil(at(13)));
         assert_eq!(memory.changed(&second, at(12), PACE), Verdict::WaitUntil(at(13)));
         assert_eq!(memory.changed(&second, at(13), PACE), Verdict::Act);
+    }
+
+    #[test]
+    fn a_model_is_gone_when_nothing_has_come_or_gone_beside_it_or_after_a_while() {
+        let mut memory = ListingMemory::default();
+        let absent = |time| ListedState::Absent(Some(DirectoryStamp { changed_ns: [time; 2], inode: 1 }));
+        assert_eq!(memory.changed(&absent(1), at(10), PACE), Verdict::WaitUntil(at(12)));
+        assert_eq!(memory.changed(&absent(2), at(12), PACE), Verdict::WaitUntil(at(14)));
+        assert_eq!(memory.changed(&absent(2), at(14), PACE), Verdict::Act);
+        memory.unchanged();
+        for time in 20..30 {
+            let next = at(u64::try_from(time).unwrap());
+            assert_ne!(memory.changed(&absent(time), next, PACE), Verdict::Act);
+        }
+        assert_eq!(memory.changed(&absent(30), at(30), PACE), Verdict::Act);
     }
 
     #[test]

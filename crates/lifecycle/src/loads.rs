@@ -212,6 +212,7 @@ impl Lifecycle {
     ) -> Vec<LifecycleAction> {
         let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return Vec::new() };
         let Some(model) = self.models.get_mut(&key) else { return Vec::new() };
+        let changes = model.listing.changed_while_loading;
         let Some(load) = model.running(generation) else { return Vec::new() };
         let before = load.files.clone().unwrap_or_default();
         let refused = match &load.phase {
@@ -221,8 +222,10 @@ impl Lifecycle {
             | LoadPhase::Checking(_)
             | LoadPhase::Discarding { .. } => None,
         };
-        let is_same = files.as_ref().is_some_and(|files| files.keeps(&before));
-        if is_same || model.listing.changed_while_loading >= MOST_CHANGES_WHILE_LOADING {
+        let is_same = files.as_deref() == Some(&*before);
+        if is_same || changes >= MOST_CHANGES_WHILE_LOADING {
+            // What the model writes itself is no change.
+            load.files = files.or(Some(before));
             match refused {
                 Some(failure) => self.refuse(&key, generation, failure, now),
                 None => self.complete(&key, now),

@@ -158,7 +158,7 @@ fn model(versions: &[(i64, u64)]) -> FoundModel {
 
 fn listing(found: Option<FoundModel>) -> ModelListing {
     let models = found.map(|found| (ModelKey::new("m"), found)).into_iter().collect();
-    ModelListing { models, unreadable: BTreeSet::new() }
+    ModelListing { models, ..ModelListing::default() }
 }
 
 /// A model `m` with version 1 in service, by generation 0.

@@ -46,7 +46,8 @@ pub(super) async fn list(
         let failure = found.unreadable.first().map(|(_, error)| error.clone());
         let unreadable = found.unreadable.into_iter().map(|(name, _)| name).collect();
         problems.extend(found.warnings);
-        RepositoryListing { models: ModelListing { models, unreadable }, problems, failure }
+        let models = ModelListing { models, repositories: found.repositories, unreadable };
+        RepositoryListing { models, problems, failure }
     };
     spawn_blocking(list).await.unwrap_or_else(|panic| RepositoryListing {
         failure: Some(Error::internal(format!("the repositories could not be read: {panic}"))),

@@ -10,15 +10,17 @@ use inference::{
     Error, Name,
     config::{FileEntry, VersionDirectory, version_directory},
 };
-use lifecycle::ModelKey;
+use lifecycle::{DirectoryStamp, ModelKey};
 
-use super::repositories::Repositories;
+use super::{repositories::Repositories, stamps};
 
 /// The model directories of all repositories.
 #[derive(Debug, Default)]
 pub(super) struct FoundDirectories {
     /// The directories of each model: one, or several if several repositories have a model of the name.
     pub(super) models: BTreeMap<ModelKey, Vec<Arc<PathBuf>>>,
+    /// The directories of the repositories, as they were before they were listed.
+    pub(super) repositories: BTreeMap<Name, DirectoryStamp>,
     /// Repositories that cannot be read, with their errors.
     pub(super) unreadable: Vec<(Name, Error)>,
     /// Warnings for the log: ignored directories, and directories that do not look like a repository.
@@ -38,6 +40,9 @@ const EXPECTED: &str = "a repository has a directory for each model, with a dire
 pub(super) fn list(repositories: &Repositories) -> FoundDirectories {
     let mut listing = FoundDirectories::default();
     for (repository, names) in &repositories.paths {
+        if let Ok(metadata) = fs::metadata(repository) {
+            listing.repositories.insert(repository_name(repository), stamps::directory(&metadata));
+        }
         let directories = match subdirectories(repository, &mut listing.warnings) {
             Ok(directories) => directories,
             Err(error) => {

@@ -2,7 +2,7 @@
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use inference::config::{VersionDirectory, version_directory};
-use lifecycle::{FileStamp, ModelFiles, is_by_product};
+use lifecycle::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
 
 /// Files and directories that are looked at in one model. A model with more never counts as unchanged.
 const MOST_ENTRIES: usize = 1_000_000;
@@ -59,17 +59,26 @@ pub(super) fn is_incomplete(directory: &Path) -> bool {
     directory.join(INCOMPLETE).exists()
 }
 
+/// What tells whether entries of a directory have come or gone.
+pub(super) fn directory(metadata: &fs::Metadata) -> DirectoryStamp {
+    DirectoryStamp { changed_ns: changed_ns(metadata), inode: metadata.ino() }
+}
+
 fn stamp(path: String, metadata: &fs::Metadata) -> FileStamp {
-    let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
     FileStamp {
         path: path.into(),
         byte_size: metadata.len(),
-        changed_ns: [
-            nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-        ],
+        changed_ns: changed_ns(metadata),
         inode: metadata.ino(),
     }
+}
+
+fn changed_ns(metadata: &fs::Metadata) -> [i64; 2] {
+    let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    [
+        nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+        nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+    ]
 }
 
 #[cfg(test)]

@@ -309,9 +309,14 @@ impl RepositoryTask {
             }
             Event::Told => Vec::new(),
             Event::Existing { models, ready_only, done } => {
+                if let Some(models) = &models {
+                    self.lifecycle.exist(models);
+                }
+                // What the caller learns counts for readiness, too.
+                self.perform(Vec::new());
                 // The caller may have gone.
                 let _ = done.send(self.show_index(models.as_ref(), ready_only));
-                Vec::new()
+                return;
             }
         };
         self.perform(actions);
@@ -366,13 +371,10 @@ impl RepositoryTask {
 
     /// Answers a request for the index, now that the repositories have been read.
     fn show_index(
-        &mut self,
+        &self,
         models: Option<&BTreeMap<ModelKey, BTreeSet<i64>>>,
         ready_only: bool,
     ) -> Vec<IndexEntry> {
-        if let Some(models) = models {
-            self.lifecycle.exist(models);
-        }
         let table = ModelTable::of(&self.lifecycle, &self.copies);
         let mut lines = table.index(ready_only);
         if !ready_only {
