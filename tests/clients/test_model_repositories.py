@@ -40,7 +40,6 @@ def test_a_model_in_two_repositories_is_not_loaded(start, folder, other, protoco
         assert answer(protocol, client, "a") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the index of the explicit mode shows the name alone")
 def test_the_index_explains_a_model_in_two_repositories(start, folder, other, protocol):
     with protocol.connect(start(folder, f"--model-repository={other}", EXPLICIT)) as client:
         assert index(protocol, client)["a"] == [(None, "UNAVAILABLE", TWICE)]
@@ -89,7 +88,6 @@ def test_a_name_that_no_namespace_has_is_not_found(namespaces, protocol):
         assert refusal(answer, protocol, client, "nope") == expected
 
 
-@pytest.mark.xfail(strict=True, reason="unloaded models still count as two identifiers")
 def test_an_unloaded_name_is_not_found(namespaces, protocol):
     with protocol.connect(namespaces) as client:
         client.load_model("a")
@@ -105,7 +103,6 @@ def test_a_failed_load_names_the_namespace(namespaces, folder, protocol):
         assert text.startswith(f"load failed for model '{folder}::broken': version 1 is at UNAVAILABLE state: "), text
 
 
-@pytest.mark.xfail(strict=True, reason="the namespace is not in the metrics")
 def test_metrics_of_namespaces_are_different_series(namespaces):
     with HTTP.connect(namespaces) as client:
         client.load_model("a")
@@ -114,7 +111,6 @@ def test_metrics_of_namespaces_are_different_series(namespaces):
     assert [name for name, count in series.items() if count > 1] == []
 
 
-@pytest.mark.xfail(strict=True, reason="the namespace is not in the index")
 def test_the_index_tells_namespaces(namespaces, folder, other):
     with HTTP.connect(namespaces) as client:
         lines = client.get_model_repository_index()

@@ -23,7 +23,7 @@ mod script_tests;
 mod step;
 
 pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
-pub use lifecycle::{Lifecycle, LifecycleOptions};
+pub use lifecycle::{IN_TWO_REPOSITORIES, Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
 pub use managed_model::{ManagedModel, NoVersion, NoVersionCause, VersionStatus};
 pub use step::{

@@ -31,7 +31,8 @@ pub struct LifecycleOptions {
     pub longest_retry: Duration,
 }
 
-pub(crate) const IN_TWO_REPOSITORIES: &str = "model appears in two or more repositories";
+/// The reason of a model that several repositories have.
+pub const IN_TWO_REPOSITORIES: &str = "model appears in two or more repositories";
 
 /// What happens to the models of a server. See the documentation of the crate.
 #[derive(Debug)]
@@ -245,12 +246,12 @@ impl Lifecycle {
         }
     }
 
-    /// The models and versions that the repositories have now. Forgets records of others that are at rest (M-W11).
-    pub fn exist(&mut self, existing: &BTreeMap<ModelKey, BTreeSet<i64>>) {
+    /// Forgets records at rest of models and versions that the repositories do not have. `exists` tells whether they have
+    /// a model, or a version of it (M-W11).
+    pub fn exist(&mut self, exists: impl Fn(&ModelKey, Option<i64>) -> bool) {
         self.models.retain(|key, model| {
-            let versions = existing.get(key);
-            model.forget_absent(|number| versions.is_some_and(|versions| versions.contains(&number)));
-            versions.is_some() || !model.is_at_rest()
+            model.forget_absent(|version| exists(key, Some(version)));
+            exists(key, None) || !model.is_at_rest()
         });
     }
 

@@ -57,6 +57,7 @@ impl Model {
             predecessors: earlier.chain([self.clone()]).collect(),
         };
         Ok(Arc::new(Self {
+            namespace: self.namespace.clone(),
             version: self.version,
             config,
             shown,

@@ -37,6 +37,7 @@ use replacement::Replacement;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {
+    namespace: Option<Name>,
     version: i64,
     config: Arc<ModelConfig>,
     shown: proto::ModelConfig,
@@ -56,6 +57,8 @@ pub struct Model {
 
 /// What a model version is built from.
 pub(crate) struct ModelParts {
+    /// The repository, if the server uses namespaces.
+    pub(crate) namespace: Option<Name>,
     pub(crate) version: i64,
     pub(crate) config: ResolvedConfig,
     /// The model's directory.
@@ -93,7 +96,7 @@ impl Model {
     /// The first error of an instance.
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
         let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
-        let ModelParts { directory, backend, instances, strategy, clock, limiter, .. } = parts;
+        let ModelParts { namespace, directory, backend, instances, strategy, clock, limiter, .. } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
@@ -114,6 +117,7 @@ impl Model {
             limiter,
         })?;
         Ok(Arc::new(Self {
+            namespace,
             version,
             config,
             shown,
@@ -134,6 +138,11 @@ impl Model {
     /// The model's name.
     pub fn name(&self) -> &Name {
         &self.config.name
+    }
+
+    /// The repository, if the server uses namespaces.
+    pub(crate) fn namespace(&self) -> Option<&Name> {
+        self.namespace.as_ref()
     }
 
     /// The version's number.

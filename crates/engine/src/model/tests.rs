@@ -142,6 +142,7 @@ impl ModelParts {
         instances: Vec<InstanceSpec>,
     ) -> Self {
         Self {
+            namespace: None,
             version: 1,
             config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
             directory: PathBuf::new(),

@@ -92,6 +92,7 @@ impl Series {
             ("model".to_owned(), model.name().to_string()),
             ("version".to_owned(), model.version().to_string()),
         ]);
+        labels.extend(model.namespace().map(|namespace| ("namespace".to_owned(), namespace.to_string())));
         labels
             .extend(model.config().metric_tags.iter().map(|(key, value)| (format!("_{key}"), value.clone())));
         let failures = [

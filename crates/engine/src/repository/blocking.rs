@@ -73,17 +73,25 @@ pub(super) async fn find(
         .unwrap_or_else(|panic| Err(Error::internal(format!("the repositories could not be read: {panic}"))))
 }
 
-/// The models of the repositories and their versions. `None` if a repository cannot be read.
-pub(super) async fn existing(repositories: Repositories) -> Option<BTreeMap<ModelKey, BTreeSet<i64>>> {
+/// A model of the repositories.
+pub(super) struct ExistingModel {
+    /// In how many repositories it is.
+    pub(super) directories: usize,
+    pub(super) versions: BTreeSet<i64>,
+}
+
+/// The models of the repositories. `None` if a repository cannot be read.
+pub(super) async fn existing(repositories: Repositories) -> Option<BTreeMap<ModelKey, ExistingModel>> {
     let read = move || {
         let found = scan::list(&repositories);
         if !found.unreadable.is_empty() {
             return None;
         }
-        let versions = |directories: Vec<Arc<PathBuf>>| {
-            directories.iter().flat_map(|directory| scan::versions(directory)).collect()
+        let model = |directories: Vec<Arc<PathBuf>>| ExistingModel {
+            directories: directories.len(),
+            versions: directories.iter().flat_map(|directory| scan::versions(directory)).collect(),
         };
-        Some(found.models.into_iter().map(|(key, directories)| (key, versions(directories))).collect())
+        Some(found.models.into_iter().map(|(key, directories)| (key, model(directories))).collect())
     };
     spawn_blocking(read).await.ok().flatten()
 }
@@ -100,11 +108,11 @@ pub(super) async fn check(loader: Arc<Loader>, directory: Arc<PathBuf>) -> Optio
 /// Those of [`Loader::plan`].
 pub(super) async fn plan(
     loader: Arc<Loader>,
-    name: Name,
+    key: ModelKey,
     directory: Option<Arc<PathBuf>>,
     given: Arc<LoadParameters>,
 ) -> Result<Planned, PlanError> {
-    let plan = move || loader.plan(&name, directory.as_deref().map(PathBuf::as_path), &given);
+    let plan = move || loader.plan(&key, directory.as_deref().map(PathBuf::as_path), &given);
     spawn_blocking(plan).await.unwrap_or_else(|panic| {
         Err(Error::internal(format!("the model's configuration could not be read: {panic}")).into())
     })

@@ -25,7 +25,7 @@ use inference::{
     log_target::MULTILINE,
 };
 
-use lifecycle::{ConfigIdentity, NoVersion, NoVersionCause, PlanFailure, PlannedModel};
+use lifecycle::{ConfigIdentity, ModelKey, NoVersion, NoVersionCause, PlanFailure, PlannedModel};
 use proto::model_instance_group::Kind;
 use scheduling::Capacity;
 use tokio::runtime::Handle;
@@ -97,6 +97,7 @@ pub(super) struct Planned {
 /// What the loader will load for one model.
 pub(super) struct LoadPlan {
     name: Name,
+    namespace: Option<Name>,
     /// Where the model's files are: in the repository, or where an agent has put them.
     directory: PathBuf,
     declared: Declared,
@@ -179,7 +180,7 @@ impl Loader {
     /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
     pub(super) fn plan(
         &self,
-        name: &Name,
+        ModelKey { name, namespace }: &ModelKey,
         directory: Option<&Path>,
         brought: &LoadParameters,
     ) -> Result<Planned, PlanError> {
@@ -213,7 +214,8 @@ impl Loader {
         if versions.is_empty() {
             return Err(PlanError { cause: NoVersionCause::NoneSelected, error: no_version_available(name) });
         }
-        let plan = LoadPlan { name: name.clone(), directory, declared, versions };
+        let plan =
+            LoadPlan { name: name.clone(), namespace: namespace.clone(), directory, declared, versions };
         Ok(Planned { plan, agents, files })
     }
 
@@ -348,6 +350,7 @@ impl Loader {
         opened.configured(&config.shown);
         let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
         Model::start(ModelParts {
+            namespace: plan.namespace.clone(),
             version,
             config,
             directory,

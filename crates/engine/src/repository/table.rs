@@ -5,7 +5,7 @@ use std::{
 };
 
 use inference::{Error, Name};
-use lifecycle::{CopyId, Lifecycle, NoVersion, NoVersionCause, VersionStatus};
+use lifecycle::{CopyId, IN_TWO_REPOSITORIES, Lifecycle, ModelKey, NoVersion, NoVersionCause, VersionStatus};
 
 use crate::{model::Model, readiness::NotReady};
 
@@ -39,6 +39,8 @@ impl ModelState {
 pub struct IndexEntry {
     /// Model name.
     pub name: Name,
+    /// The repository, if the server uses namespaces.
+    pub namespace: Option<Name>,
     /// Version number; absent for a model without versions.
     pub version: Option<i64>,
     /// State; absent for a model that was never loaded.
@@ -49,8 +51,15 @@ pub struct IndexEntry {
 
 impl IndexEntry {
     /// A model that was never loaded.
-    pub(super) fn unknown(name: &Name) -> Self {
-        Self { name: name.clone(), version: None, state: None, reason: String::new() }
+    pub(super) fn unknown(ModelKey { name, namespace }: &ModelKey) -> Self {
+        let (name, namespace) = (name.clone(), namespace.clone());
+        Self { name, namespace, version: None, state: None, reason: String::new() }
+    }
+
+    /// A model that was never loaded, and that several repositories have.
+    pub(super) fn not_unique(key: &ModelKey) -> Self {
+        let reason = IN_TWO_REPOSITORIES.to_owned();
+        Self { state: Some(ModelState::Unavailable), reason, ..Self::unknown(key) }
     }
 }
 
@@ -66,12 +75,21 @@ pub(crate) struct ModelTable {
 /// One model of the table.
 #[derive(Debug, Clone, Default)]
 struct Versions {
+    /// The repository, if the server uses namespaces.
+    namespace: Option<Name>,
     versions: BTreeMap<i64, VersionEntry>,
     /// Why the model has no version.
     problem: Option<NoVersion>,
 }
 
 impl Versions {
+    /// Whether a name with namespaces means this model: it has not been unloaded.
+    fn is_meant(&self) -> bool {
+        let is_gone =
+            |version: &VersionEntry| version.is_unloaded() || matches!(version, VersionEntry::Unloading(_));
+        self.problem.is_some() || !self.versions.values().all(is_gone)
+    }
+
     fn all_usable(&self) -> bool {
         self.problem.is_none()
             && !self.versions.is_empty()
@@ -137,7 +155,8 @@ impl ModelTable {
     pub(super) fn of(lifecycle: &Lifecycle, copies: &HashMap<CopyId, Arc<Model>>) -> Self {
         let mut table = Self::default();
         for (key, model) in lifecycle.models() {
-            let mut shown = Versions { problem: model.problem().cloned(), ..Versions::default() };
+            let (problem, namespace) = (model.problem().cloned(), key.namespace.clone());
+            let mut shown = Versions { problem, namespace, versions: BTreeMap::new() };
             for (number, status) in model.versions() {
                 let copy = |copy: &CopyId| copies.get(copy).cloned();
                 let entry = match &status {
@@ -158,10 +177,16 @@ impl ModelTable {
 
     /// The only model of a name.
     fn only(&self, name: &str) -> Result<Option<&Versions>, Error> {
-        match self.models.get(name).map(Vec::as_slice) {
-            None | Some([]) => Ok(None),
-            Some([only]) => Ok(Some(only)),
-            Some(several) => Err(Error::invalid(format!(
+        let Some(models) = self.models.get(name) else { return Ok(None) };
+        let has_namespaces = models.iter().any(|model| model.namespace.is_some());
+        let meant: Vec<_> = models.iter().filter(|model| !has_namespaces || model.is_meant()).collect();
+        match meant[..] {
+            [] if has_namespaces => {
+                Err(Error::not_found(format!("Identifier of model '{name}' is not found in global map")))
+            }
+            [] => Ok(None),
+            [only] => Ok(Some(only)),
+            ref several => Err(Error::invalid(format!(
                 "There are {} identifiers of model '{name}' in global map, model namespace must be provided to resolve \
                  ambiguity.",
                 several.len()
@@ -289,6 +314,11 @@ impl ModelTable {
         self.models.contains_key(name)
     }
 
+    /// Whether the table has this model.
+    pub(super) fn has(&self, key: &ModelKey) -> bool {
+        self.models.get(&key.name).into_iter().flatten().any(|model| model.namespace == key.namespace)
+    }
+
     /// One line for each version, or for each model without versions, by name and number.
     pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
         let mut lines = Vec::new();
@@ -299,6 +329,7 @@ impl ModelTable {
                 let state = Some(ModelState::Unavailable);
                 lines.push(IndexEntry {
                     name: name.clone(),
+                    namespace: model.namespace.clone(),
                     version: None,
                     state,
                     reason: problem.reason.clone(),
@@ -308,6 +339,7 @@ impl ModelTable {
                 let (state, reason) = version.state();
                 lines.push(IndexEntry {
                     name: name.clone(),
+                    namespace: model.namespace.clone(),
                     version: Some(number),
                     state: Some(state),
                     reason,
@@ -315,7 +347,14 @@ impl ModelTable {
             }
         }
         lines.retain(|line| !ready_only || line.state == Some(ModelState::Ready));
-        lines.sort_by(|one, other| (&one.name, one.version).cmp(&(&other.name, other.version)));
+        sort(&mut lines);
         lines
     }
+}
+
+/// Sorts lines of an index by name, namespace and version.
+pub(super) fn sort(lines: &mut [IndexEntry]) {
+    lines.sort_by(|one, other| {
+        (&one.name, &one.namespace, one.version).cmp(&(&other.name, &other.namespace, other.version))
+    });
 }

@@ -24,10 +24,11 @@ use tokio::{
 use super::{
     Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
-    blocking::{self, RepositoryListing},
+    blocking::{self, ExistingModel, RepositoryListing},
     load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     polling::PollingState,
     private_directory::PrivateDirectory,
+    table,
     watch::FileWatcher,
 };
 use crate::{clock::now, model::Model};
@@ -126,7 +127,7 @@ enum Event {
     Told,
     /// The models and versions of the repositories, for an index.
     Existing {
-        models: Option<BTreeMap<ModelKey, BTreeSet<i64>>>,
+        models: Option<BTreeMap<ModelKey, ExistingModel>>,
         ready_only: bool,
         done: Done<Vec<IndexEntry>>,
     },
@@ -310,7 +311,12 @@ impl RepositoryTask {
             Event::Told => Vec::new(),
             Event::Existing { models, ready_only, done } => {
                 if let Some(models) = &models {
-                    self.lifecycle.exist(models);
+                    self.lifecycle.exist(|key, version| {
+                        let model = models.get(key);
+                        model.is_some_and(|model| {
+                            version.is_none_or(|version| model.versions.contains(&version))
+                        })
+                    });
                 }
                 // What the caller learns counts for readiness, too.
                 self.perform(Vec::new());
@@ -372,15 +378,18 @@ impl RepositoryTask {
     /// Answers a request for the index, now that the repositories have been read.
     fn show_index(
         &self,
-        models: Option<&BTreeMap<ModelKey, BTreeSet<i64>>>,
+        models: Option<&BTreeMap<ModelKey, ExistingModel>>,
         ready_only: bool,
     ) -> Vec<IndexEntry> {
         let table = ModelTable::of(&self.lifecycle, &self.copies);
         let mut lines = table.index(ready_only);
         if !ready_only {
-            let unknown = models.into_iter().flatten().filter(|(key, _)| !table.knows(&key.name));
-            lines.extend(unknown.map(|(key, _)| IndexEntry::unknown(&key.name)));
-            lines.sort_by(|one, other| (&one.name, one.version).cmp(&(&other.name, other.version)));
+            let unknown = models.into_iter().flatten().filter(|(key, _)| !table.has(key));
+            lines.extend(unknown.map(|(key, model)| match model.directories {
+                0 | 1 => IndexEntry::unknown(key),
+                _ => IndexEntry::not_unique(key),
+            }));
+            table::sort(&mut lines);
         }
         lines
     }

@@ -45,8 +45,13 @@ async fn until(engine: &Engine, expected: &[&str]) {
 async fn models_are_loaded_and_unloaded_by_calls() {
     let repository = Repository::new().model("m", ECHO, &["1"]).model("n", ECHO, &["1"]);
     let engine = start(explicit(repository.options()), echo()).await;
-    let entry =
-        |name: &str| IndexEntry { name: Name::new(name), version: None, state: None, reason: String::new() };
+    let entry = |name: &str| IndexEntry {
+        name: Name::new(name),
+        namespace: None,
+        version: None,
+        state: None,
+        reason: String::new(),
+    };
     assert_eq!(engine.index(false).await, [entry("m"), entry("n")]);
     assert_eq!(engine.index(true).await, []);
     load(&engine, "m").await.unwrap();

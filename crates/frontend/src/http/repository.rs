@@ -13,7 +13,7 @@ use super::{
     service::HttpService,
     show,
 };
-use crate::{decode_pool::Work, kserve};
+use crate::decode_pool::Work;
 
 impl HttpService {
     /// `POST /v2/repository/index`
@@ -22,14 +22,12 @@ impl HttpService {
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
         let ready_only = self.read_members(body, ready_only).await?;
-        let index = kserve::metadata::index(self.engine.index(ready_only).await);
-        Ok(reply::json(StatusCode::OK, show::index(&index)))
+        Ok(reply::json(StatusCode::OK, show::index(&self.engine.index(ready_only).await)))
     }
 
     /// `GET /v2/models`
     pub(super) async fn models(&self) -> HttpReply {
-        let index = kserve::metadata::index(self.engine.index(false).await);
-        reply::json(StatusCode::OK, show::models(&index))
+        reply::json(StatusCode::OK, show::models(&self.engine.index(false).await))
     }
 
     /// `POST /v2/repository/models/{M}/load`

@@ -1,9 +1,8 @@
 //! Writes the metadata of the server and of its models as JSON.
-use engine::{ModelState, NotReady};
+use engine::{IndexEntry, ModelState, NotReady};
 use proto::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
-    RepositoryIndexResponse, ServerMetadataResponse, StatisticDuration,
-    model_metadata_response::TensorMetadata,
+    ServerMetadataResponse, StatisticDuration, model_metadata_response::TensorMetadata,
 };
 
 use super::json::{write_int, write_string, write_uint};
@@ -125,15 +124,21 @@ pub fn model(metadata: &ModelMetadataResponse) -> Vec<u8> {
 }
 
 /// The body of `POST /v2/repository/index`. Empty fields are left out.
-pub fn index(index: &RepositoryIndexResponse) -> Vec<u8> {
+pub fn index(index: &[IndexEntry]) -> Vec<u8> {
     let mut writer = JsonWriter::new();
-    writer.array(&index.models, |writer, model| {
-        writer.text("name", &model.name);
-        writer.optional("version", &model.version);
-        writer.optional("state", &model.state);
-        writer.optional("reason", &model.reason);
+    writer.array(index, |writer, entry| {
+        writer.text("name", &entry.name);
+        writer.optional("namespace", entry.namespace.as_deref().unwrap_or_default());
+        writer.optional("version", &version(entry.version));
+        writer.optional("state", entry.state.map_or("", ModelState::as_str));
+        writer.optional("reason", &entry.reason);
     });
     writer.json
+}
+
+/// A version number; empty for none.
+fn version(number: Option<i64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
 }
 
 /// The body of `GET /v2/health/ready` of a server that is not ready. A model that the server does not have has no state.
@@ -145,8 +150,7 @@ pub fn not_ready(missing: &[NotReady]) -> Vec<u8> {
     writer.key("not_ready");
     writer.array(&missing[..missing.len().min(SHOWN)], |writer, model| {
         writer.text("name", &model.name);
-        let version = model.version.map(|version| version.to_string());
-        writer.optional("version", version.as_deref().unwrap_or_default());
+        writer.optional("version", &version(model.version));
         writer.optional("state", model.state.map_or("", ModelState::as_str));
     });
     if missing.len() > SHOWN {
@@ -157,18 +161,21 @@ pub fn not_ready(missing: &[NotReady]) -> Vec<u8> {
 }
 
 /// The body of `GET /v2/models`: each model once, with its versions. A model that was never loaded has no versions.
-pub fn models(index: &RepositoryIndexResponse) -> Vec<u8> {
+pub fn models(index: &[IndexEntry]) -> Vec<u8> {
     let mut writer = JsonWriter::new();
     writer.open(b'{');
     writer.key("models");
-    let models: Vec<_> = index.models.chunk_by(|left, right| left.name == right.name).collect();
+    let models: Vec<_> = index
+        .chunk_by(|left, right| (&left.name, &left.namespace) == (&right.name, &right.namespace))
+        .collect();
     writer.array(&models, |writer, versions| {
         writer.text("name", &versions[0].name);
+        writer.optional("namespace", versions[0].namespace.as_deref().unwrap_or_default());
         writer.key("versions");
-        let versions: Vec<_> = versions.iter().filter(|entry| !entry.version.is_empty()).collect();
+        let versions: Vec<_> = versions.iter().filter(|entry| entry.version.is_some()).collect();
         writer.array(&versions, |writer, entry| {
-            writer.text("version", &entry.version);
-            writer.text("state", &entry.state);
+            writer.text("version", &version(entry.version));
+            writer.text("state", entry.state.map_or("", ModelState::as_str));
             writer.optional("reason", &entry.reason);
         });
     });
@@ -237,7 +244,7 @@ fn model_statistics(writer: &mut JsonWriter, model: &ModelStatistics) {
 
 #[cfg(test)]
 mod tests {
-    use proto::{InferResponseStatistics, MemoryUsage, repository_index_response::ModelIndex};
+    use proto::{InferResponseStatistics, MemoryUsage};
 
     use super::*;
 
@@ -268,38 +275,42 @@ mod tests {
         assert_eq!(String::from_utf8(model(&metadata)).unwrap(), expected);
     }
 
-    fn entry(name: &str, version: &str, state: &str, reason: &str) -> ModelIndex {
-        ModelIndex { name: name.into(), version: version.into(), state: state.into(), reason: reason.into() }
+    fn entry(name: &str, version: Option<i64>, state: Option<ModelState>, reason: &str) -> IndexEntry {
+        IndexEntry { name: name.into(), namespace: None, version, state, reason: reason.into() }
     }
 
     #[test]
     fn the_list_of_models_has_each_model_once() {
         let entries = vec![
-            entry("a", "1", "UNAVAILABLE", "unloaded"),
-            entry("a", "2", "READY", ""),
-            entry("b", "", "", ""),
+            entry("a", Some(1), Some(ModelState::Unavailable), "unloaded"),
+            entry("a", Some(2), Some(ModelState::Ready), ""),
+            entry("b", None, None, ""),
         ];
         let expected = concat!(
             r#"{"models":[{"name":"a","versions":[{"version":"1","state":"UNAVAILABLE","reason":"unloaded"},"#,
             r#"{"version":"2","state":"READY"}]},{"name":"b","versions":[]}]}"#,
         );
-        let list = models(&RepositoryIndexResponse { models: entries });
+        let list = models(&entries);
         assert_eq!(String::from_utf8(list).unwrap(), expected);
     }
 
     #[test]
     fn an_index_leaves_out_what_a_model_does_not_have() {
-        let models = vec![
-            entry("a", "1", "READY", ""),
-            entry("b", "", "", ""),
-            entry("c", "1", "UNAVAILABLE", "x\ny"),
+        let mut entries = vec![
+            entry("a", Some(1), Some(ModelState::Ready), ""),
+            entry("b", None, None, ""),
+            entry("c", Some(1), Some(ModelState::Unavailable), "x\ny"),
         ];
         let expected = concat!(
             r#"[{"name":"a","version":"1","state":"READY"},{"name":"b"},"#,
             r#"{"name":"c","version":"1","state":"UNAVAILABLE","reason":"x\ny"}]"#
         );
-        assert_eq!(String::from_utf8(index(&RepositoryIndexResponse { models })).unwrap(), expected);
-        assert_eq!(index(&RepositoryIndexResponse::default()), b"[]");
+        assert_eq!(String::from_utf8(index(&entries)).unwrap(), expected);
+        assert_eq!(index(&[]), b"[]");
+        entries.truncate(1);
+        entries[0].namespace = Some("/models".into());
+        let expected = r#"[{"name":"a","namespace":"/models","version":"1","state":"READY"}]"#;
+        assert_eq!(String::from_utf8(index(&entries)).unwrap(), expected);
     }
 
     #[test]

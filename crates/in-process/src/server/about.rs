@@ -61,7 +61,7 @@ impl Server {
     fn index(&self, flags: u32) -> Result<String, Error> {
         let engine = self.serving()?;
         let entries = self.wait(async { Ok(engine.index(flags & INDEX_READY != 0).await) })?;
-        Ok(json(show::index(&kserve::metadata::index(entries))))
+        Ok(json(show::index(&entries)))
     }
 
     fn batch_flags(&self, name: &str, version: i64) -> Result<u32, Error> {

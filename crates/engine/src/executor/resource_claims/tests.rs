@@ -53,6 +53,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
     let spec =
         InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false };
     Model::start(ModelParts {
+        namespace: None,
         version: 1,
         config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
         directory: PathBuf::new(),

@@ -165,7 +165,7 @@ impl RepositoryTask {
             let loader = self.loader.clone();
             match job {
                 Job::Plan { key, generation, directory, given } => {
-                    let planned = blocking::plan(loader, key.name, directory, given);
+                    let planned = blocking::plan(loader, key, directory, given);
                     self.events.spawn(async move {
                         Event::Planned { generation, result: planned.await.map(Box::new) }
                     });
