@@ -17,7 +17,7 @@ use lifecycle::{
 };
 use tokio::{
     sync::{mpsc, oneshot},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 
@@ -43,8 +43,10 @@ pub(super) struct RepositoryTask {
     loader: Arc<Loader>,
     repositories: Repositories,
     published: Arc<ArcSwap<ModelTable>>,
-    /// Work of blocking threads.
+    /// Work that reads repositories and loads models. A stop may leave it behind.
     events: JoinSet<Event>,
+    /// Copies that end, and agents that are notified. A stop waits for them.
+    endings: JoinSet<Event>,
     /// Configurations to read and copies to build, in this order.
     jobs: VecDeque<Job>,
     running_jobs: usize,
@@ -157,6 +159,7 @@ impl RepositoryTask {
             repositories: Repositories::new(paths, namespacing),
             published,
             events: JoinSet::new(),
+            endings: JoinSet::new(),
             jobs: VecDeque::new(),
             running_jobs: 0,
             load_threads,
@@ -185,11 +188,8 @@ impl RepositoryTask {
                     Some(command) => self.command(command),
                     None => return,
                 },
-                Some(event) = self.events.join_next() => match event {
-                    Ok(event) => self.event(event),
-                    // Work that may panic catches it where the model's name is known.
-                    Err(error) => log::error!("work of the model repository was lost: {error}"),
-                },
+                Some(event) = self.events.join_next() => self.joined(event),
+                Some(event) = self.endings.join_next() => self.joined(event),
                 () = changed(self.watcher.as_deref()), if !is_hinted => {
                     self.polling.iter_mut().for_each(|polling| polling.hint(Instant::now()));
                 }
@@ -198,8 +198,8 @@ impl RepositoryTask {
             if !self.lifecycle.has_operations() {
                 self.polling.iter_mut().for_each(PollingState::answer);
             }
-            // What agents still do is an event that has not come.
-            if self.lifecycle.is_idle() && self.events.is_empty() {
+            // What agents still do is an ending that has not come.
+            if self.lifecycle.is_idle() && self.endings.is_empty() {
                 for done in self.stopped.drain(..) {
                     // The caller may have gone.
                     let _ = done.send(());
@@ -223,6 +223,19 @@ impl RepositoryTask {
             }
             Command::Unload { name, done } => {
                 self.begin(LifecycleCommand::Unload { name }, LoadParameters::default(), done);
+            }
+            Command::RefuseCommands { done } => {
+                (self.polling, self.watcher) = (None, None);
+                let actions = self.lifecycle.refuse_commands();
+                self.perform(actions);
+                // The caller may have gone.
+                let _ = done.send(());
+            }
+            Command::AbandonLoads { done } => {
+                self.jobs.clear();
+                let actions = self.lifecycle.abandon_loads(now());
+                self.perform(actions);
+                let _ = done.send(!self.events.is_empty());
             }
             Command::UnloadAll { done } => {
                 (self.polling, self.watcher) = (None, None);
@@ -258,6 +271,14 @@ impl RepositoryTask {
         self.open.insert(id, WaitingCaller { done, given: Arc::new(given) });
         let actions = self.lifecycle.command(id, command, now());
         self.perform(actions);
+    }
+
+    fn joined(&mut self, event: Result<Event, JoinError>) {
+        match event {
+            Ok(event) => self.event(event),
+            // Work that may panic catches it where the model's name is known.
+            Err(error) => log::error!("work of the model repository was lost: {error}"),
+        }
     }
 
     fn event(&mut self, event: Event) {
