@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
@@ -39,6 +39,7 @@ mod processors;
 mod readiness;
 mod rejection;
 mod repository;
+mod thread_group;
 
 use clock::TimerThread;
 pub use clock::now;
@@ -58,6 +59,7 @@ use readiness::ReadinessPolicy;
 pub use readiness::{NotReady, Readiness, ReadinessRule};
 pub use repository::{IndexEntry, LoadParameters, ModelState, Polling};
 use repository::{Loader, Repository, RepositoryOptions};
+pub use thread_group::ThreadGroup;
 
 /// The plug-ins of an engine.
 #[derive(Clone, Default)]
@@ -95,6 +97,8 @@ struct EngineInner {
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
     control: ModelControl,
+    clock: TimerThread,
+    threads: ThreadGroup,
     /// The repositories could not be read, so the engine has no models.
     failed_to_start: AtomicBool,
     /// A model of the start could not be loaded.
@@ -120,7 +124,8 @@ impl Engine {
     /// # Errors
     /// INTERNAL if the system refuses to start a thread.
     pub fn new(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
-        let clock = TimerThread::start()
+        let threads = ThreadGroup::default();
+        let clock = TimerThread::start(&threads)
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
         let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
@@ -138,7 +143,7 @@ impl Engine {
             },
         };
         let inflight = ByteBudget::new(options.limits.inflight_bytes);
-        let loader = Loader::new(options, plugins, clock, inflight.clone());
+        let loader = Loader::new(options, plugins, clock.clone(), inflight.clone(), threads.clone());
         let repository = Repository::start(loader, repository);
         let shared = EngineInner {
             server,
@@ -147,6 +152,8 @@ impl Engine {
             exposition,
             inflight,
             control,
+            clock,
+            threads,
             failed_to_start: AtomicBool::new(false),
             lacks_startup_models: AtomicBool::new(false),
             stop_announced: AtomicBool::new(false),
@@ -468,6 +475,13 @@ impl Engine {
         };
         let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
         tokio::time::timeout(grace, all_closed).await.map_err(expired)
+    }
+
+    /// Ends the engine's own threads after a stop, and waits until all threads that it has started have ended, at most
+    /// until `deadline`. Returns whether they have. Threads of the runtime are not waited for. Blocks.
+    pub fn end_threads(&self, deadline: Instant) -> bool {
+        self.shared.clock.end();
+        self.shared.threads.join(deadline)
     }
 
     /// Returns when no request is in flight. Logs once a second what is in flight.

@@ -346,7 +346,7 @@ impl RepositoryTask {
     ) -> Result<lifecycle::PlannedModel, PlanError> {
         let Planned { plan, agents, files } = planned;
         let shown = plan.shown();
-        let agents = agents.map(AgentThread::start).transpose()?;
+        let agents = agents.map(|agents| AgentThread::start(agents, self.loader.threads())).transpose()?;
         self.loads.insert(generation, LoadState { plan: Arc::new(plan), agents, _files: files });
         Ok(shown)
     }

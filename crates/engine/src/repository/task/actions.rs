@@ -144,13 +144,15 @@ impl RepositoryTask {
             return;
         }
         let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
+        let threads = self.loader.threads().clone();
         self.endings.spawn(async move {
             if let Some(told) = told {
                 // The thread of the agents answers, or it has ended.
                 let _ = told.await;
             }
             let ids = copies.iter().map(|(id, _)| *id).collect();
-            let retired = copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone()));
+            let retired =
+                copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone(), threads.clone()));
             join_all(retired).await;
             Event::Retired(ids)
         });
