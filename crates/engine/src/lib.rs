@@ -454,7 +454,7 @@ impl Engine {
     }
 
     /// Announces the exit, and does not wait for loads that run: the process ends soon, and nobody needs their models.
-    /// Returns whether threads were left behind in code of backends. Such a process must end without destructors.
+    /// Returns whether threads are still in code of backends, or read repositories. May be called again to ask that.
     pub async fn abandon_loads(&self) -> bool {
         self.announce_exit().await;
         self.shared.repository.abandon_loads().await

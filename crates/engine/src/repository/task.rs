@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{clock::now, model::Model};
 
+mod abandoned;
 mod actions;
 
 /// The longest pause before a model that has failed is tried again in control mode `poll`.
@@ -67,6 +68,8 @@ pub(super) struct RepositoryTask {
     untold: Vec<oneshot::Receiver<()>>,
     /// The table stays as it is: metrics and answers of the last requests still show the models.
     is_stopping: Arc<AtomicBool>,
+    /// Loads that still run have no user.
+    has_abandoned_loads: bool,
     /// How long a copy that has been replaced waits for its sequences.
     sequence_limit: Duration,
     stopped: Vec<Done<()>>,
@@ -124,7 +127,7 @@ enum Event {
     },
     Retired(Vec<CopyId>),
     Polled(Box<RepositoryListing>),
-    /// Agents have been notified.
+    /// Agents have been notified, or what an abandoned load has made has ended.
     Told,
     /// The models and versions of the repositories, for an index.
     Existing {
@@ -172,6 +175,7 @@ impl RepositoryTask {
             told: BTreeSet::new(),
             untold: Vec::new(),
             is_stopping: Arc::default(),
+            has_abandoned_loads: false,
             sequence_limit,
             stopped: Vec::new(),
         }
@@ -231,12 +235,7 @@ impl RepositoryTask {
                 // The caller may have gone.
                 let _ = done.send(());
             }
-            Command::AbandonLoads { done } => {
-                self.jobs.clear();
-                let actions = self.lifecycle.abandon_loads(now());
-                self.perform(actions);
-                let _ = done.send(!self.events.is_empty());
-            }
+            Command::AbandonLoads { done } => self.abandon_loads(done),
             Command::UnloadAll { done } => {
                 (self.polling, self.watcher) = (None, None);
                 self.is_stopping.store(true, SeqCst);
@@ -282,6 +281,7 @@ impl RepositoryTask {
     }
 
     fn event(&mut self, event: Event) {
+        let Some(event) = self.unless_abandoned(event) else { return };
         let now = now();
         let actions = match event {
             Event::Listed { command, listing } => {

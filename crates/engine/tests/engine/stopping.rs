@@ -117,7 +117,14 @@ async fn a_stop_may_leave_loads_behind() {
     }
     assert!(serves(&engine, "m").await, "requests are accepted until the stop");
     engine.stop(TIMEOUT).await.unwrap();
+    assert!(engine.abandon_loads().await, "it still hangs");
     drop(release);
+    while engine.abandon_loads().await {
+        tokio::task::yield_now().await;
+    }
+    // The copy that was made after all has ended.
+    engine.stop(TIMEOUT).await.unwrap();
+    assert!(engine.end_threads(Instant::now() + TIMEOUT));
 }
 
 #[tokio::test]

@@ -17,8 +17,9 @@ impl StartingServer<'_> {
     /// # Errors
     /// INTERNAL if a model has not ended within the exit timeout.
     pub async fn interrupt(self) -> Result<Stopped, Error> {
-        let stopped = stopped(self.engine.abandon_loads().await);
-        self.engine.stop(self.options.server.exit_timeout).await.map(|()| stopped)
+        self.engine.abandon_loads().await;
+        self.engine.stop(self.options.server.exit_timeout).await?;
+        Ok(stopped(&self.engine).await)
     }
 }
 
@@ -33,7 +34,7 @@ impl Server {
         self.announce_stop().await;
         let begun = Instant::now();
         let left = || self.times.exit_timeout.saturating_sub(begun.elapsed());
-        let stopped = stopped(self.engine.abandon_loads().await);
+        self.engine.abandon_loads().await;
         let (serving, scraping): (Vec<_>, Vec<_>) =
             self.endpoints.into_iter().partition(|endpoint| endpoint.service != EndpointService::Metrics);
         let drains: Vec<_> = serving.iter().map(|endpoint| endpoint.drain.clone()).collect();
@@ -62,7 +63,8 @@ impl Server {
         if !all_closed {
             return Err(Error::internal("Exit timeout expired. Exiting immediately."));
         }
-        ended.map(|()| stopped)
+        ended?;
+        Ok(stopped(&self.engine).await)
     }
 
     /// Says on every connection that the server is not ready, tells its clients to go to another server, and serves as
@@ -101,8 +103,9 @@ async fn end_of_sequences(engine: &Engine, most: Duration) {
 /// How often a stopping server looks whether sequences have ended.
 const SEQUENCE_TICK: Duration = Duration::from_millis(10);
 
-fn stopped(loads_abandoned: bool) -> Stopped {
-    if loads_abandoned { Stopped::LoadsAbandoned } else { Stopped::Whole }
+/// How a server has stopped whose loads were abandoned.
+async fn stopped(engine: &Engine) -> Stopped {
+    if engine.abandon_loads().await { Stopped::LoadsAbandoned } else { Stopped::Whole }
 }
 
 impl Endpoint {
