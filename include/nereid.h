@@ -1040,8 +1040,10 @@ TRITONSERVER_Error *TRITONSERVER_ServerNew(
     TRITONSERVER_Server **server, TRITONSERVER_ServerOptions *options);
 
 /**
- * Stops a server and deletes it; null is fine. A server that does not stop within its time limit is
- * not deleted.
+ * Stops a server and deletes it; null is fine. Returns when all threads of the server have ended,
+ * except for the thread of a callback that calls this function. A server that does not stop within
+ * its time limit is not deleted. Requests, responses and metrics of the server must be deleted
+ * before.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerDelete(TRITONSERVER_Server *server);
 

@@ -6,24 +6,29 @@ of an answer, and the model has not run it. So the storm below counts on both si
 the server, which a last long request keeps from ending, tells how many requests its model has run. Both must agree.
 """
 
+import contextlib
 import http.client
 import json
 import queue
+import shutil
 import signal
 import socket
 import statistics
+import subprocess
 import threading
 import time
 from collections import Counter
 
+import adders
 import grpc as grpc_library
 import numpy as np
 import pytest
 import repository as models
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs, metric, pending
-from serving import LENIENCE, PATIENCE, eventually
+from serving import LENIENCE, PATIENCE, command, environment, eventually
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
 
 @pytest.fixture
@@ -138,6 +143,107 @@ def test_a_request_that_takes_longer_than_the_exit_may_is_given_up(own, gate):
         assert 0.9 <= seconds_until_end(server) <= 3.0 * LENIENCE
         assert failed.get(timeout=PATIENCE) is not None
     assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()
+
+
+@contextlib.contextmanager
+def starting(tmp_path, repository, *options):
+    """A process that has only begun to start. It must end by itself."""
+    log = tmp_path / "starting.log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command(repository, *options), env=environment(), stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_server_that_loads_its_models_obeys_a_signal_at_once(tmp_path, gate, backend_option, number):
+    """One model is loaded, and the load of another hangs."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    models.add_sub(folder)
+    hold = gate.hold()
+    gate.write(folder, "slow", "", load_hold=hold)
+    with starting(tmp_path, folder, backend_option, "--shutdown-delay-secs=60") as (process, log):
+        hold.wait_until_running()
+        eventually(lambda: "successfully loaded 'add_sub'" in log.read_text(), "the other model")
+        begun = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == 0, log.read_text()
+        assert time.monotonic() - begun <= 0.5 * LENIENCE
+    text = log.read_text()
+    assert "successfully unloaded 'add_sub' version 1" in text and "panicked" not in text
+
+
+def test_a_server_ends_at_once_after_a_reload_that_has_failed(start, tmp_path):
+    folder = adders.repository_of(tmp_path, "a")
+    times = []
+    for _ in range(5):
+        server = start(folder, adders.EXPLICIT, "--load-model=a")
+        with HTTP.connect(server) as client:
+            model = folder / "a" / "1" / "model.onnx"
+            good = model.read_bytes()
+            model.write_bytes(b"this is no model")
+            with pytest.raises(InferenceServerException, match="load failed for model 'a'"):
+                client.load_model("a")
+            assert adders.answer(HTTP, client, "a") == 1
+            model.write_bytes(good)
+        times.append(seconds_until_end(server))
+        assert server.process.returncode == 0
+    print(f"ended after {', '.join(f'{1000 * seconds:.1f}' for seconds in times)} ms")
+    assert statistics.median(times) <= 0.2 * LENIENCE, times
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+def test_a_load_that_hangs_does_not_hold_the_server_up(start, tmp_path, gate, backend_option, threads, mode):
+    """A model is being reloaded. A request of its old copy, and a sequence of another model on a stream, finish."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    models.accumulate(folder, "direct")
+    gate.write(folder, "held", "max_batch_size: 1\n")
+    polling = ("--repository-poll-secs=1", "--repository-settle-ms=0")
+    options = [f"--model-control-mode={mode}", *(polling if mode == "poll" else ("--load-model=*",))]
+    server = start(folder, backend_option, *options).wait_until_ready()
+    load_hold, hold = gate.hold(), gate.hold()
+    with GRPC.connect(server) as client, HTTP.connect(server) as http_client:
+        answers = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+
+        def add(number, **sequence):
+            value = [GRPC.input("X", np.array([[number]], np.int32))]
+            client.async_stream_infer("accumulate_direct", value, sequence_id=7, **sequence)
+            result, error = answers.get(timeout=PATIENCE)
+            assert error is None, error
+            return result.as_numpy("SUM").item()
+
+        def ask(protocol, asked):
+            return asked.infer("held", held_inputs(protocol, hold, 3)).as_numpy("OUTPUT0").item()
+
+        assert add(1, sequence_start=True) == 1
+        running = [threads.submit(ask, HTTP, http_client)]
+        hold.wait_until_running()
+        gate.write(tmp_path, "held", "max_batch_size: 1\n", load_hold=load_hold)
+        shutil.copy(tmp_path / "held" / "config.pbtxt", folder / "held")
+        loads = []
+        if mode == "explicit":
+            loads = [threads.submit(GRPC.connect(server).load_model, "held")]
+        load_hold.wait_until_running()
+        server.terminate()
+        # The caller of the load waits for nothing.
+        for load in loads:
+            with pytest.raises(InferenceServerException, match="Server exiting"):
+                load.result(PATIENCE)
+        eventually(lambda: refuses_connections(server.grpc_port), "gRPC to refuse connections")
+        assert add(2) == 3
+        hold.release()
+        assert [request.result(PATIENCE) for request in running] == [3]
+        assert add(3, sequence_end=True) == 6
+        begun = time.monotonic()
+        assert server.process.wait(PATIENCE) == 0
+        assert time.monotonic() - begun <= 0.5 * LENIENCE
+        client.stop_stream(cancel_requests=True)
 
 
 class Storm:

@@ -18,6 +18,8 @@ use inference::{Timestamp, panic_message};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::ThreadGroup;
+
 /// The current time of CLOCK_MONOTONIC, the clock of every [`Timestamp`] in the process.
 pub fn now() -> Timestamp {
     let time = clock_gettime(ClockId::Monotonic);
@@ -65,20 +67,24 @@ struct Alive(Arc<TimerState>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.0.queue.lock().over = true;
-        self.0.changed.notify_one();
+        self.0.end();
     }
 }
 
 impl TimerThread {
     /// Starts the thread. In a tokio runtime, the runtime's blocking threads run foreign code. Outside of one, each
     /// such wake-up call gets its own thread.
-    pub(crate) fn start() -> std::io::Result<Self> {
+    pub(crate) fn start(threads: &ThreadGroup) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok();
         let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new(), runtime });
         let clock = shared.clone();
-        thread::Builder::new().name("clock".into()).spawn(move || clock.run())?;
+        threads.spawn(thread::Builder::new().name("clock".into()), move || clock.run())?;
         Ok(Self { _alive: Arc::new(Alive(shared.clone())), shared })
+    }
+
+    /// Ends the thread: no wake-up call comes any more.
+    pub(crate) fn end(&self) {
+        self.shared.end();
     }
 
     /// Schedules a wake-up call of `timer_target` at `at`, or soon after.
@@ -106,6 +112,11 @@ impl TimerThread {
 }
 
 impl TimerState {
+    fn end(&self) {
+        self.queue.lock().over = true;
+        self.changed.notify_one();
+    }
+
     fn run(&self) {
         // Only a kernel that does not know the call refuses it. Its timers then have the usual resolution.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -167,7 +178,7 @@ mod tests {
 
     #[test]
     fn calls_are_made_in_order_and_never_early() {
-        let clock = TimerThread::start().unwrap();
+        let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
         let (sender, heard) = mpsc::channel();
         let targets: Vec<Arc<dyn TimerTarget>> = (0..3)
             .map(|n| Arc::new(TestTarget(Mutex::new(sender.clone()), n)) as Arc<dyn TimerTarget>)
@@ -185,7 +196,7 @@ mod tests {
 
     #[test]
     fn only_the_earliest_wake_up_of_a_target_counts() {
-        let clock = TimerThread::start().unwrap();
+        let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
         let (sender, heard) = mpsc::channel();
         let targets =
             [0, 1].map(|n| Arc::new(TestTarget(Mutex::new(sender.clone()), n)) as Arc<dyn TimerTarget>);
@@ -209,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_target_that_panics_does_not_affect_others() {
-        let clock = TimerThread::start().unwrap();
+        let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
         let unwell: Arc<dyn TimerTarget> = Arc::new(Unwell);
         let (sender, heard) = mpsc::channel();
         let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 1));
@@ -234,8 +245,10 @@ mod tests {
     #[test]
     fn code_of_plug_ins_never_blocks_the_timer_thread() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let clocks =
-            [TimerThread::start().unwrap(), runtime.block_on(async { TimerThread::start() }).unwrap()];
+        let clocks = [
+            TimerThread::start(&ThreadGroup::default()).unwrap(),
+            runtime.block_on(async { TimerThread::start(&ThreadGroup::default()) }).unwrap(),
+        ];
         for clock in clocks {
             let (gate, opened) = mpsc::channel();
             let foreign: Arc<dyn TimerTarget> = Arc::new(Foreign(Mutex::new(opened)));
@@ -251,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_thread_ends_with_the_last_handle() {
-        let clock = TimerThread::start().unwrap();
+        let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
         let shared = Arc::downgrade(&clock.shared);
         let (sender, _heard) = mpsc::channel();
         let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 0));

@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
@@ -39,6 +39,7 @@ mod processors;
 mod readiness;
 mod rejection;
 mod repository;
+mod thread_group;
 
 use clock::TimerThread;
 pub use clock::now;
@@ -58,6 +59,7 @@ use readiness::ReadinessPolicy;
 pub use readiness::{NotReady, Readiness, ReadinessRule};
 pub use repository::{IndexEntry, LoadParameters, ModelState, Polling};
 use repository::{Loader, Repository, RepositoryOptions};
+pub use thread_group::ThreadGroup;
 
 /// The plug-ins of an engine.
 #[derive(Clone, Default)]
@@ -95,10 +97,14 @@ struct EngineInner {
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
     control: ModelControl,
+    clock: TimerThread,
+    threads: ThreadGroup,
     /// The repositories could not be read, so the engine has no models.
     failed_to_start: AtomicBool,
     /// A model of the start could not be loaded.
     lacks_startup_models: AtomicBool,
+    /// The server is not ready, because it will stop soon.
+    stop_announced: AtomicBool,
     exiting: AtomicBool,
 }
 
@@ -118,7 +124,8 @@ impl Engine {
     /// # Errors
     /// INTERNAL if the system refuses to start a thread.
     pub fn new(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
-        let clock = TimerThread::start()
+        let threads = ThreadGroup::default();
+        let clock = TimerThread::start(&threads)
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
         let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
@@ -136,7 +143,7 @@ impl Engine {
             },
         };
         let inflight = ByteBudget::new(options.limits.inflight_bytes);
-        let loader = Loader::new(options, plugins, clock, inflight.clone());
+        let loader = Loader::new(options, plugins, clock.clone(), inflight.clone(), threads.clone());
         let repository = Repository::start(loader, repository);
         let shared = EngineInner {
             server,
@@ -145,8 +152,11 @@ impl Engine {
             exposition,
             inflight,
             control,
+            clock,
+            threads,
             failed_to_start: AtomicBool::new(false),
             lacks_startup_models: AtomicBool::new(false),
+            stop_announced: AtomicBool::new(false),
             exiting: AtomicBool::new(false),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -223,6 +233,7 @@ impl Engine {
     /// As [`Engine::ready`].
     pub async fn readiness(&self) -> Result<Readiness, Error> {
         let models = match self.to_be_asked()? {
+            _ if self.stop_announced() => return Ok(Readiness::StopAnnounced),
             Ok(models) => models,
             Err(missing) => return Ok(Readiness::NotReady(missing)),
         };
@@ -241,7 +252,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::ready`].
     pub fn ready_here(&self) -> Result<bool, Error> {
-        Ok(self.to_be_asked()?.is_ok_and(|models| models.iter().all(|model| model.ready_here())))
+        let models = self.to_be_asked()?;
+        let are_ready = |models: Vec<Arc<Model>>| models.iter().all(|model| model.ready_here());
+        Ok(!self.stop_announced() && models.is_ok_and(are_ready))
     }
 
     /// The models whose backends take part in the decision that the server is ready, or what is not ready in any case.
@@ -258,6 +271,10 @@ impl Engine {
         let mut models = table.telling_readiness();
         models.retain(|model| readiness.counts(model.name()));
         Ok(Ok(models))
+    }
+
+    fn stop_announced(&self) -> bool {
+        self.shared.stop_announced.load(Ordering::Acquire)
     }
 
     fn failed_to_start(&self) -> bool {
@@ -417,20 +434,39 @@ impl Engine {
         self.shared.repository.table().in_flight()
     }
 
-    /// From now on the engine reports that the server is exiting, and no request waits for others to share its batch.
-    /// The engine still accepts requests: endpoints may hold some that came before.
-    pub fn announce_exit(&self) {
-        self.shared.exiting.store(true, Ordering::Release);
-        self.shared.repository.table().built().iter().for_each(|model| model.end_queue_delay());
+    /// The number of running sequences, which may still get requests.
+    pub fn live_sequences(&self) -> usize {
+        self.shared.repository.table().live_sequences()
     }
 
-    /// Accepts no new requests, lets accepted requests finish, and ends all models.
+    /// From now on the server is not ready: it will stop soon. It is live and serves as before.
+    pub fn announce_stop(&self) {
+        self.shared.stop_announced.store(true, Ordering::Release);
+    }
+
+    /// From now on the engine reports that the server is exiting, refuses to change models, also for callers that wait
+    /// for a load, and no request waits for others to share its batch. The engine still accepts requests: endpoints may
+    /// hold some that came before.
+    pub async fn announce_exit(&self) {
+        self.shared.exiting.store(true, Ordering::Release);
+        self.shared.repository.table().built().iter().for_each(|model| model.end_queue_delay());
+        self.shared.repository.refuse_commands().await;
+    }
+
+    /// Announces the exit, and does not wait for loads that run: the process ends soon, and nobody needs their models.
+    /// Returns whether threads are still in code of backends, or read repositories. May be called again to ask that.
+    pub async fn abandon_loads(&self) -> bool {
+        self.announce_exit().await;
+        self.shared.repository.abandon_loads().await
+    }
+
+    /// Accepts no new requests, lets accepted requests finish, waits for loads that run, and ends all models.
     ///
     /// # Errors
     /// INTERNAL if that takes longer than `grace`. The requests and models that still run are then lost with the
     /// process.
     pub async fn stop(&self, grace: Duration) -> Result<(), Error> {
-        self.announce_exit();
+        self.announce_exit().await;
         let models = self.shared.repository.table().built();
         models.iter().for_each(|model| model.drain());
         let all_closed = async {
@@ -439,6 +475,13 @@ impl Engine {
         };
         let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
         tokio::time::timeout(grace, all_closed).await.map_err(expired)
+    }
+
+    /// Ends the engine's own threads after a stop, and waits until all threads that it has started have ended, at most
+    /// until `deadline`. Returns whether they have. Threads of the runtime are not waited for. Blocks.
+    pub fn end_threads(&self, deadline: Instant) -> bool {
+        self.shared.clock.end();
+        self.shared.threads.join(deadline)
     }
 
     /// Returns when no request is in flight. Logs once a second what is in flight.

@@ -25,6 +25,8 @@ pub enum Readiness {
     Ready,
     /// It is not because of these models, by name and version. Empty if the repositories could not be read.
     NotReady(Vec<NotReady>),
+    /// It is not, because it will stop soon.
+    StopAnnounced,
 }
 
 /// A model or a version that keeps the server from being ready.

@@ -1,9 +1,16 @@
-//! How endpoints stop: they accept no new connections, close idle connections at once, and close busy connections after
-//! their answer.
+//! How endpoints stop, in three phases.
 //!
-//! Each endpoint has one [`Drain`]. Its accept loop and every connection have a clone. The binary begins the drain,
+//! 1. The stop is announced: the endpoint serves as before, and tells its clients to go to another server.
+//! 2. The drain begins: the endpoint accepts no new connections, closes idle connections at once, and closes busy
+//!    connections after their answer. gRPC streams that carry sequences go on.
+//! 3. The sequences are over: these streams end too.
+//!
+//! Each endpoint has one [`Drain`]. Its accept loop and every connection have a clone. The binary begins each phase,
 //! reads the number of open connections, and decides when to stop waiting.
-use std::sync::Arc;
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 use tokio::sync::watch;
 
@@ -15,8 +22,19 @@ pub struct Drain {
 
 #[derive(Debug)]
 struct DrainState {
-    begun: watch::Sender<bool>,
+    /// When the drain began.
+    begun_at: OnceLock<Instant>,
+    phase: watch::Sender<DrainPhase>,
     open: watch::Sender<usize>,
+}
+
+/// How far the stop of an endpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum DrainPhase {
+    Serving,
+    Announced,
+    Draining,
+    SequencesOver,
 }
 
 /// Counts one connection as open for as long as it lives.
@@ -27,7 +45,9 @@ pub struct OpenConnection {
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { state: Arc::new(DrainState { begun: watch::Sender::new(false), open: watch::Sender::new(0) }) }
+        let phase = watch::Sender::new(DrainPhase::Serving);
+        let (begun_at, open) = (OnceLock::new(), watch::Sender::new(0));
+        Self { state: Arc::new(DrainState { begun_at, phase, open }) }
     }
 }
 
@@ -37,20 +57,74 @@ impl Drain {
         Self::default()
     }
 
+    /// Announces that the drain will begin. Later calls have no effect.
+    pub fn announce(&self) {
+        self.reach(DrainPhase::Announced);
+    }
+
+    /// Tells whether the drain has been announced or has begun.
+    pub fn is_announced(&self) -> bool {
+        self.has_reached(DrainPhase::Announced)
+    }
+
+    /// Waits until the drain is announced, or begins without an announcement. Cancel-safe.
+    pub async fn announced(&self) {
+        self.reached(DrainPhase::Announced).await;
+    }
+
     /// Begins the drain. Later calls have no effect.
     pub fn begin(&self) {
-        self.state.begun.send_replace(true);
+        self.reach(DrainPhase::Draining);
+    }
+
+    /// Tells whether the drain has begun at least that long ago.
+    pub fn has_begun_since(&self, time: Duration) -> bool {
+        self.has_begun() && self.state.begun_at.get().is_some_and(|begun_at| begun_at.elapsed() >= time)
     }
 
     /// Tells whether the drain has begun.
     pub fn has_begun(&self) -> bool {
-        *self.state.begun.borrow()
+        self.has_reached(DrainPhase::Draining)
     }
 
     /// Waits until the drain begins. Cancel-safe.
     pub async fn begun(&self) {
+        self.reached(DrainPhase::Draining).await;
+    }
+
+    /// From now on, streams do not wait for their sequences. Also begins the drain. Later calls have no effect.
+    pub fn end_sequences(&self) {
+        self.reach(DrainPhase::SequencesOver);
+    }
+
+    /// Tells whether requests of running sequences are refused like others.
+    pub fn are_sequences_over(&self) -> bool {
+        self.has_reached(DrainPhase::SequencesOver)
+    }
+
+    /// Waits until streams do not wait for their sequences any more. Cancel-safe.
+    pub async fn sequences_over(&self) {
+        self.reached(DrainPhase::SequencesOver).await;
+    }
+
+    fn reach(&self, phase: DrainPhase) {
+        if phase >= DrainPhase::Draining {
+            self.state.begun_at.get_or_init(Instant::now);
+        }
+        self.state.phase.send_if_modified(|now| {
+            let is_later = phase > *now;
+            *now = phase.max(*now);
+            is_later
+        });
+    }
+
+    fn has_reached(&self, phase: DrainPhase) -> bool {
+        *self.state.phase.borrow() >= phase
+    }
+
+    async fn reached(&self, phase: DrainPhase) {
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.state.begun.subscribe().wait_for(|begun| *begun).await;
+        let _ = self.state.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
     /// Counts a connection until the returned guard is dropped.
@@ -97,5 +171,23 @@ mod tests {
         waiting.await.unwrap();
         assert_eq!(drain.open(), 0);
         drain.begun().await;
+    }
+
+    #[tokio::test]
+    async fn a_phase_includes_the_phases_before_it_and_never_goes_back() {
+        let drain = Drain::new();
+        let phases = |drain: &Drain| [drain.is_announced(), drain.has_begun(), drain.are_sequences_over()];
+        assert_eq!(phases(&drain), [false, false, false]);
+        drain.announce();
+        assert_eq!(phases(&drain), [true, false, false]);
+        assert!(!drain.has_begun_since(Duration::ZERO));
+        drain.end_sequences();
+        drain.begin();
+        drain.announce();
+        assert_eq!(phases(&drain), [true, true, true]);
+        assert!(drain.has_begun_since(Duration::ZERO) && !drain.has_begun_since(Duration::from_secs(3600)));
+        drain.announced().await;
+        drain.begun().await;
+        drain.sequences_over().await;
     }
 }

@@ -503,6 +503,20 @@ fn a_disconnected_client_cancels_its_request() {
 }
 
 #[test]
+fn an_announced_stop_makes_each_response_the_last_of_its_connection() {
+    let server = Server::behind(Gate::opened());
+    let mut idle = server.connect();
+    assert_eq!(idle.ask("GET", "/v2", &[], b"").unwrap().header("Connection"), None);
+    server.drain.announce();
+    for mut connection in [idle, server.connect()] {
+        let response = connection.ask("GET", "/v2", &[], b"").unwrap();
+        assert_eq!((response.status, response.header("Connection")), (200, Some("close")));
+        assert!(connection.is_closed_within(TIMEOUT));
+    }
+    assert!(!server.serving.is_finished());
+}
+
+#[test]
 fn draining_closes_idle_connections_at_once_and_busy_ones_after_their_answer() {
     let gate = Gate::shut();
     let server = Server::behind(gate.clone());

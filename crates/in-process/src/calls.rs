@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use engine::ThreadGroup;
 use inference::panic_message;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -50,6 +51,7 @@ pub(crate) struct CallbackQueue {
 #[derive(Default)]
 struct PoolShared {
     state: Mutex<PoolState>,
+    group: ThreadGroup,
     /// Signalled when a thread must take the next job, and when the pool has been closed.
     work: Condvar,
     /// Signalled when a call has returned and the queue is empty.
@@ -98,10 +100,23 @@ impl CallbackPool {
     }
 }
 
-impl Drop for CallbackPool {
-    fn drop(&mut self) {
+impl CallbackPool {
+    /// Ends the threads when the queue is empty, and waits until they have ended, at most until `deadline`. A thread of
+    /// the pool does not wait for itself. Returns whether all have ended.
+    pub(crate) fn end(&self, deadline: Instant) -> bool {
+        self.close();
+        self.shared.group.join(deadline)
+    }
+
+    fn close(&self) {
         self.shared.state.lock().closed = true;
         self.shared.work.notify_all();
+    }
+}
+
+impl Drop for CallbackPool {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -135,8 +150,8 @@ impl PoolShared {
     fn start_thread(self: &Arc<Self>, state: &mut MutexGuard<'_, PoolState>) {
         let shared = self.clone();
         let builder = thread::Builder::new().name("callback".into()).stack_size(STACK_BYTES);
-        match builder.spawn(move || shared.run()) {
-            Ok(_) => {
+        match self.group.spawn(builder, move || shared.run()) {
+            Ok(()) => {
                 state.coming = true;
                 state.threads += 1;
             }

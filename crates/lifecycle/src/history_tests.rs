@@ -429,8 +429,43 @@ impl World {
         self.now = self.now + time;
     }
 
+    /// The server stops without waiting for loads. What is performed after that are the ends of copies only.
+    fn abandon(&mut self) {
+        let actions = self.lifecycle.refuse_commands();
+        self.commands.clear();
+        assert!(actions.iter().all(|action| matches!(action, LifecycleAction::Answer { .. })), "{actions:?}");
+        for _ in 0..self.random.below(20) {
+            self.perform();
+        }
+        let actions = self.lifecycle.abandon_loads(self.now);
+        self.take(actions);
+        let is_end = |action: &LifecycleAction| matches!(action, LifecycleAction::Retire { .. });
+        let (ends, late) = std::mem::take(&mut self.open).into_iter().partition(is_end);
+        self.open = ends;
+        for action in late {
+            let now = self.now;
+            let actions = match action {
+                LifecycleAction::Find { name } => self.lifecycle.found(&name, Ok(Vec::new()), now),
+                LifecycleAction::List { command } => {
+                    self.lifecycle.listed(command, Ok(ModelListing::default()), now)
+                }
+                LifecycleAction::Plan { generation, .. } => {
+                    let plan = PlannedModel { versions: vec![1], config: ConfigIdentity::default() };
+                    self.lifecycle.planned(generation, Ok(plan), now)
+                }
+                LifecycleAction::Load { copy, .. } => self.lifecycle.loaded(copy, Ok(()), now),
+                LifecycleAction::Check { generation, .. } => self.lifecycle.checked(generation, None, now),
+                other => panic!("{other:?} is performed at once"),
+            };
+            assert_eq!(actions, [], "a late result");
+        }
+    }
+
     /// Nothing is left of any copy, load or command.
     fn end(mut self) {
+        if self.random.one_in(2) {
+            self.abandon();
+        }
         let actions = self.lifecycle.stop();
         self.take(actions);
         self.perform_all();

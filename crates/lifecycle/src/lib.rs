@@ -21,6 +21,7 @@ mod operation;
 #[cfg(test)]
 mod script_tests;
 mod step;
+mod stop;
 
 pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
 pub use lifecycle::{IN_TWO_REPOSITORIES, Lifecycle, LifecycleOptions};

@@ -13,7 +13,7 @@ use crate::{
     ManagedModel, ModelKey, ModelListing, ModelOrigin, NoVersion, NoVersionCause,
     listing::{ListedState, Pace, Verdict},
     loads::{LoadRecord, not_read},
-    operation::{NameQueue, Operation, OperationKind, RunningOperation},
+    operation::{NameQueue, Operation, OperationKind, RunningOperation, server_exits},
 };
 
 /// What a server wants of its models, fixed at its start.
@@ -41,7 +41,7 @@ pub struct Lifecycle {
     pub(crate) models: BTreeMap<ModelKey, ManagedModel>,
     pub(crate) queues: BTreeMap<Name, NameQueue>,
     pub(crate) loads: BTreeMap<Generation, LoadRecord>,
-    commands: BTreeMap<CommandId, OpenCommand>,
+    pub(crate) commands: BTreeMap<CommandId, OpenCommand>,
     pub(crate) next_generation: u64,
     pub(crate) is_stopping: bool,
     pub(crate) actions: Vec<LifecycleAction>,
@@ -49,7 +49,7 @@ pub struct Lifecycle {
 
 /// A command that has not been answered.
 #[derive(Debug)]
-struct OpenCommand {
+pub(crate) struct OpenCommand {
     operations_left: usize,
     /// Several models are loaded: the view of each shows its own error.
     is_for_all: bool,
@@ -94,7 +94,7 @@ impl Lifecycle {
         now: Timestamp,
     ) -> Vec<LifecycleAction> {
         if self.is_stopping {
-            let result = Err(Error::unavailable("Server exiting"));
+            let result = Err(server_exits());
             self.actions.push(LifecycleAction::Answer { command: id, result });
             return self.take_actions();
         }
@@ -120,6 +120,8 @@ impl Lifecycle {
         now: Timestamp,
     ) -> Vec<LifecycleAction> {
         let models = match listing {
+            // The command has been refused.
+            Ok(_) if self.is_stopping => return Vec::new(),
             Ok(listing) => listing.models,
             Err(error) => {
                 self.commands.remove(&id);

@@ -9,7 +9,7 @@ use crate::{
     ModelOrigin, NoVersionCause, PlanFailure, PlannedModel,
     lifecycle::IN_TWO_REPOSITORIES,
     managed_model::{Building, LoadPhase, LoadedFrom, RunningLoad},
-    operation::NameQueue,
+    operation::server_exits,
 };
 
 /// A load during which the files have changed this often is taken as it is: the model may write them itself.
@@ -33,7 +33,7 @@ pub(crate) fn not_read(name: &Name, why: &str) -> Error {
 impl Lifecycle {
     pub(crate) fn begin_load(&mut self, key: ModelKey, found: FoundModel, now: Timestamp) {
         if self.is_stopping {
-            return self.load_ended(&key.name, Some(Error::unavailable("Server exiting")), now);
+            return self.load_ended(&key.name, Some(server_exits()), now);
         }
         let FoundModel { directories, files, faulty, .. } = found;
         let Ok([directory]) = <[Arc<PathBuf>; 1]>::try_from(directories) else {
@@ -132,7 +132,7 @@ impl Lifecycle {
     fn build(&mut self, generation: Generation, plan: PlannedModel, now: Timestamp) {
         let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return };
         if self.is_stopping {
-            return self.failed(&key, generation, Error::unavailable("Server exiting"), now);
+            return self.failed(&key, generation, server_exits(), now);
         }
         let Some(model) = self.models.get_mut(&key) else { return };
         let Some(load) = model.load.take() else { return };
@@ -252,7 +252,7 @@ impl Lifecycle {
         let (LoadPhase::Building(building) | LoadPhase::Checking(building)) = &load.phase else { return };
         let is_good = building.failed.is_empty() || partial_models && !building.built.is_empty();
         if self.is_stopping {
-            return self.discard(key, Error::unavailable("Server exiting"), now);
+            return self.discard(key, server_exits(), now);
         }
         if is_good {
             return self.switch(key, now);
@@ -336,8 +336,8 @@ impl Lifecycle {
     }
 
     /// The new copies end. What served before goes on.
-    fn discard(&mut self, key: &ModelKey, error: Error, now: Timestamp) {
-        let partial_models = self.options.partial_models;
+    pub(crate) fn discard(&mut self, key: &ModelKey, error: Error, now: Timestamp) {
+        let (partial_models, is_stopping) = (self.options.partial_models, self.is_stopping);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(load) = &mut model.load else { return };
         let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
@@ -358,7 +358,7 @@ impl Lifecycle {
             state.is_loading = false;
             if state.serving.is_none() {
                 state.reason = UNLOADED.to_owned();
-                if !building.failed.is_empty() && !partial_models {
+                if !building.failed.is_empty() && !partial_models && !is_stopping {
                     lines.push(format!(
                         "'{key}' version {version} is not served, because another version of the model failed to \
                          load (--serve-partial-models=true serves it)"
@@ -453,18 +453,5 @@ impl Lifecycle {
             copies.extend(state.serving.take().map(|generation| (generation, version)));
         }
         self.retire(key, copies);
-    }
-
-    /// Ends everything: no command is accepted any more, loads that run are discarded when they end, and all copies are
-    /// retired.
-    pub fn stop(&mut self) -> Vec<LifecycleAction> {
-        self.is_stopping = true;
-        let waiting: Vec<_> = self.queues.values_mut().flat_map(NameQueue::take_waiting).collect();
-        for operation in waiting {
-            self.answer_part(operation.command, Some(Error::unavailable("Server exiting")));
-        }
-        let keys: Vec<_> = self.models.keys().cloned().collect();
-        keys.iter().for_each(|key| self.unload(key));
-        self.take_actions()
     }
 }

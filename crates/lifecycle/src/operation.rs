@@ -70,3 +70,8 @@ impl NameQueue {
         self.running.is_none() && self.waiting.is_empty()
     }
 }
+
+/// The error of commands to a server that stops.
+pub(crate) fn server_exits() -> Error {
+    Error::unavailable("Server exiting")
+}

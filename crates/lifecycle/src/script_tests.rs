@@ -362,13 +362,48 @@ fn stopping_refuses_commands_and_discards_what_is_being_loaded() {
     script.planned(1, &[1]);
     script.load(2, "n");
     let actions = script.lifecycle.stop();
-    assert_eq!(script.show(actions), "error: Unavailable: Server exiting, retire 0:[1] unloads");
-    assert_eq!(script.load(3, "m"), "error: Unavailable: Server exiting");
+    let refused = "error: Unavailable: Server exiting";
+    assert_eq!(script.show(actions), format!("{refused}, {refused}, retire 0:[1] unloads"));
+    assert_eq!(script.load(3, "m"), refused);
     assert_eq!(script.loaded(1, 1, Ok(())), "retire 1:[1]");
-    assert_eq!(script.retired(1, 1), "failed 1, error: Unavailable: Server exiting");
+    assert_eq!(script.retired(1, 1), "failed 1");
     assert!(!script.lifecycle.is_idle());
     assert_eq!(script.retired(0, 1), "end 0");
     assert!(script.lifecycle.is_idle());
+}
+
+#[test]
+fn refusing_commands_changes_nothing_that_serves() {
+    let mut script = serving(OPTIONS);
+    script.load(1, "m");
+    let actions = script.lifecycle.refuse_commands();
+    assert_eq!(script.show(actions), "error: Unavailable: Server exiting");
+    assert_eq!(script.found("m", Some(model(&[(1, 2)]))), "");
+    assert_eq!(script.states("m"), [(1, "ready 0".into())]);
+    assert!(script.lifecycle.is_idle());
+}
+
+/// One load has built one of its copies, another reads its configuration, a third is still looked for.
+#[test]
+fn abandoned_loads_end_what_they_have_built_and_results_that_come_later_have_no_effect() {
+    let mut script = serving(OPTIONS);
+    for (command, name) in [(1, "m"), (2, "n"), (3, "o")] {
+        script.load(command, name);
+    }
+    script.found("m", Some(model(&[(1, 2), (2, 2)])));
+    script.planned(1, &[1, 2]);
+    script.loaded(1, 2, Ok(()));
+    script.found("n", Some(model(&[(1, 1)])));
+    script.lifecycle.refuse_commands();
+    let now = script.now();
+    let actions = script.lifecycle.abandon_loads(now);
+    assert_eq!(script.show(actions), "retire 1:[2]");
+    assert_eq!(script.retired(1, 2), "failed 1");
+    assert!(script.lifecycle.is_idle());
+    assert_eq!(script.loaded(1, 1, Ok(())), "");
+    assert_eq!(script.planned(2, &[1]), "");
+    assert_eq!(script.found("o", Some(model(&[(1, 1)]))), "");
+    assert_eq!(script.states("m"), [(1, "ready 0".into()), (2, "unloaded".into())]);
 }
 
 const POLLS: LifecycleOptions = LifecycleOptions { polls: true, ..OPTIONS };

@@ -3,7 +3,7 @@ use std::{
     fmt,
     net::{SocketAddr, TcpListener},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use engine::{Engine, MetricsOptions, ModelControl, Plugins, ServerMetadata};
@@ -16,8 +16,13 @@ use frontend::{
     listen,
     metrics::MetricsService,
 };
-use inference::Error;
+use inference::{
+    Error,
+    backend::{Backend, BackendFinder},
+};
 use tokio::task::JoinHandle;
+
+mod stopping;
 
 use crate::{
     Extensions, backend_settings, descriptors,
@@ -28,6 +33,17 @@ use crate::{
     startup_tables,
 };
 
+/// A server whose ports are bound and whose models are not loaded.
+pub struct StartingServer<'a> {
+    options: &'a ResolvedOptions,
+    engine: Engine,
+    handle: Arc<in_process::Server>,
+    sockets: Sockets,
+    /// The built-in backends.
+    backends: Vec<Arc<dyn Backend>>,
+    finder: Option<Arc<dyn BackendFinder>>,
+}
+
 /// A running server.
 pub struct Server {
     engine: Engine,
@@ -35,7 +51,28 @@ pub struct Server {
     handle: Arc<in_process::Server>,
     /// The endpoints, in the order in which they were started.
     endpoints: Vec<Endpoint>,
+    times: StopTimes,
+}
+
+/// How long the phases of a stop may take.
+#[derive(Debug, Clone, Copy)]
+struct StopTimes {
+    /// The server serves as before, but is not ready.
+    delay: Duration,
+    /// Everything that follows. The time begins after the delay.
     exit_timeout: Duration,
+    /// How much of the exit timeout streams may wait for their sequences.
+    sequences: Duration,
+}
+
+/// How a server has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Everything has ended.
+    Whole,
+    /// Threads still load models. The process must end without waiting for them, and without destructors of libraries
+    /// whose code they run.
+    LoadsAbandoned,
 }
 
 /// A listening socket and its service.
@@ -77,14 +114,13 @@ struct Sockets {
     metrics: Option<TcpListener>,
 }
 
-impl Server {
-    /// Binds the ports, loads all models, and begins to serve. Must be called in a tokio runtime.
+impl<'a> StartingServer<'a> {
+    /// Binds the ports, opens the response cache, and makes the engine. Must be called in a tokio runtime.
     ///
     /// # Errors
-    /// Something that the options name is not available. Or a model failed to load, unless `--exit-on-error=false`.
-    pub async fn start(options: &ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
+    /// Something that the options name is not available.
+    pub async fn new(options: &'a ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
         let sockets = Sockets::bind(options)?;
-        let creating = |error| StartError { doing: "error: creating server".to_owned(), error };
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
@@ -94,34 +130,64 @@ impl Server {
         backend_settings::log_default_batch_size(&options.backends.settings);
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
         let plugins = Plugins { cache, ..extensions.plugins };
-        let (mut backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
+        let (backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
         let engine = Engine::new(engine_options(options).map_err(creating)?, plugins).map_err(creating)?;
         // Plug-ins call the server through its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
-        if let Err(error) = engine.load_models().await {
+        Ok(Self { options, engine, handle, sockets, backends, finder })
+    }
+
+    /// Loads the models. Returns when each is ready or has failed. Dropping the future interrupts nothing: call
+    /// [`StartingServer::interrupt`] then.
+    ///
+    /// # Errors
+    /// The repositories cannot be read.
+    pub async fn load(&self) -> Result<(), Error> {
+        self.engine.load_models().await
+    }
+
+    /// Begins to serve. `loaded` is the result of [`StartingServer::load`].
+    ///
+    /// # Errors
+    /// A model failed to load, unless `--exit-on-error=false`. Or a port cannot be used.
+    pub async fn serve(mut self, loaded: Result<(), Error>) -> Result<Server, StartError> {
+        let options = self.options;
+        if let Err(error) = loaded {
             if options.server.exit_on_error {
                 return Err(creating(error));
             }
             // As Triton: the server answers metadata requests, and is neither live nor ready.
             log::error!("the server has no models: {}", error.with_code());
         }
-        backends.extend(finder.iter().flat_map(|finder| finder.found()));
+        self.backends.extend(self.finder.iter().flat_map(|finder| finder.found()));
         let given = &options.backends.settings;
-        backend_settings::misspelt(given, &backends, &options.backends.directory)
+        backend_settings::misspelt(given, &self.backends, &options.backends.directory)
             .iter()
             .for_each(|warning| log::warn!("{warning}"));
-        startup_tables::log(&engine, options, &backends);
-        if options.server.exit_on_error && !engine.all_loaded() {
-            if let Err(error) = engine.stop(options.server.exit_timeout).await {
+        startup_tables::log(&self.engine, options, &self.backends);
+        if options.server.exit_on_error && !self.engine.all_loaded() {
+            if let Err(error) = self.engine.stop(options.server.exit_timeout).await {
                 log::error!("failed to stop server: {error}");
             }
             return Err(creating(Error::internal("failed to load all models")));
         }
-        let exit_timeout = options.server.exit_timeout;
-        let mut server = Self { engine, handle, endpoints: Vec::new(), exit_timeout };
-        server.open_endpoints(sockets, options)?;
+        let times = StopTimes::of(options);
+        let mut server = Server { engine: self.engine, handle: self.handle, endpoints: Vec::new(), times };
+        server.open_endpoints(self.sockets, options)?;
         Ok(server)
+    }
+}
+
+impl Server {
+    /// Binds the ports, loads all models, and begins to serve. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of [`StartingServer::new`] and [`StartingServer::serve`].
+    pub async fn start(options: &ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
+        let starting = StartingServer::new(options, extensions).await?;
+        let loaded = starting.load().await;
+        starting.serve(loaded).await
     }
 
     fn open_endpoints(&mut self, sockets: Sockets, options: &ResolvedOptions) -> Result<(), StartError> {
@@ -199,50 +265,19 @@ impl Server {
     fn address(&self, service: EndpointService) -> Option<SocketAddr> {
         self.endpoints.iter().find(|endpoint| endpoint.service == service).map(|endpoint| endpoint.address)
     }
+}
 
-    /// Stops the server: accepts no new connections, finishes the requests in flight, and unloads the models. All steps
-    /// share the exit timeout.
-    ///
-    /// # Errors
-    /// INTERNAL if the timeout expires. Requests that still run are then lost when the process ends.
-    pub async fn stop(self) -> Result<(), Error> {
-        let begun = Instant::now();
-        let left = || self.exit_timeout.saturating_sub(begun.elapsed());
-        self.engine.announce_exit();
-        let (serving, scraping): (Vec<_>, Vec<_>) =
-            self.endpoints.into_iter().partition(|endpoint| endpoint.service != EndpointService::Metrics);
-        serving.iter().for_each(|endpoint| endpoint.drain.begin());
-        let mut all_closed = true;
-        for endpoint in serving {
-            all_closed &= endpoint.finish(left).await;
-        }
-        let stopped = self.engine.stop(left()).await;
-        for endpoint in scraping {
-            endpoint.drain.begin();
-            endpoint.finish(left).await;
-        }
-        // If the timeout has closed connections, the stop fails, even if the engine had no work for their clients.
-        if all_closed { stopped } else { Err(Error::internal("Exit timeout expired. Exiting immediately.")) }
+impl StopTimes {
+    fn of(options: &ResolvedOptions) -> Self {
+        let exit_timeout = options.server.exit_timeout;
+        // The other half is for what runs when the streams end.
+        let sequences = options.repository.sequence_timeout.min(exit_timeout / 2);
+        Self { delay: options.server.shutdown_delay, exit_timeout, sequences }
     }
 }
 
-impl Endpoint {
-    /// Waits until the last connection has closed or no time is left. Returns true if the last connection has closed.
-    /// Logs once a second what it waits for.
-    async fn finish(self, left: impl Fn() -> Duration) -> bool {
-        const SECOND: Duration = Duration::from_secs(1);
-        while tokio::time::timeout(left().min(SECOND), self.drain.emptied()).await.is_err() {
-            let open = self.drain.open();
-            log::info!("Timeout {}: Found {open} {}", left().as_secs(), self.service.connections());
-            if left().is_zero() {
-                break;
-            }
-        }
-        // The count is read first, because aborting the task drops its connections.
-        let emptied = self.drain.open() == 0;
-        self.task.abort();
-        emptied
-    }
+fn creating(error: Error) -> StartError {
+    StartError { doing: "error: creating server".to_owned(), error }
 }
 
 impl EndpointService {

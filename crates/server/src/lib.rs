@@ -12,6 +12,6 @@ pub mod signals;
 mod startup_tables;
 pub mod table;
 
-pub use assemble::{Server, StartError};
+pub use assemble::{Server, StartError, StartingServer, Stopped};
 pub use extensions::Extensions;
 pub use in_process::logging;

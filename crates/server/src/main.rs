@@ -8,9 +8,9 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, prevent_telemetry};
-use c_api::cache::Caches;
+use c_api::{cache::Caches, plugin::exit_at_once};
 use server::{
-    Extensions, Server,
+    Extensions, StartingServer, Stopped,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     signals::{self, Signals},
@@ -43,6 +43,19 @@ const NETWORK_STACK_BYTES: usize = 8 << 20;
 /// How long the exit waits for blocking threads when all other work has ended.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
+/// How long the exit waits for them when it leaves work behind: a load that is almost done may still end in order.
+const ABANDON_GRACE: Duration = Duration::from_millis(50);
+
+/// How the server has ended.
+enum Ended {
+    /// Nothing runs any more.
+    InOrder,
+    /// It was told to stop, and threads still load models.
+    LoadsAbandoned,
+    /// The exit timeout has expired, and requests or models have not ended.
+    TimedOut,
+}
+
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     let _ = writeln!(io::stderr(), "{error:#}");
     ExitCode::FAILURE
@@ -74,20 +87,38 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()
         .build()?;
-    let code = runtime.block_on(run(options, log, begun))?;
-    // The shutdown ends the remaining network tasks and finalizes plug-ins. An interrupted load, or a backend that
-    // hangs, must not delay the exit for longer.
-    runtime.shutdown_timeout(LAST_GRACE);
-    Ok(code)
+    let ended = runtime.block_on(run(options, log, begun))?;
+    // The shutdown ends the remaining network tasks and finalizes plug-ins. A backend that hangs must not delay the exit
+    // for longer.
+    match ended {
+        Ended::InOrder => {
+            runtime.shutdown_timeout(LAST_GRACE);
+            Ok(ExitCode::SUCCESS)
+        }
+        Ended::LoadsAbandoned => {
+            runtime.shutdown_timeout(ABANDON_GRACE);
+            exit_at_once(0)
+        }
+        Ended::TimedOut => {
+            runtime.shutdown_timeout(ABANDON_GRACE);
+            exit_at_once(1)
+        }
+    }
 }
 
-async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -> anyhow::Result<ExitCode> {
+async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -> anyhow::Result<Ended> {
     let mut signals = Signals::listen()?;
     tokio::spawn(signals::reopen_log_on_hangup(log)?);
-    let server = tokio::select! {
-        server = Server::start(options, extensions(options)) => server?,
-        _ = signals.first() => return Ok(ExitCode::SUCCESS),
+    let starting = tokio::select! {
+        starting = StartingServer::new(options, extensions(options)) => starting?,
+        // A plug-in may be in the middle of its initialization.
+        _ = signals.first() => return Ok(Ended::LoadsAbandoned),
     };
+    let loaded = tokio::select! {
+        loaded = starting.load() => loaded,
+        _ = signals.first() => return Ok(ended(starting.interrupt().await)),
+    };
+    let server = starting.serve(loaded).await?;
     let took = begun.elapsed().as_millis();
     if server.all_loaded() {
         log::info!("ready in {took} ms");
@@ -95,11 +126,16 @@ async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -
         log::warn!("started in {took} ms, but not all models are loaded");
     }
     signals.first().await;
-    match server.stop().await {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+    Ok(ended(server.stop().await))
+}
+
+fn ended(stopped: Result<Stopped, inference::Error>) -> Ended {
+    match stopped {
+        Ok(Stopped::Whole) => Ended::InOrder,
+        Ok(Stopped::LoadsAbandoned) => Ended::LoadsAbandoned,
         Err(error) => {
             let _ = writeln!(io::stderr(), "failed to stop server: {} - {error}", error.code.as_str());
-            Ok(ExitCode::FAILURE)
+            Ended::TimedOut
         }
     }
 }

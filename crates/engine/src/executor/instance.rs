@@ -15,7 +15,7 @@ use rustix::process::setpriority_process;
 use scheduling::ScheduledBatch;
 
 use super::{Executor, warmup::WarmUp};
-use crate::host_policy::Placed;
+use crate::{ThreadGroup, host_policy::Placed};
 
 /// An instance that any thread may run, one at a time.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
@@ -98,6 +98,8 @@ pub(super) struct InstanceBuilder {
     pub(super) backend: Arc<dyn BackendModel>,
     pub(super) config: Arc<ModelConfig>,
     pub(super) warm_up: Arc<WarmUp>,
+    /// Waits for the threads of instances that get no executor. Executors wait for their threads themselves.
+    pub(super) threads: ThreadGroup,
 }
 
 impl InstanceBuilder {
@@ -152,23 +154,44 @@ pub(super) fn build_all(
     let starting = instances.iter().map(|placed| (placed, start(builder, placed)));
     let built: Vec<_> = if builder.backend.builds_in_parallel() {
         let starting: Vec<_> = starting.collect();
-        starting.into_iter().map(await_built).collect()
+        starting.into_iter().map(|starting| await_built(builder, starting)).collect()
     } else {
-        starting.map(await_built).collect()
+        starting.map(|starting| await_built(builder, starting)).collect()
     };
-    built.into_iter().collect()
+    let mut all = Vec::new();
+    let mut failure = None;
+    for result in built {
+        match result {
+            Ok(built) => all.push(built),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    let Some(failure) = failure else { return Ok(all) };
+    all.into_iter().for_each(|built| builder.threads.adopt(built.thread));
+    Err(failure)
 }
 
 /// Waits until an instance is built.
-fn await_built((placed, starting): (&Placed, io::Result<Starting>)) -> Result<BuiltInstance, Error> {
+fn await_built(
+    builder: &InstanceBuilder,
+    (placed, starting): (&Placed, io::Result<Starting>),
+) -> Result<BuiltInstance, Error> {
     let name = &placed.spec.name;
     let starting = starting.map_err(|error| {
         Error::internal(format!("failed to start the thread of instance '{name}': {error}"))
     })?;
-    let movable = starting.ready.recv().unwrap_or_else(|_| {
+    let built = starting.ready.recv().unwrap_or_else(|_| {
         Err(Error::internal(format!("the backend panicked while building instance '{name}'")))
-    })?;
-    Ok(BuiltInstance { movable, employer_sender: starting.employer_sender, thread: starting.thread })
+    });
+    match built {
+        Ok(movable) => {
+            Ok(BuiltInstance { movable, employer_sender: starting.employer_sender, thread: starting.thread })
+        }
+        Err(error) => {
+            builder.threads.adopt(starting.thread);
+            Err(error)
+        }
+    }
 }
 
 struct Starting {

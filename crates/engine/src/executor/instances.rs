@@ -157,7 +157,12 @@ impl Executor {
         }
         if !missing.is_empty() {
             let warm_up = Arc::new(WarmUp::prepare(&config, &self.validator, &directory)?);
-            let builder = InstanceBuilder { backend: self.backend_handle.backend()?, config, warm_up };
+            let builder = InstanceBuilder {
+                backend: self.backend_handle.backend()?,
+                config,
+                warm_up,
+                threads: self.threads.clone(),
+            };
             let built = build_all(&builder, &missing)?;
             let new = built.into_iter().zip(missing);
             update.new = new.map(|(built, Placed { group, .. })| NewInstance { built, group }).collect();

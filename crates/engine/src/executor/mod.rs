@@ -23,6 +23,7 @@ use scheduling::{
 };
 
 use crate::{
+    ThreadGroup,
     check::RequestValidator,
     clock::{TimerThread, now},
     host_policy::Placed,
@@ -70,6 +71,8 @@ pub(crate) struct Executor {
     /// What the executor adds to the requests of sequences, for models that have sequences.
     sequences: Option<Sequences>,
     clock: TimerThread,
+    /// The threads of the server.
+    threads: ThreadGroup,
     /// A plug-in decides which requests share a batch. Every step of the driver may call it.
     batches_by_plugin: bool,
 }
@@ -87,6 +90,8 @@ pub(crate) struct ExecutorParts {
     pub(crate) instances: Vec<Placed>,
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
+    /// The threads of the server.
+    pub(crate) threads: ThreadGroup,
     pub(crate) limiter: Option<Arc<Limiter>>,
 }
 
@@ -107,12 +112,13 @@ impl Executor {
     /// The first error of an instance.
     pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
         let ExecutorParts { version, config, validator, record, orders, directory, .. } = parts;
-        let ExecutorParts { backend, mut instances, strategy, clock, limiter, .. } = parts;
+        let ExecutorParts { backend, mut instances, strategy, clock, threads, limiter, .. } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let resource_claims = ResourceClaims::register(limiter, &config)?;
-        let builder = InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up };
+        let builder =
+            InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up, threads };
         let batches_by_plugin = strategy.is_some();
         // Made before the instances: otherwise it would be dropped after them if one of them failed.
         let policy = policy(&config, active, strategy);
@@ -134,6 +140,7 @@ impl Executor {
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
             clock,
+            threads: builder.threads,
             batches_by_plugin,
             config,
         });

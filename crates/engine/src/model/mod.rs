@@ -16,6 +16,7 @@ use inference::{
 use scheduling::Meta;
 
 use crate::{
+    ThreadGroup,
     check::RequestValidator,
     clock::{TimerThread, now},
     executor::{Executor, ExecutorParts},
@@ -68,6 +69,8 @@ pub(crate) struct ModelParts {
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
+    /// The threads of the server.
+    pub(crate) threads: ThreadGroup,
     /// The rate limiter, if the server has one. The needs of each instance are at the instance's position in `limits`.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Cached>,
@@ -96,7 +99,9 @@ impl Model {
     /// The first error of an instance.
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
         let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
-        let ModelParts { namespace, directory, backend, instances, strategy, clock, limiter, .. } = parts;
+        let ModelParts {
+            namespace, directory, backend, instances, strategy, clock, threads, limiter, ..
+        } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
@@ -114,6 +119,7 @@ impl Model {
             instances,
             strategy,
             clock,
+            threads,
             limiter,
         })?;
         Ok(Arc::new(Self {

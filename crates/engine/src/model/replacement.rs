@@ -73,6 +73,16 @@ impl Model {
         previous.iter().filter_map(Weak::upgrade).find(|copy| copy.continues(request))
     }
 
+    /// Whether a request continues a sequence that runs on this copy or on one that waits for its sequences.
+    pub fn has_sequence_of(&self, request: &Request) -> bool {
+        self.continues(request) || self.previous_copy_for(request).is_some()
+    }
+
+    /// The number of sequences of several requests that may still get requests.
+    pub(crate) fn live_sequences(&self) -> usize {
+        if self.has_sequences_of_clients() { self.executor.live_sequences() } else { 0 }
+    }
+
     /// Whether this copy has the sequence that a request continues.
     fn continues(&self, request: &Request) -> bool {
         let sequence = &request.sequence;

@@ -15,6 +15,7 @@ use inference::{
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
 use super::*;
+use crate::ThreadGroup;
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 struct Begun {
@@ -149,7 +150,8 @@ impl ModelParts {
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,
-            clock: TimerThread::start().unwrap(),
+            clock: TimerThread::start(&ThreadGroup::default()).unwrap(),
+            threads: ThreadGroup::default(),
             limiter: None,
             cached: None,
             inflight: ByteBudget::new(usize::MAX),

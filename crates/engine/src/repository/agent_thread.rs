@@ -5,6 +5,7 @@ use inference::{Error, agent::AgentAction};
 use tokio::sync::oneshot;
 
 use super::agents::Agents;
+use crate::ThreadGroup;
 
 /// Sends actions to the agents of one load. When this is dropped, the agents are dropped on their thread.
 pub(super) struct AgentThread {
@@ -16,7 +17,7 @@ pub(super) struct AgentThread {
 impl AgentThread {
     /// # Errors
     /// INTERNAL if the system refuses to start a thread.
-    pub(super) fn start(mut agents: Agents) -> Result<Self, Error> {
+    pub(super) fn start(mut agents: Agents, threads: &ThreadGroup) -> Result<Self, Error> {
         let (actions, inbox) = mpsc::channel::<(AgentAction, oneshot::Sender<()>)>();
         let (done, ended) = oneshot::channel();
         let run = move || {
@@ -29,8 +30,8 @@ impl AgentThread {
             // The other side may not wait.
             let _ = done.send(());
         };
-        match thread::Builder::new().name("agents".to_owned()).spawn(run) {
-            Ok(_) => Ok(Self { actions, ended }),
+        match threads.spawn(thread::Builder::new().name("agents".to_owned()), run) {
+            Ok(()) => Ok(Self { actions, ended }),
             Err(error) => Err(Error::internal(format!("failed to start a thread for agents: {error}"))),
         }
     }

@@ -5,6 +5,7 @@
 //! labels, and builds the instances. Both steps run on threads that may block.
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs, io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -38,7 +39,7 @@ use super::{
     scan, strategy,
 };
 use crate::{
-    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, Plugins, RateLimitResource,
+    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, Plugins, RateLimitResource, ThreadGroup,
     clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
@@ -57,6 +58,7 @@ pub(crate) struct Loader {
     hold_until_queued: usize,
     hold_until_backlogged: usize,
     clock: TimerThread,
+    threads: ThreadGroup,
     /// The rate limiter, if the operator has enabled it.
     limiter: Option<Arc<Limiter>>,
     inflight: Arc<ByteBudget>,
@@ -136,6 +138,7 @@ impl Loader {
         plugins: Plugins,
         clock: TimerThread,
         inflight: Arc<ByteBudget>,
+        threads: ThreadGroup,
     ) -> Self {
         let EngineOptions { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } =
             options;
@@ -154,6 +157,7 @@ impl Loader {
             hold_until_queued: options.hold_until_queued,
             hold_until_backlogged: options.hold_until_backlogged,
             clock,
+            threads,
             limiter: rate_limit.map(limiter),
             inflight,
             unread: UnreadBudget::new(options.limits.unread_response_bytes),
@@ -167,6 +171,10 @@ impl Loader {
     /// Lets models send requests to each other.
     pub(super) fn with_inferer(self, inferer: Arc<dyn Inferer>) -> Self {
         Self { inferer: Some(inferer), ..self }
+    }
+
+    pub(super) fn threads(&self) -> &ThreadGroup {
+        &self.threads
     }
 
     pub(super) fn policy(&self) -> LoadPolicy {
@@ -188,7 +196,7 @@ impl Loader {
         let Some(directory) = files.as_ref().map(PrivateDirectory::path).or(directory) else {
             return Err(Error::internal("the model has no directory").into());
         };
-        let given = match &brought.config {
+        let mut given = match &brought.config {
             Some(json) => read(ConfigSource::Override(json), self.completion).map_err(Error::from)?,
             None if files.is_some() => {
                 let text = "Load parameter 'config' must be specified for model file override";
@@ -196,6 +204,11 @@ impl Loader {
             }
             None => self.read_or_none(directory)?,
         };
+        let is_mapped = files.is_none() && directory.file_name() != Some(OsStr::new(&**name));
+        if is_mapped && !given.config.name.is_empty() {
+            // The repository was registered with another name for the directory. It counts instead.
+            given.config.name = name.to_string();
+        }
         let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
         let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
         let versions = versions_of(&directory)?;
@@ -358,6 +371,7 @@ impl Loader {
             instances,
             strategy,
             clock: self.clock.clone(),
+            threads: self.threads.clone(),
             limiter: self.limiter.clone(),
             cached,
             inflight: self.inflight.clone(),

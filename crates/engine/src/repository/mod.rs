@@ -68,6 +68,10 @@ enum Command {
     Load { name: Name, given: LoadParameters, done: Done<Result<(), Error>> },
     /// Unload a model.
     Unload { name: Name, done: Done<Result<(), Error>> },
+    /// Refuse all commands that change models, those that have not been answered too.
+    RefuseCommands { done: Done<()> },
+    /// Do not wait for loads any more. Answers whether work was left behind.
+    AbandonLoads { done: Done<bool> },
     /// End every model that has been built.
     UnloadAll { done: Done<()> },
     /// List the models, those of the repositories that were never loaded too.
@@ -123,6 +127,18 @@ impl Repository {
     pub(crate) async fn unload(&self, name: &str) -> Result<(), Error> {
         let name = Name::new(name);
         self.ask(|done| Command::Unload { name, done }).await?
+    }
+
+    /// Refuses all commands that change models from now on, and those that have not been answered.
+    pub(crate) async fn refuse_commands(&self) {
+        // Without the task there is nothing to refuse.
+        let _ = self.ask(|done| Command::RefuseCommands { done }).await;
+    }
+
+    /// Does not wait for loads any more, after commands have been refused. Returns whether threads still work on loads or
+    /// read repositories.
+    pub(crate) async fn abandon_loads(&self) -> bool {
+        self.ask(|done| Command::AbandonLoads { done }).await.unwrap_or(false)
     }
 
     /// Ends every model that has been built, and accepts no more commands. Returns when their last requests have ended.

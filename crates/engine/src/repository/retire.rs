@@ -9,11 +9,16 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::model::Model;
+use crate::{ThreadGroup, model::Model};
 
 /// Returns when the sequences of the copy have ended or `limit` is over, the last accepted request has ended, and the
 /// copy has given back what it held. A server that stops does not wait for sequences here.
-pub(super) async fn retire(copy: Arc<Model>, limit: Duration, is_stopping: Arc<AtomicBool>) {
+pub(super) async fn retire(
+    copy: Arc<Model>,
+    limit: Duration,
+    is_stopping: Arc<AtomicBool>,
+    threads: ThreadGroup,
+) {
     let (done, ended) = oneshot::channel::<()>();
     let end = move || {
         copy.wait_for_sequences(limit, &is_stopping);
@@ -21,7 +26,7 @@ pub(super) async fn retire(copy: Arc<Model>, limit: Duration, is_stopping: Arc<A
         drop(copy);
         drop(done);
     };
-    if let Err(error) = std::thread::Builder::new().name("retire".to_owned()).spawn(end) {
+    if let Err(error) = threads.spawn(std::thread::Builder::new().name("retire".to_owned()), end) {
         log::error!("failed to start a thread that ends a model: {error}");
     }
     // The thread drops its sender at its end, or in a panic, which is logged.

@@ -296,12 +296,22 @@ impl ModelTable {
 
     /// The number of accepted requests of all copies whose last response has not been sent.
     pub(crate) fn in_flight(&self) -> usize {
-        let ready = self.models.values().flatten().flat_map(|model| model.versions.values());
-        let ready = ready.filter_map(|version| match version {
+        self.accepting().map(|model| model.in_flight()).sum()
+    }
+
+    /// The number of sequences of all copies that may still get requests.
+    pub(crate) fn live_sequences(&self) -> usize {
+        self.accepting().map(|model| model.live_sequences()).sum()
+    }
+
+    /// The copies that may have requests: those that serve, and those that end.
+    fn accepting(&self) -> impl Iterator<Item = &Arc<Model>> {
+        let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
+        let ready = versions.filter_map(|version| match version {
             VersionEntry::Ready(model) => Some(model),
             VersionEntry::Loading | VersionEntry::Unloading(_) | VersionEntry::Unavailable(_) => None,
         });
-        ready.chain(&self.retiring).map(|model| model.in_flight()).sum()
+        ready.chain(&self.retiring)
     }
 
     fn sorted(mut built: Vec<Arc<Model>>) -> Vec<Arc<Model>> {

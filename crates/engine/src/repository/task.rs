@@ -17,7 +17,7 @@ use lifecycle::{
 };
 use tokio::{
     sync::{mpsc, oneshot},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 
@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{clock::now, model::Model};
 
+mod abandoned;
 mod actions;
 
 /// The longest pause before a model that has failed is tried again in control mode `poll`.
@@ -44,8 +45,10 @@ pub(super) struct RepositoryTask {
     loader: Arc<Loader>,
     repositories: Repositories,
     published: Arc<ArcSwap<ModelTable>>,
-    /// Work of blocking threads.
+    /// Work that reads repositories and loads models. A stop may leave it behind.
     events: JoinSet<Event>,
+    /// Copies that end, and agents that are notified. A stop waits for them.
+    endings: JoinSet<Event>,
     /// Configurations to read and copies to build, in this order.
     jobs: VecDeque<Job>,
     running_jobs: usize,
@@ -66,6 +69,8 @@ pub(super) struct RepositoryTask {
     untold: Vec<oneshot::Receiver<()>>,
     /// The table stays as it is: metrics and answers of the last requests still show the models.
     is_stopping: Arc<AtomicBool>,
+    /// Loads that still run have no user.
+    has_abandoned_loads: bool,
     /// How long a copy that has been replaced waits for its sequences.
     sequence_limit: Duration,
     stopped: Vec<Done<()>>,
@@ -123,7 +128,7 @@ enum Event {
     },
     Retired(Vec<CopyId>),
     Polled(Box<RepositoryListing>),
-    /// Agents have been notified.
+    /// Agents have been notified, or what an abandoned load has made has ended.
     Told,
     /// The models and versions of the repositories, for an index.
     Existing {
@@ -158,6 +163,7 @@ impl RepositoryTask {
             repositories: Repositories::new(paths, namespacing),
             published,
             events: JoinSet::new(),
+            endings: JoinSet::new(),
             jobs: VecDeque::new(),
             running_jobs: 0,
             load_threads,
@@ -170,6 +176,7 @@ impl RepositoryTask {
             told: BTreeSet::new(),
             untold: Vec::new(),
             is_stopping: Arc::default(),
+            has_abandoned_loads: false,
             sequence_limit,
             stopped: Vec::new(),
         }
@@ -186,11 +193,8 @@ impl RepositoryTask {
                     Some(command) => self.command(command),
                     None => return,
                 },
-                Some(event) = self.events.join_next() => match event {
-                    Ok(event) => self.event(event),
-                    // Work that may panic catches it where the model's name is known.
-                    Err(error) => log::error!("work of the model repository was lost: {error}"),
-                },
+                Some(event) = self.events.join_next() => self.joined(event),
+                Some(event) = self.endings.join_next() => self.joined(event),
                 () = changed(self.watcher.as_deref()), if !is_hinted => {
                     self.polling.iter_mut().for_each(|polling| polling.hint(Instant::now()));
                 }
@@ -199,8 +203,8 @@ impl RepositoryTask {
             if !self.lifecycle.has_operations() {
                 self.polling.iter_mut().for_each(PollingState::answer);
             }
-            // What agents still do is an event that has not come.
-            if self.lifecycle.is_idle() && self.events.is_empty() {
+            // What agents still do is an ending that has not come.
+            if self.lifecycle.is_idle() && self.endings.is_empty() {
                 for done in self.stopped.drain(..) {
                     // The caller may have gone.
                     let _ = done.send(());
@@ -225,6 +229,14 @@ impl RepositoryTask {
             Command::Unload { name, done } => {
                 self.begin(LifecycleCommand::Unload { name }, LoadParameters::default(), done);
             }
+            Command::RefuseCommands { done } => {
+                (self.polling, self.watcher) = (None, None);
+                let actions = self.lifecycle.refuse_commands();
+                self.perform(actions);
+                // The caller may have gone.
+                let _ = done.send(());
+            }
+            Command::AbandonLoads { done } => self.abandon_loads(done),
             Command::UnloadAll { done } => {
                 (self.polling, self.watcher) = (None, None);
                 self.is_stopping.store(true, SeqCst);
@@ -261,7 +273,16 @@ impl RepositoryTask {
         self.perform(actions);
     }
 
+    fn joined(&mut self, event: Result<Event, JoinError>) {
+        match event {
+            Ok(event) => self.event(event),
+            // Work that may panic catches it where the model's name is known.
+            Err(error) => log::error!("work of the model repository was lost: {error}"),
+        }
+    }
+
     fn event(&mut self, event: Event) {
+        let Some(event) = self.unless_abandoned(event) else { return };
         let now = now();
         let actions = match event {
             Event::Listed { command, listing } => {
@@ -336,7 +357,7 @@ impl RepositoryTask {
     ) -> Result<lifecycle::PlannedModel, PlanError> {
         let Planned { plan, agents, files } = planned;
         let shown = plan.shown();
-        let agents = agents.map(AgentThread::start).transpose()?;
+        let agents = agents.map(|agents| AgentThread::start(agents, self.loader.threads())).transpose()?;
         self.loads.insert(generation, LoadState { plan: Arc::new(plan), agents, _files: files });
         Ok(shown)
     }

@@ -361,7 +361,9 @@ async fn models_of_one_name_in_two_repositories_need_namespaces() {
 
 #[tokio::test]
 async fn repositories_come_and_go_and_may_give_models_other_names() {
-    let [first, second] = [1, 2].map(|_| Repository::new().model("m", ECHO, &["1"]));
+    // The name in the configuration is that of the directory.
+    let config = format!("name: 'm' {ECHO}");
+    let [first, second] = [1, 2].map(|_| Repository::new().model("m", &config, &["1"]));
     let engine = start(explicit(first.options()), echo()).await;
     let names = BTreeMap::from([("m".to_owned(), Name::new("other"))]);
     engine.register_repository(second.path().into(), names).await.unwrap();

@@ -10,10 +10,12 @@ use std::{
 };
 
 use inference::{Error, ErrorCode, backend::Batch};
-use nereid_engine::Engine;
+use nereid_engine::{Engine, LoadParameters, ModelControl, StartupModels};
 use parking_lot::Mutex;
 
-use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, request, serves, value};
+use crate::support::{
+    ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, request, serves, start, value,
+};
 
 const REFUSAL: &str = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests";
 
@@ -66,6 +68,91 @@ async fn stopping_finishes_what_was_accepted_and_refuses_the_rest() {
     stopping.await.unwrap().unwrap();
     assert_eq!(engine.in_flight(), 0);
     assert_eq!(refusal(&engine).await.message, REFUSAL);
+}
+
+#[tokio::test]
+async fn a_server_whose_stop_is_announced_is_live_and_not_ready_and_serves() {
+    let engine = Repository::new().model("m", ECHO, &["1"]).serve(echo()).await;
+    assert_eq!((engine.live(), engine.ready().await, engine.ready_here()), (Ok(true), Ok(true), Ok(true)));
+    engine.announce_stop();
+    assert_eq!((engine.live(), engine.ready().await, engine.ready_here()), (Ok(true), Ok(false), Ok(false)));
+    assert!(engine.model_ready("m", None).await && serves(&engine, "m").await);
+    engine.stop(TIMEOUT).await.unwrap();
+}
+
+/// One load hangs, another waits for a load thread, and a model serves.
+#[tokio::test]
+async fn a_stop_may_leave_loads_behind() {
+    let (begun, beginnings) = mpsc::channel();
+    let (release, hang) = mpsc::channel::<()>();
+    let hang = Mutex::new(hang);
+    let backend = echo().open(move |source| {
+        if &*source.name == "hangs" {
+            begun.send(()).unwrap();
+            let _ = hang.lock().recv();
+        }
+        Ok(())
+    });
+    let repository = ["hangs", "m", "waits"]
+        .iter()
+        .fold(Repository::new(), |repository, name| repository.model(name, ECHO, &["1"]));
+    let mut options = repository.options();
+    options.control = ModelControl::Explicit(StartupModels::Named(["m".to_owned()].into()));
+    options.load_threads = 1;
+    let engine = start(options, backend).await;
+    let load = |name| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.load(name, LoadParameters::default()).await })
+    };
+    let hanging = load("hangs");
+    while beginnings.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    let waiting = load("waits");
+    assert!(serves(&engine, "m").await);
+    assert!(engine.abandon_loads().await);
+    for load in [hanging, waiting] {
+        let error = load.await.unwrap().unwrap_err();
+        assert_eq!((error.code, &error.message[..]), (ErrorCode::Unavailable, "Server exiting"));
+    }
+    assert!(serves(&engine, "m").await, "requests are accepted until the stop");
+    engine.stop(TIMEOUT).await.unwrap();
+    assert!(engine.abandon_loads().await, "it still hangs");
+    drop(release);
+    while engine.abandon_loads().await {
+        tokio::task::yield_now().await;
+    }
+    // The copy that was made after all has ended.
+    engine.stop(TIMEOUT).await.unwrap();
+    assert!(engine.end_threads(Instant::now() + TIMEOUT));
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_loads_that_are_not_left_behind() {
+    let (begun, beginnings) = mpsc::channel();
+    let (release, hang) = mpsc::channel::<()>();
+    let hang = Mutex::new(hang);
+    let backend = echo().open(move |_| {
+        begun.send(()).unwrap();
+        let _ = hang.lock().recv();
+        Ok(())
+    });
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let mut options = repository.options();
+    options.control = ModelControl::Explicit(StartupModels::Named(Default::default()));
+    let engine = start(options, backend).await;
+    let loading = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.load("m", LoadParameters::default()).await }
+    });
+    while beginnings.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    let stopped = engine.stop(Duration::from_millis(20)).await;
+    assert_eq!(stopped.unwrap_err().message, "Exit timeout expired. Exiting immediately.");
+    assert_eq!(loading.await.unwrap().unwrap_err().message, "Server exiting");
+    drop(release);
+    engine.stop(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]

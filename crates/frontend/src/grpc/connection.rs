@@ -17,7 +17,10 @@ use super::{
     state::GrpcState,
     transport::{PREFACE, Transport, go_away},
 };
-use crate::connection::{Port, accept, answer_and_close};
+use crate::{
+    connection::{Port, accept, answer_and_close},
+    drain::Drain,
+};
 
 /// The answer to clients that speak HTTP/1.
 const NOT_HTTP2: &[u8] = b"HTTP/1.1 415 Unsupported Media Type\r\ncontent-type: text/plain\r\n\
@@ -28,6 +31,10 @@ const NOT_HTTP2_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long an idle connection may take to end. It has no calls, but the client may start one at the same time.
 const IDLE_GRACE: Duration = Duration::from_secs(60);
+
+/// How long a connection stays open that begins after the stop of the server was announced. A client that knows no other
+/// server connects again and again; it must not need a connection for each call.
+const LATE_CONNECTION_AGE: Duration = Duration::from_secs(1);
 
 /// Serves the port until the drain of `state` has begun and every connection has ended. If all slots of the port are
 /// taken, the server refuses a new connection: its calls end with UNAVAILABLE. Dropping the future ends all connections
@@ -113,7 +120,8 @@ async fn speaks_http2(mut stream: TcpStream) -> io::Result<(TcpStream, bool)> {
 }
 
 /// Serves the calls of a connection. `ahead` contains its first bytes, which were read already. When the connection is
-/// too old or idle, or the server stops, the connection accepts no more calls and finishes the calls in flight.
+/// too old or idle, or the stop of the server is announced, the connection accepts no more calls and finishes the calls in
+/// flight.
 async fn serve_calls<S>(stream: S, ahead: Bytes, state: &Arc<GrpcState>, count: u64)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -127,7 +135,7 @@ where
     let mut connection = pin!(builder(state, executor).serve_connection(io, service));
     let grace = tokio::select! {
         ended = connection.as_mut() => return note(ended),
-        () = state.drain.begun() => None,
+        () = told_to_go(&state.drain) => None,
         () = after(age) => options.max_connection_age_grace,
         () = idle(&calls, options.limits.idle_timeout) => Some(IDLE_GRACE),
     };
@@ -136,6 +144,15 @@ where
         ended = connection => note(ended),
         () = after(grace) => log::debug!("a gRPC connection was closed: its grace is over"),
     }
+}
+
+/// Returns when the client of a connection that begins now must go to another server.
+async fn told_to_go(drain: &Drain) {
+    if drain.is_announced() {
+        // The outcome does not matter: the client must go in either case.
+        let _ = timeout(LATE_CONNECTION_AGE, drain.begun()).await;
+    }
+    drain.announced().await;
 }
 
 /// Returns when the connection has had no call for at least `limit` and at most twice `limit`. Never returns if `limit`

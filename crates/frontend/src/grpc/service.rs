@@ -1,5 +1,5 @@
 //! Finds the handler for a call from its headers, and runs it.
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -16,6 +16,9 @@ use super::{
     stream::StreamBody,
 };
 use crate::restrict::Category;
+
+/// How long the server still answers calls that come after the beginning of its stop: their clients may not know of it.
+const LAST_CALLS: Duration = Duration::from_secs(1);
 
 /// The meaning of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,8 @@ pub(crate) async fn answer(
 }
 
 async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<Response<GrpcReply>, Status> {
-    if state.drain.has_begun() {
+    // h2 accepts calls until the client has confirmed that it knows of the end of its connection.
+    if state.drain.has_begun_since(LAST_CALLS) {
         return Err(Status::stopping());
     }
     let Some(target) = Target::of(request.uri().path()) else {

@@ -12,8 +12,9 @@
 //! A message that takes long to decode is decoded in the pool. Until then the body reads no later message, so requests
 //! start in the order in which they arrive.
 //!
-//! When the server stops, it refuses later requests. The call ends when no request is in flight, so that a client that
-//! keeps its call open does not delay the shutdown (P-W24).
+//! When the server stops, it refuses later requests, except for those that continue a running sequence. The call ends
+//! when no request is in flight, so that a client that keeps its call open does not delay the shutdown (P-W24). A call
+//! that has carried sequences also waits until the server gives up waiting for sequences.
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -67,8 +68,11 @@ pub(crate) struct StreamBody {
     decoding: Option<LongDecoding>,
     compressor: Option<Compressor>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Completes when the server begins to stop.
+    /// Completes when the server begins to stop, and then, if the call waits for its sequences, when they are over.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// A request of the call belonged to a sequence, so the call waits for sequences when the server stops.
+    carries_sequences: bool,
+    waits_for_sequences: bool,
     /// The server counts the requests of this call under this id, because one reader reads all their responses.
     client: ClientId,
     /// True if the client wants the first error of a model as the status of the call.
@@ -131,6 +135,8 @@ impl StreamBody {
             compressor,
             deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
             stopping: Box::pin(async move { drain.begun().await }),
+            carries_sequences: false,
+            waits_for_sequences: false,
             client: ClientId::unique(),
             errors_end_call,
             ordered: VecDeque::new(),
@@ -188,10 +194,22 @@ impl StreamBody {
         }
         if more_to_read && self.in_flight() < MAX_IN_FLIGHT {
             context.waker().wake_by_ref();
-        } else if self.in_flight() == 0 && self.stopping.as_mut().poll(context).is_ready() {
+        } else if self.in_flight() == 0 && self.poll_stopping(context).is_ready() {
             return self.end(&Status::stopping());
         }
         Poll::Pending
+    }
+
+    /// Ready when the server stops and the call need not wait for its sequences.
+    fn poll_stopping(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.stopping.as_mut().poll(context));
+        if !self.carries_sequences || self.waits_for_sequences {
+            return Poll::Ready(());
+        }
+        self.waits_for_sequences = true;
+        let drain = self.state.drain.clone();
+        self.stopping = Box::pin(async move { drain.sequences_over().await });
+        self.stopping.as_mut().poll(context)
     }
 
     fn next_piece(&mut self) -> Poll<Option<Frame<Chunks>>> {
@@ -274,6 +292,7 @@ impl StreamBody {
     #[inline]
     fn start(&mut self, accepted: AcceptedMessage, request: Request) {
         let AcceptedMessage { id, decoupled, decoded } = accepted;
+        self.carries_sequences |= request.sequence.id.is_some();
         let flight = decoded.and_then(|(asked, sent_version)| {
             let responses = asked.model.infer(request)?;
             let errors_end_call = self.errors_end_call;
@@ -363,20 +382,26 @@ fn decode_message(
 ) -> Result<AcceptedMessage, Malformed> {
     let message = InferMessage::decode(&frames)?;
     let id = Name::new(&message.id);
-    let model = if state.drain.has_begun() {
-        Err(Error::unavailable(Status::stopping().message))
-    } else {
-        request::model(state, &message)
-    };
-    let model = match model {
+    let is_stopping = state.drain.has_begun();
+    let stopping = || Error::unavailable(Status::stopping().message);
+    let model = match request::model(state, &message) {
         Ok(model) => model,
+        Err(_) if is_stopping => {
+            return Ok(AcceptedMessage { id, decoupled: false, decoded: Err(stopping()) });
+        }
         Err(error) => return Ok(AcceptedMessage { id, decoupled: false, decoded: Err(error) }),
     };
     let decoupled = model.config().decoupled;
     let sent_version = Name::new(&message.model_version);
     let origin = MessageOrigin { headers, reservation, stream: Some(client) };
     let asked = request::decode(state, model, message, origin, request);
-    Ok(AcceptedMessage { id, decoupled, decoded: asked.map(|asked| (asked, sent_version)) })
+    // A sequence may finish on a call that was open before the stop.
+    let is_late = is_stopping
+        && asked
+            .as_ref()
+            .is_ok_and(|asked| state.drain.are_sequences_over() || !asked.model.has_sequence_of(request));
+    let decoded = if is_late { Err(stopping()) } else { asked.map(|asked| (asked, sent_version)) };
+    Ok(AcceptedMessage { id, decoupled, decoded })
 }
 
 /// The refusal of a request that was never started. It contains only the id.

@@ -59,7 +59,8 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 
 /// Serves the connections of a bound listener until `drain` begins and the last connection has closed.
 ///
-/// Idle connections close 20 ms after the beginning of `drain` (P-W24). Busy connections close after their answer. If
+/// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
+/// connections close 20 ms after the beginning of `drain` (P-W24). Busy connections close after their answer. If
 /// all `slots` are taken, a new connection gets one answer with status 503 and is closed. Dropping the future closes
 /// all connections.
 ///
@@ -102,8 +103,8 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
         let (service, busy, drain) = (service.clone(), activity.begin(), drain.clone());
         async move {
             let mut response = service.respond(request).await.map(|body| body.holding(busy));
-            // The connection may not know about the drain yet. The client gets the header in any case.
-            if drain.has_begun() {
+            // After this response hyper closes the connection. The client learns why its next request needs another one.
+            if drain.is_announced() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(response)

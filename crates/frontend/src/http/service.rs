@@ -108,6 +108,9 @@ impl HttpService {
             Route::Live => Ok(health(self.engine.live()?)),
             Route::Ready => Ok(match self.engine.readiness().await? {
                 Readiness::Ready => health(true),
+                Readiness::StopAnnounced => {
+                    reply::json(StatusCode::BAD_REQUEST, error::body("Server not ready: it will stop"))
+                }
                 Readiness::NotReady(missing) => {
                     reply::json(StatusCode::BAD_REQUEST, show::not_ready(&missing))
                 }

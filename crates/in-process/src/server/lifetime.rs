@@ -3,7 +3,8 @@ use std::{
     ffi::c_char,
     ptr,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use c_api::{
@@ -11,6 +12,7 @@ use c_api::{
     types::error::CError,
 };
 use inference::Error;
+use tokio::runtime::{self, Runtime};
 
 use super::{Server, not_ready};
 use crate::options::ServerOptions;
@@ -30,13 +32,15 @@ pub unsafe extern "C" fn TRITONSERVER_ServerNew(
     })
 }
 
-/// Stops a server and deletes it; null is fine. A server that does not stop within its time limit is not deleted.
+/// Stops a server and deletes it; null is fine. Returns when all threads of the server have ended, except for the thread
+/// of a callback that calls this function. A server that does not stop within its time limit is not deleted. Requests,
+/// responses and metrics of the server must be deleted before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerDelete(server: *mut Server) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live server.
         let Some(own) = (unsafe { server.as_ref() }) else { return Ok(()) };
-        own.stop()?;
+        own.end()?;
         // SAFETY: it came from `Arc::into_raw`, because C has made it, and the caller does not use it after this.
         drop(unsafe { Arc::from_raw(server) });
         Ok(())
@@ -61,19 +65,45 @@ pub unsafe extern "C" fn TRITONSERVER_ServerSetExitTimeout(server: *mut Server, 
     })
 }
 
+/// How long threads that have nothing to do any more may take to end, even if the time limit of the stop is over.
+const LAST_GRACE: Duration = Duration::from_secs(1);
+
 impl Server {
+    /// Stops the server, and waits until all its threads have ended.
+    ///
+    /// # Errors
+    /// INTERNAL if that takes longer than the time limit.
+    pub(super) fn end(&self) -> Result<(), Error> {
+        let own = self.own()?;
+        let began = Instant::now();
+        self.stop()?;
+        let left = self.exit_timeout().saturating_sub(began.elapsed()).max(LAST_GRACE);
+        let deadline = Instant::now() + left;
+        if let Some(runtime) = own.runtime.lock().take() {
+            // The tasks of the runtime have the plug-ins. They are dropped here.
+            let has_ended = shut_down(runtime, deadline);
+            own.has_lost_threads.store(!has_ended, Relaxed);
+        }
+        let others =
+            self.engine().map_or(true, |engine| engine.end_threads(deadline)) && self.callbacks.end(deadline);
+        if others && !own.has_lost_threads.load(Relaxed) { Ok(()) } else { Err(expired()) }
+    }
+
     fn stop(&self) -> Result<(), Error> {
-        self.own()?;
+        let own = self.own()?;
         let (began, grace) = (Instant::now(), self.exit_timeout());
-        // A server without an engine, or one that is already stopping, has nothing to stop.
-        if let Ok(engine) = self.serving() {
+        // A server without an engine has nothing to stop. A stop that has failed may be tried again.
+        if let Ok(engine) = self.engine()
+            && !own.has_stopped.load(Relaxed)
+        {
             self.wait(engine.stop(grace))?;
+            own.has_stopped.store(true, Relaxed);
         }
         // After this, the program may delete what its callbacks use.
         if self.callbacks.wait_until_quiet(grace.saturating_sub(began.elapsed())) {
             Ok(())
         } else {
-            Err(Error::internal("Exit timeout expired. Exiting immediately."))
+            Err(expired())
         }
     }
 
@@ -98,6 +128,24 @@ impl Server {
     pub(crate) fn not_before_start(&self) -> Result<(), Error> {
         self.engine().map(drop).map_err(|_| not_ready())
     }
+}
+
+fn expired() -> Error {
+    Error::internal("Exit timeout expired. Exiting immediately.")
+}
+
+/// Ends the threads of a runtime. Returns whether they have ended before `deadline`.
+fn shut_down(runtime: Runtime, deadline: Instant) -> bool {
+    let end = || {
+        // The timeout says nothing about its outcome.
+        runtime.shutdown_timeout(deadline.saturating_duration_since(Instant::now()));
+        Instant::now() < deadline
+    };
+    if runtime::Handle::try_current().is_err() {
+        return end();
+    }
+    // A thread of a runtime must not block on the end of one.
+    thread::scope(|scope| scope.spawn(end).join()).unwrap_or(false)
 }
 
 /// Returns whether the server is live.

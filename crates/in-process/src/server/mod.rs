@@ -7,7 +7,7 @@ mod start;
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -16,6 +16,7 @@ use std::{
 use c_api::handle::Handle;
 use engine::{Engine, Model};
 use inference::Error;
+use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
 pub use about::*;
@@ -65,13 +66,17 @@ struct Own {
     exit_timeout_secs: AtomicU32,
     /// Whether the server shows its own metrics; those of plug-ins are always shown.
     metrics: bool,
-    /// Taken out only when dropped.
-    runtime: Option<Runtime>,
+    /// Taken out when the server has stopped.
+    runtime: Mutex<Option<Runtime>>,
+    /// The engine has ended all models.
+    has_stopped: AtomicBool,
+    /// A thread of the runtime has not ended in time.
+    has_lost_threads: AtomicBool,
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.runtime.get_mut().take() {
             // An interrupted load, or a backend that does not return, must not block the caller.
             runtime.shutdown_background();
         }

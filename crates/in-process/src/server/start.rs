@@ -1,7 +1,10 @@
 //! Makes a running server from the options of a program.
 use std::{
     path::Path,
-    sync::{Arc, OnceLock, atomic::AtomicU32},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32},
+    },
 };
 
 use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
@@ -11,6 +14,7 @@ use inference::{
     Error,
     cache::{CacheFinder, ResponseCache},
 };
+use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
 use super::{Own, Server};
@@ -34,14 +38,15 @@ impl Server {
         };
         if !settings.exit_on_error {
             log::error!("{}", failure.with_code());
-            return if loaded.is_ok() { Ok(server) } else { Self::idle(settings) };
+            if loaded.is_ok() {
+                return Ok(server);
+            }
         }
-        if let Ok(engine) = loaded
-            && let Err(error) = server.wait(engine.stop(server.exit_timeout()))
-        {
+        drop(loaded);
+        if let Err(error) = server.end() {
             log::error!("failed to stop server: {error}");
         }
-        Err(failure)
+        if settings.exit_on_error { Err(failure) } else { Self::idle(settings) }
     }
 
     /// A server without an engine.
@@ -55,7 +60,9 @@ impl Server {
         let own = Own {
             exit_timeout_secs: AtomicU32::new(settings.exit_timeout_secs),
             metrics: settings.metrics,
-            runtime: Some(runtime),
+            runtime: Mutex::new(Some(runtime)),
+            has_stopped: AtomicBool::new(false),
+            has_lost_threads: AtomicBool::new(false),
         };
         Ok(Arc::new(Self { attached: OnceLock::new(), own: Some(own), callbacks: CallbackPool::new() }))
     }
@@ -63,7 +70,7 @@ impl Server {
     /// Makes the engine and loads its models. The server has its engine only if the repositories can be read.
     fn load(self: &Arc<Self>, settings: &Settings) -> Result<Engine, Error> {
         settings.check()?;
-        let runtime = self.own()?.runtime.as_ref().map(Runtime::handle).cloned();
+        let runtime = self.own()?.runtime.lock().as_ref().map(Runtime::handle).cloned();
         let runtime = runtime.ok_or_else(|| Error::internal("the server has no runtime"))?;
         let agents = settings.agent_directory.clone().into();
         let plugins = Plugins { cache: cache(settings)?, ..plugins(self, library_search(), agents) };

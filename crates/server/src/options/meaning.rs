@@ -60,8 +60,11 @@ pub struct ResolvedOptions {
 pub struct ServerSettings {
     /// The name in the server metadata.
     pub id: String,
-    /// How long an exit waits for requests in flight. All steps together share this time.
+    /// How long an exit waits for requests in flight. All steps together share this time. It begins after
+    /// `shutdown_delay`.
     pub exit_timeout: Duration,
+    /// How long a server that was told to stop still serves new requests. Meanwhile it is not ready.
+    pub shutdown_delay: Duration,
     /// If true, a model that fails to load at startup ends the process.
     pub exit_on_error: bool,
     /// Which models must be ready so that the server is ready.

@@ -48,6 +48,7 @@ pub(super) fn resolve(
     let server = ServerSettings {
         id: typed.server.id,
         exit_timeout: seconds(typed.server.exit_timeout_secs),
+        shutdown_delay: Duration::from_secs(unsigned(typed.server.shutdown_delay_secs)),
         exit_on_error: typed.repository.exit_on_error,
         readiness: match (typed.repository.strict_readiness, typed.repository.startup_readiness) {
             (false, _) => ReadinessRule::NoModel,

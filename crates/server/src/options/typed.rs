@@ -36,6 +36,7 @@ pub(super) struct TypedOptions {
 pub(super) struct TypedServer {
     pub(super) id: String,
     pub(super) exit_timeout_secs: i64,
+    pub(super) shutdown_delay_secs: i64,
     pub(super) max_inflight_bytes: Option<i64>,
     pub(super) max_unread_response_bytes: Option<i64>,
 }

@@ -57,7 +57,7 @@ impl Served {
         let runtime = self.runtime.take().expect("a server stops once");
         let stopped = runtime.block_on(server.stop());
         runtime.shutdown_background();
-        stopped.map_err(|error| error.to_string())
+        stopped.map(drop).map_err(|error| error.to_string())
     }
 }
 

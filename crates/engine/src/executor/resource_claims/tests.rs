@@ -14,6 +14,7 @@ use scheduling::Capacity;
 
 use super::*;
 use crate::{
+    ThreadGroup,
     clock::{TimerThread, now},
     model::{Model, ModelParts, tests},
 };
@@ -60,7 +61,8 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         backend: Box::new(backend),
         instances: vec![spec.into()],
         strategy: None,
-        clock: TimerThread::start().unwrap(),
+        clock: TimerThread::start(&ThreadGroup::default()).unwrap(),
+        threads: ThreadGroup::default(),
         limiter: Some(limiter.clone()),
         cached: None,
         inflight: ByteBudget::new(usize::MAX),

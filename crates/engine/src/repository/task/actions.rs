@@ -114,7 +114,7 @@ impl RepositoryTask {
             let _ = done.send(result);
             return;
         }
-        self.events.spawn(async move {
+        self.endings.spawn(async move {
             join_all(untold).await;
             let _ = done.send(result);
             Event::Told
@@ -125,7 +125,7 @@ impl RepositoryTask {
     fn wait_for_agents(&mut self) {
         let untold = std::mem::take(&mut self.untold);
         if !untold.is_empty() {
-            self.events.spawn(async move {
+            self.endings.spawn(async move {
                 join_all(untold).await;
                 Event::Told
             });
@@ -144,13 +144,15 @@ impl RepositoryTask {
             return;
         }
         let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
-        self.events.spawn(async move {
+        let threads = self.loader.threads().clone();
+        self.endings.spawn(async move {
             if let Some(told) = told {
                 // The thread of the agents answers, or it has ended.
                 let _ = told.await;
             }
             let ids = copies.iter().map(|(id, _)| *id).collect();
-            let retired = copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone()));
+            let retired =
+                copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone(), threads.clone()));
             join_all(retired).await;
             Event::Retired(ids)
         });

@@ -278,6 +278,35 @@ async fn a_stopping_endpoint_finishes_its_calls() {
 }
 
 #[tokio::test]
+async fn an_announced_stop_ends_connections_after_their_calls_and_accepts_others() {
+    let (server, connection) = connected().await;
+    let mut running = connection.call(INFER, &[]).await.unwrap();
+    running.send(sent(&request("gated", "r", &[1])));
+    running.finish();
+    let running = tokio::spawn(running.rest());
+    server.in_flight(1).await;
+    let idle = server.connect().await;
+    server.drain.announce();
+    let left = async {
+        while !idle.is_closed() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(TIMEOUT, left).await.unwrap();
+    // A client that comes again can use its connection.
+    let late = server.connect().await;
+    for number in [1, 2, 3] {
+        assert!(infer(&late, &[], &request("id_int32", "", &[number])).await.is_ok());
+    }
+    server.gate.open();
+    let (messages, status) = timeout(TIMEOUT, running).await.unwrap().unwrap().unwrap();
+    assert_eq!((messages.len(), status.code), (1, 0));
+    assert!(!server.serving.is_finished());
+    server.drain.begin();
+    timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_silent_client_does_not_delay_the_stop() {
     let (server, connection) = connected().await;
     let _silent = TcpStream::connect(server.address).await.unwrap();

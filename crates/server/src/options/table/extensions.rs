@@ -130,6 +130,15 @@ pub(super) const NEREID: &[Spec] = &[
              to the old copy until the sequences have ended, but no longer than so many seconds.",
     )
     .default("60"),
+    count(
+        "shutdown-delay-secs",
+        |typed, value| typed.server.shutdown_delay_secs = value,
+        "A server that is told to stop (SIGTERM, SIGINT) is not ready from that moment on, and serves for so many \
+             seconds as before, so that a load balancer that checks its readiness sends it no more requests. It tells \
+             clients to go to another server: responses over HTTP have 'Connection: close', gRPC connections get \
+             GOAWAY. Then it stops, within --exit-timeout-secs.",
+    )
+    .default("0"),
     boolean(
         "serve-partial-models",
         |typed, value| typed.repository.serve_partial_models = value,

@@ -18,7 +18,7 @@ pub(super) const SERVER: &[Spec] = &[
         "exit-timeout-secs",
         |typed, value| typed.server.exit_timeout_secs = value.max(0),
         "How many seconds the server waits at its exit for requests in flight. After this time the process \
-             ends with status 1.",
+             ends with status 1. The time begins after --shutdown-delay-secs.",
     )
     .default("30"),
     Spec::new(

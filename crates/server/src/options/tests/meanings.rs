@@ -17,6 +17,7 @@ fn an_empty_command_line_means_tritons_defaults() {
     let server = ServerSettings {
         id: "triton".into(),
         exit_timeout: Duration::from_secs(30),
+        shutdown_delay: Duration::ZERO,
         exit_on_error: true,
         readiness: ReadinessRule::AllModels,
     };
@@ -188,6 +189,15 @@ fn out_of_range_numbers_are_limited() {
     let options = options(&["--exit-timeout-secs=-5", "--log-verbose=-1", "--grpc-max-connection-age=0"]);
     assert_eq!(options.server.exit_timeout, Duration::ZERO);
     assert_eq!((options.logging.levels.verbose, options.grpc.unwrap().max_connection_age), (0, None));
+}
+
+#[test]
+fn the_shutdown_delay_is_whole_seconds_and_no_part_of_the_exit_timeout() {
+    let server = options(&["--shutdown-delay-secs=15", "--exit-timeout-secs=20"]).server;
+    assert_eq!(
+        (server.shutdown_delay, server.exit_timeout),
+        (Duration::from_secs(15), Duration::from_secs(20))
+    );
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! Loads that a stop has left behind.
+use tokio::task::spawn_blocking;
+
+use super::{Event, RepositoryTask};
+use crate::{clock::now, repository::Done, repository::retire::retire};
+
+impl RepositoryTask {
+    /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories.
+    pub(super) fn abandon_loads(&mut self, done: Done<bool>) {
+        self.has_abandoned_loads = true;
+        self.jobs.clear();
+        let actions = self.lifecycle.abandon_loads(now());
+        self.perform(actions);
+        // The caller may have gone.
+        let _ = done.send(!self.events.is_empty());
+    }
+
+    /// Ends what an abandoned load has made after all. Returns any other event.
+    pub(super) fn unless_abandoned(&mut self, event: Event) -> Option<Event> {
+        match event {
+            Event::Loaded { result: Ok(copy), .. } if self.has_abandoned_loads => {
+                let threads = self.loader.threads().clone();
+                let ended = retire(copy, self.sequence_limit, self.is_stopping.clone(), threads);
+                self.endings.spawn(async move {
+                    ended.await;
+                    Event::Told
+                });
+                None
+            }
+            Event::Planned { result: Ok(planned), .. } if self.has_abandoned_loads => {
+                self.endings.spawn(async move {
+                    // Its agents run code of plug-ins when they are dropped. They log their panics.
+                    let _ = spawn_blocking(|| drop(planned)).await;
+                    Event::Told
+                });
+                None
+            }
+            other => Some(other),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How a server stops, in the order of its phases.
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use engine::Engine;
+use frontend::drain::Drain;
+use inference::Error;
+
+use super::{Endpoint, EndpointService, Server, StartingServer, Stopped};
+
+impl StartingServer<'_> {
+    /// Ends a server that was told to stop while it loaded its models. The models that are loaded end in order; loads
+    /// that run are left behind.
+    ///
+    /// # Errors
+    /// INTERNAL if a model has not ended within the exit timeout.
+    pub async fn interrupt(self) -> Result<Stopped, Error> {
+        self.engine.abandon_loads().await;
+        self.engine.stop(self.options.server.exit_timeout).await?;
+        Ok(stopped(&self.engine).await)
+    }
+}
+
+impl Server {
+    /// Stops the server: announces the stop and serves as before during the shutdown delay, then accepts no new
+    /// connections, finishes the requests in flight and the sequences of open streams, and unloads the models. All steps
+    /// after the delay share the exit timeout. Loads that run are left behind.
+    ///
+    /// # Errors
+    /// INTERNAL if the timeout expires. Requests that still run are then lost when the process ends.
+    pub async fn stop(self) -> Result<Stopped, Error> {
+        self.announce_stop().await;
+        let begun = Instant::now();
+        let left = || self.times.exit_timeout.saturating_sub(begun.elapsed());
+        self.engine.abandon_loads().await;
+        let (serving, scraping): (Vec<_>, Vec<_>) =
+            self.endpoints.into_iter().partition(|endpoint| endpoint.service != EndpointService::Metrics);
+        let drains: Vec<_> = serving.iter().map(|endpoint| endpoint.drain.clone()).collect();
+        drains.iter().for_each(Drain::begin);
+        let closing = async {
+            let mut all_closed = true;
+            for endpoint in serving {
+                all_closed &= endpoint.finish(left).await;
+            }
+            all_closed
+        };
+        let mut closing = pin!(closing);
+        let all_closed = tokio::select! {
+            all_closed = &mut closing => all_closed,
+            () = end_of_sequences(&self.engine, self.times.sequences) => {
+                drains.iter().for_each(Drain::end_sequences);
+                closing.await
+            }
+        };
+        let ended = self.engine.stop(left()).await;
+        for endpoint in scraping {
+            endpoint.drain.begin();
+            endpoint.finish(left).await;
+        }
+        // If the timeout has closed connections, the stop fails, even if the engine had no work for their clients.
+        if !all_closed {
+            return Err(Error::internal("Exit timeout expired. Exiting immediately."));
+        }
+        ended?;
+        Ok(stopped(&self.engine).await)
+    }
+
+    /// Says on every connection that the server is not ready, tells its clients to go to another server, and serves as
+    /// before for the time of the shutdown delay.
+    async fn announce_stop(&self) {
+        let delay = self.times.delay;
+        if delay.is_zero() {
+            return;
+        }
+        log::info!(
+            "The server is not ready any more. It serves for another {} seconds (--shutdown-delay-secs), then it stops",
+            delay.as_secs()
+        );
+        self.engine.announce_stop();
+        let serving = self.endpoints.iter().filter(|endpoint| endpoint.service != EndpointService::Metrics);
+        serving.for_each(|endpoint| endpoint.drain.announce());
+        tokio::time::sleep(delay).await;
+    }
+}
+
+/// Waits until no sequence runs any more, at most for that time.
+async fn end_of_sequences(engine: &Engine, most: Duration) {
+    let all_ended = async {
+        while engine.live_sequences() > 0 {
+            tokio::time::sleep(SEQUENCE_TICK).await;
+        }
+    };
+    if tokio::time::timeout(most, all_ended).await.is_err() {
+        log::warn!(
+            "{} sequences have not ended; the server waits for them no longer",
+            engine.live_sequences()
+        );
+    }
+}
+
+/// How often a stopping server looks whether sequences have ended.
+const SEQUENCE_TICK: Duration = Duration::from_millis(10);
+
+/// How a server has stopped whose loads were abandoned.
+async fn stopped(engine: &Engine) -> Stopped {
+    if engine.abandon_loads().await { Stopped::LoadsAbandoned } else { Stopped::Whole }
+}
+
+impl Endpoint {
+    /// Waits until the last connection has closed or no time is left. Returns true if the last connection has closed.
+    /// Logs once a second what it waits for.
+    async fn finish(self, left: impl Fn() -> Duration) -> bool {
+        const SECOND: Duration = Duration::from_secs(1);
+        while tokio::time::timeout(left().min(SECOND), self.drain.emptied()).await.is_err() {
+            let open = self.drain.open();
+            log::info!("Timeout {}: Found {open} {}", left().as_secs(), self.service.connections());
+            if left().is_zero() {
+                break;
+            }
+        }
+        // The count is read first, because aborting the task drops its connections.
+        let emptied = self.drain.open() == 0;
+        self.task.abort();
+        emptied
+    }
+}
