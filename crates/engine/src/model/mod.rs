@@ -212,6 +212,11 @@ impl Model {
         self.executor.fault()
     }
 
+    /// Whether the files of the backend have changed since it opened the model. May block.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.executor.is_outdated()
+    }
+
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }

@@ -55,7 +55,7 @@ pub(super) async fn list(
     })
 }
 
-/// Finds the models of a name, with their files.
+/// Finds the models of a name, with their files. `serving` are the copies that serve under the name.
 ///
 /// # Errors
 /// A repository that cannot be read, if no other one has the model.
@@ -63,10 +63,16 @@ pub(super) async fn find(
     repositories: Repositories,
     loader: Arc<Loader>,
     name: Name,
+    serving: Vec<(ModelKey, Arc<Model>)>,
 ) -> Result<Vec<(ModelKey, FoundModel)>, Error> {
     let find = move || {
-        let found = scan::find(&repositories, &name)?.into_iter();
-        Ok(found.map(|(key, directories)| (key, look_at(&loader, directories))).collect())
+        let find_one = |(key, directories)| {
+            let mut found = look_at(&loader, directories);
+            let copies = serving.iter().filter(|(of, copy)| *of == key && copy.is_outdated());
+            found.faulty.extend(copies.map(|(_, copy)| copy.version()));
+            (key, found)
+        };
+        Ok(scan::find(&repositories, &name)?.into_iter().map(find_one).collect())
     };
     spawn_blocking(find)
         .await

@@ -340,10 +340,10 @@ impl RepositoryTask {
         let model = self.lifecycle.models().find(|(known, _)| *known == key);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
         let is_faulty = |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
-        found.faulty = versions
+        let faulty = versions
             .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(copy)))
-            .map(|(version, _)| version)
-            .collect();
+            .map(|(version, _)| version);
+        found.faulty.extend(faulty);
     }
 
     /// Looks for changes.
