@@ -212,6 +212,11 @@ impl Model {
         self.executor.fault()
     }
 
+    /// Whether a new copy may use what the backend has opened for this one. May block.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.fault().is_none() && !self.is_outdated()
+    }
+
     /// Whether the files of the backend have changed since it opened the model. May block.
     pub(crate) fn is_outdated(&self) -> bool {
         self.executor.is_outdated()

@@ -283,7 +283,7 @@ impl Loader {
         base: Option<&LoadBase>,
     ) -> Result<Arc<Model>, Error> {
         let is_updated =
-            |base: &&LoadBase| base.model.fault().is_none() && plan.differs_in_instances_only(&base.plan);
+            |base: &&LoadBase| base.model.is_sound() && plan.differs_in_instances_only(&base.plan);
         let base = base.filter(is_updated);
         let mut failed = 0;
         loop {
@@ -331,6 +331,11 @@ impl Loader {
             opened.complete_config(&mut completed)?;
         }
         let config = self.resolve(plan, completed, &environment)?;
+        let is_outdated = || match (&opened, base) {
+            (Some(opened), _) => opened.is_outdated(),
+            (None, base) => base.is_some_and(|base| base.model.is_outdated()),
+        };
+        let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = cache.zip(fingerprint);
         let cached = cached.map(|(cache, print)| {
