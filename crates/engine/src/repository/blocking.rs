@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     LoadParameters,
+    freed_memory::ModelsChange,
     load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     repositories::Repositories,
     scan, stamps,
@@ -126,7 +127,11 @@ pub(super) async fn load(
     version: i64,
     base: Option<LoadBase>,
 ) -> Result<Arc<Model>, Error> {
-    spawn_blocking(move || loader.load(&plan, version, base.as_ref())).await.unwrap_or_else(|panic| {
+    let load = move || {
+        let _change = ModelsChange::begin(loader.memory());
+        loader.load(&plan, version, base.as_ref())
+    };
+    spawn_blocking(load).await.unwrap_or_else(|panic| {
         Err(Error::internal(format!("the backend panicked while loading the model: {panic}")))
     })
 }

@@ -38,7 +38,7 @@ use super::{
     scan, strategy,
 };
 use crate::{
-    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, Plugins, RateLimitResource,
+    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, Plugins, RateLimitResource,
     clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
@@ -166,6 +166,11 @@ impl Loader {
     /// Lets models send requests to each other.
     pub(super) fn with_inferer(self, inferer: Arc<dyn Inferer>) -> Self {
         Self { inferer: Some(inferer), ..self }
+    }
+
+    /// How freed memory goes back to the system, if the engine was told.
+    pub(super) fn memory(&self) -> Option<MemoryFunctions> {
+        self.plugins.memory
     }
 
     pub(super) fn policy(&self) -> LoadPolicy {

@@ -25,6 +25,7 @@ use super::{
     Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
     blocking::{self, RepositoryListing},
+    freed_memory::FreedMemory,
     load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     polling::PollingState,
     private_directory::PrivateDirectory,
@@ -65,6 +66,7 @@ pub(super) struct RepositoryTask {
     untold: Vec<oneshot::Receiver<()>>,
     /// The table stays as it is: metrics and answers of the last requests still show the models.
     is_stopping: Arc<AtomicBool>,
+    freed_memory: FreedMemory,
     /// How long a copy that has been replaced waits for its sequences.
     sequence_limit: Duration,
     stopped: Vec<Done<()>>,
@@ -151,6 +153,7 @@ impl RepositoryTask {
         });
         let polling = polling.map(PollingState::new);
         let is_watching = polling.as_ref().is_some_and(PollingState::follows_notifications);
+        let freed_memory = FreedMemory::new(loader.memory());
         Self {
             lifecycle,
             loader,
@@ -169,6 +172,7 @@ impl RepositoryTask {
             told: BTreeSet::new(),
             untold: Vec::new(),
             is_stopping: Arc::default(),
+            freed_memory,
             sequence_limit,
             stopped: Vec::new(),
         }
@@ -285,6 +289,8 @@ impl RepositoryTask {
             }
             Event::Loaded { copy, result } => {
                 self.running_jobs -= 1;
+                // A load needs more memory than the model, and one that has failed leaves all of it.
+                self.freed_memory.return_soon();
                 let result = result.map(|model| drop(self.copies.insert(copy, model)));
                 self.lifecycle.loaded(copy, result, now)
             }
@@ -294,6 +300,10 @@ impl RepositoryTask {
                 for copy in copies {
                     self.copies.remove(&copy);
                     actions.extend(self.lifecycle.retired(copy, now));
+                }
+                // The process frees everything when it ends.
+                if !self.is_stopping.load(SeqCst) {
+                    self.freed_memory.return_soon();
                 }
                 actions
             }

@@ -159,13 +159,15 @@ impl RepositoryTask {
             return;
         }
         let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
+        let memory = self.loader.memory();
         self.events.spawn(async move {
             if let Some(told) = told {
                 // The thread of the agents answers, or it has ended.
                 let _ = told.await;
             }
             let ids = copies.iter().map(|(id, _)| *id).collect();
-            let retired = copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone()));
+            let retired =
+                copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone(), memory));
             join_all(retired).await;
             Event::Retired(ids)
         });
