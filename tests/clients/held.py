@@ -12,13 +12,14 @@ from protocols import GRPC
 from serving import ROOT, eventually
 
 
-def build_backend(folder):
-    """Compiles the plug-in. Returns the backend directory."""
-    directory = folder / "identity"
-    directory.mkdir(parents=True)
-    source = ROOT / "crates/c-api/tests/plugins/identity.c"
+def build_backend(folder, name="identity", *flags):
+    """Compiles a plug-in. Returns the backend directory."""
+    directory = folder / name
+    directory.mkdir(parents=True, exist_ok=True)
+    source = ROOT / f"crates/c-api/tests/plugins/{name}.c"
     command = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
-    command += ["-fvisibility=hidden", "-I", ROOT / "include", source, "-o", directory / "libtriton_identity.so", "-pthread"]
+    command += ["-fvisibility=hidden", "-I", ROOT / "include", *flags]
+    command += [source, "-o", directory / f"libtriton_{name}.so", "-pthread"]
     subprocess.run(command, check=True)
     return folder
 

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "chores talk to the person who started them")]
 
 mod abi;
+mod allocators;
 mod arguments;
 mod bench;
 mod children;
@@ -126,6 +127,12 @@ fn run() -> Result<bool> {
             match store_servers::azurite() {
                 Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
                 Err(error) => println!("without azurite: {error:#}"),
+            }
+            for allocator in allocators::ALL {
+                match allocator.fetch() {
+                    Ok(library) => println!("{}={}", allocator.variable, library.display()),
+                    Err(error) => println!("without {}: {error:#}", allocator.name),
+                }
             }
             Ok(true)
         }

@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, store_servers, workspace,
+    allocators, deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, store_servers,
+    workspace,
 };
 
 /// Runs all steps and prints their results. Returns whether all passed.
@@ -62,7 +63,8 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         brought = Some(folder);
         Ok(())
     });
-    steps.run("python clients", || python_clients(brought.as_deref()));
+    let preloaded = fetch_allocators(&mut steps);
+    steps.run("python clients", || python_clients(brought.as_deref(), &preloaded));
     steps.run("demo", || {
         let port_base = process::free_port_base()?;
         ensure!(
@@ -94,13 +96,29 @@ fn tests(servers: &[(&str, PathBuf)]) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Without `plugins`, the tests that need Triton's plug-ins are skipped.
-fn python_clients(plugins: Option<&Path>) -> Result<()> {
+/// The variables and libraries of those allocators that can be fetched.
+fn fetch_allocators(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
+    let mut fetched = Vec::new();
+    for allocator in allocators::ALL {
+        steps.attempt(allocator.name, || {
+            let library = allocator.fetch()?;
+            println!("{}", library.display());
+            fetched.push((allocator.variable, library));
+            Ok(())
+        });
+    }
+    fetched
+}
+
+/// Without `plugins`, the tests that need Triton's plug-ins are skipped. `allocators` are the variables and libraries of
+/// those allocators that could be installed; tests that need others are skipped.
+fn python_clients(plugins: Option<&Path>, allocators: &[(&str, PathBuf)]) -> Result<()> {
     let server = workspace::build_server(Profile::Dev)?;
     let mut pytest = with_library(python::command())?;
     pytest
         .args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE", "tests/clients"])
-        .env("NEREID_BINARY", server);
+        .env("NEREID_BINARY", server)
+        .envs(allocators.iter().map(|(variable, library)| (variable, library)));
     if let Some(plugins) = plugins {
         pytest.env(plugins::VARIABLE, plugins);
     }

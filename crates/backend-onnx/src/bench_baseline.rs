@@ -7,9 +7,7 @@ use inference::{DataType, Error};
 
 use crate::{
     LibrarySearch,
-    ort::{
-        AlignedBuffer, Feed, InputValue, OutputValue, Session, SessionOptions, TrimWhenDropped, ValueKind,
-    },
+    ort::{AlignedBuffer, Feed, InputValue, OutputValue, Session, SessionOptions, ValueKind},
 };
 
 /// A session with zeros as inputs. Every run overwrites the same outputs.
@@ -46,7 +44,7 @@ impl BareLoop {
             entries: sleeping.into_iter().filter_map(entry).collect(),
             ..SessionOptions::default()
         };
-        let session = Session::load(&runtime, model, &options, &Arc::new(TrimWhenDropped))?;
+        let session = Session::load(&runtime, model, &options)?;
         let mut inputs = Vec::new();
         for slot in &session.signature().inputs {
             let ValueKind::Tensor(element, dims) = &slot.kind else {

@@ -26,6 +26,7 @@ mod ort;
 mod plan;
 mod probe;
 mod scatter;
+mod session_memory;
 mod settings;
 mod state;
 mod strings;

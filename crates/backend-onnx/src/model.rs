@@ -6,8 +6,8 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Name,
-    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelSource},
+    Error, FailureReason, MemoryKind, Name,
+    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, MemoryUsage, ModelSource},
     config::ModelConfig,
 };
 use parking_lot::Mutex;
@@ -17,12 +17,11 @@ use crate::{
     gather::Copies,
     instance::OnnxInstance,
     iteration::Iteration,
-    ort::{
-        FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, TrimWhenDropped, ValueInfo,
-        ValueKind,
-    },
+    ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, ValueInfo, ValueKind},
     plan::ExecutionPlan,
-    probe, settings, validate,
+    probe,
+    session_memory::{SessionMemory, files_bytes},
+    settings, validate,
     zip_map::{self, Replaced, ZipMapOutput},
 };
 
@@ -94,10 +93,11 @@ impl Backend for OnnxBackend {
             name: source.name.clone(),
             directory: source.model_directory.clone(),
             file,
+            maps_external_data: maps,
             external_data: Mutex::new(maps.then(Arc::default)),
             default_max_batch_size,
             copies: self.copies.clone(),
-            trim: Arc::new(TrimWhenDropped),
+            sessions: Mutex::default(),
             replacement_logged: Once::new(),
         }))
     }
@@ -109,11 +109,14 @@ struct OnnxModel {
     name: Name,
     directory: PathBuf,
     file: PathBuf,
-    /// `None` until the first session. Without files, the runtime maps them.
+    /// Whether the runtime maps the files that the graph refers to.
+    maps_external_data: bool,
+    /// `None` until the first session. No files if the runtime maps them.
     external_data: Mutex<Option<Arc<FilesInMemory>>>,
     default_max_batch_size: i32,
     copies: Arc<Copies>,
-    trim: Arc<TrimWhenDropped>,
+    /// The sessions of the instances.
+    sessions: Mutex<Vec<SessionMemory>>,
     /// Ensures that the replacement of its ZipMaps is logged once.
     replacement_logged: Once,
 }
@@ -121,7 +124,7 @@ struct OnnxModel {
 impl OnnxModel {
     fn load(&self, options: SessionOptions) -> Result<Arc<Session>, Error> {
         let options = &SessionOptions { files: self.external_data()?, ..options };
-        let session = Session::load(&self.runtime, &self.file, options, &self.trim)?;
+        let session = Session::load(&self.runtime, &self.file, options)?;
         let is_tensor = |slot: &ValueInfo| matches!(slot.kind, ValueKind::Tensor(..));
         if session.signature().outputs.iter().all(is_tensor) {
             return Ok(session);
@@ -156,7 +159,7 @@ impl OnnxModel {
                 );
             }
         });
-        Session::load_content(&self.runtime, &replaced.model, options, &self.trim).map_err(|failure| {
+        Session::load_content(&self.runtime, &replaced.model, options).map_err(|failure| {
             let text = format!(
                 "the ZipMap at the end of model '{}' cannot be replaced, convert the model with options={{'zipmap': False}}: \
                  {failure}",
@@ -192,6 +195,15 @@ impl BackendModel for OnnxModel {
         })
     }
 
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        // The sessions are asked after the lock is released.
+        let sessions = self.sessions.lock().clone();
+        // The files are read before the model serves, so the lock is held for a moment only.
+        let external = self.external_data.lock().as_ref().map_or(0, |files| files.byte_size());
+        let byte_size = sessions.iter().map(SessionMemory::bytes).fold(external, u64::saturating_add);
+        vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }]
+    }
+
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
         if let Device::Gpu(ordinal) = spec.device {
             let text = format!(
@@ -210,6 +222,11 @@ impl BackendModel for OnnxModel {
         let done = iteration.as_ref().and_then(|iteration| iteration.slot);
         let plan = ExecutionPlan::new(config, session.signature(), done);
         let copies = self.copies.clone();
+        let memory = SessionMemory::of(&session, files_bytes(&self.file, self.maps_external_data));
+        let mut sessions = self.sessions.lock();
+        sessions.retain(SessionMemory::is_alive);
+        sessions.push(memory);
+        drop(sessions);
         Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, iteration, run_options, copies))))
     }
 }

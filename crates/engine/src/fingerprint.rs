@@ -1,4 +1,5 @@
-//! The fingerprint of a model version: of its files, its configuration, its backend settings, and the server's version.
+//! The fingerprint of a model version: of its files, its configuration, its backend's settings and library, and the
+//! server's version.
 //!
 //! A cached answer must not outlive the model that gave it (S-W34), but a cache may outlive the server. A counter of
 //! loads would distinguish models in one process only. A hash of the contents distinguishes them in every process. A
@@ -13,7 +14,10 @@ use std::{
 };
 
 use blake3::Hasher;
-use inference::config::{VersionDirectory, version_directory};
+use inference::{
+    backend::Backend,
+    config::{VersionDirectory, version_directory},
+};
 
 /// Different for versions whose answers may differ.
 pub(crate) type Fingerprint = [u8; blake3::OUT_LEN];
@@ -32,6 +36,24 @@ impl Files {
             log::warn!("responses of {directory} that were cached before are not used: {error}");
             unique()
         }))
+    }
+
+    /// Adds the library of the backend that has opened the version. `is_outdated` tells whether it has changed since then.
+    /// A built-in backend has no directories; the server's version stands for it.
+    pub(crate) fn with_library_of(self, backend: &dyn Backend, is_outdated: impl FnOnce() -> bool) -> Self {
+        if backend.directories().is_empty() {
+            return self;
+        }
+        self.with_library(Path::new(&backend.location()), is_outdated)
+    }
+
+    fn with_library(mut self, library: &Path, is_outdated: impl FnOnce() -> bool) -> Self {
+        match hash_of(library) {
+            Ok(content) if !is_outdated() => drop(self.0.update(content.as_bytes())),
+            // What the backend has opened is not known any more.
+            Ok(_) | Err(_) => self.0 = unique(),
+        }
+        self
     }
 
     /// The fingerprint of a version with these files.
@@ -72,10 +94,13 @@ fn hashed(model_directory: &Path, version: i64) -> io::Result<Hasher> {
     let mut hasher = Hasher::new();
     for path in walk.files {
         absorb(&mut hasher, path.as_os_str().as_encoded_bytes());
-        let content = Hasher::new().update_reader(File::open(model_directory.join(&path))?)?.finalize();
-        hasher.update(content.as_bytes());
+        hasher.update(hash_of(&model_directory.join(&path))?.as_bytes());
     }
     Ok(hasher)
+}
+
+fn hash_of(file: &Path) -> io::Result<blake3::Hash> {
+    Ok(Hasher::new().update_reader(File::open(file)?)?.finalize())
 }
 
 /// Finds the files below the root. Follows links.
@@ -175,6 +200,20 @@ mod tests {
         let settings = [("k".to_owned(), "v".to_owned())].into();
         assert!(all.insert(Files::read(usual.path(), 1).with(&proto::ModelConfig::default(), &settings)));
         assert_eq!(all.len(), changed.len() + 3);
+    }
+
+    #[test]
+    fn the_library_counts_and_one_that_has_changed_since_it_was_opened_is_like_no_other() {
+        let root = model(&[USUAL[0], USUAL[1], ("1/other", "weights"), ("1/third", "other")]);
+        let with = |library: &str, is_outdated: bool| {
+            let files = Files::read(root.path(), 1);
+            let files = files.with_library(&root.path().join("1").join(library), || is_outdated);
+            files.with(&proto::ModelConfig::default(), &BTreeMap::new())
+        };
+        assert_eq!(with("model", false), with("other", false), "what counts is its content");
+        assert!(with("model", false) != with("third", false) && with("model", false) != fingerprint(&root));
+        assert_ne!(with("model", true), with("model", true));
+        assert_ne!(with("gone", false), with("gone", false));
     }
 
     #[test]

@@ -76,6 +76,19 @@ pub struct Plugins {
     pub strategies: Option<Arc<dyn StrategyOpener>>,
     /// The metrics of plug-ins. The engine shows them after its own.
     pub more_metrics: Option<Arc<dyn MetricSource>>,
+    /// How freed memory goes back to the system.
+    pub memory: Option<MemoryFunctions>,
+}
+
+/// How the process returns freed memory to the system. This depends on its allocators.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryFunctions {
+    /// A thread begins (`true`) or ends (`false`) to build or to end a copy of a model. Meanwhile much memory is freed
+    /// that is not needed again soon. Must not block.
+    pub models_change: fn(bool),
+    /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
+    /// second.
+    pub return_freed: fn(),
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

@@ -20,6 +20,7 @@ mod callback_dispatcher;
 mod calls;
 pub mod infer;
 pub mod logging;
+mod memory;
 pub mod metrics;
 pub mod options;
 mod plugins;

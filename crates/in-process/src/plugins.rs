@@ -9,7 +9,7 @@ use c_api::{
 };
 use engine::Plugins;
 
-use crate::{Server, custom_metrics};
+use crate::{Server, custom_metrics, memory::MEMORY_FUNCTIONS};
 
 /// Makes the built-in backend, whose library is searched as `onnxruntime` says, and all plug-ins except the response
 /// cache. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository agents are
@@ -23,5 +23,6 @@ pub fn plugins(server: &Arc<Server>, onnxruntime: LibrarySearch, agents: PathBuf
         agents: Some(Arc::new(Agents::new(agents))),
         strategies: Some(Arc::new(Strategies::new(handle))),
         more_metrics: Some(custom_metrics()),
+        memory: Some(MEMORY_FUNCTIONS),
     }
 }

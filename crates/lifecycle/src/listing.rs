@@ -23,7 +23,8 @@ pub struct FoundModel {
     pub files: Arc<ModelFiles>,
     /// A marker says that the model is being written.
     pub is_incomplete: bool,
-    /// Versions whose copies serve and cannot be used any more.
+    /// Versions whose copies serve and must be replaced, even if the files are as they were: the copy cannot be used
+    /// any more, or its backend has changed.
     pub faulty: Vec<i64>,
 }
 

@@ -170,13 +170,14 @@ mod tests {
     use crate::elf;
 
     /// Kind, source, and the number of entries that it defines.
-    const ALL: [(Kind, &str); 10] = [
+    const ALL: [(Kind, &str); 11] = [
         (Kind::Backend, "identity"),
         (Kind::Backend, "repeat"),
         (Kind::Backend, "failing"),
         (Kind::Backend, "stateful"),
         (Kind::Backend, "iterate"),
         (Kind::Backend, "config"),
+        (Kind::Backend, "holding"),
         (Kind::Cache, "cache"),
         (Kind::RepoAgent, "agent"),
         (Kind::BatchStrategy, "single_batch"),

@@ -68,6 +68,11 @@ impl FilesInMemory {
         }
     }
 
+    /// The bytes of all contents.
+    pub(crate) fn byte_size(&self) -> u64 {
+        self.contents.iter().map(|content| content.len as u64).sum()
+    }
+
     /// Pointers to names and contents, and the lengths.
     pub(super) fn columns(&self) -> (Vec<*const c_char>, Vec<*mut c_char>, Vec<usize>) {
         let names = self.names.iter().map(|name| name.as_ptr()).collect();

@@ -1,4 +1,4 @@
-//! Buffers for gathering tensors of any datatype, and the return of freed memory to the system.
+//! Buffers for gathering tensors of any datatype.
 
 /// The alignment for the widest vector instructions, and the size of a cache line.
 const ALIGNMENT: usize = 64;
@@ -26,22 +26,6 @@ impl AlignedBuffer {
     }
 }
 
-/// Returns the memory that a model has freed to the system after its last session is dropped.
-///
-/// The runtime allocates with the C library, whatever allocator this program uses, and glibc keeps freed memory.
-/// Invariant: all sessions of a model share the value, and each drops it after its session.
-pub(crate) struct TrimWhenDropped;
-
-impl Drop for TrimWhenDropped {
-    fn drop(&mut self) {
-        #[cfg(all(target_os = "linux", target_env = "gnu"))]
-        // SAFETY: may be called at any time from any thread.
-        unsafe {
-            libc::malloc_trim(0);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,27 +39,5 @@ mod tests {
         bytes.fill(7);
         assert_eq!(buffer.first(3), [7; 3]);
         assert_eq!(buffer.first(200)[..101], [[7; 100].as_slice(), &[0]].concat());
-    }
-
-    /// The last block keeps the heap from shrinking by itself.
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    #[test]
-    fn freed_memory_goes_back_when_the_last_session_is_gone() {
-        let resident = || {
-            let status = std::fs::read_to_string("/proc/self/status").unwrap();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-            line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 1024
-        };
-        let model = std::sync::Arc::new(TrimWhenDropped);
-        let session = model.clone();
-        let mut blocks: Vec<Vec<u8>> = (0..1024).map(|_| vec![1; 64 * 1024]).collect();
-        let last = blocks.pop();
-        drop(blocks);
-        drop(model);
-        let freed = resident();
-        drop(session);
-        let trimmed = resident();
-        assert!(trimmed + 40 < freed, "{freed} MiB before, {trimmed} MiB after");
-        drop(last);
     }
 }

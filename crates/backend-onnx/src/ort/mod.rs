@@ -10,6 +10,7 @@
 //!   thread-local destructors of its own).
 //!
 //! Enums that come *from* the library are read as integers: a newer library may use values that `ort-sys` lacks.
+mod arena_memory;
 mod element;
 mod failure;
 mod files;
@@ -22,10 +23,11 @@ mod signature;
 mod telemetry;
 mod value;
 
+pub(crate) use arena_memory::ArenaMemory;
 pub(crate) use element::Element;
 pub(crate) use failure::OrtError;
 pub(crate) use files::{FileContent, FilesInMemory};
-pub(crate) use memory::{AlignedBuffer, TrimWhenDropped};
+pub(crate) use memory::AlignedBuffer;
 pub(crate) use options::{GraphLevel, SessionOptions};
 pub(crate) use output::OutputValue;
 pub(crate) use runtime::{GlobalThreads, Runtime};

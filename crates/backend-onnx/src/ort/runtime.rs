@@ -68,6 +68,8 @@ pub(crate) struct Runtime {
     allocator: NonNull<sys::OrtAllocator>,
     path: PathBuf,
     version: String,
+    /// The version of the table. It has the functions of this version and of all older ones.
+    interface_version: u32,
     global_threads: Option<GlobalThreads>,
 }
 
@@ -85,7 +87,7 @@ impl Runtime {
         // SAFETY: running the initialisers of a shared library is what the operator asks for by installing it; those of
         // ONNX Runtime have no requirements.
         let library = unsafe { Library::new(path) }?;
-        let (table, version) = function_table(&library)?;
+        let (table, version, interface_version) = function_table(&library)?;
         std::mem::forget(library);
 
         let allocator = default_allocator(table)?;
@@ -97,7 +99,16 @@ impl Runtime {
         })?;
         drop(one_at_a_time);
         let path = path.to_owned();
-        Ok(Arc::new(Self { table, environment, memory, allocator, path, version, global_threads }))
+        Ok(Arc::new(Self {
+            table,
+            environment,
+            memory,
+            allocator,
+            path,
+            version,
+            interface_version,
+            global_threads,
+        }))
     }
 
     /// The file that the library was opened from.
@@ -108,6 +119,11 @@ impl Runtime {
     /// Release, such as `1.31.1`.
     pub(crate) fn version(&self) -> &str {
         &self.version
+    }
+
+    /// The version of the function table. Functions of newer versions must not be called.
+    pub(super) fn interface_version(&self) -> u32 {
+        self.interface_version
     }
 
     /// The pool that all sessions share, if there is one.
@@ -185,7 +201,7 @@ fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), O
 
 /// Chooses the newest interface version that both sides support. If a caller asks for a newer version than the library
 /// has, the library prints to the standard error. So this function reads the release number first.
-fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String), OpenError> {
+fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String, u32), OpenError> {
     type EntryPoint = unsafe extern "system" fn() -> *const sys::OrtApiBase;
     // SAFETY: the symbol has this type in every release of the library.
     let base = unsafe { library.get::<EntryPoint>(b"OrtGetApiBase\0")?() };
@@ -200,7 +216,7 @@ fn function_table(library: &Library) -> Result<(NonNull<sys::OrtApi>, String), O
     // SAFETY: as above; null is checked.
     let table = unsafe { ((*base).GetApi)(wanted) };
     let table = NonNull::new(table.cast_mut()).ok_or_else(|| OpenError::NoTable(version.clone(), wanted))?;
-    Ok((table, version))
+    Ok((table, version, wanted))
 }
 
 /// The allocator of names and strings, which belongs to the library.

@@ -10,21 +10,20 @@ use ort_sys as sys;
 use smallvec::SmallVec;
 
 use super::{
-    FilesInMemory, InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature, TrimWhenDropped,
+    FilesInMemory, InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature,
     options::{NativeOptions, path_text},
     runtime::not_null,
 };
 
 /// A loaded graph.
 ///
-/// Invariant: freed before its files and its runtime, and before its memory is returned to the system.
+/// Invariant: freed before its files and its runtime.
 pub(crate) struct Session {
     pointer: NonNull<sys::OrtSession>,
     signature: Signature,
     runtime: Arc<Runtime>,
     /// The runtime reads tensors of the graph there.
     _files: Arc<FilesInMemory>,
-    _trim: Arc<TrimWhenDropped>,
 }
 
 // SAFETY: the runtime allows `Run` on one session from several threads at once, and everything else from any thread.
@@ -47,7 +46,6 @@ impl Session {
         runtime: &Arc<Runtime>,
         path: &Path,
         options: &SessionOptions,
-        trim: &Arc<TrimWhenDropped>,
     ) -> Result<Arc<Self>, OrtError> {
         let native = NativeOptions::new(runtime, options)?;
         let path = path_text(path)?;
@@ -61,7 +59,7 @@ impl Session {
                 &raw mut pointer,
             )
         })?;
-        Self::loaded(pointer, runtime, options, trim)
+        Self::loaded(pointer, runtime, options)
     }
 
     /// As [`Session::load`], but from a file's content. The content is copied.
@@ -69,7 +67,6 @@ impl Session {
         runtime: &Arc<Runtime>,
         content: &[u8],
         options: &SessionOptions,
-        trim: &Arc<TrimWhenDropped>,
     ) -> Result<Arc<Self>, OrtError> {
         let native = NativeOptions::new(runtime, options)?;
         let mut pointer = ptr::null_mut();
@@ -84,7 +81,7 @@ impl Session {
                 &raw mut pointer,
             )
         })?;
-        Self::loaded(pointer, runtime, options, trim)
+        Self::loaded(pointer, runtime, options)
     }
 
     /// Takes ownership of a session that has just been made.
@@ -92,14 +89,12 @@ impl Session {
         pointer: *mut sys::OrtSession,
         runtime: &Arc<Runtime>,
         options: &SessionOptions,
-        trim: &Arc<TrimWhenDropped>,
     ) -> Result<Arc<Self>, OrtError> {
         let mut session = Self {
             pointer: not_null(pointer, "session")?,
             signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },
             runtime: runtime.clone(),
             _files: options.files.clone(),
-            _trim: trim.clone(),
         };
         session.signature = Signature::read(runtime, session.pointer)?;
         Ok(Arc::new(session))
@@ -108,6 +103,10 @@ impl Session {
     /// The inputs and outputs of the graph.
     pub(crate) fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    pub(super) fn as_ptr(&self) -> *const sys::OrtSession {
+        self.pointer.as_ptr()
     }
 
     /// The runtime of the session.

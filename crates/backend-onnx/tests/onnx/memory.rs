@@ -1,7 +1,7 @@
-//! Test that a model returns its memory.
+//! Tests of the memory of models: what they tell of it, and that they free it.
 use std::fs;
 
-use inference::DataType;
+use inference::{DataType, MemoryKind, backend::MemoryUsage};
 
 use crate::{
     graph::Graph,
@@ -37,8 +37,23 @@ fn an_unloaded_model_frees_its_memory() {
     let response = loaded.infer(vec![tensor("I", DataType::Int64, &[1, 1], index)]).unwrap();
     assert_eq!(bytes_of(&response, "Y"), 247_u32.to_le_bytes().to_vec());
     let during = resident();
+    let reported = loaded.opened.model.memory_usage();
+    let [MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }] = reported[..] else {
+        panic!("{reported:?}")
+    };
+    let weight_bytes = 4 * weights as u64;
+    assert!((weight_bytes..2 * weight_bytes).contains(&byte_size), "{byte_size}");
     drop((loaded, response));
     let after = resident();
     assert!(during > before + 80 * MIB, "{before} {during}");
     assert!(after < before + 30 * MIB, "{before} {during} {after}");
+}
+
+#[test]
+fn a_model_without_an_arena_reports_the_size_of_its_files() {
+    let arena = "parameters { key: 'enable_mem_arena' value { string_value: 'false' } }";
+    let model = Model::new(Graph::unary("Neg", DataType::Fp32, &[-1, 2]), arena);
+    let byte_size = fs::metadata(model.version_directory().join("model.onnx")).unwrap().len();
+    let loaded = model.load(&backend()).unwrap();
+    assert_eq!(loaded.opened.model.memory_usage(), [MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }]);
 }

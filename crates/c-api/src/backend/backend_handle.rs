@@ -2,6 +2,7 @@
 use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr, c_char, c_void},
+    mem,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr,
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
-    plugin::Library,
+    plugin::{FileIdentity, Library},
     types::{error::CError, message::Message},
 };
 
@@ -55,7 +56,8 @@ pub struct Backend {
     entries: Entries,
     values: OnceLock<AttributeValues>,
     server: ServerHandle,
-    _library: Arc<Library>,
+    /// Dropped after this backend has been finalized.
+    library: Arc<Library>,
 }
 
 impl Handle for Backend {
@@ -98,7 +100,7 @@ impl Backend {
             entries,
             values: OnceLock::new(),
             server,
-            _library: library,
+            library,
         });
         backend.entries.initialize(&backend)?;
         let attributes = Attributes::default();
@@ -130,6 +132,30 @@ impl Backend {
     /// The directory where the library was found.
     pub(super) fn directory(&self) -> &Path {
         Path::new(OsStr::from_bytes(self.directory.as_bytes()))
+    }
+
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        *self.name == *name
+    }
+
+    /// Whether this is the backend of that name and directory, opened from that file.
+    pub(super) fn is_opened_from(&self, file: &FileIdentity, name: &str, directory: &Path) -> bool {
+        self.library.identity() == file && self.is_named(name) && self.directory() == directory
+    }
+
+    /// Whether the file of the library has been replaced, rewritten or deleted since it was opened.
+    pub(super) fn is_replaced(&self) -> bool {
+        FileIdentity::of(&self.library_path).ok().as_ref() != Some(self.library.identity())
+    }
+
+    /// Whether the file of the library has been replaced or rewritten, so that a load would use other code.
+    pub(super) fn is_outdated(&self) -> bool {
+        FileIdentity::of(&self.library_path).is_ok_and(|file| file != *self.library.identity())
+    }
+
+    /// The library stays loaded for ever: it may still execute its own code.
+    pub(super) fn keep_library(&self) {
+        mem::forget(self.library.clone());
     }
 
     /// Whether the backend is written in Python, so that the Python backend runs it.

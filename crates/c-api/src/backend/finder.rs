@@ -4,8 +4,8 @@
 //! directory, `<backend directory>/<backend>`. The Python backend runs a backend that is written in Python
 //! (`model.py`).
 use std::{
-    collections::BTreeMap,
     fmt::Write,
+    mem,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,18 +17,22 @@ use inference::{
 use parking_lot::Mutex;
 
 use super::backend_handle::{self, Opening, ServerHandle, SharedBackend};
-use crate::plugin::Library;
+use crate::plugin::{FileIdentity, Library};
 
 const PYTHON: &str = "python";
 const PYTHON_LIBRARY: &str = "libtriton_python.so";
 const PYTHON_MODEL: &str = "model.py";
 
-/// Backends in shared libraries. Each is initialized once, and stays loaded until the server ends.
+/// Backends in shared libraries.
+///
+/// Each is initialized once, and stays loaded until the server ends or its file changes. A load that comes after a
+/// change opens the file anew. Models that were loaded before keep the old backend, which ends with the last of them.
 #[derive(Debug)]
 pub struct Libraries {
     server: ServerHandle,
-    /// Keyed by library, backend name and backend directory: one library may serve several backends.
-    opened: Mutex<BTreeMap<(PathBuf, String, PathBuf), SharedBackend>>,
+    /// The backends whose file was the same when it was looked at the last time. One library may serve several
+    /// backends, which differ in name or directory.
+    opened: Mutex<Vec<SharedBackend>>,
 }
 
 /// A library that was found, and the backend it was found for.
@@ -51,16 +55,21 @@ impl Libraries {
         settings: &BackendSettings<'_>,
     ) -> Result<Arc<dyn Backend>, Error> {
         let Found { library: path, directory, settings_name } = found;
-        // The same file under two names is one library.
-        let file = path.canonicalize().unwrap_or_else(|_| path.clone());
+        // Dropped after the lock is released: a backend without models ends here.
+        let replaced: Vec<_>;
         // The lock is held while the library initializes itself: backends were never written to initialize themselves
         // in parallel.
-        let mut backends = self.opened.lock();
-        let key = (file.clone(), name.to_owned(), directory.clone());
-        if let Some(opened) = backends.get(&key) {
-            return Ok(Arc::new(opened.clone()));
+        let mut opened = self.opened.lock();
+        (*opened, replaced) =
+            mem::take(&mut *opened).into_iter().partition(|backend| !backend.0.is_replaced());
+        if let Ok(identity) = FileIdentity::of(path)
+            && let Some(backend) = opened
+                .iter()
+                .find(|SharedBackend(backend)| backend.is_opened_from(&identity, name, directory))
+        {
+            return Ok(Arc::new(backend.clone()));
         }
-        let library = Library::open_for_ever(&file)?;
+        let library = Library::open_shared(path)?;
         let opening = Opening {
             name,
             settings_name,
@@ -69,9 +78,12 @@ impl Libraries {
             settings: settings(settings_name),
             server: self.server,
         };
-        let opened = SharedBackend(backend_handle::Backend::start(library, opening)?);
-        backends.insert(key, opened.clone());
-        Ok(Arc::new(opened))
+        let backend = SharedBackend(backend_handle::Backend::start(library, opening)?);
+        if replaced.iter().any(|SharedBackend(backend)| backend.is_named(name)) {
+            log::info!("the library of backend '{name}' has changed, {} is opened again", path.display());
+        }
+        opened.push(backend.clone());
+        Ok(Arc::new(backend))
     }
 }
 
@@ -105,7 +117,7 @@ impl BackendFinder for Libraries {
     fn found(&self) -> Vec<Arc<dyn Backend>> {
         let opened = self.opened.lock();
         let mut found: Vec<Arc<dyn Backend>> = Vec::new();
-        found.extend(opened.values().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
+        found.extend(opened.iter().map(|opened| Arc::new(opened.clone()) as Arc<dyn Backend>));
         found.sort_by(|one, other| one.name().cmp(other.name()));
         found
     }
@@ -178,7 +190,7 @@ fn not_found(library: &str, source: &ModelSource, places: &[PathBuf]) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeMap, fs};
 
     use super::*;
 

@@ -131,6 +131,8 @@ impl Model {
                 "backend of model '{}' has not given back {left} requests, responses or response factories",
                 self.name()
             );
+            // Whoever releases these objects late returns to code of the library.
+            self.backend.iter().for_each(|backend| backend.keep_library());
         }
     }
 
@@ -221,6 +223,10 @@ impl BackendModel for OpenedModel {
 
     fn memory_usage(&self) -> Vec<MemoryUsage> {
         self.model.memory.total()
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.backend.is_outdated()
     }
 
     fn reports_readiness(&self) -> bool {

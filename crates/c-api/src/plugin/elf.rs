@@ -12,6 +12,8 @@ pub(super) struct Dynamic {
     is_inherited: bool,
 }
 
+/// A 64-bit little-endian object.
+const MAGIC: &[u8] = b"\x7fELF\x02\x01";
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const DT_NEEDED: u64 = 1;
@@ -28,7 +30,7 @@ struct Segment {
 
 /// Reads a 64-bit little-endian library; `None` if the bytes are not such a library.
 pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
-    if !file.starts_with(b"\x7fELF\x02\x01") {
+    if !file.starts_with(MAGIC) {
         return None;
     }
     let segments = segments(file)?;
@@ -56,6 +58,18 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
         search: search.filter(|path| !path.is_empty()).collect(),
         is_inherited: !has_runpath,
     })
+}
+
+/// Whether the bytes begin as a library and end before its last segment does. The loader maps such a file, and the
+/// process ends when it reads beyond the end.
+pub(super) fn is_cut_off(file: &[u8]) -> bool {
+    let is_inside = |segment: &Segment| {
+        let end = segment.offset.checked_add(segment.size);
+        end.is_some_and(|end| end <= file.len() as u64)
+    };
+    file.starts_with(MAGIC)
+        && !segments(file)
+            .is_some_and(|segments| segments.iter().filter(|segment| segment.kind == PT_LOAD).all(is_inside))
 }
 
 impl Dynamic {
@@ -146,8 +160,10 @@ mod tests {
     fn what_is_no_library_or_is_cut_off_is_nothing() {
         assert_eq!(dynamic(b"#!/bin/sh"), None);
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(!is_cut_off(&program) && !is_cut_off(b"#!/bin/sh"));
         for length in [6, 20, 63, 64, 100, 500] {
             assert_eq!(dynamic(&program[..length]), None, "{length}");
+            assert!(is_cut_off(&program[..length]), "{length}");
         }
     }
 }

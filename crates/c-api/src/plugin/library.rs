@@ -1,7 +1,8 @@
 //! Opens a plug-in's library.
 //!
 //! Nereid copies the file into memory and loads the copy, so that replacing or deleting the file does not affect the
-//! running code. Dependencies beside the file (`$ORIGIN`) are opened from the disk first; the loader then finds them
+//! running code. For the loader each copy is a file of its own: the old and the new code of a file that was replaced run
+//! side by side. Dependencies beside the file (`$ORIGIN`) are opened from the disk first; the loader then finds them
 //! loaded. If such a dependency has no name (`DT_SONAME`), the loader could not recognize it; then the library itself
 //! is loaded from the disk.
 use std::{
@@ -9,7 +10,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Write},
     mem,
-    os::{fd::AsRawFd, unix::fs::MetadataExt},
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,14 +20,22 @@ use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{elf, placeholder};
+use super::{elf, identity::FileIdentity, placeholder};
 
 /// Library names that mean this library: `libtritonserver.so`, `libtritonserver-717102f0.so`, ...
 const OURS: &str = "libtritonserver";
 
-/// The libraries that stay loaded for ever. Only the thread with this lock opens libraries, because constructors of
-/// libraries were never written to run in parallel.
-static STAYING: Mutex<Vec<(Identity, Arc<Library>)>> = Mutex::new(Vec::new());
+/// Only the thread with this lock opens libraries, because constructors of libraries were never written to run in
+/// parallel.
+static LOADING: Mutex<Loading> = Mutex::new(Loading { shared: Vec::new(), from_disk: Vec::new() });
+
+/// What has been loaded.
+struct Loading {
+    /// The libraries that are loaded once for all that use them.
+    shared: Vec<Arc<Library>>,
+    /// The files that were loaded from the disk, in this order.
+    from_disk: Vec<FileIdentity>,
+}
 
 /// An opened shared library, closed when dropped.
 #[derive(Debug)]
@@ -34,6 +43,8 @@ pub struct Library {
     /// This field is dropped before the copy below. Dropping it closes the library.
     handle: unix::Library,
     _copy: Option<LoadedCopy>,
+    path: PathBuf,
+    identity: FileIdentity,
 }
 
 /// The file in memory that a library was loaded from. It stays open, because the loader identifies the library by the
@@ -41,29 +52,22 @@ pub struct Library {
 #[derive(Debug)]
 struct LoadedCopy(Option<File>);
 
-/// The properties of a file that change when the file is replaced or rewritten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
 /// The contents of a library's file.
 struct Content {
-    identity: Identity,
+    identity: FileIdentity,
     bytes: Vec<u8>,
 }
 
 impl Content {
+    /// Reads a file that no program writes at the same time.
     fn read(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
-        let about = file.metadata()?;
-        let (device, inode, size) = (about.dev(), about.ino(), about.size());
-        let identity = Identity { device, inode, size, modified: (about.mtime(), about.mtime_nsec()) };
+        let identity = FileIdentity::from(&file.metadata()?);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
+        if FileIdentity::from(&file.metadata()?) != identity || elf::is_cut_off(&bytes) {
+            return Err(io::Error::other("the file is incomplete, or a program is writing it"));
+        }
         Ok(Self { identity, bytes })
     }
 }
@@ -72,50 +76,41 @@ impl Library {
     /// Opens a library that is closed when dropped (caches, agents, batching strategies).
     ///
     /// # Errors
-    /// UNAVAILABLE with the loader's message.
+    /// UNAVAILABLE with the loader's message, or if a program is writing the file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let content = read(path)?;
-        let _one_at_a_time = STAYING.lock();
-        Self::load(path, &content.bytes)
+        LOADING.lock().load(path, path, &content)
     }
 
-    /// Opens a library that stays loaded for ever: backends leave threads and thread-local destructors behind. All
-    /// servers of the process share it until the file changes.
+    /// Opens a library once for all that use it, in all servers of the process (backends).
+    ///
+    /// It stays loaded as long as its file is the same, because libraries may leave threads behind. The first call for
+    /// any library that comes after the file has been replaced or deleted gives it up. It is then closed when its last
+    /// user drops it.
     ///
     /// # Errors
     /// As [`Library::open`].
-    pub fn open_for_ever(path: &Path) -> Result<Arc<Self>, Error> {
+    pub fn open_shared(path: &Path) -> Result<Arc<Self>, Error> {
         let content = read(path)?;
-        let mut staying = STAYING.lock();
-        if let Some((_, library)) = staying.iter().find(|(known, _)| *known == content.identity) {
-            return Ok(library.clone());
-        }
-        let library = Arc::new(Self::load(path, &content.bytes)?);
-        staying.push((content.identity, library.clone()));
-        Ok(library)
+        let mut loading = LOADING.lock();
+        let shared = mem::take(&mut loading.shared);
+        let replaced: Vec<_>;
+        (loading.shared, replaced) = shared.into_iter().partition(|library| !library.is_outdated());
+        let opened = loading.open_shared(path, &content);
+        drop(loading);
+        // Closes libraries, which may run their destructors.
+        drop(replaced);
+        opened
     }
 
-    /// Loads a copy of the file at `path`. The caller holds the lock.
-    fn load(path: &Path, content: &[u8]) -> Result<Self, Error> {
-        let failed = |why: String| failed(path, &why);
-        if let Some(dynamic) = elf::dynamic(content) {
-            let origin = path.parent().unwrap_or(Path::new("."));
-            open_surroundings(&dynamic, origin, &[], &mut Vec::new());
-            if !dynamic.needed.iter().any(|name| name.starts_with(OURS)) {
-                show_own_functions();
-            }
-        }
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let copy = copy_in_memory(&name, content).map_err(|error| error.to_string());
-        let private = copy.and_then(|copy| {
-            let handle = dlopen(&path_of(&copy), RTLD_NOW | RTLD_LOCAL)?;
-            Ok(Self { handle, _copy: Some(LoadedCopy(Some(copy))) })
-        });
-        private.or_else(|why| {
-            let handle = dlopen(path, RTLD_NOW | RTLD_LOCAL).map_err(failed)?;
-            log::warn!("a copy of {} cannot be loaded ({why}); it is used from the disk", path.display());
-            Ok(Self { handle, _copy: None })
-        })
+    /// The file that the library was opened from.
+    pub fn identity(&self) -> &FileIdentity {
+        &self.identity
+    }
+
+    /// Whether the file has been replaced, rewritten or deleted since the library was opened.
+    fn is_outdated(&self) -> bool {
+        FileIdentity::of(&self.path).ok() != Some(self.identity)
     }
 
     /// The function of that name, if the library defines it.
@@ -128,6 +123,63 @@ impl Library {
         let symbol = unsafe { self.handle.get::<F>(name.to_bytes_with_nul()) }.ok()?.as_raw_ptr();
         // SAFETY: as the caller promises; a function pointer that is not null.
         (!symbol.is_null()).then(|| unsafe { mem::transmute_copy(&symbol) })
+    }
+}
+
+impl Loading {
+    fn open_shared(&mut self, path: &Path, content: &Content) -> Result<Arc<Library>, Error> {
+        if let Some(library) = self.shared.iter().find(|library| library.identity == content.identity) {
+            return Ok(library.clone());
+        }
+        // The library searches beside its file, not beside a link to it.
+        let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let library = Arc::new(self.load(path, &file, content)?);
+        self.shared.push(library.clone());
+        Ok(library)
+    }
+
+    /// Loads a copy of `file`, to which `path` leads.
+    fn load(&mut self, path: &Path, file: &Path, content: &Content) -> Result<Library, Error> {
+        if let Some(dynamic) = elf::dynamic(&content.bytes) {
+            let origin = file.parent().unwrap_or(Path::new("."));
+            open_surroundings(&dynamic, origin, &[], &mut Vec::new());
+            if !dynamic.needed.iter().any(|name| name.starts_with(OURS)) {
+                show_own_functions();
+            }
+        }
+        let library =
+            |handle, _copy| Library { handle, _copy, path: path.to_owned(), identity: content.identity };
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let copy = copy_in_memory(&name, &content.bytes).map_err(|error| error.to_string());
+        let private = copy.and_then(|copy| {
+            let handle = dlopen(&path_of(&copy), RTLD_NOW | RTLD_LOCAL)?;
+            Ok(library(handle, Some(LoadedCopy(Some(copy)))))
+        });
+        private.or_else(|why| {
+            let handle = self.load_from_disk(file, content.identity).map_err(|why| failed(path, &why))?;
+            log::warn!("a copy of {} cannot be loaded ({why}); it is used from the disk", path.display());
+            Ok(library(handle, None))
+        })
+    }
+
+    /// Loads a file itself. If another file had the path before, the path is spelt in another way: the loader takes a
+    /// path that it knows for the library that it has loaded from there.
+    fn load_from_disk(&mut self, file: &Path, identity: FileIdentity) -> Result<unix::Library, String> {
+        let known = self.from_disk.iter().position(|known| *known == identity);
+        let mut spelt = file.parent().unwrap_or(Path::new(".")).to_owned();
+        spelt.extend(vec!["."; known.unwrap_or(self.from_disk.len())]);
+        spelt.extend(file.file_name());
+        let overwritten = known.is_none() && self.from_disk.iter().any(|known| known.is_file_of(&identity));
+        if overwritten && is_loaded(&spelt) {
+            return Err(
+                "the file was overwritten while it was in use, move a new file to its name instead".into()
+            );
+        }
+        let handle = dlopen(&spelt, RTLD_NOW | RTLD_LOCAL)?;
+        if known.is_none() {
+            self.from_disk.push(identity);
+        }
+        Ok(handle)
     }
 }
 
@@ -236,99 +288,4 @@ fn dlopen(path: &Path, flags: c_int) -> Result<unix::Library, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_no_library_is_refused_with_the_loaders_words() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("libx.so");
-        fs::write(&path, "text").unwrap();
-        let error = Library::open(&path).unwrap_err();
-        assert!(error.message.starts_with(&format!("unable to load shared library: {}: ", path.display())));
-        assert!(Library::open(&directory.path().join("absent.so")).is_err());
-    }
-
-    #[test]
-    fn a_placeholder_can_be_loaded_and_has_no_functions() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("libempty.so");
-        fs::write(&path, placeholder::shared_object("libempty.so", None)).unwrap();
-        let library = Library::open(&path).unwrap();
-        // SAFETY: never called.
-        assert!(unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") }.is_none());
-        open_placeholder("libtritonserver-of-a-test.so").unwrap();
-        assert!(is_loaded("libtritonserver-of-a-test.so".as_ref()));
-    }
-
-    /// Compiles the given source, which is not one of the test plug-ins.
-    fn compile(directory: &Path, source: &str, library: &str, flags: &[&str]) -> PathBuf {
-        let (file, library) = (directory.join("source.c"), directory.join(library));
-        fs::write(&file, source).unwrap();
-        let mut command = std::process::Command::new("cc");
-        command
-            .args(["-shared", "-fPIC", "-o"])
-            .arg(&library)
-            .arg(&file)
-            .arg("-L")
-            .arg(directory)
-            .args(flags);
-        assert!(command.status().unwrap().success());
-        library
-    }
-
-    fn defines(library: &Library, name: &CStr) -> bool {
-        // SAFETY: never called.
-        unsafe { library.function::<unsafe extern "C" fn()>(name) }.is_some()
-    }
-
-    #[test]
-    fn a_library_that_stays_loaded_is_not_used_for_another_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let stubborn = compile(directory.path(), "int one;", "libone.so", &["-Wl,-z,nodelete"]);
-        let other = compile(directory.path(), "int two;", "libtwo.so", &[]);
-        for _ in 0..8 {
-            drop(Library::open(&stubborn).unwrap());
-            let next = Library::open(&other).unwrap();
-            assert!(defines(&next, c"two") && !defines(&next, c"one"));
-        }
-    }
-
-    #[test]
-    fn a_library_that_stays_loaded_is_opened_again_only_if_its_file_changes() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = compile(directory.path(), "int one;", "libone.so", &[]);
-        let first = Library::open_for_ever(&path).unwrap();
-        assert!(Arc::ptr_eq(&first, &Library::open_for_ever(&path).unwrap()));
-        let written = compile(directory.path(), "int one; int two;", "libtwo.so", &[]);
-        fs::rename(written, &path).unwrap();
-        assert!(defines(&Library::open_for_ever(&path).unwrap(), c"two"));
-    }
-
-    #[test]
-    fn what_a_library_needs_is_found_where_the_library_looks_for_itself_and_for_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let deep = directory.path().join("deep");
-        fs::create_dir(&deep).unwrap();
-        let near = "int far(void); int near(void) { return far(); }";
-        compile(&deep, "int far(void) { return 1; }", "libfar.so", &["-Wl,-soname,libfar.so"]);
-        compile(&deep, near, "libnear.so", &["-lfar", "-Wl,-soname,libnear.so"]);
-        let (search, rpath) =
-            (format!("-L{}", deep.display()), "-Wl,--disable-new-dtags,-rpath,$ORIGIN/deep");
-        // Only the first library knows the directory of the others.
-        let flags = [&search, "-lnear", rpath, "-Wl,--allow-shlib-undefined"];
-        let source = "int near(void); int here(void) { return near(); }";
-        let library = Library::open(&compile(directory.path(), source, "libhere.so", &flags)).unwrap();
-        assert!(defines(&library, c"here") && library._copy.is_some());
-    }
-
-    #[test]
-    fn a_library_that_needs_a_nameless_one_beside_it_is_used_from_the_disk() {
-        let directory = tempfile::tempdir().unwrap();
-        compile(directory.path(), "int nameless(void) { return 1; }", "libnameless.so", &[]);
-        let source = "int nameless(void); int user(void) { return nameless(); }";
-        let flags = ["-lnameless", "-Wl,-rpath,$ORIGIN"];
-        let library = Library::open(&compile(directory.path(), source, "libuser.so", &flags)).unwrap();
-        assert!(defines(&library, c"user") && library._copy.is_none());
-    }
-}
+mod tests;

@@ -101,6 +101,11 @@ impl Executor {
         self.backend_handle.memory_usage()
     }
 
+    /// Whether the files of the backend have changed since it opened the model. May block.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.backend_handle.ask(|backend| backend.is_outdated()).unwrap_or_default()
+    }
+
     /// Whether the backend takes part in the decision that the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
         self.backend_handle.reports_readiness

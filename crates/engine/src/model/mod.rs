@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use inference::{
     ByteBudget, EntryId, Error, ExecutionTimes, Flow, InFlightResponse, Inferer, Name, ReportedTimes,
     Request, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
-    backend::{BackendModel, Execution},
+    backend::{BackendModel, Execution, MemoryUsage},
     batching::BatchingStrategy,
     config::{ModelConfig, ResolvedConfig},
     response_channel,
@@ -227,6 +227,16 @@ impl Model {
         self.executor.fault()
     }
 
+    /// Whether a new copy may use what the backend has opened for this one. May block.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.fault().is_none() && !self.is_outdated()
+    }
+
+    /// Whether the files of the backend have changed since it opened the model. May block.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.executor.is_outdated()
+    }
+
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
@@ -234,9 +244,14 @@ impl Model {
     pub(crate) fn statistics(&self) -> ModelStatistics {
         ModelStatistics {
             responses: self.record.responses(),
-            memory_usage: self.executor.memory_usage(),
+            memory_usage: self.memory_usage(),
             ..self.record.read(self.name(), self.version)
         }
+    }
+
+    /// The memory that the model uses, as far as its backend knows.
+    pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
+        self.executor.memory_usage()
     }
 
     /// The number of requests that wait for an instance.
@@ -282,16 +297,22 @@ impl Model {
         self.executor.drain();
     }
 
+    /// Accepts no more requests, and waits until the last request has ended. Blocks.
+    pub(crate) fn finish_requests(&self) {
+        self.in_flight.close();
+        if self.owns_executor() {
+            self.executor.end_queue_delay();
+        }
+        self.in_flight.wait_for_the_last();
+    }
+
     /// Accepts no more requests, waits until the last request has ended, ends the instances on their threads, and then
     /// drops the backend's model. Blocks.
     pub(crate) fn close(&self) {
-        self.in_flight.close();
+        self.finish_requests();
         if !self.owns_executor() {
-            self.in_flight.wait_for_the_last();
             return self.discard_update();
         }
-        self.executor.end_queue_delay();
-        self.in_flight.wait_for_the_last();
         self.wait_for_predecessors();
         self.executor.drain();
         self.executor.close();

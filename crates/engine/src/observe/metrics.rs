@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use inference::{
     FailureReason, MetricSource,
+    backend::MemoryUsage,
     metrics::{MetricFamilyText, MetricKind, MetricLabels, label_text},
 };
 
@@ -39,12 +40,17 @@ struct Series {
     cached: bool,
     pending: usize,
     load_secs: f64,
+    /// The bytes in each memory, with their labels.
+    memory: Vec<(String, u64)>,
 }
 
 /// Selects the counter that a family shows.
 type Pick = fn(&ModelStatistics) -> u64;
 
 const MICROSECONDS: u64 = 1_000;
+
+const MEMORY_HELP: &str = "Memory that a model and its instances hold as far as their backend knows, in bytes. ONNX Runtime: \
+     its arenas, and the weights outside of them by the size of the files. Plug-ins: what they report; absent if nothing";
 
 impl Exposition {
     pub(crate) fn new(options: MetricsOptions, more: Option<Arc<dyn MetricSource>>) -> Self {
@@ -73,6 +79,14 @@ impl Exposition {
             MetricKind::Gauge,
             "Model load time in seconds",
             series.iter().map(|one| (one.labels.as_str(), one.load_secs)),
+        );
+        let memory = series.iter().flat_map(|one| &one.memory);
+        family(
+            &mut text,
+            "nereid_model_memory_bytes",
+            MetricKind::Gauge,
+            MEMORY_HELP,
+            memory.map(|(labels, byte_size)| (labels.as_str(), *byte_size as f64)),
         );
         pinned_memory_gauges(&mut text);
         if let Some(host) = &self.host {
@@ -106,6 +120,13 @@ impl Series {
             labels.insert("reason".to_owned(), reason.to_owned());
             (label_text(&labels), record.failures(failure))
         });
+        labels.remove("reason");
+        let memory = model.memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
+            labels.insert("memory".to_owned(), kind.as_str().to_owned());
+            labels.insert("memory_id".to_owned(), id.to_string());
+            (label_text(&labels), byte_size)
+        });
+        let memory = memory.collect();
         Self {
             labels: own,
             failures,
@@ -113,6 +134,7 @@ impl Series {
             cached: model.config().response_cache,
             pending: model.pending(),
             load_secs: model.load_duration().as_secs_f64(),
+            memory,
         }
     }
 }

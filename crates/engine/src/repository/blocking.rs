@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     LoadParameters,
+    freed_memory::ModelsChange,
     load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     repositories::Repositories,
     scan, stamps,
@@ -55,7 +56,7 @@ pub(super) async fn list(
     })
 }
 
-/// Finds the models of a name, with their files.
+/// Finds the models of a name, with their files. `serving` are the copies that serve under the name.
 ///
 /// # Errors
 /// A repository that cannot be read, if no other one has the model.
@@ -63,10 +64,16 @@ pub(super) async fn find(
     repositories: Repositories,
     loader: Arc<Loader>,
     name: Name,
+    serving: Vec<(ModelKey, Arc<Model>)>,
 ) -> Result<Vec<(ModelKey, FoundModel)>, Error> {
     let find = move || {
-        let found = scan::find(&repositories, &name)?.into_iter();
-        Ok(found.map(|(key, directories)| (key, look_at(&loader, directories))).collect())
+        let find_one = |(key, directories)| {
+            let mut found = look_at(&loader, directories);
+            let copies = serving.iter().filter(|(of, copy)| *of == key && copy.is_outdated());
+            found.faulty.extend(copies.map(|(_, copy)| copy.version()));
+            (key, found)
+        };
+        Ok(scan::find(&repositories, &name)?.into_iter().map(find_one).collect())
     };
     spawn_blocking(find)
         .await
@@ -128,7 +135,11 @@ pub(super) async fn load(
     version: i64,
     base: Option<LoadBase>,
 ) -> Result<Arc<Model>, Error> {
-    spawn_blocking(move || loader.load(&plan, version, base.as_ref())).await.unwrap_or_else(|panic| {
+    let load = move || {
+        let _change = ModelsChange::begin(loader.memory());
+        loader.load(&plan, version, base.as_ref())
+    };
+    spawn_blocking(load).await.unwrap_or_else(|panic| {
         Err(Error::internal(format!("the backend panicked while loading the model: {panic}")))
     })
 }

@@ -15,7 +15,7 @@ use std::{
 use inference::{
     ByteBudget, Error, Inferer, Name, UnreadBudget,
     agent::{self, RepositoryAgent},
-    backend::{Backend, Device, InstanceSpec, ModelSource},
+    backend::{Backend, BackendModel, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
         Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig,
@@ -39,7 +39,8 @@ use super::{
     scan, strategy,
 };
 use crate::{
-    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, Plugins, RateLimitResource, ThreadGroup,
+    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, Plugins, RateLimitResource,
+    ThreadGroup,
     clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
@@ -132,6 +133,37 @@ impl LoadPlan {
     }
 }
 
+/// A copy of a version while it is being built.
+enum BegunCopy<'a> {
+    /// The backend has opened the version.
+    Opened(Box<dyn BackendModel>),
+    /// The copy differs from this one in its instances only.
+    Updates(&'a Arc<Model>),
+}
+
+impl BegunCopy<'_> {
+    /// The declared configuration with what the backend adds.
+    fn completed(&self, plan: &LoadPlan, completion: Completion) -> Result<proto::ModelConfig, Error> {
+        let opened = match self {
+            Self::Opened(opened) => opened,
+            Self::Updates(base) => return Ok(base.shown().clone()),
+        };
+        let mut completed = plan.declared.to_be_completed();
+        if completion == Completion::Auto {
+            opened.complete_config(&mut completed)?;
+        }
+        Ok(completed)
+    }
+
+    /// Whether the backend's library has changed since it was opened.
+    fn is_outdated(&self) -> bool {
+        match self {
+            Self::Opened(opened) => opened.is_outdated(),
+            Self::Updates(base) => base.is_outdated(),
+        }
+    }
+}
+
 impl Loader {
     pub(crate) fn new(
         options: EngineOptions,
@@ -175,6 +207,11 @@ impl Loader {
 
     pub(super) fn threads(&self) -> &ThreadGroup {
         &self.threads
+    }
+
+    /// How freed memory goes back to the system, if the engine was told.
+    pub(super) fn memory(&self) -> Option<MemoryFunctions> {
+        self.plugins.memory
     }
 
     pub(super) fn policy(&self) -> LoadPolicy {
@@ -298,7 +335,7 @@ impl Loader {
         base: Option<&LoadBase>,
     ) -> Result<Arc<Model>, Error> {
         let is_updated =
-            |base: &&LoadBase| base.model.fault().is_none() && plan.differs_in_instances_only(&base.plan);
+            |base: &&LoadBase| base.model.is_sound() && plan.differs_in_instances_only(&base.plan);
         let base = base.filter(is_updated);
         let mut failed = 0;
         loop {
@@ -315,17 +352,7 @@ impl Loader {
     fn load_once(&self, plan: &LoadPlan, version: i64, base: Option<&LoadBase>) -> Result<Arc<Model>, Error> {
         let since = now();
         let declared = &plan.declared.config;
-        let settings = |(name, policy): (&String, &HostPolicy)| (name.clone(), policy.settings());
-        let mut source = ModelSource {
-            name: plan.name.clone(),
-            version,
-            model_directory: plan.directory.clone(),
-            version_directory: plan.directory.join(version.to_string()),
-            declared: Arc::new(declared.clone()),
-            settings: BTreeMap::new(),
-            inferer: self.inferer.clone(),
-            host_policies: Arc::new(self.host_policies.iter().map(settings).collect()),
-        };
+        let mut source = self.source(plan, version);
         let cache = self.cache_for(declared);
         let files = cache.map(|_| crate::fingerprint::Files::read(&plan.directory, version));
         let backend = self.backend(&source)?;
@@ -339,26 +366,25 @@ impl Loader {
         checked.map_err(|errors| report(&plan.name, errors))?;
         source.declared = Arc::new(plan.declared.config_for_backend(&environment));
         misspelt_names(declared, backend.known_names()).iter().for_each(|warning| log::warn!("{warning}"));
-        let opened = if base.is_some() { None } else { Some(backend.open(&source)?) };
-        let mut completed =
-            base.map_or_else(|| plan.declared.to_be_completed(), |base| base.model.shown().clone());
-        if let Some(opened) = opened.as_ref().filter(|_| self.completion == Completion::Auto) {
-            opened.complete_config(&mut completed)?;
-        }
-        let config = self.resolve(plan, completed, &environment)?;
+        let begun = match base {
+            Some(base) => BegunCopy::Updates(&base.model),
+            None => BegunCopy::Opened(backend.open(&source)?),
+        };
+        let config = self.resolve(plan, begun.completed(plan, self.completion)?, &environment)?;
+        let is_outdated = || begun.is_outdated();
+        let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = cache.zip(fingerprint);
         let cached = cached.map(|(cache, print)| {
             Cached::new(cache.clone(), &plan.name, version, &print, self.runtime.clone())
         });
         let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
-        let Some(opened) = opened else {
-            log::info!("updating the instances of '{}' version {version}", plan.name);
-            let parts = UpdateParts { config, directory, instances, cached };
-            return base.map_or_else(
-                || Err(Error::internal("an update has a copy to update")),
-                |base| base.model.with_instances(parts),
-            );
+        let opened = match begun {
+            BegunCopy::Opened(opened) => opened,
+            BegunCopy::Updates(base) => {
+                log::info!("updating the instances of '{}' version {version}", plan.name);
+                return base.with_instances(UpdateParts { config, directory, instances, cached });
+            }
         };
         opened.configured(&config.shown);
         let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
@@ -379,6 +405,21 @@ impl Loader {
             since,
             inferer: self.inferer.clone(),
         })
+    }
+
+    /// What a backend gets to open a version.
+    fn source(&self, plan: &LoadPlan, version: i64) -> ModelSource {
+        let settings = |(name, policy): (&String, &HostPolicy)| (name.clone(), policy.settings());
+        ModelSource {
+            name: plan.name.clone(),
+            version,
+            model_directory: plan.directory.clone(),
+            version_directory: plan.directory.join(version.to_string()),
+            declared: Arc::new(plan.declared.config.clone()),
+            settings: BTreeMap::new(),
+            inferer: self.inferer.clone(),
+            host_policies: Arc::new(self.host_policies.iter().map(settings).collect()),
+        }
     }
 
     /// The configuration that the server uses, from what the backend has completed, with the small files that it names.

@@ -13,6 +13,7 @@ mod agent_thread;
 mod agents;
 mod blocking;
 mod files;
+mod freed_memory;
 mod given;
 mod inferer;
 mod load;

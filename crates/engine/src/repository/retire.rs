@@ -9,7 +9,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{ThreadGroup, model::Model};
+use super::freed_memory::ModelsChange;
+use crate::{MemoryFunctions, ThreadGroup, model::Model};
 
 /// Returns when the sequences of the copy have ended or `limit` is over, the last accepted request has ended, and the
 /// copy has given back what it held. A server that stops does not wait for sequences here.
@@ -18,12 +19,17 @@ pub(super) async fn retire(
     limit: Duration,
     is_stopping: Arc<AtomicBool>,
     threads: ThreadGroup,
+    memory: Option<MemoryFunctions>,
 ) {
     let (done, ended) = oneshot::channel::<()>();
     let end = move || {
         copy.wait_for_sequences(limit, &is_stopping);
+        copy.finish_requests();
+        // Requests may take long, the rest does not.
+        let change = ModelsChange::begin(memory);
         copy.close();
         drop(copy);
+        drop(change);
         drop(done);
     };
     if let Err(error) = threads.spawn(std::thread::Builder::new().name("retire".to_owned()), end) {

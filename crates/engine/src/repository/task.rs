@@ -25,6 +25,7 @@ use super::{
     Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
     blocking::{self, ExistingModel, RepositoryListing},
+    freed_memory::FreedMemory,
     load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
     polling::PollingState,
     private_directory::PrivateDirectory,
@@ -71,6 +72,7 @@ pub(super) struct RepositoryTask {
     is_stopping: Arc<AtomicBool>,
     /// Loads that still run have no user.
     has_abandoned_loads: bool,
+    freed_memory: FreedMemory,
     /// How long a copy that has been replaced waits for its sequences.
     sequence_limit: Duration,
     stopped: Vec<Done<()>>,
@@ -157,6 +159,7 @@ impl RepositoryTask {
         });
         let polling = polling.map(PollingState::new);
         let is_watching = polling.as_ref().is_some_and(PollingState::follows_notifications);
+        let freed_memory = FreedMemory::new(loader.memory());
         Self {
             lifecycle,
             loader,
@@ -177,6 +180,7 @@ impl RepositoryTask {
             untold: Vec::new(),
             is_stopping: Arc::default(),
             has_abandoned_loads: false,
+            freed_memory,
             sequence_limit,
             stopped: Vec::new(),
         }
@@ -307,6 +311,8 @@ impl RepositoryTask {
             }
             Event::Loaded { copy, result } => {
                 self.running_jobs -= 1;
+                // A load needs more memory than the model, and one that has failed leaves all of it.
+                self.freed_memory.return_soon();
                 let result = result.map(|model| drop(self.copies.insert(copy, model)));
                 self.lifecycle.loaded(copy, result, now)
             }
@@ -316,6 +322,10 @@ impl RepositoryTask {
                 for copy in copies {
                     self.copies.remove(&copy);
                     actions.extend(self.lifecycle.retired(copy, now));
+                }
+                // The process frees everything when it ends.
+                if !self.is_stopping.load(SeqCst) {
+                    self.freed_memory.return_soon();
                 }
                 actions
             }
@@ -367,10 +377,10 @@ impl RepositoryTask {
         let model = self.lifecycle.models().find(|(known, _)| *known == key);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
         let is_faulty = |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
-        found.faulty = versions
+        let faulty = versions
             .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(copy)))
-            .map(|(version, _)| version)
-            .collect();
+            .map(|(version, _)| version);
+        found.faulty.extend(faulty);
     }
 
     /// Looks for changes.

@@ -4,7 +4,10 @@ use std::{
     fs,
     num::NonZeroU64,
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -298,6 +301,34 @@ async fn agents_of_both_copies_are_told_all_actions() {
     let count = |action: &str| told.iter().filter(|line| **line == format!("a {action}")).count();
     assert_eq!(["LOAD", "LOAD_COMPLETE", "UNLOAD", "UNLOAD_COMPLETE"].map(count), [2; 4], "{told:?}");
     drop(repository);
+}
+
+#[tokio::test]
+async fn a_load_builds_a_new_copy_if_the_files_of_the_backend_have_changed() {
+    let repository = Repository::new().model("m", ECHO, &["1", "2"]).model("n", ECHO, &["1"]);
+    let repository = repository.file("m/config.pbtxt", format!("{ECHO} version_policy {{ all {{}} }}"));
+    let (code, opened) = (Arc::new(AtomicU32::new(1)), Arc::new(AtomicU32::new(0)));
+    let backend = echo().code(&code).open({
+        let opened = opened.clone();
+        move |_| {
+            opened.fetch_add(1, SeqCst);
+            Ok(())
+        }
+    });
+    let engine = start(explicit(repository.options()), backend).await;
+    let load_both = async || {
+        for name in ["m", "n"] {
+            load(&engine, name).await.unwrap();
+        }
+        opened.load(SeqCst)
+    };
+    assert_eq!(load_both().await, 3);
+    assert_eq!(load_both().await, 3, "nothing has changed");
+    code.store(2, SeqCst);
+    load(&engine, "n").await.unwrap();
+    assert_eq!(opened.load(SeqCst), 4, "the other model stays as it is");
+    assert_eq!(load_both().await, 6);
+    assert_eq!(load_both().await, 6);
 }
 
 #[tokio::test]

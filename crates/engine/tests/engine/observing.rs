@@ -1,7 +1,10 @@
 //! Tests of index, statistics and metrics: what they report about models, and that the numbers agree.
 use std::{collections::BTreeMap, sync::Arc, thread};
 
-use inference::{Error, ErrorCode, FailureReason, Response, backend::Execution};
+use inference::{
+    Error, ErrorCode, FailureReason, MemoryKind, Response,
+    backend::{Execution, MemoryUsage},
+};
 use nereid_engine::{Engine, MetricsOptions, ModelStatistics};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -171,6 +174,24 @@ async fn families_come_in_order_and_can_be_left_out() {
             assert!(samples["nv_cpu_memory_total_bytes"] > samples["nv_cpu_memory_used_bytes"]);
         }
     }
+}
+
+#[tokio::test]
+async fn metrics_contain_the_memory_that_backends_report() {
+    let memory = vec![
+        MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 5 },
+        MemoryUsage { kind: MemoryKind::Gpu, id: 1, byte_size: 7_000_000_000 },
+    ];
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let text = repository.serve(echo().memory(memory)).await.metrics();
+    let shown: Vec<_> = text.lines().filter(|line| line.starts_with("nereid_model_memory_bytes")).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"nereid_model_memory_bytes{memory="CPU",memory_id="0",model="m",version="1"} 5"#,
+            r#"nereid_model_memory_bytes{memory="GPU",memory_id="1",model="m",version="1"} 7000000000"#,
+        ]
+    );
 }
 
 #[tokio::test]

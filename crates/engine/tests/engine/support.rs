@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering, Ordering::SeqCst},
         mpsc,
     },
     thread::{self, ThreadId},
@@ -114,6 +114,7 @@ pub(crate) struct Native {
     complete: Arc<Complete>,
     build: Arc<Build>,
     memory: Vec<MemoryUsage>,
+    code: Arc<AtomicU32>,
     ready: Option<Arc<Ready>>,
     execute: Arc<Execute>,
     instances: Arc<AtomicUsize>,
@@ -134,6 +135,7 @@ impl Native {
             complete: Arc::new(|_| Ok(())),
             build: Arc::new(|_, _| Ok(())),
             memory: Vec::new(),
+            code: Arc::default(),
             ready: None,
             execute: Arc::new(|_, batch| batch.executions.into_iter().for_each(answer)),
             instances: Arc::default(),
@@ -184,6 +186,12 @@ impl Native {
         Self { memory, ..self }
     }
 
+    /// Sets where the number of the backend's code is. A model is outdated when the number has changed since it was
+    /// opened.
+    pub(crate) fn code(self, code: &Arc<AtomicU32>) -> Self {
+        Self { code: code.clone(), ..self }
+    }
+
     /// Sets the readiness that each model reports.
     pub(crate) fn ready(self, ready: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Self {
         Self { ready: Some(Arc::new(ready)), ..self }
@@ -206,11 +214,12 @@ impl Backend for Native {
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         (self.open)(source)?;
-        Ok(Box::new(Opened(self.clone())))
+        Ok(Box::new(Opened(self.clone(), self.code.load(SeqCst))))
     }
 }
 
-struct Opened(Native);
+/// A model, and the number of the code that opened it.
+struct Opened(Native, u32);
 
 impl BackendModel for Opened {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
@@ -219,6 +228,10 @@ impl BackendModel for Opened {
 
     fn memory_usage(&self) -> Vec<MemoryUsage> {
         self.0.memory.clone()
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.0.code.load(SeqCst) != self.1
     }
 
     fn reports_readiness(&self) -> bool {

@@ -137,6 +137,12 @@ pub trait BackendModel: Send + Sync {
         Vec::new()
     }
 
+    /// Whether the files of the backend itself have changed since it opened the model, so that a new load would use
+    /// other code. The server asks before it loads the model again. May block.
+    fn is_outdated(&self) -> bool {
+        false
+    }
+
     /// Whether the instances can read inputs in memory of devices. The server refuses such requests to other models.
     fn reads_device_memory(&self) -> bool {
         false

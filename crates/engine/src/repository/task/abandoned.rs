@@ -19,8 +19,8 @@ impl RepositoryTask {
     pub(super) fn unless_abandoned(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Loaded { result: Ok(copy), .. } if self.has_abandoned_loads => {
-                let threads = self.loader.threads().clone();
-                let ended = retire(copy, self.sequence_limit, self.is_stopping.clone(), threads);
+                let (threads, memory) = (self.loader.threads().clone(), self.loader.memory());
+                let ended = retire(copy, self.sequence_limit, self.is_stopping.clone(), threads, memory);
                 self.endings.spawn(async move {
                     ended.await;
                     Event::Told

@@ -2,11 +2,14 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use futures_util::future::join_all;
-use inference::{Error, agent::AgentAction, log_target::MULTILINE};
-use lifecycle::{CommandId, CopyId, Generation, LifecycleAction, LogLevel, VersionStatus};
+use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
+use lifecycle::{CommandId, CopyId, Generation, LifecycleAction, LogLevel, ModelKey, VersionStatus};
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
-use crate::repository::{ModelTable, blocking, load::LoadBase, retire::retire};
+use crate::{
+    model::Model,
+    repository::{ModelTable, blocking, load::LoadBase, retire::retire},
+};
 
 impl RepositoryTask {
     /// Publishes what has been decided, then performs what follows.
@@ -55,7 +58,8 @@ impl RepositoryTask {
                 self.events.spawn(async move { Event::Listed { command, listing: Box::new(listing.await) } });
             }
             LifecycleAction::Find { name } => {
-                let found = blocking::find(self.repositories.clone(), self.loader.clone(), name.clone());
+                let (repositories, loader) = (self.repositories.clone(), self.loader.clone());
+                let found = blocking::find(repositories, loader, name.clone(), self.serving(&name));
                 self.events.spawn(async move { Event::Found { name, models: found.await } });
             }
             LifecycleAction::Plan { key, generation, directory, given } => {
@@ -95,6 +99,17 @@ impl RepositoryTask {
                 LogLevel::Info => log::info!("{text}"),
             },
         }
+    }
+
+    /// The copies that serve under a name.
+    fn serving(&self, name: &Name) -> Vec<(ModelKey, Arc<Model>)> {
+        let models = self.lifecycle.models().filter(|(key, _)| key.name == *name);
+        let copies = models.flat_map(|(key, model)| model.versions().map(move |(_, status)| (key, status)));
+        let serving = copies.filter_map(|(key, status)| {
+            let VersionStatus::Ready(copy) = status else { return None };
+            Some((key.clone(), self.copies.get(&copy)?.clone()))
+        });
+        serving.collect()
     }
 
     /// Forgets a load whose copies have ended, after its agents have been notified.
@@ -144,15 +159,16 @@ impl RepositoryTask {
             return;
         }
         let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
-        let threads = self.loader.threads().clone();
+        let (threads, memory) = (self.loader.threads().clone(), self.loader.memory());
         self.endings.spawn(async move {
             if let Some(told) = told {
                 // The thread of the agents answers, or it has ended.
                 let _ = told.await;
             }
             let ids = copies.iter().map(|(id, _)| *id).collect();
-            let retired =
-                copies.into_iter().map(|(_, copy)| retire(copy, limit, is_stopping.clone(), threads.clone()));
+            let retired = copies
+                .into_iter()
+                .map(|(_, copy)| retire(copy, limit, is_stopping.clone(), threads.clone(), memory));
             join_all(retired).await;
             Event::Retired(ids)
         });

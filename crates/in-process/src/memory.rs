@@ -1,0 +1,146 @@
+//! Returns freed memory to the system, whatever allocator the process has.
+//!
+//! ONNX Runtime and plug-ins allocate with `malloc`. That is glibc's, unless the program is linked with another
+//! allocator or one is preloaded (`LD_PRELOAD`). All of them keep freed memory for the next allocation. Each has a
+//! function that returns it, which is found here by its name.
+//!
+//! glibc cannot return all of it later: it keeps the free end of each of its heaps, up to 64 MiB, and has one heap for a
+//! few threads. So it is told beforehand not to keep memory while models are loaded or end.
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    mem, ptr,
+};
+
+use engine::MemoryFunctions;
+use parking_lot::Mutex;
+
+/// How the engine lets this process return memory.
+pub(crate) const MEMORY_FUNCTIONS: MemoryFunctions =
+    MemoryFunctions { models_change, return_freed: return_freed_memory };
+
+/// How many threads load or end models, in all servers of the process.
+static CHANGES: Mutex<usize> = Mutex::new(0);
+
+/// Thresholds of glibc, in bytes.
+struct Thresholds {
+    /// Blocks of this size are mapped. They go back when they are freed.
+    map: c_int,
+    /// A heap gives back its free end when that is larger.
+    trim: c_int,
+}
+
+/// While no model changes: what glibc reaches by itself as soon as a program has freed large blocks. A backend that
+/// allocates some MiB for each execution gets the same memory again and again.
+const KEEP: Thresholds = Thresholds { map: 32 << 20, trim: 64 << 20 };
+
+/// While models are loaded or end. Weights are mapped. The other memory of a model goes back with its last free.
+const RETURN: Thresholds = Thresholds { map: 1 << 20, trim: 1 << 20 };
+
+/// A thread begins or ends to load or to end a model.
+fn models_change(begins: bool) {
+    // The lock is held while the thresholds are set, so that they are those of the last change.
+    let mut changes = CHANGES.lock();
+    let before = *changes;
+    *changes = if begins { before + 1 } else { before.saturating_sub(1) };
+    match (before, *changes) {
+        (0, 1) => set(&RETURN),
+        (1, 0) => set(&KEEP),
+        _ => {}
+    }
+}
+
+/// Sets the thresholds, unless the operator has set some.
+fn set(thresholds: &Thresholds) {
+    let tunables = std::env::var("GLIBC_TUNABLES").unwrap_or_default();
+    let variables = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
+    let is_set =
+        tunables.contains("glibc.malloc.") || variables.iter().any(|name| std::env::var_os(name).is_some());
+    if is_set {
+        return;
+    }
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: may be called by any thread at any time.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, thresholds.map);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, thresholds.trim);
+    }
+}
+
+/// `mallctl` of jemalloc: reads or writes a setting, or performs an action.
+type Mallctl = unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
+/// `MallocExtension_ReleaseFreeMemory` of tcmalloc.
+type ReleaseFreeMemory = unsafe extern "C" fn();
+/// `mi_collect` of mimalloc. With `true` it does all that it can.
+type Collect = unsafe extern "C" fn(bool);
+
+/// Empties the thread's own cache, then returns the unused pages of all arenas (4096 stands for all of them).
+const JEMALLOC_ACTIONS: [&CStr; 2] = [c"thread.tcache.flush", c"arena.4096.purge"];
+
+/// Returns the memory that the process has freed, and that its allocator of C keeps, to the system.
+///
+/// Takes time in proportion to the freed memory. Other threads may wait for the allocator meanwhile.
+fn return_freed_memory() {
+    // SAFETY: the types are those of these functions in their allocators. All may be called by any thread at any time.
+    unsafe {
+        if let Some(mallctl) = function::<Mallctl>(c"mallctl") {
+            for action in JEMALLOC_ACTIONS {
+                mallctl(action.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0);
+            }
+        }
+        if let Some(release) = function::<ReleaseFreeMemory>(c"MallocExtension_ReleaseFreeMemory") {
+            release();
+        }
+        if let Some(collect) = function::<Collect>(c"mi_collect") {
+            collect(true);
+        }
+    }
+    // Also with another allocator: the loader and libraries that were linked otherwise may use this one.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: may be called by any thread at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// The function of that name in the program, in a preloaded library, or in one that the program is linked with.
+///
+/// # Safety
+/// `F` is the type of the function.
+unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>(), "a function pointer") };
+    // SAFETY: the name ends with NUL; only an address is looked up.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    // SAFETY: as the caller promises; a function pointer that is not null.
+    (!address.is_null()).then(|| unsafe { mem::transmute_copy(&address) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_their_names() {
+        // SAFETY: never called.
+        let found = |name| unsafe { function::<ReleaseFreeMemory>(name) }.is_some();
+        assert!(found(c"malloc") && !found(c"no_such_function"));
+    }
+
+    /// The last block keeps the heap from shrinking by itself.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn freed_memory_goes_back_to_the_system() {
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 1024
+        };
+        let mut blocks: Vec<Vec<u8>> = (0..1024).map(|_| vec![1; 64 * 1024]).collect();
+        let last = blocks.pop();
+        drop(blocks);
+        let freed = resident();
+        return_freed_memory();
+        let returned = resident();
+        assert!(returned + 40 < freed, "{freed} MiB before, {returned} MiB after");
+        drop(last);
+    }
+}
