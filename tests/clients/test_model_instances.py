@@ -1,12 +1,14 @@
-"""Groups of instances: passive ones, and resources that they need of the rate limiter."""
+"""Groups of instances: passive ones, those that need resources of the rate limiter, and other numbers of them while a model serves."""
 
 import queue
 
+import adders
 import pytest
-from adders import EXPLICIT, refusal
+from adders import EXPLICIT, answer, refusal, wait_for_looks, write_adder
+from callers import Callers
 from held import held_inputs
-from protocols import GRPC, pending
-from serving import PATIENCE, eventually
+from protocols import GRPC, HTTP, pending
+from serving import PATIENCE, eventually, size
 
 
 @pytest.fixture
@@ -80,3 +82,104 @@ def test_a_reload_that_needs_more_than_there_is_leaves_the_old_copy_in_service(s
         code, text = refusal(client.load_model, "held")
         assert code == protocol.status("INVALID_ARGUMENT") and LIMITED in text, text
         assert ask(protocol, server, None, 3) == 3
+
+
+def updates(server, name):
+    """How often the server has changed the instances of a model in place."""
+    return server.log().count(f"updating the instances of '{name}' version 1")
+
+
+def counted(count, name=""):
+    return f'instance_group {{ count: {count} kind: KIND_CPU name: "{name}" }}\n'
+
+
+def write_config(folder, config):
+    """Changes nothing but the configuration of the model `a`."""
+    text = f'name: "a"\nbackend: "onnxruntime"\n{adders.CONFIG}{config}'
+    (folder / "a" / "config.pbtxt").write_text(text)
+
+
+def test_no_request_fails_or_is_forgotten_while_instances_come_and_go(start, folder, threads, protocol):
+    """Statistics go on, because it stays the same model."""
+    write_adder(folder, "a", 1, config=counted(1))
+    server = start(folder, EXPLICIT, "--load-model=a")
+
+    def prepare(own, client):
+        def ask():
+            assert answer(own, client, "a") == 1
+
+        return ask
+
+    counts = [3, 1, 4, 2, 1] * size(1, 20)
+    with protocol.connect(server) as client:
+        with Callers(server, threads, prepare) as callers:
+            for count in counts:
+                write_config(folder, counted(count))
+                client.load_model("a")
+                callers.wait_for_answers()
+        statistics = protocol.statistics(client, "a")
+    assert statistics["inference_count"] == sum(callers.answers.values())
+    assert updates(server, "a") == len(counts)
+    print(f"{len(counts)} changes, {sum(callers.answers.values())} requests")
+
+
+def test_another_name_of_a_group_changes_no_instance(start, folder, protocol):
+    write_adder(folder, "a", 1, config=counted(2, "old"))
+    server = start(folder, EXPLICIT, "--load-model=a")
+    with protocol.connect(server) as client:
+        answer(protocol, client, "a")
+        write_config(folder, counted(2, "new"))
+        client.load_model("a")
+        answer(protocol, client, "a")
+        assert protocol.statistics(client, "a")["inference_count"] == 2
+        config = protocol.json(client.get_model_config, "a")
+        assert [group["name"] for group in config.get("config", config)["instance_group"]] == ["new"]
+
+
+def test_instances_that_are_too_many_finish_what_they_run(start, folder, gate, backend_option, threads, protocol):
+    write_held(gate, folder, ["count: 3"])
+    server = start(folder, EXPLICIT, "--load-model=held", backend_option)
+    holds = [gate.hold() for _ in range(3)]
+    running = [threads.submit(ask, protocol, server, hold, x) for x, hold in enumerate(holds)]
+    for hold in holds:
+        hold.wait_until_running()
+    waiting = [threads.submit(ask, protocol, server, None, x) for x in range(3, 6)]
+    eventually(lambda: pending(server, "held") == 3, "three waiting requests")
+    config = folder / "held" / "config.pbtxt"
+    config.write_text(config.read_text().replace("count: 3", "count: 1"))
+    with protocol.connect(server) as client:
+        client.load_model("held")
+        assert updates(server, "held") == 1
+        assert not any(one.done() for one in running)
+        for hold in holds:
+            hold.release()
+        assert [one.result(PATIENCE) for one in running + waiting] == list(range(6))
+        # One instance is left.
+        hold = gate.hold()
+        last = [threads.submit(ask, protocol, server, hold, x) for x in range(2)]
+        hold.wait_until_running()
+        eventually(lambda: pending(server, "held") == 1, "a waiting request")
+        hold.release()
+        assert [one.result(PATIENCE) for one in last] == [0, 1]
+
+
+def test_an_editor_that_saves_another_number_of_instances_reloads_nothing(start, folder):
+    """As vim does it: a test file, a swap file, a backup, and a new file of the name."""
+    write_adder(folder, "a", 1, config=counted(1))
+    poll = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
+    server = start(folder, *poll)
+    model = folder / "a"
+    with HTTP.connect(server) as client:
+        answer(HTTP, client, "a")
+        (model / ".config.pbtxt.swp").write_bytes(b"b0VIM")
+        (model / "4913").touch()
+        (model / "4913").unlink()
+        (model / "config.pbtxt").rename(model / "config.pbtxt~")
+        write_config(folder, counted(3))
+        (model / "config.pbtxt~").unlink()
+        eventually(lambda: updates(server, "a") == 1, "the other number of instances")
+        (model / ".config.pbtxt.swp").unlink()
+        wait_for_looks(server, folder)
+        assert answer(HTTP, client, "a") == 1
+        assert HTTP.statistics(client, "a")["inference_count"] == 2
+        assert updates(server, "a") == 1

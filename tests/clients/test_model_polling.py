@@ -113,6 +113,8 @@ def test_a_model_that_comes_back_for_a_moment_is_away_anew(start, folder, second
     model, elsewhere = folder / "a", folder.with_name("elsewhere")
     model.rename(elsewhere)
     wait_for_looks(server, second, 1)
+    # However long this is, the settle time begins anew; it is long enough to show if it does not.
+    time.sleep(0.3)
     elsewhere.rename(model)
     model.rename(elsewhere)
     gone = datetime.now()

@@ -114,7 +114,7 @@ async def test_running_sequences_keep_their_sums_over_reloads_and_changes_of_ver
             await grpc.load_model(NAME)
 
         # What changes, and the file of which new sequences then meet a copy.
-        changes = [(new_file, 2), (with_instances(6), 2), (with_instances(2), 2), (new_version, 3), (older_version, 2)]
+        changes = [(new_file, 2), (with_instances(8), 2), (with_instances(4), 2), (new_version, 3), (older_version, 2)]
         sequences = [Sequence(clients) for _ in range(SEQUENCES)]
         await step_all(sequences)
         steps = 0
@@ -130,6 +130,8 @@ async def test_running_sequences_keep_their_sums_over_reloads_and_changes_of_ver
             sequences += beginning
         await step_all(sequences, end=True)
         steps += sum(sequence.steps for sequence in sequences)
+        # Other numbers of instances build no new copy of the model.
+        assert server.log().count(f"updating the instances of '{NAME}' version 1") == 2
         print(f"{strategy}: {SEQUENCES} sequences at a time over {len(changes)} changes, {steps} steps")
     with HTTP.connect(server) as client:
         eventually(lambda: index(HTTP, client)[NAME] == [("1", "READY", None)], "the retired version to end")
