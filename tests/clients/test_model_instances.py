@@ -1,9 +1,12 @@
 """Groups of instances: passive ones, those that need resources of the rate limiter, and other numbers of them while a model serves."""
 
+import pathlib
 import queue
 
 import adders
+import numpy as np
 import pytest
+import repository as models
 from adders import EXPLICIT, answer, refusal, wait_for_looks, write_adder
 from callers import Callers
 from held import held_inputs
@@ -183,3 +186,44 @@ def test_an_editor_that_saves_another_number_of_instances_reloads_nothing(start,
         assert answer(HTTP, client, "a") == 1
         assert HTTP.statistics(client, "a")["inference_count"] == 2
         assert updates(server, "a") == 1
+
+
+def instance_threads(server, name):
+    """How many instances of a model there are: the thread of each begins with the model's name."""
+    threads = pathlib.Path(f"/proc/{server.process.pid}/task")
+    return sum(thread.read_text().startswith(name) for thread in threads.glob("*/comm"))
+
+
+@pytest.mark.parametrize("strategy", models.STRATEGIES)
+def test_instances_that_are_too_many_leave_after_their_sequences(start, folder, strategy):
+    """Four instances with a sequence each. One sequence ends, one goes on, and two are idle for too long."""
+    name = f"brief_{strategy}"
+    models.accumulate(folder, strategy, "brief", idle_seconds=2, slots=1)
+    server = start(folder, EXPLICIT, f"--load-model={name}")
+    with GRPC.connect(server) as client:
+
+        def step(sequence, x, **options):
+            inputs = [GRPC.input("X", np.array([[x]], np.int32))]
+            return client.infer(name, inputs, sequence_id=sequence, **options).as_numpy("SUM").item()
+
+        assert [step(sequence, sequence, sequence_start=True) for sequence in (1, 2, 3, 4)] == [1, 2, 3, 4]
+        assert instance_threads(server, name) == 4
+        config = folder / name / "config.pbtxt"
+        config.write_text(config.read_text().replace("count: 4", "count: 1"))
+        client.load_model(name)
+        assert updates(server, name) == 1
+        # Whichever instance stays, each sequence goes on where it is.
+        assert [step(sequence, 10) for sequence in (1, 2, 3, 4)] == [11, 12, 13, 14]
+        assert step(1, 10, sequence_end=True) == 21
+        total = 12
+
+        def others_have_left():
+            nonlocal total
+            total += 1
+            assert step(2, 1) == total
+            return instance_threads(server, name) <= 2
+
+        eventually(others_have_left, "instances of idle sequences to leave", pause=0.1)
+        assert step(2, 1, sequence_end=True) == total + 1
+        assert step(5, 5, sequence_start=True, sequence_end=True) == 5
+        eventually(lambda: instance_threads(server, name) == 1, "one instance to be left")
