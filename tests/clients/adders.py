@@ -48,6 +48,14 @@ def answer(protocol, client, name, version=""):
     return client.infer(name, inputs, model_version=version).as_numpy("Y").item()
 
 
+def adds(protocol, client, name, number, version=""):
+    """Whether a model adds this number now."""
+    try:
+        return answer(protocol, client, name, version) == number
+    except InferenceServerException:
+        return False
+
+
 def index(protocol, client):
     """The repository's index: version, state and reason of each line, by model; what is absent is None."""
     lines = protocol.json(client.get_model_repository_index)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import repository as models
-from adders import EXPLICIT, READY, adder, answer, index, loads, refusal, wait_for_looks, write_adder
+from adders import EXPLICIT, adder, answer, index, loads, refusal, wait_for_looks, write_adder
 from callers import Callers
 from protocols import HTTP
 from serving import eventually, size

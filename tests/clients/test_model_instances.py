@@ -1,4 +1,4 @@
-"""Groups of instances: passive ones, those that need resources of the rate limiter, and other numbers of them while a model serves."""
+"""Groups of instances: passive ones, resources of the rate limiter, and other numbers of instances while a model serves."""
 
 import pathlib
 import queue

@@ -12,7 +12,7 @@ import adders
 import pytest
 from adders import EXPLICIT, READY, adder, answer, index
 from protocols import GRPC, HTTP
-from serving import command, environment, eventually, size
+from serving import PATIENCE, command, environment, eventually, size
 
 KILLS = size(8, 100)
 MODELS = 3
@@ -103,6 +103,33 @@ def test_a_server_that_was_killed_during_loads_hinders_no_other(start, folder, t
     print(f"{mode}: {KILLS} servers killed; each was ready after {max(starting):.2f} s; {len(left)} directories left")
     assert max(starting) < 10
     serves_as_ever(start(folder, *options, variables={"TMPDIR": str(temporary)}))
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+def test_a_server_that_is_told_to_end_during_loads_ends_in_order_and_leaves_nothing(start, folder, temporary, threads, mode):
+    chosen = random.Random(3)
+    explicit = mode == "explicit"
+    options = [EXPLICIT, "--load-model=*"] if explicit else POLL
+    longest = 0.0
+    for number in range(size(4, 100)):
+        server = start(folder, *options, variables={"TMPDIR": str(temporary)})
+        protocol, changes, operations = (HTTP, GRPC)[number % 2], threading.Event(), []
+        if explicit:
+            operations = [threads.submit(load_given_files, server, protocol, f"m{i}") for i in range(MODELS)]
+            operations.append(threads.submit(reload, server, protocol, "m0"))
+        else:
+            operations = [threads.submit(change, folder, changes, chosen)]
+        time.sleep(chosen.random() * (0.2 if explicit else 1.2))
+        begun = time.monotonic()
+        server.terminate()
+        assert server.process.wait(PATIENCE) == 0, server.log_end()
+        longest = max(longest, time.monotonic() - begun)
+        changes.set()
+        for operation in operations:
+            # A load has ended before, or is refused, or finds no server.
+            operation.exception()
+        assert "panicked" not in server.log() and list(temporary.iterdir()) == [], number
+    print(f"{mode}: ended within {longest:.2f} s")
 
 
 def test_a_server_that_is_killed_while_it_starts_hinders_no_other(start, folder, temporary):

@@ -4,7 +4,6 @@ A change counts when two looks agree on it. A test that expects that nothing hap
 at a hidden directory writes a line to the log.
 """
 
-import contextlib
 import itertools
 import os
 import re
@@ -16,11 +15,10 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 import repository as models
-from adders import ALL, READY, adder, answer, index, loads, refusal, repository_of, wait_for_looks, write_adder
+from adders import ALL, READY, adder, adds, answer, index, loads, refusal, repository_of, wait_for_looks, write_adder
 from held import held_inputs
 from protocols import HTTP
 from serving import PATIENCE, eventually, size
-from tritonclient.utils import InferenceServerException
 
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
 
@@ -67,14 +65,6 @@ def client(quiet):
         yield client
 
 
-def adds(client, name, number, version=""):
-    """Whether a model adds this number now."""
-    try:
-        return answer(HTTP, client, name, version) == number
-    except InferenceServerException:
-        return False
-
-
 @pytest.fixture
 def looks(polling, second):
     return lambda: wait_for_looks(polling, second)
@@ -87,7 +77,7 @@ def test_all_models_are_loaded_at_the_start(quiet, client):
 
 def test_a_new_model_appears(client, folder):
     write_adder(folder, "c", 3)
-    eventually(lambda: adds(client, "c", 3), "the new model")
+    eventually(lambda: adds(HTTP, client, "c", 3), "the new model")
     assert index(HTTP, client)["c"] == READY
 
 
@@ -150,9 +140,9 @@ def test_versions_come_and_go(polling, client, folder, threads, gate):
 
 def test_the_largest_version_is_the_default(polling, client, folder):
     write_adder(folder, "a", 11, 11)
-    eventually(lambda: adds(client, "a", 11), "version 11")
+    eventually(lambda: adds(HTTP, client, "a", 11), "version 11")
     shutil.rmtree(folder / "a" / "11")
-    eventually(lambda: adds(client, "a", 1), "version 1")
+    eventually(lambda: adds(HTTP, client, "a", 1), "version 1")
     code, text = refusal(answer, HTTP, client, "a", "11")
     assert (code, text.replace("is not found", "is not at ready state")) in {
         (code, "Request for unknown model: 'a' version 11 is not at ready state") for code in ("404", "503")
@@ -191,7 +181,7 @@ def test_a_broken_update_keeps_the_old_copy_and_is_logged_once(polling, client, 
     assert answer(HTTP, client, "a") == 1 and index(HTTP, client)["a"] == READY
     assert client.is_server_ready()
     write_adder(folder, "a", 2)
-    eventually(lambda: adds(client, "a", 2), "the repaired model")
+    eventually(lambda: adds(HTTP, client, "a", 2), "the repaired model")
 
 
 def test_a_broken_new_model_that_is_deleted_is_forgotten(polling, client, folder):
@@ -216,9 +206,9 @@ def test_a_model_that_fails_is_tried_again_after_growing_pauses(quiet, folder):
 
 def test_a_version_that_is_deleted_is_forgotten(polling, client, folder, looks):
     write_adder(folder, "a", 2, 2)
-    eventually(lambda: adds(client, "a", 2), "version 2")
+    eventually(lambda: adds(HTTP, client, "a", 2), "version 2")
     shutil.rmtree(folder / "a" / "2")
-    eventually(lambda: adds(client, "a", 1), "version 1")
+    eventually(lambda: adds(HTTP, client, "a", 1), "version 1")
     looks()
     assert index(HTTP, client)["a"] == READY
 
@@ -273,7 +263,7 @@ def test_a_model_that_is_not_complete_is_not_loaded(polling, client, folder, loo
     looks()
     assert loads(polling, "c") == 0 and client.is_server_ready()
     (model / ".triton_incomplete").unlink()
-    eventually(lambda: adds(client, "c", 3), "the complete model")
+    eventually(lambda: adds(HTTP, client, "c", 3), "the complete model")
     assert loads(polling, "c") == 1
 
 
@@ -289,7 +279,7 @@ def test_a_model_that_is_written_slowly_is_loaded_once(start, folder, second, th
     waiting.result()
     target.write_bytes(content)
     with HTTP.connect(server) as client:
-        eventually(lambda: adds(client, "c", 3), "the whole model")
+        eventually(lambda: adds(HTTP, client, "c", 3), "the whole model")
     assert loads(server, "c") == 1 and "failed to load" not in server.log()
 
 
@@ -300,7 +290,7 @@ def test_the_period_zero_looks_once(start, folder):
         assert answer(HTTP, client, "a") == 1
         for number in (2, 3):
             write_adder(folder, "a", number)
-            eventually(lambda number=number: adds(other, "a", number), "the other server to reload the model")
+            eventually(lambda number=number: adds(HTTP, other, "a", number), "the other server to reload the model")
         assert answer(HTTP, client, "a") == 1
     assert loads(once, "a") == 1
 
@@ -312,7 +302,7 @@ def test_a_model_in_two_repositories_is_unloaded(polling, client, folder, second
     eventually(lambda: not client.is_model_ready("a"), "the model to be unloaded")
     assert refusal(answer, HTTP, client, "a")[0] == "404"
     shutil.rmtree(folder / "a")
-    eventually(lambda: adds(client, "a", 10), "the other model")
+    eventually(lambda: adds(HTTP, client, "a", 10), "the other model")
     line = "failed to poll model 'a': not unique across all model repositories"
     assert polling.log().count(line) == 1
 
@@ -323,51 +313,8 @@ def test_namespaces_are_looked_at_apart(start, folder, second):
         write_adder(second, "a", 10)
         eventually(lambda: index(HTTP, client)["a"] == READY * 2, "the second model")
         shutil.rmtree(folder / "a")
-        eventually(lambda: adds(client, "a", 10), "the first model to be gone")
+        eventually(lambda: adds(HTTP, client, "a", 10), "the first model to be gone")
         assert loads(server, f"{second}::a") == 1
-
-
-def notifications(server):
-    """How many queues of the file system's notifications the server has open."""
-    folder = f"/proc/{server.process.pid}/fd"
-    targets = []
-    for number in os.listdir(folder):
-        # A descriptor may have been closed since.
-        with contextlib.suppress(OSError):
-            targets.append(os.readlink(f"{folder}/{number}"))
-    return targets.count("anon_inode:inotify")
-
-
-SELDOM = ("--model-control-mode=poll", "--repository-poll-secs=86400", "--repository-settle-ms=100")
-
-
-def test_the_file_system_tells_of_changes_long_before_the_interval_is_over(start, folder):
-    server = start(folder, *SELDOM)
-    with HTTP.connect(server) as client:
-        write_adder(folder, "a", 2)
-        eventually(lambda: adds(client, "a", 2), "the changed model")
-        write_adder(folder, "c", 3)
-        eventually(lambda: adds(client, "c", 3), "the new model")
-        shutil.rmtree(folder / "c")
-        eventually(lambda: not client.is_model_ready("c"), "the deleted model")
-
-
-def test_a_repository_that_is_deleted_and_made_again_is_watched_again(start, folder):
-    server = start(folder, *SELDOM)
-    with HTTP.connect(server) as client:
-        shutil.rmtree(folder)
-        # A repository that cannot be read unloads nothing.
-        eventually(lambda: "the models of a repository stay as they are" in server.log(), "the loss to be seen")
-        assert answer(HTTP, client, "a") == 1
-        write_adder(folder, "a", 2)
-        eventually(lambda: adds(client, "a", 2), "the model of the new repository")
-
-
-def test_without_an_interval_and_in_other_modes_nothing_is_watched(start, folder):
-    never = ("--model-control-mode=poll", "--repository-poll-secs=0")
-    for options, expected in ((SELDOM, 1), (never, 0), ((), 0), (("--model-control-mode=explicit", "--load-model=*"), 0)):
-        server = start(folder, *options).wait_until_ready()
-        assert notifications(server) == expected, options
 
 
 SAMPLE = 'key: "X" value { data_type: TYPE_FP32 dims: [1] input_data_file: "x" }'

@@ -24,6 +24,7 @@ import grpc as grpc_library
 import numpy as np
 import pytest
 import repository as models
+from adders import EXPLICIT, answer, refusal, repository_of
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs, metric, pending
 from serving import LENIENCE, PATIENCE, command, environment, eventually
@@ -62,6 +63,22 @@ def test_an_idle_server_ends_at_once(own, number):
     times = [seconds_until_end(own(), number) for _ in range(5)]
     print(f"ended after {', '.join(f'{1000 * seconds:.1f}' for seconds in times)} ms")
     assert statistics.median(times) <= 0.1 * LENIENCE, times
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+def test_a_server_whose_reload_has_failed_ends_at_once(start, tmp_path, mode):
+    """The old copy serves until then."""
+    folder = repository_of(tmp_path, "a")
+    explicit = mode == "explicit"
+    options = (EXPLICIT, "--load-model=a") if explicit else ("--model-control-mode=poll", "--repository-poll-secs=1")
+    server = start(folder, *options)
+    with HTTP.connect(server) as client:
+        (folder / "a" / "1" / "model.onnx").write_text("this is no model")
+        if explicit:
+            refusal(client.load_model, "a")
+        eventually(lambda: "failed to load 'a' version 1" in server.log(), "the failure")
+        assert answer(HTTP, client, "a") == 1
+    assert seconds_until_end(server) <= 0.2 * LENIENCE
 
 
 def test_idle_connections_do_not_hold_the_server_up(own):
