@@ -52,6 +52,7 @@ class Reference:
     | write | as before; a file with another number waits for a load |
     | load | the number of the file, unless a configuration was given and the file is the same since then |
     | config | the number of version 1 |
+    | count | the number of the file, with other instances |
     | files | the number of the given file |
     | unload | nothing |
     """
@@ -63,18 +64,18 @@ class Reference:
         # Number, first and last moment at which a copy that adds it may serve.
         self.copies = defaultdict(list)
         for event in self.events["files"]:
-            self._may_serve(event.number, event, self._first_end(event, "unload", "files", "config", "load"))
+            self._may_serve(event.number, event, self._first_end(event, "unload", "files", "config", "load", "count"))
         for event in self.events["config"]:
-            over = min(self._first_end(event, "unload", "files"), self._loaded_after_a_write(event))
+            over = min(self._first_end(event, "unload", "files", "count"), self._loaded_after_a_write(event))
             self._may_serve(event.number, event, over)
-        for event in self.events["load"]:
+        for event in self.events["load"] + self.events["count"]:
             numbers = [] if self._keeps_configuration(event) else self._numbers_of_file(event.start, event.end)
             for number in numbers:
                 over = self._first_end(event, "unload", "files", "config")
                 self._may_serve(number, event, min(over, self._loaded_without(number, event)))
         # First and last moment at which the model may be unloaded.
         self.gaps = [
-            (event.start, self._first_end(event, "load", "config", "files")) for event in self.events["unload"]
+            (event.start, self._first_end(event, "load", "config", "count", "files")) for event in self.events["unload"]
         ]
 
     def allows(self, number, start, end):
@@ -102,18 +103,20 @@ class Reference:
     def _loaded_without(self, number, event):
         """When the first later load has ended that certainly did not find this number."""
         gone = self._last_moment_of(number)
-        return self._following("load", max(event.end, gone))
+        return min(self._following(kind, max(event.end, gone)) for kind in ("load", "count"))
 
     def _last_moment_of(self, number):
         write = next(write for write in self.events["write"] if write.number == number)
         return self._following("write", write.end)
 
     def _keeps_configuration(self, event):
-        """Whether a load certainly found the files as they were when a configuration was given."""
+        """Whether a load certainly found the files as they were when a configuration of version 1 was given."""
+        if event.kind == "count":
+            return False
         before = [config for config in self.events["config"] if config.end <= event.start]
         return bool(before) and not any(
             other.end >= before[-1].start and other.start <= event.end
-            for kind in ("unload", "files", "write")
+            for kind in ("unload", "files", "write", "count")
             for other in self.events[kind]
         )
 
@@ -205,6 +208,7 @@ class Operations:
             self.write: 3,
             self.load: 4,
             self.load_config: 2,
+            self.load_count: 3,
             self.load_files: 2,
             self.load_badly: 1,
             self.unload: 2,
@@ -251,6 +255,13 @@ class Operations:
         start = time.monotonic()
         client.load_model(name, config=FIRST_VERSION)
         self.history.happened("config", name, start, index)
+
+    def load_count(self, client, index, name):
+        """Often in place: it may be the only difference from what is loaded."""
+        groups = f'{{"instance_group": [{{"count": {self.random.randint(1, 4)}, "kind": "KIND_CPU"}}], '
+        start = time.monotonic()
+        client.load_model(name, config=adders.JSON_CONFIG.replace("{", groups, 1))
+        self.history.happened("count", name, start)
 
     def load_files(self, client, index, name):
         number = self.history.new_number()
@@ -333,7 +344,8 @@ def test_each_answer_comes_from_a_copy_that_was_ready_and_no_resources_are_kept(
         thread.result(size(1, 10) * PATIENCE)
     seconds = time.monotonic() - begun
     refused = sum(number is None for asked in history.asked.values() for number, *_ in asked)
-    print(f"{dict(history.done)} in {seconds:.1f} s, {refused} requests refused")
+    in_place = server.log().count("updating the instances of")
+    print(f"{dict(history.done)} in {seconds:.1f} s, {refused} requests refused, {in_place} updates in place")
     wrong = history.wrong_answers()
     assert not wrong, (len(wrong), wrong[:5])
     assert refused < history.done["infer"] / 2
