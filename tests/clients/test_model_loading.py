@@ -1,7 +1,5 @@
 """Loads that take long: what is served and what waits meanwhile."""
 
-import subprocess
-
 import adders
 import plugins
 import pytest
@@ -9,9 +7,7 @@ import repository as models
 from adders import EXPLICIT, answer, index, loads, refusal, repository_of, write_adder
 from held import held_inputs
 from protocols import GRPC
-from serving import PATIENCE, command, environment, eventually, http_status
-
-SETTLE = "--repository-settle-ms=100"
+from serving import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -142,33 +138,6 @@ def test_no_more_models_are_loaded_at_the_same_time_when_the_server_starts(start
     starting = threads.submit(start, folder, backend_option, f"--model-load-thread-count={count}")
     release_one_by_one(holds, count)
     assert starting.result(PATIENCE).wait_until_ready()
-
-
-@pytest.mark.parametrize("mode", ["explicit", "poll"])
-def test_a_server_that_is_told_to_end_waits_for_its_loads(start, folder, slow, backend_option, protocol, threads, mode):
-    server = start(folder, backend_option, f"--model-control-mode={mode}", "--repository-poll-secs=1", SETTLE)
-    hold = slow()
-    loading = threads.submit(load, protocol, server, "slow") if mode == "explicit" else None
-    hold.wait_until_running()
-    server.terminate()
-    eventually(lambda: http_status(server.http_port, "/v2/health/live") != 200, "the server to stop")
-    assert server.process.poll() is None
-    hold.release()
-    assert server.process.wait(PATIENCE) == 0
-    if loading:
-        loading.result(PATIENCE)
-
-
-def test_a_server_that_is_told_to_end_while_it_starts_ends_in_order(folder, slow, backend_option):
-    hold = slow()
-    line = command(folder, backend_option)
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as own:
-        hold.wait_until_running()
-        own.terminate()
-        hold.release()
-        output = own.communicate(timeout=PATIENCE)[0]
-    assert own.returncode in (0, 1), output
-    assert "panicked" not in output
 
 
 # A model in Python that fails as often as its file says; it leaves a file for each attempt.
