@@ -1,7 +1,8 @@
 """A server that is told to stop says that it is not ready, serves on for `--shutdown-delay-secs`, and then finishes what
 runs.
 
-How long the test with the balancer is: $NEREID_SHUTDOWN_CYCLES stops instead of 3.
+The test with the balancer replaces servers twice at 100 connections a second, and with $NEREID_SHUTDOWN_FULL=1 50 times at
+500 connections a second, for which the machine must have nothing else to do.
 """
 
 import asyncio
@@ -26,7 +27,10 @@ from serving import LENIENCE, PATIENCE, Server, eventually, free_port, http_stat
 from tritonclient.utils import InferenceServerException
 
 DELAY = 2
-CYCLES = int(os.environ.get("NEREID_SHUTDOWN_CYCLES", "3"))
+# A balancer on a busy machine needs a while to hear that a server is not ready.
+DELAY_BEHIND_BALANCER = 4
+IS_FULL = os.environ.get("NEREID_SHUTDOWN_FULL", "") == "1"
+CYCLES, PER_SECOND = (50, 500) if IS_FULL else (2, 100)
 
 
 @pytest.fixture
@@ -380,13 +384,12 @@ def keep_asking(protocol, address, done, outcomes):
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("per_second", [500])
-def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, folder, backend_option, threads, per_second):
+def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, folder, backend_option, threads):
     """Each request that the callers send is answered with 200, while one of two servers after the other is replaced."""
     done = threading.Event()
     fresh, kept_http, kept_grpc = (collections.Counter() for _ in range(3))
     with (
-        Fleet(tmp_path, folder, backend_option, f"--shutdown-delay-secs={DELAY}") as fleet,
+        Fleet(tmp_path, folder, backend_option, f"--shutdown-delay-secs={DELAY_BEHIND_BALANCER}") as fleet,
         Balancer(fleet.ports) as balancer,
     ):
 
@@ -394,7 +397,7 @@ def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, f
             eventually(lambda: all(balancer.is_ready[index] for index in indices), "the balancer to use the server")
 
         def ask():
-            return asyncio.run(ask_on_new_connections(balancer.http, infer_request(), per_second, done, fresh))
+            return asyncio.run(ask_on_new_connections(balancer.http, infer_request(), PER_SECOND, done, fresh))
 
         wait_until_used(0, 1)
         callers = [threads.submit(keep_asking, HTTP, balancer.http, done, kept_http)]
@@ -402,7 +405,7 @@ def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, f
         asking = threads.submit(ask)
         stops = []
         try:
-            eventually(lambda: fresh["answered"] > per_second, "the load to be under way")
+            eventually(lambda: fresh["answered"] > PER_SECOND, "the load to be under way")
             for cycle in range(CYCLES):
                 stops.append(fleet.replace(cycle % 2))
                 wait_until_used(cycle % 2)
@@ -417,4 +420,4 @@ def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, f
     print({name: dict(counted.most_common(5)) for name, counted in outcomes.items()})
     failed = {name: counted.most_common(5) for name, counted in outcomes.items() if set(counted) != {"answered"}}
     assert not failed and not balancer.refused, (failed, balancer.refused)
-    assert rate > 0.9 * per_second, "the machine was too slow for this test"
+    assert not IS_FULL or rate > 0.9 * PER_SECOND, "the machine was too slow for this test"

@@ -17,6 +17,9 @@ use crate::{drain::Drain, inline_wake::with_inline_wake};
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The most connections that are accepted after the beginning of the drain. More cannot wait.
+const MAX_WAITING: usize = 1024;
+
 /// The most refused connections that get an answer at the same time. Further connections are closed without an answer.
 const MAX_REFUSALS: usize = 64;
 
@@ -35,7 +38,7 @@ pub(crate) struct Port {
     pub(crate) refusal: fn(usize) -> Vec<u8>,
 }
 
-/// Accepts connections until the drain of `port` begins. Returns when the last connection has ended. `serve` serves one
+/// Accepts connections until the drain of `port` begins, also those that wait to be accepted at that time. Returns when the last connection has ended. `serve` serves one
 /// connection. Dropping the future ends all connections.
 ///
 /// # Errors
@@ -57,7 +60,6 @@ where
     loop {
         // Each branch is cancel-safe.
         tokio::select! {
-            // The server accepts no connection that comes after the beginning of the drain.
             biased;
             () = &mut begun => break,
             Some(ended) = accepting.connections.join_next() => accepting.note(ended),
@@ -65,7 +67,7 @@ where
             accepted = next(&listener, accepting.retry_at) => accepting.take(accepted, &serve),
         }
     }
-    drop(listener);
+    accepting.take_waiting(listener, &serve);
     while let Some(ended) = accepting.connections.join_next().await {
         accepting.note(ended);
     }
@@ -123,6 +125,27 @@ impl Accepting {
                 }));
             }
             Err(limit) => self.refuse(stream, limit),
+        }
+    }
+
+    /// Takes the connections that the system has already established, and closes the listener: to their clients they are
+    /// open, and may have a request under way.
+    fn take_waiting<F>(&mut self, listener: TcpListener, serve: &impl Fn(TcpStream) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // As a listener of the standard library it does not wait for the runtime's readiness.
+        let Ok(listener) = listener.into_std() else { return };
+        for _ in 0..MAX_WAITING {
+            let accepted = listener.accept().and_then(|(stream, address)| {
+                stream.set_nonblocking(true)?;
+                Ok((TcpStream::from_std(stream)?, address))
+            });
+            match accepted {
+                Ok(accepted) => self.take(Ok(accepted), serve),
+                // None is left, or they cannot be accepted.
+                Err(_) => return,
+            }
         }
     }
 
@@ -187,5 +210,24 @@ mod tests {
         .map(|pause| pause.as_millis())
         .collect();
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
+
+    #[tokio::test]
+    async fn connections_that_wait_when_the_drain_begins_are_accepted_and_later_ones_refused() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let drain = Drain::new();
+        drain.begin();
+        let slots = ConnectionSlots::unlimited();
+        let port = Port { name: "test", drain, slots, refusal: |_| Vec::new() };
+        let served = std::cell::Cell::new(0);
+        let serve = |_| {
+            served.set(served.get() + 1);
+            async {}
+        };
+        accept(listener, port, serve).await.unwrap();
+        assert_eq!(served.get(), waiting.len());
+        assert!(std::net::TcpStream::connect(address).is_err());
     }
 }

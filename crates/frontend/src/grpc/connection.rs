@@ -36,6 +36,9 @@ const IDLE_GRACE: Duration = Duration::from_secs(60);
 /// server connects again and again; it must not need a connection for each call.
 const LATE_CONNECTION_AGE: Duration = Duration::from_secs(1);
 
+/// How long a handshake may take after the server has begun to stop.
+const LAST_HANDSHAKES: Duration = Duration::from_millis(20);
+
 /// Serves the port until the drain of `state` has begun and every connection has ended. If all slots of the port are
 /// taken, the server refuses a new connection: its calls end with UNAVAILABLE. Dropping the future ends all connections
 /// at once.
@@ -97,9 +100,14 @@ async fn in_time<T>(state: &GrpcState, handshake: impl Future<Output = T>) -> Op
             None => Some(handshake.await),
         }
     };
+    let stopped = async {
+        state.drain.begun().await;
+        // A handshake that has begun may end, and its first call is answered.
+        sleep(LAST_HANDSHAKES).await;
+    };
     tokio::select! {
         done = done => done,
-        () = state.drain.begun() => None,
+        () = stopped => None,
     }
 }
 
