@@ -63,8 +63,9 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         brought = Some(folder);
         Ok(())
     });
-    let preloaded = fetch_allocators(&mut steps);
-    steps.run("python clients", || python_clients(brought.as_deref(), &preloaded));
+    let mut brought_programs = servers;
+    brought_programs.extend(fetch_allocators(&mut steps));
+    steps.run("python clients", || python_clients(brought.as_deref(), &brought_programs));
     steps.run("demo", || {
         let port_base = process::free_port_base()?;
         ensure!(
@@ -110,15 +111,15 @@ fn fetch_allocators(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
     fetched
 }
 
-/// Without `plugins`, the tests that need Triton's plug-ins are skipped. `allocators` are the variables and libraries of
-/// those allocators that could be installed; tests that need others are skipped.
-fn python_clients(plugins: Option<&Path>, allocators: &[(&str, PathBuf)]) -> Result<()> {
+/// Without `plugins`, the tests that need Triton's plug-ins are skipped. `programs` are the variables and paths of those
+/// stores and allocators that could be installed; tests that need others are skipped.
+fn python_clients(plugins: Option<&Path>, programs: &[(&str, PathBuf)]) -> Result<()> {
     let server = workspace::build_server(Profile::Dev)?;
     let mut pytest = with_library(python::command())?;
     pytest
         .args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE", "tests/clients"])
         .env("NEREID_BINARY", server)
-        .envs(allocators.iter().map(|(variable, library)| (variable, library)));
+        .envs(programs.iter().map(|(variable, path)| (variable, path)));
     if let Some(plugins) = plugins {
         pytest.env(plugins::VARIABLE, plugins);
     }

@@ -21,6 +21,7 @@ use inference::{
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
     cache::ResponseCache,
+    repository::RepositoryOpener,
 };
 
 mod check;
@@ -72,6 +73,8 @@ pub struct Plugins {
     pub cache: Option<Arc<dyn ResponseCache>>,
     /// Finds repository agents.
     pub agents: Option<Arc<dyn AgentFinder>>,
+    /// Opens repositories in object stores. Without one, each repository is a directory.
+    pub repositories: Option<Arc<dyn RepositoryOpener>>,
     /// Opens libraries of custom batching strategies.
     pub strategies: Option<Arc<dyn StrategyOpener>>,
     /// The metrics of plug-ins. The engine shows them after its own.
@@ -135,7 +138,7 @@ impl Engine {
     /// An engine without models. Must be called in a tokio runtime.
     ///
     /// # Errors
-    /// INTERNAL if the system refuses to start a thread.
+    /// INTERNAL if the system refuses to start a thread. INVALID_ARG for the URL of a repository that breaks a rule.
     pub fn new(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
         let threads = ThreadGroup::default();
         let clock = TimerThread::start(&threads)
@@ -146,6 +149,7 @@ impl Engine {
         let readiness = ReadinessPolicy::new(options.readiness, control.startup_names());
         let repository = RepositoryOptions {
             paths: options.repositories.clone(),
+            opener: plugins.repositories.clone(),
             namespacing: options.namespacing,
             load_threads: options.load_threads.max(1),
             sequence_limit: options.sequence_limit,
@@ -157,7 +161,7 @@ impl Engine {
         };
         let inflight = ByteBudget::new(options.limits.inflight_bytes);
         let loader = Loader::new(options, plugins, clock.clone(), inflight.clone(), threads.clone());
-        let repository = Repository::start(loader, repository);
+        let repository = Repository::start(loader, repository)?;
         let shared = EngineInner {
             server,
             readiness,
@@ -397,7 +401,8 @@ impl Engine {
     /// Adds a model repository. `names` has the names of models by the names of their directories.
     ///
     /// # Errors
-    /// UNSUPPORTED if the control mode is not `explicit`; ALREADY_EXISTS or INVALID_ARG for the path.
+    /// UNSUPPORTED if the control mode is not `explicit`; ALREADY_EXISTS or INVALID_ARG for the path; the error of
+    /// an object store.
     pub async fn register_repository(
         &self,
         path: PathBuf,

@@ -14,7 +14,7 @@ use crate::{HostPolicy, MemoryLimits, MetricsOptions, Polling, ReadinessRule};
 pub struct EngineOptions {
     /// Name and version of the server, and the extensions it supports.
     pub server: ServerMetadata,
-    /// Directories of the model repositories.
+    /// Directories of the model repositories, and URLs of those in object stores.
     pub repositories: Vec<PathBuf>,
     /// Which models are loaded, and when (`--model-control-mode`).
     pub control: ModelControl,

@@ -8,19 +8,26 @@ use c_api::{
     batching::Strategies,
 };
 use engine::Plugins;
+use object_stores::{CacheOptions, StoreOpener};
 
 use crate::{Server, custom_metrics, memory::MEMORY_FUNCTIONS};
 
 /// Makes the built-in backend, whose library is searched as `onnxruntime` says, and all plug-ins except the response
 /// cache. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository agents are
-/// in the directory `agents`.
-pub fn plugins(server: &Arc<Server>, onnxruntime: LibrarySearch, agents: PathBuf) -> Plugins {
+/// in the directory `agents`, and copies of models from object stores in `copies`.
+pub fn plugins(
+    server: &Arc<Server>,
+    onnxruntime: LibrarySearch,
+    agents: PathBuf,
+    copies: CacheOptions,
+) -> Plugins {
     let handle = ServerHandle(server.as_ptr().cast());
     Plugins {
         backends: vec![Arc::new(OnnxBackend::new(onnxruntime))],
         finder: Some(Arc::new(Libraries::new(handle))),
         cache: None,
         agents: Some(Arc::new(Agents::new(agents))),
+        repositories: Some(Arc::new(StoreOpener::of_this_process(copies))),
         strategies: Some(Arc::new(Strategies::new(handle))),
         more_metrics: Some(custom_metrics()),
         memory: Some(MEMORY_FUNCTIONS),

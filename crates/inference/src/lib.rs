@@ -17,6 +17,7 @@ pub mod log_target;
 pub mod metrics;
 mod name;
 mod report;
+pub mod repository;
 mod request;
 mod response;
 mod response_channel;

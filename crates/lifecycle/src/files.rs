@@ -10,8 +10,10 @@ pub struct FileStamp {
     pub byte_size: u64,
     /// When the content and the file itself were changed, in nanoseconds since 1970.
     pub changed_ns: [i64; 2],
-    /// The file's number in its file system.
+    /// The file's number in its file system; 0 if there is none.
     pub inode: u64,
+    /// The tag that an object store has given to the content; empty if there is none.
+    pub tag: Box<str>,
 }
 
 /// What tells whether entries of a repository's directory have come or gone.
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     fn stamp(path: &str, byte_size: u64) -> FileStamp {
-        FileStamp { path: path.into(), byte_size, changed_ns: [0; 2], inode: 1 }
+        FileStamp { path: path.into(), byte_size, changed_ns: [0; 2], inode: 1, tag: "".into() }
     }
 
     fn files(stamps: &[(&str, u64)]) -> ModelFiles {

@@ -5,7 +5,6 @@
 //! the files say after a good load, what served before after a failed one, nothing after an unload.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -57,6 +56,7 @@ impl Disk {
             byte_size: 1,
             changed_ns: [self.times.get(&item).copied().unwrap_or_default(), 0],
             inode: 0,
+            tag: "".into(),
         };
         let (config, shared) = (stamp("config".into(), CONFIG), stamp("labels".into(), SHARED));
         let versions = self.versions.keys().map(|version| stamp(format!("{version}/m"), *version));
@@ -190,9 +190,12 @@ impl World {
         let entry = self.names.get_mut(name).unwrap();
         entry.looked_at = entry.changes;
         let disk = &entry.disk;
-        let directory = |place| Arc::new(PathBuf::from(format!("/r{place}/{name}")));
+        let place = |number| {
+            let (repository, directory) = (format!("/r{number}").into(), format!("/r{number}/{name}").into());
+            Arc::new(ModelPlace { repository, directory })
+        };
         FoundModel {
-            directories: (0..disk.directories).map(directory).collect(),
+            places: (0..disk.directories).map(place).collect(),
             files: disk.files(),
             is_incomplete: disk.is_incomplete,
             faulty,
@@ -339,7 +342,7 @@ impl World {
                 let found = self.found(&name);
                 let before = self.contents(&name);
                 self.names.get_mut(&name).unwrap().before = before;
-                let models = match found.directories.is_empty() {
+                let models = match found.places.is_empty() {
                     true => Vec::new(),
                     false => vec![(ModelKey { namespace: None, name: name.clone() }, found)],
                 };

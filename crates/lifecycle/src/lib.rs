@@ -29,5 +29,5 @@ pub use listing::{FoundModel, ModelListing};
 pub use managed_model::{ManagedModel, NoVersion, NoVersionCause, VersionStatus};
 pub use step::{
     CommandId, ConfigIdentity, CopyId, Generation, LifecycleAction, LifecycleCommand, LogLevel, ModelKey,
-    ModelOrigin, PlanFailure, PlannedModel,
+    ModelOrigin, ModelPlace, PlanFailure, PlannedModel,
 };

@@ -134,7 +134,7 @@ impl Lifecycle {
             command.operations_left += models.len();
         }
         for (key, found) in models {
-            let kind = match found.directories.len() {
+            let kind = match found.places.len() {
                 0 | 1 => OperationKind::LoadFound { key: key.clone(), found },
                 _ => OperationKind::UnloadListed { key: key.clone(), is_twice: true },
             };
@@ -212,7 +212,7 @@ impl Lifecycle {
         let model = self.models.entry(key.clone()).or_default();
         let seen = match &found {
             Some(found) if found.is_incomplete => return None,
-            Some(found) if found.directories.len() > 1 => ListedState::Twice,
+            Some(found) if found.places.len() > 1 => ListedState::Twice,
             Some(found) => ListedState::Files(found.files.clone()),
             None => ListedState::Absent(repository),
         };

@@ -4,7 +4,6 @@
 //! the files change, or after pauses that grow (M-W6).
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -12,14 +11,14 @@ use std::{
 use inference::Name;
 use scheduling::Timestamp;
 
-use crate::{DirectoryStamp, ModelFiles, ModelKey};
+use crate::{DirectoryStamp, ModelFiles, ModelKey, ModelPlace};
 
 /// A model as the repositories have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundModel {
-    /// The model's directories: several if several repositories have a model of the name.
-    pub directories: Vec<Arc<PathBuf>>,
-    /// The files in the directory, if there is one directory.
+    /// Where the model is: several places if several repositories have a model of the name.
+    pub places: Vec<Arc<ModelPlace>>,
+    /// The files of the model, if there is one place.
     pub files: Arc<ModelFiles>,
     /// A marker says that the model is being written.
     pub is_incomplete: bool,

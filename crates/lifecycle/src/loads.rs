@@ -1,12 +1,12 @@
 //! Loads, switches and unloads: the part of the state machine that deals with copies.
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use inference::{Error, Name};
 use scheduling::Timestamp;
 
 use crate::{
     CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LogLevel, ModelFiles, ModelKey,
-    ModelOrigin, NoVersionCause, PlanFailure, PlannedModel,
+    ModelOrigin, ModelPlace, NoVersionCause, PlanFailure, PlannedModel,
     lifecycle::IN_TWO_REPOSITORIES,
     managed_model::{Building, LoadPhase, LoadedFrom, RunningLoad},
     operation::server_exits,
@@ -35,41 +35,35 @@ impl Lifecycle {
         if self.is_stopping {
             return self.load_ended(&key.name, Some(server_exits()), now);
         }
-        let FoundModel { directories, files, faulty, .. } = found;
-        let Ok([directory]) = <[Arc<PathBuf>; 1]>::try_from(directories) else {
+        let FoundModel { places, files, faulty, .. } = found;
+        let Ok([place]) = <[Arc<ModelPlace>; 1]>::try_from(places) else {
             self.tell_twice(&key);
             let error = not_read(&key.name, IN_TWO_REPOSITORIES);
             return self.load_ended(&key.name, Some(error), now);
         };
         let model = self.models.entry(key.clone()).or_default();
-        let repository = directory.parent().and_then(|repository| repository.to_str());
-        model.listing.repository = repository.map(Name::new);
+        model.listing.repository = Some(place.repository.clone());
         if model.is_as(&files, &faulty) && self.given(&key.name).is_none() {
             return self.load_ended(&key.name, None, now);
         }
-        self.plan(key, Some((directory, files)), faulty);
+        self.plan(key, Some((place, files)), faulty);
     }
 
     pub(crate) fn plan(
         &mut self,
         key: ModelKey,
-        found: Option<(Arc<PathBuf>, Arc<ModelFiles>)>,
+        found: Option<(Arc<ModelPlace>, Arc<ModelFiles>)>,
         faulty: Vec<i64>,
     ) {
         let generation = Generation(self.next_generation);
         self.next_generation += 1;
-        let (directory, files) = found.unzip();
-        let load = RunningLoad {
-            generation,
-            directory: directory.clone(),
-            files,
-            faulty,
-            phase: LoadPhase::Planning,
-        };
+        let (place, files) = found.unzip();
+        let load =
+            RunningLoad { generation, place: place.clone(), files, faulty, phase: LoadPhase::Planning };
         self.models.entry(key.clone()).or_default().load = Some(load);
         self.loads.insert(generation, LoadRecord { key: key.clone(), serving: 0, ending: 0 });
         let given = self.given(&key.name);
-        self.actions.push(LifecycleAction::Plan { key, generation, directory, given });
+        self.actions.push(LifecycleAction::Plan { key, generation, place, given });
     }
 
     /// The command that has given the configuration or the files of the running operation on a name, if one has.
@@ -95,11 +89,11 @@ impl Lifecycle {
     fn not_planned(&mut self, generation: Generation, failure: PlanFailure, now: Timestamp) {
         let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return };
         match self.to_be_checked(&key) {
-            Some(directory) => {
+            Some(place) => {
                 if let Some(load) = self.models.get_mut(&key).and_then(|model| model.load.as_mut()) {
                     load.phase = LoadPhase::CheckingPlan(failure);
                 }
-                self.check(&key, generation, directory);
+                self.check(&key, generation, place);
             }
             None => self.refuse(&key, generation, failure, now),
         }
@@ -177,21 +171,21 @@ impl Lifecycle {
         }
         if has_ended {
             match self.to_be_checked(&key) {
-                Some(directory) => self.check(&key, generation, directory),
+                Some(place) => self.check(&key, generation, place),
                 None => self.complete(&key, now),
             }
         }
         self.take_actions()
     }
 
-    /// The directory of a load whose files must be looked at once more, because what was read while it was being written
-    /// must neither serve nor count as a failure.
-    fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<PathBuf>> {
+    /// The place of a load whose files must be looked at once more, because what was read while it was being written must
+    /// neither serve nor count as a failure.
+    fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelPlace>> {
         let load = self.models.get(key)?.load.as_ref()?;
-        load.directory.clone().filter(|_| self.options.polls && !self.is_stopping)
+        load.place.clone().filter(|_| self.options.polls && !self.is_stopping)
     }
 
-    fn check(&mut self, key: &ModelKey, generation: Generation, directory: Arc<PathBuf>) {
+    fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelPlace>) {
         if let Some(load) = self.models.get_mut(key).and_then(|model| model.load.as_mut()) {
             let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
             load.phase = match phase {
@@ -199,7 +193,13 @@ impl Lifecycle {
                 other => other,
             };
         }
-        self.actions.push(LifecycleAction::Check { key: key.clone(), generation, directory });
+        self.actions.push(LifecycleAction::Check { key: key.clone(), generation, place });
+    }
+
+    /// The files of a running load, as they were before it began.
+    pub fn files_of(&self, generation: Generation) -> Option<&Arc<ModelFiles>> {
+        let key = &self.loads.get(&generation)?.key;
+        self.models.get(key)?.load.as_ref()?.files.as_ref()
     }
 
     /// The files of a model after its copies have been built, or its configuration was refused. `None` if they cannot be

@@ -1,10 +1,11 @@
 //! One model and its versions, as the policy knows them.
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use inference::Error;
 
 use crate::{
-    ConfigIdentity, CopyId, Generation, ModelFiles, PlanFailure, PlannedModel, listing::ListingMemory,
+    ConfigIdentity, CopyId, Generation, ModelFiles, ModelPlace, PlanFailure, PlannedModel,
+    listing::ListingMemory,
 };
 
 /// Why a model has no version at all.
@@ -75,8 +76,8 @@ pub(crate) struct LoadedFrom {
 #[derive(Debug)]
 pub(crate) struct RunningLoad {
     pub(crate) generation: Generation,
-    /// The model's directory; `None` for given files.
-    pub(crate) directory: Option<Arc<PathBuf>>,
+    /// Where the model is; `None` for given files.
+    pub(crate) place: Option<Arc<ModelPlace>>,
     /// The files as they were before the configuration was read; `None` for given files.
     pub(crate) files: Option<Arc<ModelFiles>>,
     /// Versions whose copies cannot be used any more.

@@ -1,5 +1,5 @@
 //! Histories step by step: the order of actions, the texts of errors and lines of the log.
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use inference::{Error, Name};
 use scheduling::Timestamp;
@@ -138,6 +138,7 @@ fn model(versions: &[(i64, u64)]) -> FoundModel {
         byte_size: *byte_size,
         changed_ns: [0; 2],
         inode: 0,
+        tag: "".into(),
     };
     let files = ModelFiles::new(
         versions.iter().map(stamp).collect(),
@@ -145,7 +146,7 @@ fn model(versions: &[(i64, u64)]) -> FoundModel {
         versions.iter().map(|(version, _)| *version),
     );
     FoundModel {
-        directories: vec![Arc::new(PathBuf::from("/models/m"))],
+        places: vec![Arc::new(ModelPlace { repository: "/models".into(), directory: "/models/m".into() })],
         files: Arc::new(files),
         ..FoundModel::default()
     }
@@ -292,7 +293,7 @@ fn what_cannot_be_polled_is_an_error_with_its_reason() {
     script.load(1, "m");
     assert_eq!(script.found("m", None), format!("{polled}no repository has a model 'm'"));
     script.load(2, "m");
-    let twice = FoundModel { directories: vec![Arc::default(); 2], ..FoundModel::default() };
+    let twice = FoundModel { places: vec![Arc::default(); 2], ..FoundModel::default() };
     assert_eq!(script.found("m", Some(twice)), format!("{polled}model appears in two or more repositories"));
     script.load(3, "m");
     script.found("m", Some(model(&[(1, 2)])));
@@ -443,8 +444,7 @@ fn a_model_that_is_gone_is_unloaded_and_forgotten_but_not_one_that_cannot_be_see
 #[test]
 fn a_model_in_two_repositories_is_unloaded_and_told_once() {
     let mut script = serving(POLLS);
-    let twice =
-        || listing(Some(FoundModel { directories: vec![Arc::default(); 2], ..FoundModel::default() }));
+    let twice = || listing(Some(FoundModel { places: vec![Arc::default(); 2], ..FoundModel::default() }));
     script.polled(10, twice());
     assert_eq!(script.polled(12, twice()).0, "retire 0:[1] unloads");
     script.retired(0, 1);

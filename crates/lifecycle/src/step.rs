@@ -8,7 +8,7 @@ use crate::NoVersion;
 /// A model: its name and, if the server uses namespaces, the repository that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelKey {
-    /// The path of the repository; `None` if the server uses no namespaces.
+    /// The name of the repository; `None` if the server uses no namespaces.
     pub namespace: Option<Name>,
     /// The model's name.
     pub name: Name,
@@ -29,6 +29,15 @@ impl fmt::Display for ModelKey {
             None => write!(f, "{}", self.name),
         }
     }
+}
+
+/// Where a model is. The policy passes it through, and tells repositories apart by their names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelPlace {
+    /// The name of the repository: its path or its URL.
+    pub repository: Name,
+    /// The path or the URL of the model's directory in the repository.
+    pub directory: PathBuf,
 }
 
 /// A command that waits for its answer. The caller chooses the number; it is never used again.
@@ -125,8 +134,8 @@ pub enum LifecycleAction {
         key: ModelKey,
         /// The load.
         generation: Generation,
-        /// The model's directory; `None` if the files were given.
-        directory: Option<Arc<PathBuf>>,
+        /// Where the model is; `None` if the files were given.
+        place: Option<Arc<ModelPlace>>,
         /// The command that has given the configuration or the files, if one has.
         given: Option<CommandId>,
     },
@@ -146,8 +155,8 @@ pub enum LifecycleAction {
         key: ModelKey,
         /// The load.
         generation: Generation,
-        /// The model's directory.
-        directory: Arc<PathBuf>,
+        /// Where the model is.
+        place: Arc<ModelPlace>,
     },
     /// The copies of the load serve now; notify its agents.
     TellComplete {

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use inference::Error;
+use inference::repository::StoredObject;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore};
 use tokio::sync::Semaphore;
 
-use crate::listing::{StoredObject, bare_etag};
+use crate::listing::bare_etag;
 use crate::store::spawn;
 
 /// The size of a part. Objects up to this size are one request.
@@ -132,7 +133,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::listing::ObjectKind;
+    use inference::repository::ObjectKind;
 
     fn object(byte_size: u64, etag: Option<&str>) -> StoredObject {
         let etag = etag.map(str::to_owned);

@@ -15,6 +15,7 @@ mod download;
 mod failure;
 mod keyed_locks;
 mod listing;
+mod opener;
 mod plan;
 mod repository;
 mod store;
@@ -27,7 +28,8 @@ use inference::Error;
 use tokio::sync::Semaphore;
 
 pub use cache::{CacheOptions, LocalCopy};
-pub use listing::{ObjectKind, StoredObject};
+pub use inference::repository::{ObjectKind, StoredObject};
+pub use opener::{DEFAULT_UNUSED_BYTES, StoreOpener, default_cache_directory};
 pub use repository::RemoteRepository;
 pub use url::is_url;
 

@@ -1,34 +1,9 @@
 //! What a listing of a store means: which models there are, and which objects each one has. Pure: it reads no store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
 
+use inference::repository::{ObjectKind, StoredObject};
 use object_store::ObjectMeta;
-
-/// An object of a model, as a listing shows it. Two equal values mean the same content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredObject {
-    /// The path relative to the model, with `/` between segments. No segment is empty, `.` or `..`.
-    pub path: String,
-    /// A file or a directory.
-    pub kind: ObjectKind,
-    /// The size of the content.
-    pub byte_size: u64,
-    /// The tag of the content without quotes, if the store has given one.
-    pub etag: Option<String>,
-    /// When the object was written.
-    pub modified: SystemTime,
-}
-
-/// What an object stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ObjectKind {
-    /// The content of a file.
-    File,
-    /// An empty object that tools make for a directory. Listings do not show the `/` at the end of its name, so it is
-    /// recognized by objects below it, or by a number as its name directly below the model.
-    Directory,
-}
 
 /// The objects of each model below the prefix, sorted by path. Objects directly below the prefix belong to no model. A
 /// directory is a model if there is an object below it.
@@ -99,7 +74,7 @@ fn finish(objects: &mut Vec<StoredObject>) {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 

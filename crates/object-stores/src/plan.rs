@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use inference::Error;
+use inference::repository::{ObjectKind, StoredObject};
 use object_store::path::Path;
 
 use crate::cache::ContentId;
-use crate::listing::{ObjectKind, StoredObject};
 use crate::url::{ObjectUrl, is_segment};
 
 /// What a copy of a model consists of.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use inference::Error;
+use inference::repository::StoredObject;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
@@ -14,7 +15,7 @@ use crate::cache::{self, CopyDirectory, Linked, LocalCache, LocalCopy};
 use crate::download::{Download, DownloadError};
 use crate::failure::{self, FailedRequest};
 use crate::keyed_locks::KeyedLocks;
-use crate::listing::{self, StoredObject};
+use crate::listing;
 use crate::plan::{CopyPlan, PlannedFile};
 use crate::store::{self, OpenStore, StoreSettings, spawn};
 use crate::url::ObjectUrl;
@@ -74,7 +75,10 @@ impl RemoteRepository {
     /// not exist. INVALID_ARGUMENT: the name of an object is not the path of a file. RESOURCE_EXHAUSTED: there are too
     /// many objects.
     pub async fn list(&self) -> Result<BTreeMap<String, Vec<StoredObject>>, Error> {
-        Ok(listing::models(&self.url.prefix, self.listed(&self.url.prefix, usize::MAX, "").await?))
+        let listed = self.listed(&self.url.prefix, usize::MAX, "").await?;
+        let prefix = self.url.prefix.clone();
+        // A long listing takes long to be sorted.
+        spawn(move || Ok(listing::models(&prefix, listed))).await
     }
 
     /// The objects of one model, sorted by path. There are none if there is no such model.
@@ -122,20 +126,32 @@ impl RemoteRepository {
         });
         let directory = directory.await?;
         let copied = files.into_iter().map(|file| self.copy(model, file, Arc::clone(&directory)));
-        stream::iter(copied).buffer_unordered(PARALLEL_OBJECTS).try_collect::<()>().await?;
+        let copied = stream::iter(copied).buffer_unordered(PARALLEL_OBJECTS);
+        let sum = |(count, bytes): (u64, u64), fetched: Option<u64>| async move {
+            Ok((count + u64::from(fetched.is_some()), bytes + fetched.unwrap_or_default()))
+        };
+        let (count, bytes) = copied.try_fold((0, 0), sum).await?;
+        if count > 0 {
+            log::info!("downloaded {count} objects ({bytes} bytes) of '{}/{model}'", self.url.text);
+        }
         directory.share();
         Ok(LocalCopy::new(directory))
     }
 
-    /// Puts one object at its place in a copy, from the cache or from the store.
+    /// Puts one object at its place in a copy, from the cache or from the store. Returns the size of what was downloaded.
     ///
     /// Work on files goes on when this future is dropped. It holds the directory, which is therefore not removed before.
-    async fn copy(&self, model: &str, file: PlannedFile, directory: Arc<CopyDirectory>) -> Result<(), Error> {
+    async fn copy(
+        &self,
+        model: &str,
+        file: PlannedFile,
+        directory: Arc<CopyDirectory>,
+    ) -> Result<Option<u64>, Error> {
         let _only = self.shared.locks.lock(file.content.as_str()).await;
         let (cache, planned, holder) = (Arc::clone(&self.shared.cache), file.clone(), Arc::clone(&directory));
         let link = move || cache.link(&planned.content, &holder.path().join(&planned.object.path));
         if spawn(link).await? == Linked::Found {
-            return Ok(());
+            return Ok(None);
         }
         let cache = Arc::clone(&self.shared.cache);
         let (temporary, destination) = spawn(move || cache.make_file()).await?;
@@ -144,7 +160,8 @@ impl RemoteRepository {
         let cache = Arc::clone(&self.shared.cache);
         let add = move || {
             let target = directory.path().join(&file.object.path);
-            cache.add(&file.content, &destination, &temporary, &target)
+            cache.add(&file.content, &destination, &temporary, &target)?;
+            Ok(Some(file.object.byte_size))
         };
         spawn(add).await
     }

@@ -9,6 +9,7 @@ use std::{
 
 use backend_onnx::{LibrarySearch, prevent_telemetry};
 use c_api::{cache::Caches, plugin::exit_at_once};
+use object_stores::{CacheOptions, default_cache_directory};
 use server::{
     Extensions, StartingServer, Stopped,
     logging::{self, LogSettings},
@@ -149,6 +150,11 @@ fn extensions(options: &ResolvedOptions) -> Extensions {
         python_prefixes: options.backends.python_prefixes.clone(),
     };
     let host = in_process::Server::hosting();
-    let plugins = in_process::plugins(&host, onnxruntime, options.repository.agent_directory.clone());
+    let cache = CacheOptions {
+        directory: options.repository.cache_directory.clone().unwrap_or_else(default_cache_directory),
+        max_unused_bytes: options.repository.cache_byte_size,
+    };
+    let agents = options.repository.agent_directory.clone();
+    let plugins = in_process::plugins(&host, onnxruntime, agents, cache);
     Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(Caches)) }
 }

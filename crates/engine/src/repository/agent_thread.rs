@@ -1,10 +1,13 @@
 //! The thread of a load's agents: actions reach the agents one after the other, and block nothing else.
-use std::{sync::mpsc, thread};
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+};
 
 use inference::{Error, agent::AgentAction};
 use tokio::sync::oneshot;
 
-use super::agents::Agents;
+use super::{agents::Agents, load::KeptFiles};
 use crate::ThreadGroup;
 
 /// Sends actions to the agents of one load. When this is dropped, the agents are dropped on their thread.
@@ -15,9 +18,15 @@ pub(super) struct AgentThread {
 }
 
 impl AgentThread {
+    /// Starts the thread. The files stay until the agents have ended.
+    ///
     /// # Errors
     /// INTERNAL if the system refuses to start a thread.
-    pub(super) fn start(mut agents: Agents, threads: &ThreadGroup) -> Result<Self, Error> {
+    pub(super) fn start(
+        mut agents: Agents,
+        files: Arc<KeptFiles>,
+        threads: &ThreadGroup,
+    ) -> Result<Self, Error> {
         let (actions, inbox) = mpsc::channel::<(AgentAction, oneshot::Sender<()>)>();
         let (done, ended) = oneshot::channel();
         let run = move || {
@@ -27,6 +36,7 @@ impl AgentThread {
                 let _ = done.send(());
             }
             drop(agents);
+            drop(files);
             // The other side may not wait.
             let _ = done.send(());
         };

@@ -6,7 +6,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    fs, io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
@@ -18,24 +17,26 @@ use inference::{
     backend::{Backend, BackendModel, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
-        Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig,
-        InstanceGroup, InstanceKind, ModelConfig, ModelLayout, ResolvedConfig, Scheduling, VersionDirectory,
-        absent_versions, finish, misspelt_names, no_version_available, read, select_versions,
-        version_directory,
+        Completion, CompletionContext, ConfigErrors, Declared, FileEntry, GivenConfig, InstanceGroup,
+        InstanceKind, ModelConfig, ModelLayout, ResolvedConfig, Scheduling, VersionDirectory,
+        absent_versions, finish, misspelt_names, no_version_available, select_versions, version_directory,
     },
     log_target::MULTILINE,
+    repository::ModelCopy,
 };
 
-use lifecycle::{ConfigIdentity, ModelKey, NoVersion, NoVersionCause, PlanFailure, PlannedModel};
+use lifecycle::{ConfigIdentity, ModelKey, NoVersionCause, PlannedModel};
 use proto::model_instance_group::Kind;
 use scheduling::Capacity;
 use tokio::runtime::Handle;
 
 use super::{
     agents::Agents,
+    config_file::{ConfigFileReader, PlanError, unreadable},
     files,
     given::{LoadParameters, write_files},
     private_directory::PrivateDirectory,
+    remote::RemoteModel,
     scan, strategy,
 };
 use crate::{
@@ -52,8 +53,7 @@ use crate::{
 pub(crate) struct Loader {
     plugins: Plugins,
     settings: Vec<BackendSetting>,
-    completion: Completion,
-    config_name: Option<String>,
+    configs: ConfigFileReader,
     agent_directory: PathBuf,
     retries: usize,
     hold_until_queued: usize,
@@ -71,38 +71,27 @@ pub(crate) struct Loader {
     policy: LoadPolicy,
 }
 
-/// Why a model has no plan.
-pub(super) struct PlanError {
-    cause: NoVersionCause,
-    error: Error,
-}
-
-impl From<Error> for PlanError {
-    fn from(error: Error) -> Self {
-        Self { cause: NoVersionCause::Refused, error }
-    }
-}
-
-impl From<PlanError> for PlanFailure {
-    fn from(PlanError { cause, error }: PlanError) -> Self {
-        Self { no_version: NoVersion { cause, reason: error.with_code() }, error }
-    }
-}
-
 /// The plan of one model, and what must stay until the last copy of the load has ended.
 pub(super) struct Planned {
     pub(super) plan: LoadPlan,
     pub(super) agents: Option<Agents>,
-    /// The directory with the files that the load request has brought.
-    pub(super) files: Option<PrivateDirectory>,
+    pub(super) files: KeptFiles,
+}
+
+/// Files that stay until the last copy of a load has ended, and until its agents have ended.
+#[derive(Default)]
+pub(super) struct KeptFiles {
+    /// What the load request has brought.
+    pub(super) _given: Option<PrivateDirectory>,
+    /// What agents work on, if the model is in an object store.
+    pub(super) _copy: Option<Arc<dyn ModelCopy>>,
 }
 
 /// What the loader will load for one model.
 pub(super) struct LoadPlan {
     name: Name,
     namespace: Option<Name>,
-    /// Where the model's files are: in the repository, or where an agent has put them.
-    directory: PathBuf,
+    pub(super) source: PlanSource,
     declared: Declared,
     versions: Vec<i64>,
 }
@@ -111,17 +100,41 @@ pub(super) struct LoadPlan {
 pub(super) struct LoadBase {
     pub(super) model: Arc<Model>,
     pub(super) plan: Arc<LoadPlan>,
+    /// The files that the copy has of its own.
+    pub(super) files: Option<Arc<dyn ModelCopy>>,
+}
+
+/// Where the files of a load are.
+pub(super) enum PlanSource {
+    /// In the repository, or where an agent has put them.
+    Directory(PathBuf),
+    /// In an object store. Each version is fetched when it is loaded.
+    Remote(RemoteModel),
+}
+
+impl PlanSource {
+    fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Directory(one), Self::Directory(other)) => one == other,
+            (Self::Remote(one), Self::Remote(other)) => one.url() == other.url(),
+            (Self::Directory(_), Self::Remote(_)) | (Self::Remote(_), Self::Directory(_)) => false,
+        }
+    }
 }
 
 impl LoadPlan {
-    /// Whether a copy by this plan differs from one by the other plan in its instances only.
+    /// Whether a copy by this plan differs from the other copy in its instances only.
+    pub(super) fn is_update_of(&self, base: &LoadBase) -> bool {
+        base.model.is_sound() && self.differs_in_instances_only(&base.plan)
+    }
+
     fn differs_in_instances_only(&self, other: &Self) -> bool {
         let rest = |plan: &Self| proto::ModelConfig {
             instance_group: Vec::new(),
             version_policy: None,
             ..plan.declared.config.clone()
         };
-        self.directory == other.directory && rest(self) == rest(other)
+        self.source.is_same_place(&other.source) && rest(self) == rest(other)
     }
 
     /// What the lifecycle must know of the plan.
@@ -182,8 +195,7 @@ impl Loader {
         Self {
             plugins,
             settings: backend_settings,
-            completion: if auto_complete { Completion::Auto } else { Completion::Strict },
-            config_name,
+            configs: ConfigFileReader::new(auto_complete, config_name),
             agent_directory: options.agent_directory,
             retries: load_retries,
             hold_until_queued: options.hold_until_queued,
@@ -214,6 +226,11 @@ impl Loader {
         self.plugins.memory
     }
 
+    /// Reads the configurations of models.
+    pub(super) fn configs(&self) -> &ConfigFileReader {
+        &self.configs
+    }
+
     pub(super) fn policy(&self) -> LoadPolicy {
         self.policy
     }
@@ -233,28 +250,74 @@ impl Loader {
         let Some(directory) = files.as_ref().map(PrivateDirectory::path).or(directory) else {
             return Err(Error::internal("the model has no directory").into());
         };
-        let mut given = match &brought.config {
-            Some(json) => read(ConfigSource::Override(json), self.completion).map_err(Error::from)?,
-            None if files.is_some() => {
-                let text = "Load parameter 'config' must be specified for model file override";
-                return Err(Error::invalid(text).into());
-            }
-            None => self.read_or_none(directory)?,
-        };
-        let is_mapped = files.is_none() && directory.file_name() != Some(OsStr::new(&**name));
+        let given = self.given(name, directory, directory, brought)?;
+        let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
+        let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
+        let versions = versions_of(&directory)?;
+        if versions.is_empty() {
+            log::warn!("{}", scan::without_versions(&directory, &directory));
+        }
+        let (declared, versions) = self.select(name, given, versions)?;
+        let source = PlanSource::Directory(directory);
+        let plan = LoadPlan { name: name.clone(), namespace: namespace.clone(), source, declared, versions };
+        Ok(Planned { plan, agents, files: KeptFiles { _given: files, _copy: None } })
+    }
+
+    /// As [`plan`](Self::plan), for a model in an object store. `shared` has copies of the files that belong to no
+    /// version. `None` if the configuration has agents: they need all files in a directory.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub(super) fn plan_remote(
+        &self,
+        ModelKey { name, namespace }: &ModelKey,
+        model: &RemoteModel,
+        shared: &Path,
+        brought: &LoadParameters,
+    ) -> Result<Option<LoadPlan>, PlanError> {
+        let shown = model.url();
+        let given = self.given(name, shared, &shown, brought)?;
+        if has_agents(&given.config) {
+            return Ok(None);
+        }
+        let versions = model.versions();
+        if versions.is_empty() {
+            log::warn!("{}", scan::without_versions(shared, &shown));
+        }
+        let (declared, versions) = self.select(name, given, versions)?;
+        let source = PlanSource::Remote(model.clone());
+        let (name, namespace) = (name.clone(), namespace.clone());
+        Ok(Some(LoadPlan { name, namespace, source, declared, versions }))
+    }
+
+    /// The configuration of a model in a directory, which errors show as `shown`.
+    fn given(
+        &self,
+        name: &Name,
+        directory: &Path,
+        shown: &Path,
+        brought: &LoadParameters,
+    ) -> Result<GivenConfig, PlanError> {
+        let mut given = self.configs.given(directory, shown, brought)?;
+        let is_mapped = brought.files.is_empty() && directory.file_name() != Some(OsStr::new(&**name));
         if is_mapped && !given.config.name.is_empty() {
             // The repository was registered with another name for the directory. It counts instead.
             given.config.name = name.to_string();
         }
-        let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
-        let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
-        let versions = versions_of(&directory)?;
+        Ok(given)
+    }
+
+    /// What a configuration declares, and the versions that it selects.
+    fn select(
+        &self,
+        name: &Name,
+        given: GivenConfig,
+        versions: BTreeMap<i64, Vec<FileEntry>>,
+    ) -> Result<(Declared, Vec<i64>), PlanError> {
         let existing: Vec<_> = versions.keys().copied().collect();
-        if existing.is_empty() {
-            log::warn!("{}", scan::without_versions(&directory));
-        }
         let layout = ModelLayout { name: name.to_string(), versions };
-        let declared = given.declare(&layout, self.completion).map_err(|errors| report(name, errors))?;
+        let declared =
+            given.declare(&layout, self.configs.completion()).map_err(|errors| report(name, errors))?;
         if self.policy.gpu_groups_on_cpu {
             tell_moved_groups(name, &declared.config);
         }
@@ -264,45 +327,7 @@ impl Loader {
         if versions.is_empty() {
             return Err(PlanError { cause: NoVersionCause::NoneSelected, error: no_version_available(name) });
         }
-        let plan =
-            LoadPlan { name: name.clone(), namespace: namespace.clone(), directory, declared, versions };
-        Ok(Planned { plan, agents, files })
-    }
-
-    fn read_or_none(&self, directory: &Path) -> Result<GivenConfig, PlanError> {
-        self.read(directory).map_err(|error| {
-            let is_there = self.config_path(directory).exists();
-            let cause = if is_there { NoVersionCause::Refused } else { NoVersionCause::NoConfiguration };
-            PlanError { cause, error }
-        })
-    }
-
-    /// The path of a model's configuration below the model's directory.
-    pub(super) fn config_name(&self, directory: &Path) -> String {
-        let path = self.config_path(directory);
-        path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned()
-    }
-
-    /// The configuration in a model's directory.
-    fn read(&self, directory: &Path) -> Result<GivenConfig, Error> {
-        let path = self.config_path(directory);
-        let content = match fs::read(&path) {
-            Ok(content) => Some(content),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unreadable(&path, &error)),
-        };
-        let source = match &content {
-            Some(content) => ConfigSource::Text { path: &path, content },
-            None => ConfigSource::Missing(&path),
-        };
-        Ok(read(source, self.completion)?)
-    }
-
-    /// The file with a model's configuration, if there is one.
-    fn config_path(&self, directory: &Path) -> PathBuf {
-        let custom =
-            self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
-        custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
+        Ok((declared, versions))
     }
 
     /// The agents that a configuration names, after they were notified that the model will be loaded, and where they
@@ -319,12 +344,14 @@ impl Loader {
             }
         };
         // As Triton: a configuration that cannot be read counts as empty.
-        let read = |directory: &Path| self.read(directory).map(|given| given.config).unwrap_or_default();
+        let read = |directory: &Path| {
+            self.configs.read(directory, directory).map(|given| given.config).unwrap_or_default()
+        };
         Agents::load(config, directory, find, read)
     }
 
-    /// Loads one version, with as many attempts as the options allow. If it differs from `base` in its instances only,
-    /// the new copy has the same executor. Blocks.
+    /// Loads one version from the model's directory, with as many attempts as the options allow. If there is a `base`,
+    /// of which the plan is an update, the new copy has the same executor. Blocks.
     ///
     /// # Errors
     /// The error of the last attempt.
@@ -332,14 +359,12 @@ impl Loader {
         &self,
         plan: &LoadPlan,
         version: i64,
+        directory: &Path,
         base: Option<&LoadBase>,
     ) -> Result<Arc<Model>, Error> {
-        let is_updated =
-            |base: &&LoadBase| base.model.is_sound() && plan.differs_in_instances_only(&base.plan);
-        let base = base.filter(is_updated);
         let mut failed = 0;
         loop {
-            match self.load_once(plan, version, base) {
+            match self.load_once(plan, version, directory, base) {
                 Err(error) if failed < self.retries => {
                     failed += 1;
                     log::warn!("attempt {failed} to load '{}' version {version} failed: {error}", plan.name);
@@ -349,12 +374,18 @@ impl Loader {
         }
     }
 
-    fn load_once(&self, plan: &LoadPlan, version: i64, base: Option<&LoadBase>) -> Result<Arc<Model>, Error> {
+    fn load_once(
+        &self,
+        plan: &LoadPlan,
+        version: i64,
+        directory: &Path,
+        base: Option<&LoadBase>,
+    ) -> Result<Arc<Model>, Error> {
         let since = now();
         let declared = &plan.declared.config;
-        let mut source = self.source(plan, version);
+        let mut source = self.source(plan, version, directory);
         let cache = self.cache_for(declared);
-        let files = cache.map(|_| crate::fingerprint::Files::read(&plan.directory, version));
+        let files = cache.map(|_| crate::fingerprint::Files::read(directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
         let environment = CompletionContext {
@@ -370,7 +401,8 @@ impl Loader {
             Some(base) => BegunCopy::Updates(&base.model),
             None => BegunCopy::Opened(backend.open(&source)?),
         };
-        let config = self.resolve(plan, begun.completed(plan, self.completion)?, &environment)?;
+        let completed = begun.completed(plan, self.configs.completion())?;
+        let config = self.resolve(plan, directory, completed, &environment)?;
         let is_outdated = || begun.is_outdated();
         let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
@@ -378,7 +410,7 @@ impl Loader {
         let cached = cached.map(|(cache, print)| {
             Cached::new(cache.clone(), &plan.name, version, &print, self.runtime.clone())
         });
-        let (instances, directory) = (self.instances(&config.typed), plan.directory.clone());
+        let (instances, directory) = (self.instances(&config.typed), directory.to_path_buf());
         let opened = match begun {
             BegunCopy::Opened(opened) => opened,
             BegunCopy::Updates(base) => {
@@ -408,13 +440,13 @@ impl Loader {
     }
 
     /// What a backend gets to open a version.
-    fn source(&self, plan: &LoadPlan, version: i64) -> ModelSource {
+    fn source(&self, plan: &LoadPlan, version: i64, directory: &Path) -> ModelSource {
         let settings = |(name, policy): (&String, &HostPolicy)| (name.clone(), policy.settings());
         ModelSource {
             name: plan.name.clone(),
             version,
-            model_directory: plan.directory.clone(),
-            version_directory: plan.directory.join(version.to_string()),
+            model_directory: directory.to_path_buf(),
+            version_directory: directory.join(version.to_string()),
             declared: Arc::new(plan.declared.config.clone()),
             settings: BTreeMap::new(),
             inferer: self.inferer.clone(),
@@ -426,12 +458,13 @@ impl Loader {
     fn resolve(
         &self,
         plan: &LoadPlan,
+        directory: &Path,
         completed: proto::ModelConfig,
         environment: &CompletionContext,
     ) -> Result<ResolvedConfig, Error> {
         let config = finish(&plan.declared, completed, environment);
         let mut config = config.map_err(|errors| report(&plan.name, errors))?;
-        files::read(&mut config.typed, &plan.directory)?;
+        files::read(&mut config.typed, directory)?;
         match &mut config.typed.scheduling {
             Scheduling::Dynamic(dynamic) => {
                 dynamic.hold_until_queued = self.hold_until_queued;
@@ -539,6 +572,10 @@ fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error>
     Ok(versions)
 }
 
+fn has_agents(config: &proto::ModelConfig) -> bool {
+    config.model_repository_agents.as_ref().is_some_and(|agents| !agents.agents.is_empty())
+}
+
 /// Logs the instance groups that run on the CPU although they ask for GPUs.
 fn tell_moved_groups(model: &Name, config: &proto::ModelConfig) {
     let groups = config.instance_group.iter().enumerate();
@@ -561,8 +598,4 @@ fn report(name: &Name, errors: ConfigErrors) -> Error {
         );
     }
     errors.into()
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Error {
-    Error::internal(format!("failed to open {}: {error}", path.display()))
 }

@@ -6,12 +6,13 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use inference::{Error, Name};
+use inference::{Error, Name, repository::RepositoryOpener};
 use tokio::sync::{mpsc, oneshot};
 
 mod agent_thread;
 mod agents;
 mod blocking;
+mod config_file;
 mod files;
 mod freed_memory;
 mod given;
@@ -19,6 +20,7 @@ mod inferer;
 mod load;
 mod polling;
 mod private_directory;
+mod remote;
 mod repositories;
 mod retire;
 mod scan;
@@ -39,8 +41,10 @@ use task::RepositoryTask;
 
 /// How the repository task works, fixed at its start.
 pub(crate) struct RepositoryOptions {
-    /// Directories of the model repositories.
+    /// Directories and URLs of the model repositories.
     pub(crate) paths: Vec<PathBuf>,
+    /// Opens repositories in object stores.
+    pub(crate) opener: Option<Arc<dyn RepositoryOpener>>,
     /// Models of different repositories may have the same name.
     pub(crate) namespacing: bool,
     /// How many models are read and loaded at the same time, at least 1.
@@ -87,20 +91,25 @@ enum Command {
 
 impl Repository {
     /// Starts the task without loading a model. Must be called in a tokio runtime.
-    pub(crate) fn start(loader: Loader, options: RepositoryOptions) -> Self {
+    ///
+    /// # Errors
+    /// INVALID_ARG for the URL of a repository that breaks a rule.
+    pub(crate) fn start(loader: Loader, mut options: RepositoryOptions) -> Result<Self, Error> {
         // Each sender waits for its result. A short queue is enough; more senders wait.
         let (commands, inbox) = mpsc::channel(16);
+        let (paths, opener) = (std::mem::take(&mut options.paths), options.opener.take());
+        let repositories = Repositories::new(paths, options.namespacing, opener)?;
         let table = Arc::new(ArcSwap::default());
         let loader = loader.with_inferer(Arc::new(TableInferer::new(&table)));
         let brings_files = options.brings_files;
-        let task = RepositoryTask::new(Arc::new(loader), options, table.clone());
+        let task = RepositoryTask::new(Arc::new(loader), &options, repositories, table.clone());
         // Only then can a server of these options have left something.
         if brings_files {
             tokio::task::spawn_blocking(private_directory::remove_left_behind);
         }
         // The task ends when this handle, the last sender, is dropped.
         tokio::spawn(task.run(inbox));
-        Self { commands, table }
+        Ok(Self { commands, table })
     }
 
     /// Loads every model. Returns when each model is ready or has failed.

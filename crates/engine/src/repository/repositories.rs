@@ -2,63 +2,169 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use inference::{Error, ErrorCode, Name};
+use inference::{Error, ErrorCode, Name, repository::RepositoryOpener};
 use lifecycle::ModelKey;
+use tokio::task::spawn_blocking;
 
-use super::scan;
+use super::{remote::RemoteSource, scan};
 
-/// The repositories, by their paths.
-#[derive(Debug, Clone, Default)]
+/// The repositories, by their names.
+#[derive(Clone, Default)]
 pub(super) struct Repositories {
-    /// For each repository, the names of the models whose directories have other names, by the name of the directory.
-    pub(super) paths: BTreeMap<PathBuf, BTreeMap<String, Name>>,
+    pub(super) known: BTreeMap<Name, KnownRepository>,
     /// Models of different repositories may have the same name (`--model-namespacing`).
     namespacing: bool,
+    opener: Option<Arc<dyn RepositoryOpener>>,
+}
+
+/// A repository.
+#[derive(Debug, Clone)]
+pub(super) struct KnownRepository {
+    pub(super) source: RepositorySource,
+    /// The names of the models whose directories have other names, by the name of the directory.
+    pub(super) names: BTreeMap<String, Name>,
+}
+
+/// Where the models of a repository are.
+#[derive(Debug, Clone)]
+pub(super) enum RepositorySource {
+    Directory(PathBuf),
+    Remote(Arc<RemoteSource>),
 }
 
 impl Repositories {
-    pub(super) fn new(paths: Vec<PathBuf>, namespacing: bool) -> Self {
-        let paths = paths.into_iter().map(|path| (path, BTreeMap::new())).collect();
-        Self { paths, namespacing }
+    /// # Errors
+    /// INVALID_ARG for a URL that breaks a rule.
+    pub(super) fn new(
+        paths: Vec<PathBuf>,
+        namespacing: bool,
+        opener: Option<Arc<dyn RepositoryOpener>>,
+    ) -> Result<Self, Error> {
+        let mut repositories = Self { known: BTreeMap::new(), namespacing, opener };
+        for path in paths {
+            let (name, source) = repositories.source(&path)?;
+            repositories.known.insert(name, KnownRepository { source, names: BTreeMap::new() });
+        }
+        Ok(repositories)
+    }
+
+    /// The name of the repository at a path, and where it is. Looks at no file.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a URL that breaks a rule.
+    pub(super) fn source(&self, path: &Path) -> Result<(Name, RepositorySource), Error> {
+        let directory = || (scan::repository_name(path), RepositorySource::Directory(path.to_owned()));
+        let (Some(opener), Some(text)) = (&self.opener, path.to_str()) else { return Ok(directory()) };
+        match opener.name(text) {
+            None => Ok(directory()),
+            Some(name) => {
+                let name = name?;
+                let source = RemoteSource::new(name.clone(), opener.clone());
+                Ok((name, RepositorySource::Remote(Arc::new(source))))
+            }
+        }
+    }
+
+    /// The repositories in directories.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.known.values().filter_map(|repository| match &repository.source {
+            RepositorySource::Directory(path) => Some(path.as_path()),
+            RepositorySource::Remote(_) => None,
+        })
+    }
+
+    /// The repositories in object stores.
+    pub(super) fn remote(&self) -> Vec<Arc<RemoteSource>> {
+        let remote = self.known.values().filter_map(|repository| match &repository.source {
+            RepositorySource::Directory(_) => None,
+            RepositorySource::Remote(source) => Some(source.clone()),
+        });
+        remote.collect()
+    }
+
+    /// The repository of that name, if it is in an object store.
+    pub(super) fn remote_of(&self, name: &Name) -> Option<&Arc<RemoteSource>> {
+        match &self.known.get(name)?.source {
+            RepositorySource::Directory(_) => None,
+            RepositorySource::Remote(source) => Some(source),
+        }
     }
 
     /// The key of a model in a repository.
-    pub(super) fn key(&self, repository: &Path, name: &str) -> ModelKey {
-        let namespace = self.namespacing.then(|| scan::repository_name(repository));
-        ModelKey { namespace, name: Name::new(name) }
+    pub(super) fn key(&self, repository: &Name, name: &str) -> ModelKey {
+        ModelKey { namespace: self.namespacing.then(|| repository.clone()), name: Name::new(name) }
     }
 
-    /// Adds a repository. `names` has the names of models by the names of their directories.
-    ///
     /// # Errors
-    /// ALREADY_EXISTS for a repository that is known, INVALID_ARG for one that is no directory.
-    pub(super) fn register(&mut self, path: &Path, names: BTreeMap<String, Name>) -> Result<(), Error> {
-        let shown = path.display();
-        if self.paths.contains_key(path) {
-            let text = format!("model repository '{shown}' has already been registered");
+    /// ALREADY_EXISTS for a repository that is known.
+    pub(super) fn check_new(&self, name: &Name) -> Result<(), Error> {
+        if self.known.contains_key(name) {
+            let text = format!("model repository '{name}' has already been registered");
             return Err(Error::new(ErrorCode::AlreadyExists, text));
         }
-        if !path.is_dir() {
-            return Err(Error::invalid(format!("failed to register '{shown}', repository not found")));
-        }
-        self.paths.insert(path.to_owned(), names);
+        Ok(())
+    }
+
+    /// Adds a repository that exists. `names` has the names of models by the names of their directories.
+    ///
+    /// # Errors
+    /// ALREADY_EXISTS for a repository that is known.
+    pub(super) fn register(
+        &mut self,
+        name: Name,
+        source: RepositorySource,
+        names: BTreeMap<String, Name>,
+    ) -> Result<(), Error> {
+        self.check_new(&name)?;
+        self.known.insert(name, KnownRepository { source, names });
         Ok(())
     }
 
     /// Removes a repository. Its models stay as they are.
     ///
     /// # Errors
-    /// INVALID_ARG for a repository that is not known.
+    /// INVALID_ARG for a repository that is not known, or for a URL that breaks a rule.
     pub(super) fn unregister(&mut self, path: &Path) -> Result<(), Error> {
-        match self.paths.remove(path) {
+        let (name, _) = self.source(path)?;
+        match self.known.remove(&name) {
             Some(_) => Ok(()),
-            None => Err(Error::invalid(format!(
-                "failed to unregister '{}', repository not found",
-                path.display()
-            ))),
+            None => Err(Error::invalid(format!("failed to unregister '{name}', repository not found"))),
         }
+    }
+}
+
+impl KnownRepository {
+    /// The name of the model in a directory.
+    pub(super) fn model_in<'a>(&'a self, directory: &'a str) -> &'a str {
+        self.names.get(directory).map_or(directory, Name::as_str)
+    }
+
+    /// The directory that may have the model of a name. A directory with another name for the model is not reachable by
+    /// its own.
+    pub(super) fn directory_of<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let mapped = self.names.iter().find(|(_, model)| ***model == *name);
+        let mapped = mapped.map(|(directory, _)| directory.as_str());
+        mapped.or((!self.names.contains_key(name)).then_some(name))
+    }
+}
+
+impl RepositorySource {
+    /// Whether the repository exists.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a path that is no directory; the error of the store.
+    pub(super) async fn check(&self) -> Result<(), Error> {
+        let path = match self {
+            Self::Remote(source) => return source.check().await,
+            Self::Directory(path) => path.clone(),
+        };
+        let shown = path.display().to_string();
+        let is_there = spawn_blocking(move || path.is_dir()).await.unwrap_or(false);
+        let missing = || Error::invalid(format!("failed to register '{shown}', repository not found"));
+        is_there.then_some(()).ok_or_else(missing)
     }
 }
 
@@ -66,19 +172,24 @@ impl Repositories {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_repository_is_registered_once() {
+    #[tokio::test]
+    async fn a_repository_is_registered_once() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path();
         let mut repositories = Repositories::default();
-        assert_eq!(repositories.register(path, BTreeMap::new()), Ok(()));
-        let again = repositories.register(path, BTreeMap::new()).unwrap_err();
+        let mut register = async |path: &Path| {
+            let (name, source) = repositories.source(path)?;
+            source.check().await?;
+            repositories.register(name, source, BTreeMap::new())
+        };
+        assert_eq!(register(path).await, Ok(()));
+        let again = register(path).await.unwrap_err();
         assert_eq!(again.code, ErrorCode::AlreadyExists);
         assert!(again.message.ends_with("has already been registered"));
+        let missing = register(&path.join("x")).await.unwrap_err();
+        assert!(missing.message.ends_with("/x', repository not found"), "{missing}");
         assert_eq!(repositories.unregister(path), Ok(()));
         let gone = repositories.unregister(path).unwrap_err();
         assert_eq!(gone.message, format!("failed to unregister '{}', repository not found", path.display()));
-        let missing = repositories.register(&path.join("x"), BTreeMap::new()).unwrap_err();
-        assert!(missing.message.ends_with("/x', repository not found"), "{missing}");
     }
 }

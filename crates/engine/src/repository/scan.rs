@@ -1,4 +1,4 @@
-//! Lists the repositories' directories. Reports what it finds and decides nothing.
+//! Lists the models of the repositories. Reports what it finds and decides nothing.
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -9,22 +9,41 @@ use std::{
 use inference::{
     Error, Name,
     config::{FileEntry, VersionDirectory, version_directory},
+    repository::StoredObject,
 };
-use lifecycle::{DirectoryStamp, ModelKey};
+use lifecycle::{DirectoryStamp, ModelKey, ModelPlace};
 
-use super::{repositories::Repositories, stamps};
+use super::{
+    remote::RemoteModels,
+    repositories::{Repositories, RepositorySource},
+    stamps,
+};
 
-/// The model directories of all repositories.
+/// The models of all repositories.
 #[derive(Debug, Default)]
-pub(super) struct FoundDirectories {
-    /// The directories of each model: one, or several if several repositories have a model of the name.
-    pub(super) models: BTreeMap<ModelKey, Vec<Arc<PathBuf>>>,
+pub(super) struct FoundPlaces {
+    /// The places of each model: one, or several if several repositories have a model of the name.
+    pub(super) models: BTreeMap<ModelKey, Vec<FoundPlace>>,
     /// The directories of the repositories, as they were before they were listed.
     pub(super) repositories: BTreeMap<Name, DirectoryStamp>,
     /// Repositories that cannot be read, with their errors.
     pub(super) unreadable: Vec<(Name, Error)>,
     /// Warnings for the log: ignored directories, and directories that do not look like a repository.
     pub(super) warnings: Vec<String>,
+}
+
+/// A directory in a repository, or a model of an object store with its objects.
+#[derive(Debug)]
+pub(super) struct FoundPlace {
+    pub(super) place: Arc<ModelPlace>,
+    /// `None` for a directory.
+    pub(super) objects: Option<Vec<StoredObject>>,
+}
+
+impl FoundPlace {
+    fn new(repository: &Name, directory: PathBuf, objects: Option<Vec<StoredObject>>) -> Self {
+        Self { place: Arc::new(ModelPlace { repository: repository.clone(), directory }), objects }
+    }
 }
 
 /// The name of a repository: its path.
@@ -36,62 +55,116 @@ pub(super) fn repository_name(repository: &Path) -> Name {
 const EXPECTED: &str = "a repository has a directory for each model, with a directory for each version: \
                         <repository>/<model>/<version>/<model file>";
 
-/// Lists the repositories. Hidden directories and `lost+found` are not models (M-W14).
-pub(super) fn list(repositories: &Repositories) -> FoundDirectories {
-    let mut listing = FoundDirectories::default();
-    for (repository, names) in &repositories.paths {
-        if let Ok(metadata) = fs::metadata(repository) {
-            listing.repositories.insert(repository_name(repository), stamps::directory(&metadata));
-        }
-        let directories = match subdirectories(repository, &mut listing.warnings) {
-            Ok(directories) => directories,
-            Err(error) => {
-                listing.unreadable.push((repository_name(repository), error));
-                continue;
+/// Lists the repositories. `remote` has the listings of the object stores. Hidden directories and `lost+found` are not
+/// models (M-W14).
+pub(super) fn list(
+    repositories: &Repositories,
+    mut remote: BTreeMap<Name, Result<Arc<RemoteModels>, Error>>,
+) -> FoundPlaces {
+    let mut found = FoundPlaces::default();
+    for (name, repository) in &repositories.known {
+        let listed = match &repository.source {
+            RepositorySource::Directory(path) => {
+                if let Ok(metadata) = fs::metadata(path) {
+                    found.repositories.insert(name.clone(), stamps::directory(&metadata));
+                }
+                list_directory(name, path, &mut found.warnings)
             }
+            RepositorySource::Remote(_) => match remote.remove(name) {
+                Some(listed) => listed.map(|models| list_objects(name, models, &mut found.warnings)),
+                None => Err(Error::internal(format!("'{name}' was not listed"))),
+            },
         };
-        let found: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
-        listing.warnings.extend(unlike_a_repository(repository, &found));
-        for (directory_name, directory) in found.iter().zip(directories) {
-            let name = names.get(directory_name).map_or(directory_name.as_str(), Name::as_str);
-            let key = repositories.key(repository, name);
-            listing.models.entry(key).or_default().push(Arc::new(directory));
+        match listed {
+            Err(error) => found.unreadable.push((name.clone(), error)),
+            Ok(places) => {
+                for place in places {
+                    let model =
+                        repositories.key(name, repository.model_in(&file_name(&place.place.directory)));
+                    found.models.entry(model).or_default().push(place);
+                }
+            }
         }
     }
-    listing
+    found
 }
 
-/// The directories of the models of a name.
+fn list_directory(name: &Name, path: &Path, warnings: &mut Vec<String>) -> Result<Vec<FoundPlace>, Error> {
+    let directories = subdirectories(path, warnings)?;
+    let names: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
+    warnings.extend(unlike_a_repository(path, &names));
+    Ok(directories.into_iter().map(|directory| FoundPlace::new(name, directory, None)).collect())
+}
+
+fn list_objects(url: &Name, models: Arc<RemoteModels>, warnings: &mut Vec<String>) -> Vec<FoundPlace> {
+    let is_version = |name: &String| matches!(version_directory(name), VersionDirectory::Version(_));
+    if models.is_empty() {
+        warnings.push(format!("the model repository '{url}' has no models: {EXPECTED}"));
+    } else if models.keys().all(is_version) {
+        let seen: Vec<_> = models.keys().map(String::as_str).collect();
+        let seen = seen.join(", ");
+        warnings.push(format!(
+            "the model repository '{url}' looks like a model (it has {seen}): name the path above it; {EXPECTED}"
+        ));
+    }
+    let models = Arc::unwrap_or_clone(models);
+    let models = models.into_iter().filter(|(name, _)| {
+        let warning = ignored(name, &format!("{url}/{name}"));
+        let is_model = warning.is_none();
+        warnings.extend(warning);
+        is_model
+    });
+    models.map(|(model, objects)| FoundPlace::new(url, below(url, &model), Some(objects))).collect()
+}
+
+/// The URL of a model's directory.
+pub(super) fn below(url: &Name, model: &str) -> PathBuf {
+    PathBuf::from(format!("{url}/{model}"))
+}
+
+/// The places of the models of a name. `remote` has the objects that each object store has of it.
 ///
 /// # Errors
 /// A repository that cannot be read, if no other one has the model.
 pub(super) fn find(
     repositories: &Repositories,
+    mut remote: BTreeMap<Name, Result<Vec<StoredObject>, Error>>,
     name: &str,
-) -> Result<BTreeMap<ModelKey, Vec<Arc<PathBuf>>>, Error> {
-    let mut found: BTreeMap<ModelKey, Vec<Arc<PathBuf>>> = BTreeMap::new();
+) -> Result<BTreeMap<ModelKey, Vec<FoundPlace>>, Error> {
+    let mut found: BTreeMap<ModelKey, Vec<FoundPlace>> = BTreeMap::new();
     let mut failure = None;
-    for (repository, names) in &repositories.paths {
-        let mapped =
-            names.iter().find(|(_, model)| ***model == *name).map(|(directory, _)| directory.as_str());
-        // A directory with another name for the model is not reachable by its own.
-        let directory_name = mapped.or((!names.contains_key(name)).then_some(name));
-        let Some(directory) = directory_name.map(|name| repository.join(name)) else { continue };
-        match fs::metadata(&directory) {
-            Ok(metadata) if metadata.is_dir() => {
-                let key = repositories.key(repository, name);
-                found.entry(key).or_default().push(Arc::new(directory));
+    for (repository_name, repository) in &repositories.known {
+        let Some(directory) = repository.directory_of(name) else { continue };
+        let place = match &repository.source {
+            RepositorySource::Directory(path) => find_directory(repository_name, path.join(directory)),
+            RepositorySource::Remote(_) => {
+                let objects = remote.remove(repository_name).unwrap_or_else(|| Ok(Vec::new()));
+                objects.map(|objects| {
+                    let place = below(repository_name, directory);
+                    (!objects.is_empty()).then(|| FoundPlace::new(repository_name, place, Some(objects)))
+                })
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                failure = Some(Error::internal(format!("failed to open {}: {error}", directory.display())));
+        };
+        match place {
+            Ok(Some(place)) => {
+                found.entry(repositories.key(repository_name, name)).or_default().push(place);
             }
+            Ok(None) => {}
+            Err(error) => failure = Some(error),
         }
     }
     match failure {
         Some(error) if found.is_empty() => Err(error),
         Some(_) | None => Ok(found),
+    }
+}
+
+fn find_directory(repository: &Name, directory: PathBuf) -> Result<Option<FoundPlace>, Error> {
+    match fs::metadata(&directory) {
+        Ok(metadata) if metadata.is_dir() => Ok(Some(FoundPlace::new(repository, directory, None))),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::internal(format!("failed to open {}: {error}", directory.display()))),
     }
 }
 
@@ -116,9 +189,9 @@ fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<Stri
     Some(format!("the model repository '{place}' has no models ({seen}): {EXPECTED}"))
 }
 
-/// The text about a model's directory without version directories.
-pub(super) fn without_versions(directory: &Path) -> String {
-    let (place, seen) = (directory.display(), contents(directory));
+/// The text about a model's directory without version directories. It is shown as `shown`.
+pub(super) fn without_versions(directory: &Path, shown: &Path) -> String {
+    let (place, seen) = (shown.display(), contents(directory));
     format!(
         "no version of a model is in '{place}' ({seen}): expected a directory named by a number, such as \
          '{place}/1', with the model's files"
@@ -153,18 +226,12 @@ fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<P
     for entry in fs::read_dir(repository).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => match file_name(&path) {
-                name if name.starts_with('.') => {
-                    warnings.push(format!(
-                        "ignore hidden directory '{}' in the model repository",
-                        path.display()
-                    ));
+            Ok(metadata) if metadata.is_dir() => {
+                match ignored(&file_name(&path), &path.display().to_string()) {
+                    Some(warning) => warnings.push(warning),
+                    None => found.push(path),
                 }
-                name if name == "lost+found" => {
-                    warnings.push(format!("ignore directory '{}' in the model repository", path.display()));
-                }
-                _ => found.push(path),
-            },
+            }
             Ok(_) => {}
             Err(error) => {
                 warnings.push(format!("ignore '{}' in the model repository: {error}", path.display()));
@@ -173,6 +240,17 @@ fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<P
     }
     found.sort();
     Ok(found)
+}
+
+/// The warning about a directory that is not a model because of its name.
+fn ignored(name: &str, shown: &str) -> Option<String> {
+    match name {
+        name if name.starts_with('.') => {
+            Some(format!("ignore hidden directory '{shown}' in the model repository"))
+        }
+        "lost+found" => Some(format!("ignore directory '{shown}' in the model repository")),
+        _ => None,
+    }
 }
 
 /// The versions in a model's directory. None if it cannot be read.
@@ -209,7 +287,7 @@ mod tests {
     use super::*;
 
     fn repositories(paths: &[PathBuf]) -> Repositories {
-        Repositories::new(paths.to_vec(), false)
+        Repositories::new(paths.to_vec(), false, None).unwrap()
     }
 
     #[test]
@@ -220,7 +298,7 @@ mod tests {
         }
         fs::write(root.path().join("a/file"), "").unwrap();
         std::os::unix::fs::symlink("nowhere", root.path().join("a/dangling")).unwrap();
-        let listing = list(&repositories(&[root.path().join("a"), root.path().join("b")]));
+        let listing = list(&repositories(&[root.path().join("a"), root.path().join("b")]), BTreeMap::new());
         let found = listing.models.iter().map(|(key, directories)| (key.name.as_str(), directories.len()));
         assert_eq!(found.collect::<Vec<_>>(), [("once", 1), ("twice", 2)]);
         let mut warnings = listing.warnings;
@@ -247,7 +325,8 @@ mod tests {
         for file in ["flat/model.onnx", "configured/config.pbtxt", "good/README"] {
             fs::write(root.path().join(file), "").unwrap();
         }
-        let warnings = |name: &str| list(&repositories(&[root.path().join(name)])).warnings.join("|");
+        let warnings =
+            |name: &str| list(&repositories(&[root.path().join(name)]), BTreeMap::new()).warnings.join("|");
         let above = root.path().canonicalize().unwrap();
         for (name, text) in [
             ("empty", "has no models (it is empty): a repository has"),
@@ -271,7 +350,7 @@ mod tests {
         assert_eq!(warnings("good"), "");
         let model = root.path().join("flat");
         assert_eq!(
-            without_versions(&model),
+            without_versions(&model, &model),
             format!(
                 "no version of a model is in '{0}' (found model.onnx): expected a directory named by a number, such as \
                  '{0}/1', with the model's files",
@@ -282,7 +361,8 @@ mod tests {
             fs::write(model.join(format!("f{number:02}")), "").unwrap();
         }
         assert!(
-            without_versions(&model).contains("(found f00, f01, f02, f03, f04, f05, f06, f07 and 4 more)")
+            without_versions(&model, &model)
+                .contains("(found f00, f01, f02, f03, f04, f05, f06, f07 and 4 more)")
         );
     }
 
@@ -291,7 +371,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = |path: &Path| list(&repositories(&[path.into()])).unreadable.remove(0).1.to_string();
+        let error = |path: &Path| {
+            list(&repositories(&[path.into()]), BTreeMap::new()).unreadable.remove(0).1.to_string()
+        };
         assert_eq!(error(&file), "repository path is not a valid directory");
         let missing = root.path().join("missing");
         assert_eq!(error(&missing), format!("failed to stat file {}", missing.display()));

@@ -1,8 +1,13 @@
 //! Looks at the files of a model without reading them.
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::SystemTime};
 
-use inference::config::{VersionDirectory, version_directory};
+use inference::{
+    config::{VersionDirectory, version_directory},
+    repository::StoredObject,
+};
 use lifecycle::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
+
+use super::remote::version_of;
 
 /// Files and directories that are looked at in one model. A model with more never counts as unchanged.
 const MOST_ENTRIES: usize = 1_000_000;
@@ -54,6 +59,24 @@ pub(super) fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
     Ok(ModelFiles::new(stamps, config, versions))
 }
 
+/// The same of a model in an object store, by its objects. `config` is the path of the configuration.
+pub(super) fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
+    let is_change = |object: &&StoredObject| !object.path.split('/').any(is_by_product);
+    let objects: Vec<_> = objects.iter().filter(is_change).collect();
+    let versions = objects.iter().filter_map(|object| version_of(object));
+    let stamps = objects.iter().map(|object| {
+        let since = object.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        FileStamp {
+            path: object.path.as_str().into(),
+            byte_size: object.byte_size,
+            changed_ns: [i64::try_from(since.as_nanos()).unwrap_or(i64::MAX), 0],
+            inode: 0,
+            tag: object.etag.as_deref().unwrap_or_default().into(),
+        }
+    });
+    ModelFiles::new(stamps.collect(), config, versions)
+}
+
 /// Whether a marker says that the model is being written.
 pub(super) fn is_incomplete(directory: &Path) -> bool {
     directory.join(INCOMPLETE).exists()
@@ -64,12 +87,18 @@ pub(super) fn directory(metadata: &fs::Metadata) -> DirectoryStamp {
     DirectoryStamp { changed_ns: changed_ns(metadata), inode: metadata.ino() }
 }
 
+/// Whether a marker among the objects says that the model is being written.
+pub(super) fn are_incomplete(objects: &[StoredObject]) -> bool {
+    objects.iter().any(|object| object.path == INCOMPLETE)
+}
+
 fn stamp(path: String, metadata: &fs::Metadata) -> FileStamp {
     FileStamp {
         path: path.into(),
         byte_size: metadata.len(),
         changed_ns: changed_ns(metadata),
         inode: metadata.ino(),
+        tag: Box::default(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The repository task: commands and results of slow work reach the lifecycle here. `actions` performs what it decides.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -10,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, Name};
+use inference::{Error, Name, repository::ModelCopy};
 use lifecycle::{
     CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleCommand, LifecycleOptions, ModelFiles,
     ModelKey, ModelOrigin, VersionStatus,
@@ -24,18 +23,20 @@ use tokio::{
 use super::{
     Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
-    blocking::{self, ExistingModel, RepositoryListing},
+    blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
+    config_file::PlanError,
     freed_memory::FreedMemory,
-    load::{LoadBase, LoadPlan, Loader, PlanError, Planned},
+    load::{KeptFiles, LoadBase, LoadPlan, Loader, Planned},
     polling::PollingState,
-    private_directory::PrivateDirectory,
-    table,
+    remote::{StoreWait, StoreWaitEnd},
+    repositories::RepositorySource,
     watch::FileWatcher,
 };
 use crate::{clock::now, model::Model};
 
 mod abandoned;
 mod actions;
+mod looks;
 
 /// The longest pause before a model that has failed is tried again in control mode `poll`.
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
@@ -56,6 +57,8 @@ pub(super) struct RepositoryTask {
     load_threads: usize,
     /// Copies that have been built and have not ended.
     copies: HashMap<CopyId, Arc<Model>>,
+    /// The files that copies have of their own.
+    copied_files: HashMap<CopyId, Arc<dyn ModelCopy>>,
     /// What each load keeps until its last copy has ended.
     loads: HashMap<Generation, LoadState>,
     /// Commands that have not been answered.
@@ -76,6 +79,10 @@ pub(super) struct RepositoryTask {
     /// How long a copy that has been replaced waits for its sequences.
     sequence_limit: Duration,
     stopped: Vec<Done<()>>,
+    /// Ends what waits for stores when the server stops.
+    store_waits: StoreWaitEnd,
+    /// Ends the downloads of the models of a name.
+    downloads: HashMap<Name, StoreWaitEnd>,
 }
 
 struct WaitingCaller {
@@ -86,8 +93,9 @@ struct WaitingCaller {
 struct LoadState {
     plan: Arc<LoadPlan>,
     agents: Option<AgentThread>,
-    /// The files that the load request has brought, as long as a copy may read them.
-    _files: Option<PrivateDirectory>,
+    _files: Arc<KeptFiles>,
+    /// Ends the downloads of the load.
+    wait: StoreWait,
 }
 
 /// Work that waits for one of the load threads.
@@ -95,14 +103,16 @@ enum Job {
     Plan {
         key: ModelKey,
         generation: Generation,
-        directory: Option<Arc<PathBuf>>,
+        place: LoadPlace,
         given: Arc<LoadParameters>,
+        wait: StoreWait,
     },
     Load {
         plan: Arc<LoadPlan>,
         copy: CopyId,
         /// The copy that serves, if the files of the version are still the same.
         base: Option<LoadBase>,
+        wait: StoreWait,
     },
 }
 
@@ -118,11 +128,12 @@ enum Event {
     },
     Planned {
         generation: Generation,
+        wait: StoreWait,
         result: Result<Box<Planned>, PlanError>,
     },
     Loaded {
         copy: CopyId,
-        result: Result<Arc<Model>, Error>,
+        result: Result<LoadedCopy, Error>,
     },
     Checked {
         generation: Generation,
@@ -132,6 +143,14 @@ enum Event {
     Polled(Box<RepositoryListing>),
     /// Agents have been notified, or what an abandoned load has made has ended.
     Told,
+    /// A repository that is to be added has been looked for.
+    Sought {
+        name: Name,
+        source: RepositorySource,
+        names: BTreeMap<String, Name>,
+        result: Result<(), Error>,
+        done: Done<Result<(), Error>>,
+    },
     /// The models and versions of the repositories, for an index.
     Existing {
         models: Option<BTreeMap<ModelKey, ExistingModel>>,
@@ -143,10 +162,11 @@ enum Event {
 impl RepositoryTask {
     pub(super) fn new(
         loader: Arc<Loader>,
-        options: RepositoryOptions,
+        options: &RepositoryOptions,
+        repositories: Repositories,
         published: Arc<ArcSwap<ModelTable>>,
     ) -> Self {
-        let RepositoryOptions { paths, namespacing, load_threads, polling, sequence_limit, .. } = options;
+        let &RepositoryOptions { load_threads, polling, sequence_limit, .. } = options;
         let lifecycle = Lifecycle::new(LifecycleOptions {
             polls: polling.is_some(),
             partial_models: loader.policy().partial_models,
@@ -163,7 +183,7 @@ impl RepositoryTask {
         Self {
             lifecycle,
             loader,
-            repositories: Repositories::new(paths, namespacing),
+            repositories,
             published,
             events: JoinSet::new(),
             endings: JoinSet::new(),
@@ -171,6 +191,7 @@ impl RepositoryTask {
             running_jobs: 0,
             load_threads,
             copies: HashMap::new(),
+            copied_files: HashMap::new(),
             loads: HashMap::new(),
             open: HashMap::new(),
             next_command: 0,
@@ -183,6 +204,8 @@ impl RepositoryTask {
             freed_memory,
             sequence_limit,
             stopped: Vec::new(),
+            store_waits: StoreWaitEnd::new(),
+            downloads: HashMap::new(),
         }
     }
 
@@ -231,10 +254,13 @@ impl RepositoryTask {
                 self.begin(LifecycleCommand::Load { name, origin }, given, done);
             }
             Command::Unload { name, done } => {
+                let text = format!("the download of model '{name}' was ended: the model is unloaded");
+                self.downloads.get(&name).iter().for_each(|wait| wait.end(Error::unavailable(text.clone())));
                 self.begin(LifecycleCommand::Unload { name }, LoadParameters::default(), done);
             }
             Command::RefuseCommands { done } => {
                 (self.polling, self.watcher) = (None, None);
+                self.end_store_waits();
                 let actions = self.lifecycle.refuse_commands();
                 self.perform(actions);
                 // The caller may have gone.
@@ -245,15 +271,16 @@ impl RepositoryTask {
                 (self.polling, self.watcher) = (None, None);
                 self.is_stopping.store(true, SeqCst);
                 self.stopped.push(done);
+                self.end_store_waits();
                 let actions = self.lifecycle.stop();
                 self.perform(actions);
             }
             Command::Index { ready_only, done } => {
-                let models = blocking::existing(self.repositories.clone());
+                let models = blocking::existing(self.repositories.clone(), self.store_waits.wait());
                 self.events.spawn(async move { Event::Existing { models: models.await, ready_only, done } });
             }
             Command::Register { path, names, done } => {
-                let _ = done.send(self.repositories.register(&path, names));
+                self.seek(&path, names, done);
             }
             Command::Unregister { path, done } => {
                 let _ = done.send(self.repositories.unregister(&path));
@@ -292,8 +319,9 @@ impl RepositoryTask {
             Event::Listed { command, listing } => {
                 // From now on the period counts.
                 self.polling.iter_mut().for_each(|polling| polling.looked(None, Instant::now()));
-                let RepositoryListing { models, problems, failure } = *listing;
-                self.tell_problems(problems, None);
+                let RepositoryListing { models, problems, failures } = *listing;
+                self.tell_problems(problems, &[]);
+                let failure = failures.into_iter().next();
                 self.lifecycle.listed(command, failure.map_or(Ok(models), Err), now)
             }
             Event::Found { name, models } => {
@@ -301,10 +329,10 @@ impl RepositoryTask {
                 models.iter_mut().flatten().for_each(|(key, found)| self.mark_faulty(key, found));
                 self.lifecycle.found(&name, models, now)
             }
-            Event::Planned { generation, result } => {
+            Event::Planned { generation, wait, result } => {
                 self.running_jobs -= 1;
                 let result = match result {
-                    Ok(planned) => self.keep(generation, *planned),
+                    Ok(planned) => self.keep(generation, *planned, wait),
                     Err(error) => Err(error),
                 };
                 self.lifecycle.planned(generation, result.map_err(Into::into), now)
@@ -313,7 +341,7 @@ impl RepositoryTask {
                 self.running_jobs -= 1;
                 // A load needs more memory than the model, and one that has failed leaves all of it.
                 self.freed_memory.return_soon();
-                let result = result.map(|model| drop(self.copies.insert(copy, model)));
+                let result = result.map(|loaded| self.keep_copy(copy, loaded));
                 self.lifecycle.loaded(copy, result, now)
             }
             Event::Checked { generation, files } => self.lifecycle.checked(generation, files, now),
@@ -321,6 +349,7 @@ impl RepositoryTask {
                 let mut actions = Vec::new();
                 for copy in copies {
                     self.copies.remove(&copy);
+                    self.copied_files.remove(&copy);
                     actions.extend(self.lifecycle.retired(copy, now));
                 }
                 // The process frees everything when it ends.
@@ -330,8 +359,8 @@ impl RepositoryTask {
                 actions
             }
             Event::Polled(listing) => {
-                let RepositoryListing { mut models, problems, failure } = *listing;
-                self.tell_problems(problems, failure.as_ref());
+                let RepositoryListing { mut models, problems, failures } = *listing;
+                self.tell_problems(problems, &failures);
                 models.models.iter_mut().for_each(|(key, found)| self.mark_faulty(key, found));
                 let (actions, next) = self.lifecycle.polled(models, now);
                 self.polling.iter_mut().for_each(|polling| {
@@ -340,6 +369,12 @@ impl RepositoryTask {
                 actions
             }
             Event::Told => Vec::new(),
+            Event::Sought { name, source, names, result, done } => {
+                let registered = result.and_then(|()| self.repositories.register(name, source, names));
+                // The caller may have gone.
+                let _ = done.send(registered);
+                Vec::new()
+            }
             Event::Existing { models, ready_only, done } => {
                 if let Some(models) = &models {
                     self.lifecycle.exist(|key, version| {
@@ -359,16 +394,25 @@ impl RepositoryTask {
         self.perform(actions);
     }
 
+    /// Keeps a copy until it has ended.
+    fn keep_copy(&mut self, id: CopyId, LoadedCopy { model, files }: LoadedCopy) {
+        self.copies.insert(id, model);
+        self.copied_files.extend(files.map(|files| (id, files)));
+    }
+
     /// Keeps what a load needs until its last copy has ended. Returns what the lifecycle must know.
     fn keep(
         &mut self,
         generation: Generation,
         planned: Planned,
+        wait: StoreWait,
     ) -> Result<lifecycle::PlannedModel, PlanError> {
         let Planned { plan, agents, files } = planned;
         let shown = plan.shown();
-        let agents = agents.map(|agents| AgentThread::start(agents, self.loader.threads())).transpose()?;
-        self.loads.insert(generation, LoadState { plan: Arc::new(plan), agents, _files: files });
+        let files = Arc::new(files);
+        let threads = self.loader.threads();
+        let agents = agents.map(|agents| AgentThread::start(agents, files.clone(), threads)).transpose()?;
+        self.loads.insert(generation, LoadState { plan: Arc::new(plan), agents, _files: files, wait });
         Ok(shown)
     }
 
@@ -383,46 +427,16 @@ impl RepositoryTask {
         found.faulty.extend(faulty);
     }
 
-    /// Looks for changes.
-    fn poll(&mut self) {
-        if let Some(polling) = &mut self.polling {
-            polling.begin(Instant::now());
-            let listing = self.list();
-            self.events.spawn(async move { Event::Polled(Box::new(listing.await)) });
-        }
+    /// Ends what waits for stores.
+    fn end_store_waits(&self) {
+        let exiting = Error::unavailable("Server exiting");
+        self.downloads.values().chain([&self.store_waits]).for_each(|wait| wait.end(exiting.clone()));
     }
 
-    /// Lists the repositories. From then on, the file system notifies the task of changes.
-    fn list(&self) -> impl Future<Output = RepositoryListing> + use<> {
-        blocking::list(self.repositories.clone(), self.loader.clone(), self.watcher.clone())
-    }
-
-    /// Logs what is wrong with the repositories, once until it has changed.
-    fn tell_problems(&mut self, problems: Vec<String>, failure: Option<&Error>) {
-        let failure = failure.filter(|_| self.polling.is_some());
-        let failure = failure.map(|error| format!("the models of a repository stay as they are: {error}"));
-        let now: BTreeSet<_> = problems.into_iter().chain(failure).collect();
-        now.difference(&self.told).for_each(|problem| log::warn!("{problem}"));
-        self.told = now;
-    }
-
-    /// Answers a request for the index, now that the repositories have been read.
-    fn show_index(
-        &self,
-        models: Option<&BTreeMap<ModelKey, ExistingModel>>,
-        ready_only: bool,
-    ) -> Vec<IndexEntry> {
-        let table = ModelTable::of(&self.lifecycle, &self.copies);
-        let mut lines = table.index(ready_only);
-        if !ready_only {
-            let unknown = models.into_iter().flatten().filter(|(key, _)| !table.has(key));
-            lines.extend(unknown.map(|(key, model)| match model.directories {
-                0 | 1 => IndexEntry::unknown(key),
-                _ => IndexEntry::not_unique(key),
-            }));
-            table::sort(&mut lines);
-        }
-        lines
+    /// What ends when the models of a name are unloaded, or when the server stops.
+    fn download_wait(&mut self, name: &Name) -> StoreWait {
+        self.downloads.retain(|_, wait| wait.is_used() && !wait.has_ended());
+        self.downloads.entry(name.clone()).or_insert_with(StoreWaitEnd::new).wait()
     }
 }
 

@@ -15,5 +15,6 @@ mod observing;
 mod policies;
 mod repository;
 mod stopping;
+mod stores;
 mod strategies;
 mod support;

@@ -14,6 +14,7 @@ use inference::{
     Error,
     cache::{CacheFinder, ResponseCache},
 };
+use object_stores::{CacheOptions, DEFAULT_UNUSED_BYTES, default_cache_directory};
 use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
@@ -73,7 +74,9 @@ impl Server {
         let runtime = self.own()?.runtime.lock().as_ref().map(Runtime::handle).cloned();
         let runtime = runtime.ok_or_else(|| Error::internal("the server has no runtime"))?;
         let agents = settings.agent_directory.clone().into();
-        let plugins = Plugins { cache: cache(settings)?, ..plugins(self, library_search(), agents) };
+        let copies =
+            CacheOptions { directory: default_cache_directory(), max_unused_bytes: DEFAULT_UNUSED_BYTES };
+        let plugins = Plugins { cache: cache(settings)?, ..plugins(self, library_search(), agents, copies) };
         runtime.block_on(async {
             let engine = Engine::new(settings.engine_options()?, plugins)?;
             self.attach(engine.clone());

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use super::*;
-use crate::listing::{ObjectKind, StoredObject};
+use inference::repository::{ObjectKind, StoredObject};
 
 const MODIFIED: u64 = 1_700_000_000;
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use inference::Error;
+use inference::repository::StoredObject;
 
 use super::{LocalCache, TemporaryFile, failed};
-use crate::listing::StoredObject;
 
 /// Names a content: a hash of its URL, its tag and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

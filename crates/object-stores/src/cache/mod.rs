@@ -17,8 +17,9 @@
 mod contents;
 mod copy;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,13 +60,16 @@ impl LocalCache {
     /// Opens the cache, removes what dead processes have left, and removes unused contents beyond the limit.
     ///
     /// # Errors
-    /// INTERNAL: the directory cannot be made, written or locked. The error names the path.
+    /// INTERNAL: the directory cannot be made, written or locked. INVALID_ARGUMENT: it belongs to another user. The error
+    /// names the path.
     pub(crate) fn open(options: CacheOptions) -> Result<Arc<Self>, Error> {
         let CacheOptions { directory, max_unused_bytes } = options;
         let sessions = directory.join("sessions");
-        for path in [&sessions, &directory.join("contents")] {
-            fs::create_dir_all(path).map_err(|error| failed("make", path, &error))?;
+        for path in [&directory, &sessions, &directory.join("contents")] {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            made.map_err(|error| failed("make", path, &error))?;
         }
+        check_owner(&directory)?;
         let path = directory.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(|error| failed("open", &path, &error))?;
@@ -131,6 +135,19 @@ fn in_background(function: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(function)),
         Err(_) => function(),
+    }
+}
+
+/// The owner of the directory decides what models consist of, so another user must not be the owner.
+fn check_owner(directory: &Path) -> Result<(), Error> {
+    let owner = fs::metadata(directory).map_err(|error| failed("read", directory, &error))?.uid();
+    let user = rustix::process::geteuid().as_raw();
+    match owner == user || owner == 0 {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
+            "cache of object stores: '{}' belongs to user {owner} instead of user {user}, who runs the server",
+            directory.display()
+        ))),
     }
 }
 

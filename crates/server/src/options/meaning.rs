@@ -75,7 +75,7 @@ pub struct ServerSettings {
 /// (control mode `none`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositorySettings {
-    /// The repositories' paths as typed, sorted, without duplicates. Empty if neither the command line nor
+    /// The repositories' paths and URLs as typed, sorted, without duplicates. Empty if neither the command line nor
     /// `AIP_STORAGE_URI` names one. Then the engine refuses to start.
     pub paths: BTreeSet<String>,
     /// If true, backends may complete model configurations.
@@ -93,6 +93,10 @@ pub struct RepositorySettings {
     pub load_policy: LoadPolicy,
     /// Which models the server loads, and when.
     pub control_mode: ControlMode,
+    /// Where copies of models from object stores are. `None`: at the default place.
+    pub cache_directory: Option<PathBuf>,
+    /// How many bytes of copies may stay that no served model uses.
+    pub cache_byte_size: u64,
     /// When the server looks for changes of models.
     pub polling: Polling,
     /// How long requests of running sequences go to the old copy of a model.

@@ -174,6 +174,8 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
             gpu_groups_on_cpu: typed.gpu_instances_on_cpu,
         },
         control_mode: typed.control_mode,
+        cache_directory: (!typed.cache_directory.is_empty()).then(|| typed.cache_directory.into()),
+        cache_byte_size: unsigned(typed.cache_byte_size),
         polling: polling(typed.poll_secs, typed.settle_ms),
         sequence_timeout: Duration::from_secs(unsigned(typed.sequence_timeout_secs)),
         startup_models: typed.load_models,

@@ -2,7 +2,10 @@
 use tokio::task::spawn_blocking;
 
 use super::{Event, RepositoryTask};
-use crate::{clock::now, repository::Done, repository::retire::retire};
+use crate::{
+    clock::now,
+    repository::{Done, blocking::LoadedCopy, retire::retire},
+};
 
 impl RepositoryTask {
     /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories.
@@ -18,11 +21,12 @@ impl RepositoryTask {
     /// Ends what an abandoned load has made after all. Returns any other event.
     pub(super) fn unless_abandoned(&mut self, event: Event) -> Option<Event> {
         match event {
-            Event::Loaded { result: Ok(copy), .. } if self.has_abandoned_loads => {
+            Event::Loaded { result: Ok(LoadedCopy { model, files }), .. } if self.has_abandoned_loads => {
                 let (threads, memory) = (self.loader.threads().clone(), self.loader.memory());
-                let ended = retire(copy, self.sequence_limit, self.is_stopping.clone(), threads, memory);
+                let ended = retire(model, self.sequence_limit, self.is_stopping.clone(), threads, memory);
                 self.endings.spawn(async move {
                     ended.await;
+                    drop(files);
                     Event::Told
                 });
                 None

@@ -3,12 +3,19 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use futures_util::future::join_all;
 use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
-use lifecycle::{CommandId, CopyId, Generation, LifecycleAction, LogLevel, ModelKey, VersionStatus};
+use lifecycle::{
+    CommandId, CopyId, Generation, LifecycleAction, LogLevel, ModelKey, ModelPlace, VersionStatus,
+};
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
 use crate::{
     model::Model,
-    repository::{ModelTable, blocking, load::LoadBase, retire::retire},
+    repository::{
+        ModelTable,
+        blocking::{self, ListingPurpose, LoadPlace},
+        load::LoadBase,
+        retire::retire,
+    },
 };
 
 impl RepositoryTask {
@@ -54,31 +61,35 @@ impl RepositoryTask {
     fn perform_one(&mut self, action: LifecycleAction) {
         match action {
             LifecycleAction::List { command } => {
-                let listing = self.list();
+                let listing = self.list(ListingPurpose::Start);
                 self.events.spawn(async move { Event::Listed { command, listing: Box::new(listing.await) } });
             }
             LifecycleAction::Find { name } => {
                 let (repositories, loader) = (self.repositories.clone(), self.loader.clone());
-                let found = blocking::find(repositories, loader, name.clone(), self.serving(&name));
+                let (serving, wait) = (self.serving(&name), self.download_wait(&name));
+                let found = blocking::find(repositories, loader, name.clone(), serving, wait);
                 self.events.spawn(async move { Event::Found { name, models: found.await } });
             }
-            LifecycleAction::Plan { key, generation, directory, given } => {
+            LifecycleAction::Plan { key, generation, place, given } => {
                 let given = given.and_then(|command| self.open.get(&command));
                 let given = given.map(|command| command.given.clone()).unwrap_or_default();
-                self.jobs.push_back(Job::Plan { key, generation, directory, given });
+                let place = place.map_or(LoadPlace::Given, |place| self.locate(&place));
+                let wait = self.download_wait(&key.name);
+                self.jobs.push_back(Job::Plan { key, generation, place, given, wait });
             }
             LifecycleAction::Load { copy, base, .. } => {
-                let plan = |generation| self.loads.get(&generation).map(|load| load.plan.clone());
                 let base = base.and_then(|base| {
-                    Some(LoadBase { model: self.copies.get(&base)?.clone(), plan: plan(base.generation)? })
+                    let (model, files) =
+                        (self.copies.get(&base)?.clone(), self.copied_files.get(&base).cloned());
+                    Some(LoadBase { model, plan: self.loads.get(&base.generation)?.plan.clone(), files })
                 });
                 // A load has its plan since it was planned.
-                self.jobs.extend(plan(copy.generation).map(|plan| Job::Load { plan, copy, base }));
+                if let Some(load) = self.loads.get(&copy.generation) {
+                    let (plan, wait) = (load.plan.clone(), load.wait.clone());
+                    self.jobs.push_back(Job::Load { plan, copy, base, wait });
+                }
             }
-            LifecycleAction::Check { generation, directory, .. } => {
-                let checked = blocking::check(self.loader.clone(), directory);
-                self.events.spawn(async move { Event::Checked { generation, files: checked.await } });
-            }
+            LifecycleAction::Check { generation, place, .. } => self.check(generation, place),
             LifecycleAction::TellComplete { generation } => {
                 let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
                 self.untold.extend(agents.map(|agents| agents.notify(AgentAction::LoadComplete)));
@@ -110,6 +121,37 @@ impl RepositoryTask {
             Some((key.clone(), self.copies.get(&copy)?.clone()))
         });
         serving.collect()
+    }
+
+    /// Where the files of a place are read from.
+    fn locate(&self, place: &ModelPlace) -> LoadPlace {
+        match self.repositories.remote_of(&place.repository) {
+            None => LoadPlace::Directory(place.directory.clone()),
+            Some(source) => {
+                let directory = place.directory.file_name().unwrap_or_default();
+                LoadPlace::Remote {
+                    source: source.clone(),
+                    directory: directory.to_string_lossy().into_owned(),
+                }
+            }
+        }
+    }
+
+    /// Looks at the files of a model whose copies have been built.
+    fn check(&mut self, generation: Generation, place: Arc<ModelPlace>) {
+        let loader = self.loader.clone();
+        match self.locate(&place) {
+            LoadPlace::Given | LoadPlace::Directory(_) => {
+                let checked = blocking::check(loader, place);
+                self.events.spawn(async move { Event::Checked { generation, files: checked.await } });
+            }
+            LoadPlace::Remote { source, directory } => {
+                let before = self.lifecycle.files_of(generation).cloned();
+                let wait = self.store_waits.wait();
+                let checked = blocking::check_remote(loader, source, directory, before, wait);
+                self.events.spawn(async move { Event::Checked { generation, files: checked.await } });
+            }
+        }
     }
 
     /// Forgets a load whose copies have ended, after its agents have been notified.
@@ -182,14 +224,14 @@ impl RepositoryTask {
             self.running_jobs += 1;
             let loader = self.loader.clone();
             match job {
-                Job::Plan { key, generation, directory, given } => {
-                    let planned = blocking::plan(loader, key, directory, given);
+                Job::Plan { key, generation, place, given, wait } => {
+                    let planned = blocking::plan(loader, key, place, given, wait.clone());
                     self.events.spawn(async move {
-                        Event::Planned { generation, result: planned.await.map(Box::new) }
+                        Event::Planned { generation, wait, result: planned.await.map(Box::new) }
                     });
                 }
-                Job::Load { plan, copy, base } => {
-                    let loaded = blocking::load(loader, plan, copy.version, base);
+                Job::Load { plan, copy, base, wait } => {
+                    let loaded = blocking::load(loader, plan, copy.version, base, wait);
                     self.events.spawn(async move { Event::Loaded { copy, result: loaded.await } });
                 }
             }

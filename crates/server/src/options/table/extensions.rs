@@ -2,7 +2,7 @@
 //! have.
 
 use super::super::meaning::BackendSetting;
-use super::{Spec, boolean, checked, count, text, values};
+use super::{OptionValue, Spec, boolean, checked, count, text, values};
 
 pub(super) const BACKEND: &[Spec] = &[
     text(
@@ -108,6 +108,20 @@ pub(super) const NEREID: &[Spec] = &[
              milliseconds. 0: at once, even while files are written.",
     )
     .default_note("the smaller of 2000 and the interval of --repository-poll-secs"),
+    text(
+        "model-repository-cache-directory",
+        |typed, value| typed.repository.cache_directory = value.to_owned(),
+        "Where the server keeps copies of models from object stores. They survive a restart. Several servers of one user \
+             may share the directory.",
+    )
+    .default_note("nereid/models below XDG_CACHE_HOME or ~/.cache, else a directory below TMPDIR"),
+    Spec::new(
+        "model-repository-cache-byte-size",
+        OptionValue::Integer(0, i64::MAX, |typed, value| typed.repository.cache_byte_size = value),
+        "How many bytes that no served model uses may stay in the directory of --model-repository-cache-directory. Beyond \
+             the limit, the server removes what was not used for the longest time.",
+    )
+    .default("68719476736"),
     checked(
         "strict-readiness-scope",
         "all|startup",

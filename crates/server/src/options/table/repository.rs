@@ -13,20 +13,11 @@ pub(super) const REPOSITORY: &[Spec] = &[
     text(
         "model-repository",
         |typed, value| _ = typed.repository.paths.insert(value.to_owned()),
-        "A directory of models. May be given several times. The server does not serve a model that is in more than \
-             one repository.",
+        "A directory of models, or the URL of such a directory in an object store: s3://bucket/path, \
+             s3://host:port/bucket/path, gs://bucket/path, as://account/container/path. May be given several times. The \
+             server does not serve a model that is in more than one repository.",
     )
-    .default_note("the environment variable AIP_STORAGE_URI")
-    .unsupported_if(
-        |typed| {
-            typed
-                .repository
-                .paths
-                .iter()
-                .any(|path| ["s3://", "gs://", "as://"].iter().any(|cloud| path.starts_with(cloud)))
-        },
-        "reading models from object storage (s3://, gs://, as://)",
-    ),
+    .default_note("the environment variable AIP_STORAGE_URI"),
     boolean(
         "exit-on-error",
         |typed, value| typed.repository.exit_on_error = value,

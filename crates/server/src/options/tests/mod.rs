@@ -31,7 +31,8 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
 const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes \
-             gpu-instances-on-cpu serve-partial-models repository-settle-ms strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-max-connections grpc-max-connections \
+             gpu-instances-on-cpu serve-partial-models repository-settle-ms model-repository-cache-directory \
+             model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-max-connections grpc-max-connections \
              metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \
              client-header-timeout-secs client-body-timeout-secs client-body-min-byte-size \
              client-write-timeout-secs client-idle-timeout-secs";

@@ -6,9 +6,6 @@ use std::collections::BTreeSet;
 
 /// Command lines for features that this version does not have, each with the refused option.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
-    (&["--model-repository=/m", "--model-store=s3://b/m"], "model-repository"),
-    (&["--model-repository=gs://b"], "model-repository"),
-    (&["--model-repository=as://b"], "model-repository"),
     (&["--model-load-gpu-limit=0:0.5"], "model-load-gpu-limit"),
     (&["--trace-config=level=TIMESTAMPS", "--trace-config=triton,file=x"], "trace-config"),
     (&["--trace-config=level=TENSORS", "--trace-config=mode=opentelemetry"], "trace-config"),

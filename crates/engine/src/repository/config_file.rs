@@ -1,0 +1,113 @@
+//! Reads the configurations of models.
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use inference::{
+    Error,
+    config::{Completion, ConfigSource, GivenConfig, read},
+    repository::StoredObject,
+};
+use lifecycle::{NoVersion, NoVersionCause, PlanFailure};
+
+use super::given::LoadParameters;
+
+/// Why a model has no plan.
+pub(super) struct PlanError {
+    pub(super) cause: NoVersionCause,
+    pub(super) error: Error,
+}
+
+impl From<Error> for PlanError {
+    fn from(error: Error) -> Self {
+        Self { cause: NoVersionCause::Refused, error }
+    }
+}
+
+impl From<PlanError> for PlanFailure {
+    fn from(PlanError { cause, error }: PlanError) -> Self {
+        Self { no_version: NoVersion { cause, reason: error.with_code() }, error }
+    }
+}
+
+/// Finds and reads the file with a model's configuration.
+pub(super) struct ConfigFileReader {
+    completion: Completion,
+    /// `configs/<name>.pbtxt` takes precedence (`--model-config-name`).
+    config_name: Option<String>,
+}
+
+impl ConfigFileReader {
+    pub(super) fn new(auto_complete: bool, config_name: Option<String>) -> Self {
+        let completion = if auto_complete { Completion::Auto } else { Completion::Strict };
+        Self { completion, config_name }
+    }
+
+    /// Whether configurations may leave something open.
+    pub(super) fn completion(&self) -> Completion {
+        self.completion
+    }
+
+    /// The configuration of a request, or else of a directory, which errors show as `shown`.
+    pub(super) fn given(
+        &self,
+        directory: &Path,
+        shown: &Path,
+        brought: &LoadParameters,
+    ) -> Result<GivenConfig, PlanError> {
+        match &brought.config {
+            Some(json) => Ok(read(ConfigSource::Override(json), self.completion).map_err(Error::from)?),
+            None if !brought.files.is_empty() => {
+                let text = "Load parameter 'config' must be specified for model file override";
+                Err(Error::invalid(text).into())
+            }
+            None => self.read(directory, shown).map_err(|error| {
+                let is_there = self.config_path(directory).exists();
+                let cause = if is_there { NoVersionCause::Refused } else { NoVersionCause::NoConfiguration };
+                PlanError { cause, error }
+            }),
+        }
+    }
+
+    /// The path of a model's configuration below the model's directory.
+    pub(super) fn config_name(&self, directory: &Path) -> String {
+        let path = self.config_path(directory);
+        path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned()
+    }
+
+    /// The same for a model in an object store.
+    pub(super) fn config_name_of(&self, objects: &[StoredObject]) -> String {
+        let custom = self.config_name.as_ref().map(|name| format!("configs/{name}.pbtxt"));
+        let is_there = |name: &String| objects.iter().any(|object| object.path == *name);
+        custom.filter(is_there).unwrap_or_else(|| "config.pbtxt".to_owned())
+    }
+
+    /// The configuration in a model's directory, which errors show as `shown`.
+    pub(super) fn read(&self, directory: &Path, shown: &Path) -> Result<GivenConfig, Error> {
+        let path = self.config_path(directory);
+        let content = match fs::read(&path) {
+            Ok(content) => Some(content),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        let shown = shown.join(path.strip_prefix(directory).unwrap_or(&path));
+        let source = match &content {
+            Some(content) => ConfigSource::Text { path: &shown, content },
+            None => ConfigSource::Missing(&shown),
+        };
+        Ok(read(source, self.completion)?)
+    }
+
+    /// The file with a model's configuration, if there is one.
+    fn config_path(&self, directory: &Path) -> PathBuf {
+        let custom =
+            self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
+        custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
+    }
+}
+
+/// The error about a file or a directory that cannot be read.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::internal(format!("failed to open {}: {error}", path.display()))
+}
