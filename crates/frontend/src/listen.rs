@@ -1,7 +1,7 @@
 //! Binds the sockets of the endpoints.
 //!
 //! The server binds all ports before it loads the first model, so that a port conflict fails before the time for
-//! loading is spent. Connections that arrive meanwhile wait in the backlog until the server accepts them.
+//! loading is spent. It listens when the models have been tried: until then connections are refused, as in Triton.
 use std::{
     io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
@@ -13,27 +13,45 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// The most connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Binds `address:port` and starts to listen. The listener does not block, because an asynchronous runtime needs that.
-///
-/// `address` is a host name or an IPv4 or IPv6 address. If a host name has several addresses, the first one counts.
-/// With port 0 the system chooses the port. With `reuse_port`, other processes with the same setting may listen on the
-/// same port.
-///
-/// # Errors
-/// UNAVAILABLE, with the text of the reference if another socket uses the port.
-pub fn bind(address: &str, port: u16, reuse_port: bool) -> Result<TcpListener, Error> {
-    let host = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-    let target = (host, port)
-        .to_socket_addrs()
-        .and_then(|mut found| found.next().ok_or_else(|| io::Error::other("the name has no address")))
-        .map_err(|error| Error::unavailable(format!("cannot resolve address '{address}': {error}")))?;
-    listen(target, reuse_port).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => Error::unavailable(format!("Socket '{address}:{port}' already in use ")),
-        _ => Error::unavailable(format!("cannot listen on '{address}:{port}': {error}")),
-    })
+/// A socket that has a port and does not listen yet.
+#[derive(Debug)]
+pub struct BoundSocket {
+    socket: Socket,
+    /// Address and port as they were given.
+    given: String,
 }
 
-fn listen(target: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
+impl BoundSocket {
+    /// Binds `address:port`.
+    ///
+    /// `address` is a host name or an IPv4 or IPv6 address. If a host name has several addresses, the first one counts.
+    /// With port 0 the system chooses the port. With `reuse_port`, other processes with the same setting may listen on
+    /// the same port.
+    ///
+    /// # Errors
+    /// UNAVAILABLE, with the text of the reference if another socket listens on the port.
+    pub fn bind(address: &str, port: u16, reuse_port: bool) -> Result<Self, Error> {
+        let given = format!("{address}:{port}");
+        let host = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
+        let target = (host, port)
+            .to_socket_addrs()
+            .and_then(|mut found| found.next().ok_or_else(|| io::Error::other("the name has no address")))
+            .map_err(|error| Error::unavailable(format!("cannot resolve address '{address}': {error}")))?;
+        let socket = bind(target, reuse_port).map_err(|error| refusal(&given, &error))?;
+        Ok(Self { socket, given })
+    }
+
+    /// Begins to listen. The listener does not block, because an asynchronous runtime needs that.
+    ///
+    /// # Errors
+    /// UNAVAILABLE: another socket has begun to listen on the port since it was bound.
+    pub fn listen(self) -> Result<TcpListener, Error> {
+        self.socket.listen(BACKLOG).map_err(|error| refusal(&self.given, &error))?;
+        Ok(self.socket.into())
+    }
+}
+
+fn bind(target: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
     // A restarted server may bind its port again although old connections are still in TIME_WAIT.
     socket.set_reuse_address(true)?;
@@ -42,40 +60,71 @@ fn listen(target: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&target.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
+}
+
+fn refusal(given: &str, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Error::unavailable(format!("Socket '{given}' already in use ")),
+        _ => Error::unavailable(format!("cannot listen on '{given}': {error}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
     use super::*;
 
     #[test]
     fn a_taken_port_is_named() {
-        let first = bind("127.0.0.1", 0, false).unwrap();
+        let first = listener("127.0.0.1", 0, false).unwrap();
         let port = first.local_addr().unwrap().port();
-        let error = bind("127.0.0.1", port, false).unwrap_err();
+        let error = BoundSocket::bind("127.0.0.1", port, false).unwrap_err();
         assert_eq!(error.with_code(), format!("Unavailable: Socket '127.0.0.1:{port}' already in use "));
     }
 
     #[test]
+    fn a_bound_socket_refuses_connections_until_it_listens() {
+        let bound = BoundSocket::bind("127.0.0.1", 0, false).unwrap();
+        let address = bound.socket.local_addr().unwrap().as_socket().unwrap();
+        let refused = TcpStream::connect(address).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let _listener = bound.listen().unwrap();
+        assert!(TcpStream::connect(address).is_ok());
+    }
+
+    #[test]
+    fn of_two_sockets_with_one_port_one_may_listen() {
+        let first = BoundSocket::bind("127.0.0.1", 0, false).unwrap();
+        let port = first.socket.local_addr().unwrap().as_socket().unwrap().port();
+        let second = BoundSocket::bind("127.0.0.1", port, false).unwrap();
+        let _listener = first.listen().unwrap();
+        assert!(second.listen().unwrap_err().message.contains("already in use"));
+    }
+
+    fn listener(address: &str, port: u16, reuse_port: bool) -> Result<TcpListener, Error> {
+        BoundSocket::bind(address, port, reuse_port)?.listen()
+    }
+
+    #[test]
     fn two_servers_may_share_a_port_if_both_allow_it() {
-        let first = bind("127.0.0.1", 0, true).unwrap();
+        let first = listener("127.0.0.1", 0, true).unwrap();
         let port = first.local_addr().unwrap().port();
-        assert!(bind("127.0.0.1", port, true).is_ok());
-        assert!(bind("127.0.0.1", port, false).is_err());
+        assert!(listener("127.0.0.1", port, true).is_ok());
+        assert!(listener("127.0.0.1", port, false).is_err());
     }
 
     #[test]
     fn an_address_of_another_machine_is_refused_by_name() {
-        let error = bind("192.0.2.1", 0, false).unwrap_err();
+        let error = listener("192.0.2.1", 0, false).unwrap_err();
         assert!(error.message.starts_with("cannot listen on '192.0.2.1:0': "), "{error}");
     }
 
     #[test]
     fn brackets_around_an_ipv6_address_are_allowed() {
         // A machine without IPv6 refuses to create the socket, before it checks the address.
-        if let Err(error) = bind("[::1]", 0, false) {
+        if let Err(error) = listener("[::1]", 0, false) {
             assert!(error.message.starts_with("cannot listen on '[::1]:0'"), "{error}");
         }
     }

@@ -17,7 +17,7 @@ use nereid_frontend::{
     connection::{BodyPace, ClientLimits, ConnectionSlots},
     drain::Drain,
     http::{self, HttpService},
-    listen,
+    listen::BoundSocket,
     metrics::MetricsService,
     restrict::{Category, Restrictions},
 };
@@ -73,7 +73,7 @@ impl Server {
             load_policy: Default::default(),
         };
         let engine = runtime.block_on(Engine::start(engine_options, backends)).unwrap();
-        let listener = listen::bind("127.0.0.1", 0, false).unwrap();
+        let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
         let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
         let limits = options.limits;
         let service = Arc::new(HttpService::new(engine.clone(), options));
@@ -583,7 +583,7 @@ fn a_body_that_stops_coming_ends_the_connection() {
 #[test]
 fn the_metrics_port_knows_one_path() {
     let server = Server::usual();
-    let listener = listen::bind("127.0.0.1", 0, false).unwrap();
+    let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
     let address = listener.local_addr().unwrap();
     let service = Arc::new(MetricsService::new(server.engine.clone()));
     let slots = ConnectionSlots::unlimited();

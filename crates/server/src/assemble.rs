@@ -13,7 +13,7 @@ use frontend::{
     forward::HeaderForward,
     grpc::{self, GrpcOptions, GrpcState},
     http::{self, HttpService},
-    listen,
+    listen::BoundSocket,
     metrics::MetricsService,
 };
 use inference::{
@@ -109,9 +109,9 @@ impl std::error::Error for StartError {}
 /// The bound sockets. The server binds them before it loads any model, so that a port conflict fails before the time
 /// for loading is spent (P-W38).
 struct Sockets {
-    grpc: Option<TcpListener>,
-    http: Option<TcpListener>,
-    metrics: Option<TcpListener>,
+    grpc: Option<BoundSocket>,
+    http: Option<BoundSocket>,
+    metrics: Option<BoundSocket>,
 }
 
 impl<'a> StartingServer<'a> {
@@ -221,13 +221,14 @@ impl Server {
     fn open<F>(
         &mut self,
         service: EndpointService,
-        socket: TcpListener,
+        socket: BoundSocket,
         drain: Drain,
         serve: impl FnOnce(TcpListener) -> F,
     ) -> Result<(), StartError>
     where
         F: Future<Output = Result<(), Error>> + Send + 'static,
     {
+        let socket = socket.listen().map_err(|error| service.failed(error))?;
         let address = socket.local_addr().map_err(|error| {
             service.failed(Error::unavailable(format!("the socket has no address: {error}")))
         })?;
@@ -312,7 +313,7 @@ impl Sockets {
     fn bind(options: &ResolvedOptions) -> Result<Self, StartError> {
         let bind = |service: EndpointService, at: Option<&ListenSettings>| {
             at.map(|at| {
-                listen::bind(&at.address, at.port, at.reuse_port).map_err(|error| service.failed(error))
+                BoundSocket::bind(&at.address, at.port, at.reuse_port).map_err(|error| service.failed(error))
             })
             .transpose()
         };

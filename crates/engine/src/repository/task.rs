@@ -376,19 +376,7 @@ impl RepositoryTask {
                 Vec::new()
             }
             Event::Existing { models, ready_only, done } => {
-                if let Some(models) = &models {
-                    self.lifecycle.exist(|key, version| {
-                        let model = models.get(key);
-                        model.is_some_and(|model| {
-                            version.is_none_or(|version| model.versions.contains(&version))
-                        })
-                    });
-                }
-                // What the caller learns counts for readiness, too.
-                self.perform(Vec::new());
-                // The caller may have gone.
-                let _ = done.send(self.show_index(models.as_ref(), ready_only));
-                return;
+                return self.answer_index(models.as_ref(), ready_only, done);
             }
         };
         self.perform(actions);

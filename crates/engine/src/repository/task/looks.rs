@@ -61,7 +61,26 @@ impl RepositoryTask {
     }
 
     /// Answers a request for the index, now that the repositories have been read.
-    pub(super) fn show_index(
+    pub(super) fn answer_index(
+        &mut self,
+        models: Option<&BTreeMap<ModelKey, ExistingModel>>,
+        ready_only: bool,
+        done: Done<Vec<IndexEntry>>,
+    ) {
+        if let Some(models) = models {
+            self.lifecycle.exist(|key, version| {
+                let has_version =
+                    |model: &ExistingModel| version.is_none_or(|version| model.versions.contains(&version));
+                models.get(key).is_some_and(has_version)
+            });
+        }
+        // What the caller learns counts for readiness, too.
+        self.perform(Vec::new());
+        // The caller may have gone.
+        let _ = done.send(self.show_index(models, ready_only));
+    }
+
+    fn show_index(
         &self,
         models: Option<&BTreeMap<ModelKey, ExistingModel>>,
         ready_only: bool,

@@ -15,7 +15,7 @@ use testing::{
 use tokio::{task::JoinHandle, time::timeout};
 
 use super::{GrpcOptions, GrpcState, serve};
-use crate::{drain::Drain, listen};
+use crate::{drain::Drain, listen::BoundSocket};
 
 mod connection;
 mod stream;
@@ -77,7 +77,7 @@ impl Server {
         let engine = Engine::start(engine_options, backends).await.unwrap();
         let drain = Drain::new();
         let state = Arc::new(GrpcState::new(engine.clone(), options, drain.clone()).unwrap());
-        let listener = listen::bind("127.0.0.1", 0, false).unwrap();
+        let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, state));
         Self { address, engine, drain, serving, gate, _repository: repository }
