@@ -36,7 +36,7 @@ use super::{
     files,
     given::{LoadParameters, write_files},
     private_directory::PrivateDirectory,
-    remote::RemoteModel,
+    remote::{PlanSource, RemoteModel},
     scan, strategy,
 };
 use crate::{
@@ -102,24 +102,6 @@ pub(super) struct LoadBase {
     pub(super) plan: Arc<LoadPlan>,
     /// The files that the copy has of its own.
     pub(super) files: Option<Arc<dyn ModelCopy>>,
-}
-
-/// Where the files of a load are.
-pub(super) enum PlanSource {
-    /// In the repository, or where an agent has put them.
-    Directory(PathBuf),
-    /// In an object store. Each version is fetched when it is loaded.
-    Remote(RemoteModel),
-}
-
-impl PlanSource {
-    fn is_same_place(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Directory(one), Self::Directory(other)) => one == other,
-            (Self::Remote(one), Self::Remote(other)) => one.url() == other.url(),
-            (Self::Directory(_), Self::Remote(_)) | (Self::Remote(_), Self::Directory(_)) => false,
-        }
-    }
 }
 
 impl LoadPlan {

@@ -268,6 +268,24 @@ impl RemoteModel {
     }
 }
 
+/// Where the files of a load are.
+pub(super) enum PlanSource {
+    /// In the repository, or where an agent has put them.
+    Directory(PathBuf),
+    /// In an object store. Each version is fetched when it is loaded.
+    Remote(RemoteModel),
+}
+
+impl PlanSource {
+    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Directory(one), Self::Directory(other)) => one == other,
+            (Self::Remote(one), Self::Remote(other)) => one.url() == other.url(),
+            (Self::Directory(_), Self::Remote(_)) | (Self::Remote(_), Self::Directory(_)) => false,
+        }
+    }
+}
+
 /// The version that an object belongs to; `None` for what all versions use.
 pub(super) fn version_of(object: &StoredObject) -> Option<i64> {
     let top = match object.path.split_once('/') {

@@ -11,9 +11,10 @@ use std::{
 use arc_swap::ArcSwap;
 use inference::{Error, Name, repository::ModelCopy};
 use lifecycle::{
-    CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleCommand, LifecycleOptions, ModelFiles,
-    ModelKey, ModelOrigin, VersionStatus,
+    CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand,
+    LifecycleOptions, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
 };
+use scheduling::Timestamp;
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinError, JoinSet},
@@ -345,19 +346,7 @@ impl RepositoryTask {
                 self.lifecycle.loaded(copy, result, now)
             }
             Event::Checked { generation, files } => self.lifecycle.checked(generation, files, now),
-            Event::Retired(copies) => {
-                let mut actions = Vec::new();
-                for copy in copies {
-                    self.copies.remove(&copy);
-                    self.copied_files.remove(&copy);
-                    actions.extend(self.lifecycle.retired(copy, now));
-                }
-                // The process frees everything when it ends.
-                if !self.is_stopping.load(SeqCst) {
-                    self.freed_memory.return_soon();
-                }
-                actions
-            }
+            Event::Retired(copies) => self.retired(copies, now),
             Event::Polled(listing) => {
                 let RepositoryListing { mut models, problems, failures } = *listing;
                 self.tell_problems(problems, &failures);
@@ -380,6 +369,21 @@ impl RepositoryTask {
             }
         };
         self.perform(actions);
+    }
+
+    /// Forgets copies that have ended. Returns what follows.
+    fn retired(&mut self, copies: Vec<CopyId>, now: Timestamp) -> Vec<LifecycleAction> {
+        let mut actions = Vec::new();
+        for copy in copies {
+            self.copies.remove(&copy);
+            self.copied_files.remove(&copy);
+            actions.extend(self.lifecycle.retired(copy, now));
+        }
+        // The process frees everything when it ends.
+        if !self.is_stopping.load(SeqCst) {
+            self.freed_memory.return_soon();
+        }
+        actions
     }
 
     /// Keeps a copy until it has ended.
