@@ -53,8 +53,9 @@ impl BoundSocket {
 
 fn bind(target: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
-    // A restarted server may bind its port again although old connections are still in TIME_WAIT.
-    socket.set_reuse_address(true)?;
+    // A restarted server may bind its port again although old connections are still in TIME_WAIT. A port that the system
+    // chooses belongs to nobody else, also before anybody listens.
+    socket.set_reuse_address(target.port() != 0)?;
     if reuse_port {
         socket.set_reuse_port(true)?;
     }
@@ -96,8 +97,8 @@ mod tests {
 
     #[test]
     fn of_two_sockets_with_one_port_one_may_listen() {
-        let first = BoundSocket::bind("127.0.0.1", 0, false).unwrap();
-        let port = first.socket.local_addr().unwrap().as_socket().unwrap().port();
+        let port = listener("127.0.0.1", 0, false).unwrap().local_addr().unwrap().port();
+        let first = BoundSocket::bind("127.0.0.1", port, false).unwrap();
         let second = BoundSocket::bind("127.0.0.1", port, false).unwrap();
         let _listener = first.listen().unwrap();
         assert!(second.listen().unwrap_err().message.contains("already in use"));
