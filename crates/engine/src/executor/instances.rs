@@ -59,7 +59,7 @@ impl PassiveInstance {
     }
 }
 
-/// An instance that is built, what it is, and its claimant, if there is a limiter.
+/// An instance that is built, and what the configuration says of it.
 struct NewInstance {
     built: BuiltInstance,
     group: Arc<InstanceGroup>,
