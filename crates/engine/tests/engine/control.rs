@@ -69,6 +69,17 @@ async fn models_are_loaded_and_unloaded_by_calls() {
 }
 
 #[tokio::test]
+async fn a_load_before_an_unload_is_complete_before_it() {
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let engine = start(explicit(repository.options()), echo()).await;
+    for _ in 0..50 {
+        let (loaded, unloaded) = tokio::join!(load(&engine, "m"), engine.unload("m"));
+        (loaded.unwrap(), unloaded.unwrap());
+        assert_eq!(engine.model("m", None).unwrap_err().code, ErrorCode::NotFound);
+    }
+}
+
+#[tokio::test]
 async fn models_of_the_start_are_named_or_all() {
     let repository = Repository::new().model("m", ECHO, &["1"]).model("n", ECHO, &["1"]);
     let named = |names: &[&str]| {
