@@ -166,9 +166,19 @@ pub(crate) fn free_port_base() -> Result<u16> {
 
 /// Status and body of a GET request on this machine.
 pub(crate) fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+    http(port, "GET", path)
+}
+
+/// Status and body of a POST request without a body on this machine.
+pub(crate) fn http_post(port: u16, path: &str) -> Result<(u16, String)> {
+    http(port, "POST", path)
+}
+
+fn http(port: u16, method: &str, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(START_TIMEOUT))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close");
+    write!(stream, "{head}\r\nContent-Length: 0\r\n\r\n")?;
     let mut answer = BufReader::new(stream);
     let mut head = String::new();
     answer.read_line(&mut head)?;
