@@ -184,9 +184,18 @@ fn http(port: u16, method: &str, path: &str) -> Result<(u16, String)> {
     answer.read_line(&mut head)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.context("the answer is not HTTP")?;
-    let mut rest = String::new();
-    answer.read_to_string(&mut rest)?;
-    let body = rest.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned());
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        answer.read_line(&mut line)?;
+        let Some((name, value)) = line.split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse().context("the length of the answer is no number")?);
+        }
+    }
+    // The connection may stay open: the processes that the reference server starts inherit its descriptors.
+    let mut body = String::new();
+    answer.take(length.unwrap_or(u64::MAX)).read_to_string(&mut body)?;
     Ok((status, body))
 }
 
