@@ -81,11 +81,14 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     }
     if wanted(Only::Reload) {
         let (folder, server, library) = prepare(options)?;
-        let mut contenders = vec![Contender::ours(&server, &folder, &library, &reload::MODELS)?];
-        if let Some(packages) = &options.reference {
-            contenders.push(Contender::reference(packages, &server, &folder, &reload::MODELS)?);
-        }
-        good &= reload::run(options, &contenders, &folder)?;
+        let start = || {
+            let mut contenders = vec![Contender::ours(&server, &folder, &library, &reload::MODELS)?];
+            if let Some(packages) = &options.reference {
+                contenders.push(Contender::reference(packages, &server, &folder, &reload::MODELS)?);
+            }
+            Ok(contenders)
+        };
+        good &= reload::run(options, start, &folder)?;
     }
     if wanted(Only::Micro) {
         micro()?;

@@ -44,10 +44,15 @@ struct WindowFigures {
     failed: f64,
 }
 
-type Round = [WindowFigures; WINDOWS.len()];
+type ReloadRound = [WindowFigures; WINDOWS.len()];
 
-/// Measures, prints and writes the table. Returns true if every request was answered.
-pub(super) fn run(options: &BenchOptions, contenders: &[Contender], folder: &Path) -> Result<bool> {
+/// Measures, prints and writes the table. `start` starts the contenders, ours first, anew for each row. Returns true if
+/// every request to ours was answered.
+pub(super) fn run(
+    options: &BenchOptions,
+    start: impl Fn() -> Result<Vec<Contender>>,
+    folder: &Path,
+) -> Result<bool> {
     let mut text = heading_of_table();
     let mut failed = 0.0;
     for model in MODELS {
@@ -58,18 +63,24 @@ pub(super) fn run(options: &BenchOptions, contenders: &[Contender], folder: &Pat
             }
             heading(&name);
             let row = BenchRow { name, model, protocol, callers: 0, rate: Some(RATE), bare: false };
-            let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); contenders.len()];
+            let contenders = start()?;
+            let mut rounds: Vec<Vec<ReloadRound>> = vec![Vec::new(); contenders.len()];
             for round in 0..options.rounds {
                 for turn in 0..contenders.len() {
                     // As for the other rows: each round begins with another contender.
                     let index = (round + turn) % contenders.len();
-                    rounds[index].push(measure(&contenders[index], &row, folder, options.seconds)?);
+                    match measure(&contenders[index], &row, folder, options.seconds) {
+                        Ok(figures) => rounds[index].push(figures),
+                        // The reference may not survive this. Its rounds until then count.
+                        Err(error) if index > 0 => println!("{}: {error:#}", contenders[index].name()),
+                        Err(error) => return Err(error),
+                    }
                 }
             }
             for (contender, rounds) in contenders.iter().zip(&rounds) {
                 text.push_str(&line(&row.name, &contender.name(), rounds));
-                failed += rounds.iter().flatten().map(|window| window.failed).sum::<f64>();
             }
+            failed += rounds[0].iter().flatten().map(|window| window.failed).sum::<f64>();
         }
     }
     heading("results");
@@ -79,11 +90,11 @@ pub(super) fn run(options: &BenchOptions, contenders: &[Contender], folder: &Pat
 }
 
 /// One round of one contender.
-fn measure(contender: &Contender, row: &BenchRow, folder: &Path, seconds: u32) -> Result<Round> {
+fn measure(contender: &Contender, row: &BenchRow, folder: &Path, seconds: u32) -> Result<ReloadRound> {
     let &Contender::Server { http_port, .. } = contender else { bail!("no server to measure") };
     // A server reloads nothing unless files have changed.
     let changed = folder.join(contender.name()).join(row.model).join("1/build");
-    let mut round = Round::default();
+    let mut round = ReloadRound::default();
     for ((name, interval), taken) in WINDOWS.into_iter().zip(&mut round) {
         let stop = AtomicBool::new(false);
         let (figures, reload_ms) = thread::scope(|scope| {
@@ -138,16 +149,16 @@ fn heading_of_table() -> String {
     let names = WINDOWS.map(|(name, _)| name);
     let rates = names.map(|name| format!("req/s {name}")).join(" | ");
     let p99 = names.map(|name| format!("p99 us {name}")).join(" | ");
-    let numbers = "---:|".repeat(2 * WINDOWS.len() + 4);
+    let numbers = "---:|".repeat(2 * WINDOWS.len() + 5);
     format!(
-        "| row | contender | {rates} | {p99} | once a second : before | back to back : before | ms of a reload | failed |\n\
+        "| row | contender | rounds | {rates} | {p99} | once a second : before | back to back : before | ms of a reload | failed |\n\
          |---|---|{numbers}\n"
     )
 }
 
 /// The medians; the ratios are medians of the rounds' ratios, the failed requests those of all rounds.
-fn line(row: &str, contender: &str, rounds: &[Round]) -> String {
-    let mut text = format!("| {row} | {contender} |");
+fn line(row: &str, contender: &str, rounds: &[ReloadRound]) -> String {
+    let mut text = format!("| {row} | {contender} | {} |", rounds.len());
     let mut cell =
         |value: f64, digits: usize| write!(text, " {value:.digits$} |").expect("a string takes all");
     for window in 0..WINDOWS.len() {
@@ -165,7 +176,7 @@ fn line(row: &str, contender: &str, rounds: &[Round]) -> String {
     text
 }
 
-fn median(rounds: &[Round], value: impl Fn(&Round) -> f64) -> f64 {
+fn median(rounds: &[ReloadRound], value: impl Fn(&ReloadRound) -> f64) -> f64 {
     let mut values: Vec<f64> = rounds.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
