@@ -11,6 +11,8 @@ conv      a small convolutional net, a few milliseconds for a batch of 8; one in
           running and one waiting; one thread, so that the load has a processor of its own
 large4    identity of 4 MiB
 large16   identity of 16 MiB
+table     a table of 64 MiB that is computed when the model is loaded, and looked up by 16 indices: loading it takes long,
+          executing it does not
 
 And one more, with FOLDER/generation.json the requests for it: seven of eight want 10 tokens, the eighth 200.
 
@@ -34,6 +36,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+TABLE_ROWS, TABLE_WIDTH = 1 << 20, 16
+
 GENERATION_CONTEXT, GENERATION_WIDTH, GENERATION_HIDDEN, GENERATION_LAYERS = 16, 64, 1024, 4
 GENERATION_BATCH, GENERATION_LENGTHS = 32, (10, 200)
 
@@ -48,7 +52,7 @@ model_transaction_policy { decoupled: true }
 instance_group [ { kind: KIND_CPU } ]
 """
 
-PYTHON_CONV = """\
+PYTHON_ONNX = """\
 import os
 
 import numpy as np
@@ -129,6 +133,20 @@ def conv():
     return model(nodes, ["batch", *CONV_IMAGE], ["batch", CONV_CLASSES], constants)
 
 
+def table():
+    """ONNX Runtime computes what depends on constants only when it loads a model."""
+    random = np.random.default_rng(5)
+    values = numpy_helper.from_array(random.random((TABLE_ROWS, TABLE_WIDTH), np.float32), "values")
+    nodes = [
+        helper.make_node("Softmax", ["values"], ["shares"]),
+        helper.make_node("Log", ["shares"], ["table"]),
+        helper.make_node("Cast", ["INPUT0"], ["indices"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "indices"], ["rows"]),
+        helper.make_node("ReduceMean", ["rows"], ["OUTPUT0"], axes=[2], keepdims=0),
+    ]
+    return model(nodes, ["batch", 16], ["batch", 16], [values])
+
+
 def identity(elements):
     return model([helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"])], [elements], [elements])
 
@@ -187,7 +205,10 @@ def main():
     batched = "dynamic_batching { } instance_group [ { count: 1 kind: KIND_CPU } ]"
     one_thread = batched + ' parameters { key: "intra_op_thread_count" value { string_value: "1" } }'
     write(ours, "conv", config("conv", "onnxruntime", 8, image, CONV_CLASSES, one_thread), conv())
-    write(reference, "conv", config("conv", "python", 8, image, CONV_CLASSES, batched), conv(), PYTHON_CONV)
+    write(reference, "conv", config("conv", "python", 8, image, CONV_CLASSES, batched), conv(), PYTHON_ONNX)
+
+    write(ours, "table", config("table", "onnxruntime", 64, 16, 16), table())
+    write(reference, "table", config("table", "python", 64, 16, 16), table(), PYTHON_ONNX)
 
     for name, elements in [("large4", 1 << 20), ("large16", 1 << 22)]:
         write(ours, name, config(name, "onnxruntime", 0, elements, elements), identity(elements))

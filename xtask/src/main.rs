@@ -65,12 +65,14 @@ cargo xtask demo [--port-base N] [--once] [--dev]
     keeps serving. HTTP, gRPC and metrics listen on N, N+1, N+2 [default: 8000]. --once ends after the result.
     --dev uses a debug build.
 
-cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--only load|adversary|micro]
-                  [--filter TEXT]
+cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY]
+                  [--only load|adversary|reload|micro] [--filter TEXT]
     Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
     server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
     of S seconds [default: 3] in alternation, then how much longer clients of our server wait while another one takes
-    more than its share, then the criterion benches. Results also in target/bench.
+    more than its share, then requests/s and p99 while a model is reloaded, then the criterion benches. Results also in
+    target/bench.
+    --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.
     --filter takes only rows whose name contains TEXT.
 ";

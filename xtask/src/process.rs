@@ -166,17 +166,36 @@ pub(crate) fn free_port_base() -> Result<u16> {
 
 /// Status and body of a GET request on this machine.
 pub(crate) fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
+    http(port, "GET", path)
+}
+
+/// Status and body of a POST request without a body on this machine.
+pub(crate) fn http_post(port: u16, path: &str) -> Result<(u16, String)> {
+    http(port, "POST", path)
+}
+
+fn http(port: u16, method: &str, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(START_TIMEOUT))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close");
+    write!(stream, "{head}\r\nContent-Length: 0\r\n\r\n")?;
     let mut answer = BufReader::new(stream);
     let mut head = String::new();
     answer.read_line(&mut head)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.context("the answer is not HTTP")?;
-    let mut rest = String::new();
-    answer.read_to_string(&mut rest)?;
-    let body = rest.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned());
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        answer.read_line(&mut line)?;
+        let Some((name, value)) = line.split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse().context("the length of the answer is no number")?);
+        }
+    }
+    // The connection may stay open: the processes that the reference server starts inherit its descriptors.
+    let mut body = String::new();
+    answer.take(length.unwrap_or(u64::MAX)).read_to_string(&mut body)?;
     Ok((status, body))
 }
 

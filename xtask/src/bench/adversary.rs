@@ -115,7 +115,7 @@ fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<boo
                 continue;
             }
             heading(&name);
-            let row = BenchRow { name, model: "tiny", protocol, callers: CALLERS, bare: false };
+            let row = BenchRow { name, model: "tiny", protocol, callers: CALLERS, rate: None, bare: false };
             let (figures, failed) = measure([compared, Some(kind)], row, ours, options)?;
             rows.push(figures);
             errors += failed;

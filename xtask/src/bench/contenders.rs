@@ -31,8 +31,9 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    /// Starts Nereid with the repository `FOLDER/ours`.
-    pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path) -> Result<Contender> {
+    /// Starts Nereid with the repository `FOLDER/ours`. `reloaded`: only these models, which can be loaded again; empty:
+    /// all models.
+    pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path, reloaded: &[&str]) -> Result<Contender> {
         let mut command = Command::new(binary);
         command.env(runtime_library::VARIABLE, library);
         let backends = identity_backend(folder)?;
@@ -40,6 +41,7 @@ impl Contender {
         command.arg(format!("--backend-directory={}", backends.display()));
         // So that a client that has stopped reading is ended while it is measured.
         command.arg("--max-unread-response-bytes=33554432");
+        explicit(&mut command, reloaded);
         Contender::start("ours", "ours", command, folder, binary)
     }
 
@@ -52,10 +54,16 @@ impl Contender {
     }
 
     /// Starts Triton with the repository `FOLDER/reference` and the identity backend of this repository.
+    /// `reloaded` as for Nereid.
     ///
     /// # Errors
     /// `packages` is not a site-packages folder with the wheel, or there is no C compiler.
-    pub(crate) fn reference(packages: &Path, perf: &Path, folder: &Path) -> Result<Contender> {
+    pub(crate) fn reference(
+        packages: &Path,
+        perf: &Path,
+        folder: &Path,
+        reloaded: &[&str],
+    ) -> Result<Contender> {
         let installed = packages.join("pytriton/tritonserver");
         let binary = installed.join("bin/tritonserver");
         ensure!(binary.exists(), "--reference: there is no {}", binary.display());
@@ -70,6 +78,7 @@ impl Contender {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         command.env("PATH", path);
+        explicit(&mut command, reloaded);
         Contender::start("reference", "reference", command, folder, perf)
     }
 
@@ -110,12 +119,24 @@ impl Contender {
                     command.arg("--sequences");
                 }
                 command.args(row.protocol.options()).arg(format!("--url=127.0.0.1:{port}"));
-                command.arg(format!("--concurrency={}", row.callers)).arg(format!("--duration={seconds}"));
+                match row.rate {
+                    Some(rate) => command.arg(format!("--request-rate={rate}")),
+                    None => command.arg(format!("--concurrency={}", row.callers)),
+                };
+                command.arg(format!("--duration={seconds}"));
                 command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
                 process::output(&mut command)?;
                 Figures::from_csv(&fs::read_to_string(&csv)?)
             }
         }
+    }
+}
+
+/// Has the server load these models, if any, and load them again when told to.
+fn explicit(command: &mut Command, models: &[&str]) {
+    if !models.is_empty() {
+        command.arg("--model-control-mode=explicit");
+        command.args(models.iter().map(|model| format!("--load-model={model}")));
     }
 }
 

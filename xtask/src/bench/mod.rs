@@ -6,6 +6,7 @@ mod adversary;
 mod contenders;
 mod generation;
 mod plan;
+mod reload;
 mod table;
 
 use std::fs;
@@ -27,6 +28,8 @@ pub(crate) struct BenchOptions {
     reference: Option<PathBuf>,
     /// An earlier build of Nereid to compare with.
     before: Option<PathBuf>,
+    /// The build of Nereid to measure; `None`: one is built.
+    server: Option<PathBuf>,
     rounds: usize,
     seconds: u32,
     only: Option<Only>,
@@ -37,6 +40,7 @@ pub(crate) struct BenchOptions {
 enum Only {
     Load,
     Adversary,
+    Reload,
     Micro,
 }
 
@@ -45,14 +49,16 @@ impl BenchOptions {
         let options = BenchOptions {
             reference: arguments.value("--reference")?,
             before: arguments.value("--before")?,
+            server: arguments.value("--server")?,
             rounds: arguments.value("--rounds")?.unwrap_or(3).max(1),
             seconds: arguments.value("--seconds")?.unwrap_or(3).max(1),
             only: match arguments.value::<String>("--only")?.as_deref() {
                 None => None,
                 Some("load") => Some(Only::Load),
                 Some("adversary") => Some(Only::Adversary),
+                Some("reload") => Some(Only::Reload),
                 Some("micro") => Some(Only::Micro),
-                Some(other) => bail!("--only is load, adversary or micro, not '{other}'"),
+                Some(other) => bail!("--only is load, adversary, reload or micro, not '{other}'"),
             },
             filter: arguments.value("--filter")?.unwrap_or_default(),
         };
@@ -69,9 +75,20 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         good = load(options)?;
     }
     if wanted(Only::Adversary) {
-        let (folder, server, library) = prepare()?;
-        let ours = Contender::ours(&server, &folder, &library)?;
+        let (folder, server, library) = prepare(options)?;
+        let ours = Contender::ours(&server, &folder, &library, &[])?;
         good &= adversary::run(options, &ours, &folder)?;
+    }
+    if wanted(Only::Reload) {
+        let (folder, server, library) = prepare(options)?;
+        let start = || {
+            let mut contenders = vec![Contender::ours(&server, &folder, &library, &reload::MODELS)?];
+            if let Some(packages) = &options.reference {
+                contenders.push(Contender::reference(packages, &server, &folder, &reload::MODELS)?);
+            }
+            Ok(contenders)
+        };
+        good &= reload::run(options, start, &folder)?;
     }
     if wanted(Only::Micro) {
         micro()?;
@@ -80,11 +97,14 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
 }
 
 /// The folder with the models, the server and the library of ONNX Runtime.
-fn prepare() -> Result<(PathBuf, PathBuf, PathBuf)> {
+fn prepare(options: &BenchOptions) -> Result<(PathBuf, PathBuf, PathBuf)> {
     heading("preparing");
     let folder = workspace::target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let server = workspace::build_server(Profile::Release)?;
+    let server = match &options.server {
+        Some(binary) => binary.clone(),
+        None => workspace::build_server(Profile::Release)?,
+    };
     python::install("demo/requirements.txt")?;
     process::run(python::command().arg("bench/models.py").arg(&folder))?;
     Ok((folder, server, runtime_library::fetch()?))
@@ -94,14 +114,14 @@ fn load(options: &BenchOptions) -> Result<bool> {
     let rows: Vec<BenchRow> =
         plan::rows().into_iter().filter(|row| row.name.contains(&options.filter)).collect();
 
-    let (folder, server, library) = prepare()?;
+    let (folder, server, library) = prepare(options)?;
     let bare = match rows.iter().any(|row| row.bare) {
         true => Some(best_bare(&Bare::build(&folder, &library)?, options)?),
         false => None,
     };
-    let ours = Contender::ours(&server, &folder, &library)?;
+    let ours = Contender::ours(&server, &folder, &library, &[])?;
     let reference = match &options.reference {
-        Some(packages) => Some(Contender::reference(packages, &server, &folder)?),
+        Some(packages) => Some(Contender::reference(packages, &server, &folder, &[])?),
         None => {
             println!("without the reference server: name its site-packages folder with --reference");
             None

@@ -6,6 +6,8 @@ pub(crate) struct BenchRow {
     pub(crate) model: &'static str,
     pub(crate) protocol: BenchProtocol,
     pub(crate) callers: u32,
+    /// Requests per second, due at random times; `None`: each caller sends its next request when it has its answer.
+    pub(crate) rate: Option<u32>,
     /// Whether a bare loop over the same model is a contender.
     pub(crate) bare: bool,
 }
@@ -45,7 +47,7 @@ pub(crate) fn rows() -> Vec<BenchRow> {
         for &protocol in protocols {
             for &callers in counts {
                 let name = format!("{model} {} x{callers}", protocol.name());
-                rows.push(BenchRow { name, model, protocol, callers, bare: model == "conv" });
+                rows.push(BenchRow { name, model, protocol, callers, rate: None, bare: model == "conv" });
             }
         }
         rows

@@ -46,6 +46,11 @@ impl Figures {
         self.column("p99_us").context("there is no figure p99_us")
     }
 
+    /// Answered requests per second.
+    pub(crate) fn requests_per_second(&self) -> Result<f64> {
+        self.column("requests_per_second").context("there is no figure requests_per_second")
+    }
+
     fn column(&self, wanted: &str) -> Option<f64> {
         COLUMNS.iter().zip(self.0).find_map(|((name, _), value)| value.filter(|_| *name == wanted))
     }
