@@ -79,7 +79,7 @@ impl Binding {
 pub(crate) struct Placed {
     pub(crate) spec: InstanceSpec,
     pub(crate) policy: Option<Binding>,
-    /// What the configuration says of the instance.
+    /// The instance's group without its name and its count: instances of equal groups can stand for each other.
     pub(crate) group: Arc<InstanceGroup>,
 }
 

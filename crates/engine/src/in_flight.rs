@@ -66,6 +66,12 @@ impl InFlight {
         self.closed.store(true, SeqCst);
     }
 
+    /// Whether no request may enter any more and all have ended.
+    pub(crate) fn have_ended(&self) -> bool {
+        // In this order: who has entered before it was closed counts in `entering` until `count` has the request.
+        self.closed.load(SeqCst) && self.entering.load(SeqCst) == 0 && self.count() == 0
+    }
+
     /// Whether the model accepts no new requests.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(SeqCst)
@@ -111,7 +117,7 @@ mod tests {
         let in_flight = Arc::new(InFlight::default());
         assert!(in_flight.enter());
         in_flight.close();
-        assert!(!in_flight.enter());
+        assert!(!in_flight.enter() && !in_flight.have_ended());
         let waiting = thread::spawn({
             let in_flight = in_flight.clone();
             move || in_flight.wait_for_the_last()
@@ -121,5 +127,6 @@ mod tests {
         assert!(!waiting.is_finished());
         in_flight.end();
         waiting.join().unwrap();
+        assert!(in_flight.have_ended());
     }
 }

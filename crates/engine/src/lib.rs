@@ -30,6 +30,7 @@ mod executor;
 mod fingerprint;
 mod host_policy;
 mod in_flight;
+mod instance_table;
 mod limiter;
 mod limits;
 mod model;

@@ -3,7 +3,6 @@ use std::{
     any::Any,
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
 };
 
 use inference::{
@@ -12,8 +11,9 @@ use inference::{
     config::{Scheduling, SequenceScheduling},
     sync::{Mutex, MutexGuard},
 };
-use parking_lot::RwLock;
-use scheduling::{ReorderBuffer, Row, ScheduledBatch, Strategy};
+use scheduling::{InstanceId, ReorderBuffer, Row, ScheduledBatch, Strategy};
+
+use crate::instance_table::InstanceTable;
 
 /// Which requests of a model version keep order with each other.
 pub(crate) enum Orders {
@@ -22,7 +22,7 @@ pub(crate) enum Orders {
     /// All requests (dynamic batcher).
     Together(Order),
     /// The requests of each instance (oldest sequence batcher). Instances may be added.
-    PerInstance(RwLock<Vec<Arc<Order>>>),
+    PerInstance(InstanceTable<Order>),
 }
 
 impl Orders {
@@ -32,9 +32,7 @@ impl Orders {
             Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering => Self::Together(Order::default()),
             Scheduling::Sequence(SequenceScheduling { batching, .. }) => match &batching.strategy {
                 Strategy::Oldest(oldest) if oldest.preserve_ordering => {
-                    let orders = Self::PerInstance(RwLock::default());
-                    orders.grow(instances);
-                    orders
+                    Self::PerInstance(InstanceTable::new(instances))
                 }
                 Strategy::Oldest(_) | Strategy::Direct(_) => Self::None,
             },
@@ -42,12 +40,10 @@ impl Orders {
         }
     }
 
-    /// From now on there are orders for so many instances. Those that exist stay.
-    pub(crate) fn grow(&self, instances: usize) {
+    /// An instance has been added. If another one had its number, late responses of that one keep their places.
+    pub(crate) fn add_instance(&self, instance: InstanceId) {
         if let Self::PerInstance(orders) = self {
-            let mut orders = orders.write();
-            let instances = instances.max(orders.len());
-            orders.resize_with(instances, Arc::default);
+            orders.grow(instance);
         }
     }
 
@@ -67,7 +63,7 @@ impl Orders {
             Self::None => {}
             Self::Together(order) => Self::give_places(order, 0, batch),
             Self::PerInstance(orders) => {
-                Self::give_places(&orders.read()[batch.instance], batch.instance, batch);
+                orders.with(batch.instance, |order| Self::give_places(order, batch.instance, batch));
             }
         }
     }
@@ -89,10 +85,7 @@ impl Orders {
         match (self, response.place()) {
             (Self::None, _) | (_, None) => response.release(),
             (Self::Together(order), Some(_)) => order.release(response),
-            (Self::PerInstance(orders), Some(place)) => {
-                let order = orders.read()[place.order].clone();
-                order.release(response);
-            }
+            (Self::PerInstance(orders), Some(place)) => orders.get(place.order).release(response),
         }
     }
 }

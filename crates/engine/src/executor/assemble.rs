@@ -10,10 +10,10 @@ use inference::{
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     element_count, response_channel,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
 
-use crate::{clock::now, observe::Uncounted};
+use crate::{clock::now, instance_table::InstanceTable, observe::Uncounted};
 
 /// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {
@@ -27,7 +27,7 @@ pub(super) struct Sequences {
     control_shape: Shape,
     /// The state of the sequence in each slot, by instance and slot. Only the thread that runs the instance takes its
     /// lock.
-    states_by_slot: RwLock<Vec<Arc<InstanceStates>>>,
+    states_by_slot: InstanceTable<InstanceStates>,
 }
 
 /// The state of the sequence in each slot of an instance.
@@ -116,20 +116,13 @@ impl Sequences {
             in_place: in_place.map(|state| state.output_name.clone()).collect(),
             problems: sequence.states.iter().filter_map(StateSpec::problem).collect(),
             control_shape: batch.iter().copied().chain([1]).collect(),
-            states_by_slot: RwLock::new((0..instances).map(|_| Arc::default()).collect()),
+            states_by_slot: InstanceTable::new(instances),
         })
     }
 
-    /// An instance has been added. Nothing is left of another one that had its number.
+    /// An instance has been added.
     pub(super) fn add_instance(&self, instance: InstanceId) {
-        let mut states = self.states_by_slot.write();
-        let instances = states.len().max(instance + 1);
-        states.resize_with(instances, Arc::default);
-        states[instance] = Arc::default();
-    }
-
-    fn states_of(&self, instance: InstanceId) -> Arc<InstanceStates> {
-        self.states_by_slot.read()[instance].clone()
+        self.states_by_slot.renew(instance);
     }
 
     /// Prepares a request for its slot: adds its control inputs and the state of its sequence.
@@ -155,7 +148,8 @@ impl Sequences {
         self.set_controls(&mut request, None, false);
         let (responder, stream) =
             response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), Flow::unlimited());
-        let memory = self.states_of(instance).lock().get(slot as usize).cloned().flatten();
+        let memory =
+            self.states_by_slot.with(instance, |states| states.lock().get(slot as usize).cloned().flatten());
         let state = match memory {
             // No client gets the result of a padding row, so a state that cannot be read is no fault.
             Some(memory) => memory.copied().ok().or_else(|| self.fresh()),
@@ -168,19 +162,19 @@ impl Sequences {
         if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
-        let states = self.states_of(instance);
-        let mut states_by_slot = states.lock();
-        let slot = slot as usize;
-        if states_by_slot.len() <= slot {
-            states_by_slot.resize(slot + 1, None);
-        }
-        if begins || states_by_slot[slot].is_none() {
-            for problem in &self.problems {
-                log::error!("Failed to initialize sequence state: {problem}");
+        self.states_by_slot.with(instance, |states| {
+            let (mut states, slot) = (states.lock(), slot as usize);
+            if states.len() <= slot {
+                states.resize(slot + 1, None);
             }
-            states_by_slot[slot] = self.fresh();
-        }
-        states_by_slot[slot].clone()
+            if begins || states[slot].is_none() {
+                for problem in &self.problems {
+                    log::error!("Failed to initialize sequence state: {problem}");
+                }
+                states[slot] = self.fresh();
+            }
+            states[slot].clone()
+        })
     }
 
     /// The state of a sequence that begins.

@@ -4,7 +4,11 @@
 //! thread of a caller that brings a request, the thread that has finished a batch, or the timer thread. The call
 //! changes the policy's state and returns the actions. The thread performs them outside the lock: rejecting, running
 //! and waking.
-use std::{cmp::Reverse, collections::BTreeSet, sync::Weak};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Weak,
+};
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{Claimant, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, SequenceId, Unbatched};
@@ -118,11 +122,14 @@ impl Driver {
         self.leaving.push(instance);
     }
 
-    /// Instances in the order in which their removal disturbs least: idle ones first, then those with few sequences.
+    /// Instances in the order in which they can leave soonest: those with few sequences first, of these the idle ones.
     pub(super) fn by_cost_of_removal(&self, mut instances: Vec<InstanceId>) -> Vec<InstanceId> {
-        instances.sort_by_cached_key(|&instance| {
-            let slots = self.policy.scheduler.slots().filter(|slot| slot.instance == instance);
-            (slots.count(), !self.idle.contains(&instance), Reverse(instance))
+        let mut sequences: BTreeMap<InstanceId, usize> = BTreeMap::new();
+        for slot in self.policy.scheduler.slots() {
+            *sequences.entry(slot.instance).or_default() += 1;
+        }
+        instances.sort_by_cached_key(|instance| {
+            (sequences.get(instance).copied(), !self.idle.contains(instance), Reverse(*instance))
         });
         instances
     }

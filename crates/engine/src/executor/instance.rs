@@ -74,13 +74,9 @@ type Employer = (Arc<Executor>, Arc<WorkSlot>);
 
 impl BuiltInstance {
     /// Lets the thread do the work of `work_slot` for `executor`. Returns the thread's join handle.
-    pub(super) fn employ(
-        self,
-        executor: &Arc<Executor>,
-        work_slot: &Arc<WorkSlot>,
-    ) -> thread::JoinHandle<()> {
+    pub(super) fn employ(self, executor: &Arc<Executor>, work_slot: Arc<WorkSlot>) -> thread::JoinHandle<()> {
         // Fails only if the thread has panicked. The join reports that.
-        let _ = self.employer_sender.send((executor.clone(), work_slot.clone()));
+        let _ = self.employer_sender.send((executor.clone(), work_slot));
         self.thread
     }
 

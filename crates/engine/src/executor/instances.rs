@@ -6,7 +6,7 @@
 use std::{sync::Arc, thread::JoinHandle};
 
 use inference::{Error, config::InstanceGroup};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use scheduling::{Claimant, InstanceId};
 
 use super::{
@@ -17,14 +17,13 @@ use super::{
 use crate::{
     clock::now,
     host_policy::Placed,
+    instance_table::InstanceTable,
     limiter::{GrantListener, Limiter},
 };
 
 /// The instances of an executor.
-#[derive(Default)]
 pub(super) struct Instances {
-    /// By instance; also those of instances that have left.
-    work_slots: RwLock<Vec<Arc<WorkSlot>>>,
+    work_slots: InstanceTable<WorkSlot>,
     records: Mutex<Records>,
 }
 
@@ -53,6 +52,17 @@ struct PassiveInstance {
 }
 
 impl PassiveInstance {
+    fn begin(
+        executor: &Arc<Executor>,
+        built: BuiltInstance,
+        movable: Option<MovableInstance>,
+        group: Arc<InstanceGroup>,
+    ) -> Self {
+        let work_slot = Arc::<WorkSlot>::default();
+        let thread = built.employ(executor, work_slot.clone());
+        Self { group, movable, work_slot, thread }
+    }
+
     fn end(self) -> JoinHandle<()> {
         self.work_slot.put(WorkerMessage::Shutdown(self.movable));
         self.thread
@@ -85,14 +95,14 @@ impl Drop for PreparedUpdate {
 }
 
 impl Instances {
-    /// The work slots of instances that are numbered from 0.
+    /// Instances that are numbered from 0 and have not begun.
     pub(super) fn new(active: usize) -> Self {
-        let work_slots = (0..active).map(|_| Arc::default()).collect();
-        Self { work_slots: RwLock::new(work_slots), records: Mutex::default() }
+        Self { work_slots: InstanceTable::new(active), records: Mutex::default() }
     }
 
-    pub(super) fn work_slot(&self, instance: InstanceId) -> Arc<WorkSlot> {
-        self.work_slots.read()[instance].clone()
+    /// Sends a message to the thread of an instance.
+    pub(super) fn put(&self, instance: InstanceId, message: WorkerMessage) {
+        self.work_slots.with(instance, |work_slot| work_slot.put(message));
     }
 
     /// Lets the first instances of an executor begin. The active ones come first.
@@ -109,13 +119,11 @@ impl Instances {
         for (id, (built, Placed { group, .. })) in built.into_iter().zip(placed).enumerate() {
             let group = group.clone();
             if id < active {
-                let thread = built.employ(executor, &self.work_slot(id));
+                let thread = built.employ(executor, self.work_slots.get(id));
                 records.active.push(ActiveInstance { id, group, is_leaving: false, thread });
             } else {
-                let work_slot = Arc::default();
-                let thread = built.employ(executor, &work_slot);
                 let movable = passive.next().flatten();
-                records.passive.push(PassiveInstance { group, movable, work_slot, thread });
+                records.passive.push(PassiveInstance::begin(executor, built, movable, group));
             }
         }
     }
@@ -124,7 +132,7 @@ impl Instances {
     /// Returns their threads.
     pub(super) fn end(&self, idle: Vec<(InstanceId, Option<MovableInstance>)>) -> Vec<JoinHandle<()>> {
         for (instance, movable) in idle {
-            self.work_slot(instance).put(WorkerMessage::Shutdown(movable));
+            self.put(instance, WorkerMessage::Shutdown(movable));
         }
         let records = std::mem::take(&mut *self.records.lock());
         let passive = records.passive.into_iter().map(PassiveInstance::end);
@@ -179,29 +187,28 @@ impl Executor {
         let mut claimants = std::mem::take(&mut update.claimants).into_iter();
         let mut added = Vec::new();
         for NewInstance { mut built, group } in update.new.drain(..) {
-            let (movable, work_slot) = (built.movable.take(), Arc::<WorkSlot>::default());
-            let thread = built.employ(self, &work_slot);
+            let movable = built.movable.take();
             if group.passive {
-                records.passive.push(PassiveInstance { group, movable, work_slot, thread });
+                records.passive.push(PassiveInstance::begin(self, built, movable, group));
                 continue;
             }
             let id = records.free_number();
-            self.instances.set_work_slot(id, work_slot);
-            self.orders.grow(id + 1);
+            self.instances.work_slots.renew(id);
+            self.orders.add_instance(id);
             self.sequences.iter().for_each(|sequences| sequences.add_instance(id));
             let claimant = claimants.next().flatten();
             if let Some((limiter, claimant)) = update.limiter.as_ref().zip(claimant) {
                 limiter.belongs_to(claimant, owner.clone(), id);
             }
+            let thread = built.employ(self, self.instances.work_slots.get(id));
             records.active.push(ActiveInstance { id, group, is_leaving: false, thread });
             added.push((id, movable, claimant));
         }
         let surplus = std::mem::take(&mut update.surplus);
-        let (passive, active): (Vec<_>, Vec<_>) = surplus.into_iter().partition(|group| group.passive);
+        let (passive, mut surplus): (Vec<_>, Vec<_>) = surplus.into_iter().partition(|group| group.passive);
         for group in passive {
-            if let Some(place) = records.passive.iter().position(|passive| same(&passive.group, &group)) {
-                // The thread is not waited for here. It ends when it has dropped the instance.
-                drop(records.passive.swap_remove(place).end());
+            if let Some(place) = records.passive.iter().position(|passive| passive.group == group) {
+                self.threads.adopt(records.passive.swap_remove(place).end());
             }
         }
         self.with_driver(|driver| {
@@ -209,29 +216,20 @@ impl Executor {
             for (id, movable, claimant) in added {
                 driver.add_instance(at, id, movable, claimant);
             }
-            for group in active {
-                let candidates = records.active.iter().filter(|active| !active.is_leaving);
-                let candidates = candidates.filter(|active| same(&active.group, &group));
-                let candidates = driver.by_cost_of_removal(candidates.map(|active| active.id).collect());
-                if let Some(&id) = candidates.first() {
+            let staying = records.active.iter().filter(|active| !active.is_leaving).map(|active| active.id);
+            for id in driver.by_cost_of_removal(staying.collect()) {
+                if let Some(instance) = records.active.iter_mut().find(|active| active.id == id)
+                    && let Some(place) = surplus.iter().position(|group| *group == instance.group)
+                {
+                    surplus.swap_remove(place);
+                    instance.is_leaving = true;
                     driver.remove_instance(at, id);
-                    let leaving = records.active.iter_mut().filter(|active| active.id == id);
-                    leaving.for_each(|active| active.is_leaving = true);
                 }
             }
             Vec::new()
         });
         drop(records);
         self.backend_handle.configured(shown);
-    }
-}
-
-impl Instances {
-    fn set_work_slot(&self, instance: InstanceId, work_slot: Arc<WorkSlot>) {
-        let mut work_slots = self.work_slots.write();
-        let numbers = work_slots.len().max(instance + 1);
-        work_slots.resize_with(numbers, Arc::default);
-        work_slots[instance] = work_slot;
     }
 }
 
@@ -256,16 +254,6 @@ impl Records {
     }
 }
 
-/// Whether an instance of one group may stand for one of the other.
-fn same(one: &InstanceGroup, other: &InstanceGroup) -> bool {
-    let neutral = |group: &InstanceGroup| InstanceGroup {
-        name: "".into(),
-        count: std::num::NonZeroUsize::MIN,
-        ..group.clone()
-    };
-    neutral(one) == neutral(other)
-}
-
 /// The wanted instances that are missing, and the groups of those that are too many.
 fn difference(
     mut present: Vec<Arc<InstanceGroup>>,
@@ -273,7 +261,7 @@ fn difference(
 ) -> (Vec<Placed>, Vec<Arc<InstanceGroup>>) {
     let mut missing = Vec::new();
     for placed in wanted {
-        match present.iter().position(|group| same(group, &placed.group)) {
+        match present.iter().position(|group| *group == placed.group) {
             Some(place) => drop(present.swap_remove(place)),
             None => missing.push(placed),
         }

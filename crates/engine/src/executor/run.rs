@@ -43,7 +43,7 @@ impl Executor {
             next = self.run(assignment, &mut None);
             let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
-                self.instances.work_slot(instance).put(WorkerMessage::Work(late));
+                self.instances.put(instance, WorkerMessage::Work(late));
             }
         }
     }
@@ -116,15 +116,14 @@ impl Executor {
             self.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
         }
         for (instance, movable) in actions.departed {
-            self.instances.work_slot(instance).put(WorkerMessage::Shutdown(movable));
+            self.instances.put(instance, WorkerMessage::Shutdown(movable));
         }
         let mut kept = None;
         for assignment in actions.assignments {
             if kept.is_none() && keep(&assignment, actions.brief) {
                 kept = Some(assignment);
             } else {
-                let work_slot = self.instances.work_slot(assignment.batch.instance);
-                work_slot.put(WorkerMessage::Work(assignment));
+                self.instances.put(assignment.batch.instance, WorkerMessage::Work(assignment));
             }
         }
         kept

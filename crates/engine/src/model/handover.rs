@@ -27,8 +27,8 @@ pub(super) struct Handover {
     is_foreign: AtomicBool,
     /// The instances of this copy, before it comes into service.
     update: Mutex<Option<PreparedUpdate>>,
-    /// Copies that had the executor before, and whose requests may not have ended.
-    predecessors: Vec<Arc<Model>>,
+    /// The requests of the copies that had the executor before and may not have ended.
+    earlier: Vec<Arc<InFlight>>,
 }
 
 /// What differs between two copies that use the same executor.
@@ -45,16 +45,16 @@ impl Model {
     ///
     /// # Errors
     /// The first error of an instance.
-    pub(crate) fn with_instances(self: &Arc<Self>, parts: UpdateParts) -> Result<Arc<Self>, Error> {
+    pub(crate) fn with_instances(&self, parts: UpdateParts) -> Result<Arc<Self>, Error> {
         let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, cached } = parts;
         let config = Arc::new(typed);
         let update =
             self.executor.prepare(ExecutorUpdateParts { config: config.clone(), directory, instances })?;
-        let earlier = self.handover.predecessors.iter().filter(|copy| copy.in_flight() > 0).cloned();
+        let earlier = self.handover.earlier.iter().filter(|in_flight| !in_flight.have_ended()).cloned();
         let handover = Handover {
             is_foreign: AtomicBool::new(true),
             update: Mutex::new(Some(update)),
-            predecessors: earlier.chain([self.clone()]).collect(),
+            earlier: earlier.chain([self.in_flight.clone()]).collect(),
         };
         Ok(Arc::new(Self {
             namespace: self.namespace.clone(),
@@ -63,7 +63,7 @@ impl Model {
             shown,
             validator: self.validator.clone(),
             record: self.record.clone(),
-            in_flight: InFlight::default(),
+            in_flight: Arc::default(),
             orders: self.orders.clone(),
             cached,
             inflight: self.inflight.clone(),
@@ -101,10 +101,10 @@ impl Model {
     }
 
     /// Waits until the last request of the copies has ended that had the executor before. Blocks.
-    pub(super) fn wait_for_predecessors(&self) {
-        for copy in &self.handover.predecessors {
-            copy.in_flight.close();
-            copy.in_flight.wait_for_the_last();
+    pub(super) fn wait_for_earlier_requests(&self) {
+        for in_flight in &self.handover.earlier {
+            in_flight.close();
+            in_flight.wait_for_the_last();
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct Model {
     shown: proto::ModelConfig,
     validator: Arc<RequestValidator>,
     record: Arc<Record>,
-    in_flight: InFlight,
+    in_flight: Arc<InFlight>,
     orders: Arc<Orders>,
     /// The server's response cache, if there is one and the model uses it.
     cached: Option<Cached>,
@@ -129,7 +129,7 @@ impl Model {
             shown,
             validator,
             record,
-            in_flight: InFlight::default(),
+            in_flight: Arc::default(),
             orders,
             cached,
             inflight,
@@ -313,7 +313,7 @@ impl Model {
         if !self.owns_executor() {
             return self.discard_update();
         }
-        self.wait_for_predecessors();
+        self.wait_for_earlier_requests();
         self.executor.drain();
         self.executor.close();
     }

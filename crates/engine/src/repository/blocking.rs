@@ -120,10 +120,7 @@ pub(super) async fn find(
         let directory = known.directory_of(&name)?.to_owned();
         Some(async move { (source.name().clone(), source.objects(&directory).await) })
     });
-    let asked: Vec<_> = asked.collect();
-    // What needs no store is not ended with the waits for stores.
-    let remote = if asked.is_empty() { Vec::new() } else { wait.of(join_all(asked)).await? };
-    let remote = remote.into_iter().collect();
+    let remote = wait.of(join_all(asked.collect::<Vec<_>>())).await?.into_iter().collect();
     let find = move || {
         let find_one = |(key, places)| {
             let mut found = look_at(&loader, places);

@@ -521,8 +521,9 @@ impl Loader {
                 passive: group.passive,
             };
             let policy = Binding::of(&group.host_policy, &self.host_policies);
-            let group = Arc::new(group.clone());
-            let placed = |index| Placed { spec: spec(index), policy: policy.clone(), group: group.clone() };
+            let name = Name::default();
+            let neutral = Arc::new(InstanceGroup { name, count: NonZeroUsize::MIN, ..group.clone() });
+            let placed = |index| Placed { spec: spec(index), policy: policy.clone(), group: neutral.clone() };
             (0..group.count.get()).map(placed).collect::<Vec<_>>()
         };
         config.instance_groups.iter().flat_map(of_group).collect()

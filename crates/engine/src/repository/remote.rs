@@ -344,8 +344,9 @@ impl StoreWait {
         };
         tokio::select! {
             biased;
-            error = ended => Err(error),
+            // What needs no store, or has its answer, is not ended.
             result = work => Ok(result),
+            error = ended => Err(error),
         }
     }
 }

@@ -38,8 +38,8 @@ pub(crate) struct Port {
     pub(crate) refusal: fn(usize) -> Vec<u8>,
 }
 
-/// Accepts connections until the drain of `port` begins, also those that wait to be accepted at that time. Returns when the last connection has ended. `serve` serves one
-/// connection. Dropping the future ends all connections.
+/// Accepts connections until the drain of `port` begins, also those that wait to be accepted at that time.
+/// Returns when the last connection has ended. `serve` serves one connection. Dropping the future ends all connections.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
