@@ -11,6 +11,8 @@
 //! [`RateLimiter`] is independent of the policies. All models share one rate limiter. The driver of each model asks
 //! it between `due` and `take`.
 //!
+//! [`EnsembleRun`] is independent of the policies, too. It decides which step of an ensemble starts when.
+//!
 //! This crate deliberately contains no statistics and no error texts, and sends no responses. [`ReorderBuffer`] only
 //! decides their order.
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod batch;
 mod cancellation_tests;
 mod cut;
 mod dynamic;
+mod ensemble;
 mod filter;
 mod rate_limiter;
 mod rejection;
@@ -36,6 +39,10 @@ mod unbatched;
 
 pub use batch::{DueBatch, InstanceId, Row, ScheduledBatch};
 pub use dynamic::{DynamicBatcher, DynamicBatching, QueuePolicy, TimeoutAction};
+pub use ensemble::{
+    EnsembleAction, EnsembleGraph, EnsembleRun, GraphStep, StepIndex, StepInput, StepRun, TensorIndex,
+    TensorValue,
+};
 pub use filter::BatchFilter;
 pub use rate_limiter::{
     Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, Resources, Shortage,

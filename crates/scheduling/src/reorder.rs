@@ -83,6 +83,11 @@ impl<I> ReorderBuffer<I> {
         self.places.len()
     }
 
+    /// The items that wait for earlier tickets, in order.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &I> {
+        self.places.iter().flat_map(|place| &place.held)
+    }
+
     /// The entry of a ticket that has not left, and the number of entries before it.
     fn place(&mut self, ticket: Ticket) -> Option<(usize, &mut ReorderEntry<I>)> {
         let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;

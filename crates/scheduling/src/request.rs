@@ -44,6 +44,14 @@ pub struct EntryId {
     pub(crate) serial: u64,
 }
 
+impl EntryId {
+    /// The id of the request with that serial number, where no scheduler queues the requests.
+    #[must_use]
+    pub fn of_serial(serial: u64) -> Self {
+        Self { queue: 0, serial }
+    }
+}
+
 /// A request that waits, or has just stopped waiting.
 #[derive(Debug)]
 pub struct Entry<T> {

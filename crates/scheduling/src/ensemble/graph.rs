@@ -1,0 +1,50 @@
+//! The steps of an ensemble and the tensors between them.
+
+/// A tensor of an ensemble, as a number below [`EnsembleGraph::tensors`].
+pub type TensorIndex = usize;
+
+/// A step of an ensemble, as a position in [`EnsembleGraph::steps`].
+pub type StepIndex = usize;
+
+/// The steps of an ensemble and the tensors between them. The graph does not change after the load. The rules of the
+/// configuration hold: at most one step produces a tensor, no step produces an input of the ensemble, each step has an
+/// input, and there are no cycles.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EnsembleGraph {
+    /// The number of tensors.
+    pub tensors: usize,
+    /// The tensors that the client gives.
+    pub inputs: Vec<TensorIndex>,
+    /// The tensors that the client receives.
+    pub outputs: Vec<TensorIndex>,
+    /// The steps. Their order is the order of starts when several steps can start.
+    pub steps: Vec<GraphStep>,
+}
+
+/// A step of an ensemble: a model, and the tensors that it uses and produces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GraphStep {
+    /// The tensors that the step uses. A tensor can occur several times.
+    pub inputs: Vec<StepInput>,
+    /// The tensors that the step produces.
+    pub outputs: Vec<TensorIndex>,
+    /// Whether the model of the step sends any number of responses, or none, for a request.
+    pub is_decoupled: bool,
+}
+
+/// An input of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepInput {
+    /// The tensor that the step uses.
+    pub tensor: TensorIndex,
+    /// Whether the model of the step accepts a request without this input.
+    pub is_optional: bool,
+}
+
+impl EnsembleGraph {
+    /// Whether the ensemble is decoupled: it sends any number of responses for a request.
+    #[must_use]
+    pub fn is_decoupled(&self) -> bool {
+        self.steps.iter().any(|step| step.is_decoupled)
+    }
+}
