@@ -110,7 +110,7 @@ impl AnswerPlan {
 pub(crate) fn sequence_inputs(config: &ModelConfig) -> (&[ControlInput], &[StateSpec]) {
     match &config.scheduling {
         Scheduling::Sequence(sequence) => (&sequence.controls, &sequence.states),
-        Scheduling::Unbatched | Scheduling::Dynamic(_) => (&[], &[]),
+        Scheduling::Unbatched | Scheduling::Dynamic(_) | Scheduling::Ensemble(_) => (&[], &[]),
     }
 }
 

@@ -79,6 +79,11 @@ fn absorb(hasher: &mut Hasher, bytes: impl AsRef<[u8]>) {
     hasher.update(bytes);
 }
 
+/// A fingerprint that no other version has.
+pub(crate) fn unique_fingerprint() -> Fingerprint {
+    unique().finalize().into()
+}
+
 fn unique() -> Hasher {
     let mut hasher = Hasher::new();
     for _ in 0..2 {

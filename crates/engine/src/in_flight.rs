@@ -1,5 +1,8 @@
 //! Counts the requests of a model version that have not ended, and waits for the last of them.
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -72,6 +75,16 @@ impl InFlight {
         self.closed.load(SeqCst) && self.entering.load(SeqCst) == 0 && self.count() == 0
     }
 
+    /// Keeps the model from ending, as a request in flight does. `None` if the model has been replaced or unloaded.
+    pub(crate) fn pin(self: &Arc<Self>) -> Option<ModelPin> {
+        let is_open = self.enter();
+        is_open.then(|| {
+            self.begin();
+            self.leave();
+            ModelPin(self.clone())
+        })
+    }
+
     /// Whether the model accepts no new requests.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(SeqCst)
@@ -90,9 +103,18 @@ impl InFlight {
     }
 }
 
+/// Keeps a model version from ending: a request that was accepted will need it.
+pub(crate) struct ModelPin(Arc<InFlight>);
+
+impl Drop for ModelPin {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, thread};
+    use std::thread;
 
     use super::*;
 

@@ -26,6 +26,7 @@ use inference::{
 
 mod check;
 mod clock;
+mod ensemble;
 mod executor;
 mod fingerprint;
 mod host_policy;
@@ -394,7 +395,19 @@ impl Engine {
     /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
     pub async fn unload(&self, name: &str) -> Result<(), Error> {
         self.is_explicit()?;
-        self.shared.repository.unload(name).await?;
+        self.shared.repository.unload(name, false).await?;
+        self.shared.readiness.unloaded(name);
+        Ok(())
+    }
+
+    /// As [`unload`](Self::unload), and unloads the members of an ensemble too, except for those that were loaded by their
+    /// own names or that other models need.
+    ///
+    /// # Errors
+    /// As [`unload`](Self::unload).
+    pub async fn unload_with_dependents(&self, name: &str) -> Result<(), Error> {
+        self.is_explicit()?;
+        self.shared.repository.unload(name, true).await?;
         self.shared.readiness.unloaded(name);
         Ok(())
     }
@@ -487,8 +500,14 @@ impl Engine {
     pub async fn stop(&self, grace: Duration) -> Result<(), Error> {
         self.announce_exit().await;
         let models = self.shared.repository.table().built();
-        models.iter().for_each(|model| model.drain());
         let all_closed = async {
+            // Requests of ensembles that were accepted still need the other models.
+            let (ensembles, others): (Vec<_>, Vec<_>) = models.iter().partition(|model| model.is_ensemble());
+            ensembles.iter().for_each(|ensemble| ensemble.drain());
+            while ensembles.iter().any(|ensemble| ensemble.in_flight() > 0) {
+                tokio::time::sleep(EXIT_TICK).await;
+            }
+            others.iter().for_each(|model| model.drain());
             self.report_in_flight(&models, grace).await;
             self.shared.repository.unload_all().await;
         };

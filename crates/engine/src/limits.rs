@@ -8,13 +8,15 @@ pub struct MemoryLimits {
     pub inflight_bytes: usize,
     /// Responses that clients have not read yet (`--max-unread-response-bytes`).
     pub unread_response_bytes: usize,
+    /// Tensors that the requests of one ensemble hold between its steps (`--max-intermediate-bytes`).
+    pub intermediate_bytes: usize,
 }
 
 impl Default for MemoryLimits {
-    /// Inputs: half of the memory that the process may use. Responses: a quarter of it.
+    /// Inputs: half of the memory that the process may use. Responses: a quarter of it. Tensors of an ensemble: an eighth.
     fn default() -> Self {
         let memory = usable_memory().unwrap_or(FALLBACK);
-        Self { inflight_bytes: memory / 2, unread_response_bytes: memory / 4 }
+        Self { inflight_bytes: memory / 2, unread_response_bytes: memory / 4, intermediate_bytes: memory / 8 }
     }
 }
 
@@ -48,7 +50,7 @@ mod tests {
 
     #[test]
     fn defaults_leave_memory_for_models() {
-        let MemoryLimits { inflight_bytes, unread_response_bytes } = MemoryLimits::default();
+        let MemoryLimits { inflight_bytes, unread_response_bytes, .. } = MemoryLimits::default();
         assert!(unread_response_bytes > 0 && inflight_bytes / 2 == unread_response_bytes);
     }
 }

@@ -36,7 +36,7 @@ impl Orders {
                 }
                 Strategy::Oldest(_) | Strategy::Direct(_) => Self::None,
             },
-            Scheduling::Unbatched | Scheduling::Dynamic(_) => Self::None,
+            Scheduling::Unbatched | Scheduling::Dynamic(_) | Scheduling::Ensemble(_) => Self::None,
         }
     }
 

@@ -218,6 +218,12 @@ impl Tensor {
         Ok(())
     }
 
+    /// The same tensor under another name.
+    #[must_use]
+    pub fn renamed(self, name: Name) -> Self {
+        Self { name, ..self }
+    }
+
     /// Keeps the bytes and replaces the shape.
     pub fn reshape(&mut self, shape: Shape) {
         self.shape = shape;

@@ -6,7 +6,7 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{
             AtomicBool, AtomicU64,
-            Ordering::{AcqRel, Relaxed},
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
     },
     time::Duration,
@@ -60,9 +60,17 @@ struct Rendezvous {
 impl Rendezvous {
     /// Records the time of the count. Called once. Returns the times that were reported before.
     fn count(&self, at: Timestamp) -> Option<ReportedTimes> {
-        self.counted.store(at.as_nanos(), Relaxed);
+        self.counted.store(at.as_nanos(), Release);
         let is_second = self.second_comes.swap(true, AcqRel);
         if is_second { self.reported.get().copied() } else { None }
+    }
+
+    /// When the count came, if it has come.
+    fn counted_at(&self) -> Option<Timestamp> {
+        match self.counted.load(Acquire) {
+            0 => None,
+            nanos => Some(Timestamp::from_nanos(nanos)),
+        }
     }
 
     /// Records the reported times. Returns the time of the count, if it came before. Only the first report counts.
@@ -170,6 +178,19 @@ impl Timeline {
     /// once. Returns the backend's times, if the backend has reported them.
     pub fn counted(&self, at: Timestamp) -> Option<ReportedTimes> {
         self.end.count(at)
+    }
+
+    /// The times with which the request has been counted: those of its backend, or those that the runtime measured. `None`
+    /// before the count, or if nothing has executed the request.
+    pub fn counted_times(&self) -> Option<ReportedTimes> {
+        let end = self.end.counted_at()?;
+        let execution = self.execution()?;
+        Some(self.end.reported.get().copied().unwrap_or_else(|| ReportedTimes {
+            exec_start: execution.exec_start,
+            compute_start: execution.compute_start(),
+            compute_end: execution.compute_end(end),
+            exec_end: end,
+        }))
     }
 
     /// Records the backend's times. Returns the time of the count, if the request has already been counted without

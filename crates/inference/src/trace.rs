@@ -7,6 +7,8 @@ use std::{
 
 use scheduling::Timestamp;
 
+use crate::Name;
+
 /// The steps of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TraceActivity {
@@ -31,6 +33,13 @@ pub enum TraceActivity {
 pub trait TraceSink: Any + Send + Sync {
     /// The request has reached this step, at a time of the clock of all [`Timestamp`]s.
     fn reached(&self, activity: TraceActivity, at: Timestamp);
+
+    /// A trace for a request that the server sends to this version of a model while it works on the traced request.
+    /// `None`: such requests are not traced.
+    fn child(&self, model: &Name, version: i64, request_id: &Name) -> Option<Arc<dyn TraceSink>> {
+        let _ = (model, version, request_id);
+        None
+    }
 }
 
 /// The trace of a request. It is part of the request: from the protocol that decided to trace it, through the engine,
@@ -55,6 +64,11 @@ impl TraceContext {
     /// A weak reference to the sink. A request releases its trace when it ends.
     pub(crate) fn downgrade(&self) -> Weak<dyn TraceSink> {
         Arc::downgrade(&self.sink)
+    }
+
+    /// The trace of a request that the server sends to a model while it works on the traced request.
+    pub fn child(&self, model: &Name, version: i64, request_id: &Name) -> Option<Self> {
+        self.sink.child(model, version, request_id).map(Self::new)
     }
 
     pub(crate) fn tell(&self, activity: TraceActivity, at: Timestamp) {

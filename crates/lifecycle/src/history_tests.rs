@@ -18,17 +18,17 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// A generator of random numbers that is the same everywhere (xorshift).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % limit
     }
 
-    fn one_in(&mut self, count: u64) -> bool {
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
@@ -297,13 +297,13 @@ impl World {
 
     fn answered(&mut self, id: CommandId, result: Result<(), Error>) {
         let command = self.commands.remove(&id).flatten().expect("a command is answered once");
-        let (LifecycleCommand::Load { name, .. } | LifecycleCommand::Unload { name }) = command.clone()
+        let (LifecycleCommand::Load { name, .. } | LifecycleCommand::Unload { name, .. }) = command.clone()
         else {
             return;
         };
         let touches = |command: &LifecycleCommand| match command {
             LifecycleCommand::LoadAll => true,
-            LifecycleCommand::Load { name: other, .. } | LifecycleCommand::Unload { name: other } => {
+            LifecycleCommand::Load { name: other, .. } | LifecycleCommand::Unload { name: other, .. } => {
                 *other == name
             }
         };
@@ -366,7 +366,11 @@ impl World {
                     self.attached.insert(generation, false);
                     self.configs.insert(generation, disk.config);
                     let config = ConfigIdentity { model: vec![disk.config] };
-                    Ok(PlannedModel { versions: disk.versions.keys().copied().collect(), config })
+                    Ok(PlannedModel {
+                        versions: disk.versions.keys().copied().collect(),
+                        config,
+                        ..PlannedModel::default()
+                    })
                 };
                 self.lifecycle.planned(generation, result, now)
             }
@@ -409,7 +413,7 @@ impl World {
         let name = self.name();
         match self.random.below(20) {
             0 => LifecycleCommand::LoadAll,
-            1..5 => LifecycleCommand::Unload { name },
+            1..5 => LifecycleCommand::Unload { name, dependents: false },
             _ => LifecycleCommand::Load { name, origin: ModelOrigin::Repository },
         }
     }
@@ -453,7 +457,7 @@ impl World {
                     self.lifecycle.listed(command, Ok(ModelListing::default()), now)
                 }
                 LifecycleAction::Plan { generation, .. } => {
-                    let plan = PlannedModel { versions: vec![1], config: ConfigIdentity::default() };
+                    let plan = PlannedModel { versions: vec![1], ..PlannedModel::default() };
                     self.lifecycle.planned(generation, Ok(plan), now)
                 }
                 LifecycleAction::Load { copy, .. } => self.lifecycle.loaded(copy, Ok(()), now),

@@ -7,9 +7,17 @@
 //! Each load of a model has a [`Generation`]. A copy is one version of one generation. The copies of a load come into
 //! service together, or none of them does. Until then, and if a load fails, the earlier copies serve. Operations on the
 //! same name follow each other; operations on different names do not wait for each other.
+//!
+//! There is one exception: the load of an ensemble waits for operations on its members, the models that it calls. The
+//! engine binds copies of ensembles to copies of their members and tells the policy by [`Lifecycle::unbound`] which of
+//! them cannot be used any more. An ensemble whose load has failed, or whose copies were unbound, is loaded again when
+//! one of its members comes into service.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod circles;
+#[cfg(test)]
+mod ensemble_world;
 mod files;
 #[cfg(test)]
 mod history_tests;
@@ -17,7 +25,13 @@ mod lifecycle;
 mod listing;
 mod loads;
 mod managed_model;
+#[cfg(test)]
+mod member_history_tests;
+#[cfg(test)]
+mod member_script_tests;
+mod members;
 mod operation;
+mod plans;
 #[cfg(test)]
 mod script_tests;
 mod step;

@@ -1,6 +1,6 @@
 //! The state machine: commands and results in, actions out.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     time::Duration,
 };
@@ -10,10 +10,12 @@ use scheduling::Timestamp;
 
 use crate::{
     CommandId, DirectoryStamp, FoundModel, Generation, LifecycleAction, LifecycleCommand, LogLevel,
-    ManagedModel, ModelKey, ModelListing, ModelOrigin, NoVersion, NoVersionCause,
+    ManagedModel, ModelKey, ModelListing,
     listing::{ListedState, Pace, Verdict},
-    loads::{LoadRecord, not_read},
-    operation::{NameQueue, Operation, OperationKind, RunningOperation, server_exits},
+    loads::LoadRecord,
+    members::DueStep,
+    operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter, server_exits},
+    plans::not_read,
 };
 
 /// What a server wants of its models, fixed at its start.
@@ -45,15 +47,19 @@ pub struct Lifecycle {
     pub(crate) next_generation: u64,
     pub(crate) is_stopping: bool,
     pub(crate) actions: Vec<LifecycleAction>,
+    /// What must still happen in this step.
+    pub(crate) due: VecDeque<DueStep>,
 }
 
 /// A command that has not been answered.
 #[derive(Debug)]
 pub(crate) struct OpenCommand {
-    operations_left: usize,
+    pub(crate) operations_left: usize,
     /// Several models are loaded: the view of each shows its own error.
-    is_for_all: bool,
-    error: Option<Error>,
+    pub(crate) is_for_all: bool,
+    /// Members of ensembles that have been loaded for the command, or are being loaded.
+    pub(crate) members: BTreeSet<Name>,
+    pub(crate) error: Option<Error>,
 }
 
 impl Lifecycle {
@@ -68,6 +74,7 @@ impl Lifecycle {
             next_generation: 0,
             is_stopping: false,
             actions: Vec::new(),
+            due: VecDeque::new(),
         }
     }
 
@@ -96,20 +103,21 @@ impl Lifecycle {
         if self.is_stopping {
             let result = Err(server_exits());
             self.actions.push(LifecycleAction::Answer { command: id, result });
-            return self.take_actions();
+            return self.take_actions(now);
         }
         let is_for_all = command == LifecycleCommand::LoadAll;
-        self.commands.insert(id, OpenCommand { operations_left: 1, is_for_all, error: None });
+        let open = OpenCommand { operations_left: 1, is_for_all, members: BTreeSet::new(), error: None };
+        self.commands.insert(id, open);
         let (name, kind) = match command {
             LifecycleCommand::LoadAll => {
                 self.actions.push(LifecycleAction::List { command: id });
-                return self.take_actions();
+                return self.take_actions(now);
             }
-            LifecycleCommand::Load { name, origin } => (name, OperationKind::Load { origin }),
-            LifecycleCommand::Unload { name } => (name, OperationKind::Unload),
+            LifecycleCommand::Load { name, origin } => (name, OperationKind::Load { command: id, origin }),
+            LifecycleCommand::Unload { name, dependents } => (name, OperationKind::Unload { dependents }),
         };
-        self.enqueue(&name, Operation { command: Some(id), kind }, now);
-        self.take_actions()
+        self.enqueue(&name, Operation { waiter: OperationWaiter::Command(id), kind }, now);
+        self.take_actions(now)
     }
 
     /// The listing for [`LifecycleCommand::LoadAll`].
@@ -126,9 +134,12 @@ impl Lifecycle {
             Err(error) => {
                 self.commands.remove(&id);
                 self.actions.push(LifecycleAction::Answer { command: id, result: Err(error) });
-                return self.take_actions();
+                return self.take_actions(now);
             }
         };
+        for (key, model) in &mut self.models {
+            model.awaits_members &= models.contains_key(key);
+        }
         if let Some(command) = self.commands.get_mut(&id) {
             // This listing counts as one operation, so that the answer is not given too early.
             command.operations_left += models.len();
@@ -138,10 +149,10 @@ impl Lifecycle {
                 0 | 1 => OperationKind::LoadFound { key: key.clone(), found },
                 _ => OperationKind::UnloadListed { key: key.clone(), is_twice: true },
             };
-            self.enqueue(&key.name, Operation { command: Some(id), kind }, now);
+            self.enqueue(&key.name, Operation { waiter: OperationWaiter::Command(id), kind }, now);
         }
         self.operation_ended(id, None);
-        self.take_actions()
+        self.take_actions(now)
     }
 
     /// What the repositories have under a name: one model, or one for each namespace.
@@ -151,9 +162,11 @@ impl Lifecycle {
         models: Result<Vec<(ModelKey, FoundModel)>, Error>,
         now: Timestamp,
     ) -> Vec<LifecycleAction> {
-        let Some(running) = self.queues.get_mut(name).and_then(|queue| queue.running.as_mut()) else {
-            return Vec::new();
-        };
+        let Some(purpose) = self.purpose(name) else { return Vec::new() };
+        if purpose == LoadPurpose::Retry {
+            self.found_again(name, models, now);
+            return self.take_actions(now);
+        }
         let models = match models {
             Ok(models) if models.is_empty() => {
                 // As Triton: scripts search for this line.
@@ -168,14 +181,20 @@ impl Lifecycle {
             Ok(models) => models,
             Err(why) => {
                 self.load_ended(name, Some(not_read(name, &why)), now);
-                return self.take_actions();
+                return self.take_actions(now);
             }
         };
-        running.loads_left = models.len();
+        self.begin_loads(name, models, now);
+        self.take_actions(now)
+    }
+
+    pub(crate) fn begin_loads(&mut self, name: &Name, models: Vec<(ModelKey, FoundModel)>, now: Timestamp) {
+        if let Some(running) = self.queues.get_mut(name).and_then(|queue| queue.running.as_mut()) {
+            running.loads_left = models.len();
+        }
         for (key, found) in models {
             self.begin_load(key, found, now);
         }
-        self.take_actions()
     }
 
     /// A listing of the repositories in control mode `poll`.
@@ -199,7 +218,7 @@ impl Lifecycle {
                 next = Some(next.map_or(again, |next| next.min(again)));
             }
         }
-        (self.take_actions(), next)
+        (self.take_actions(now), next)
     }
 
     /// Decides about one model of a listing. Returns when the next listing must come, if this one does not decide.
@@ -219,6 +238,7 @@ impl Lifecycle {
         match (&seen, &found) {
             (ListedState::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
                 model.listing.unchanged();
+                model.awaits_members = false;
                 model.forget_absent(|number| files.has_version(number));
                 return None;
             }
@@ -242,7 +262,7 @@ impl Lifecycle {
                         OperationKind::UnloadListed { key: key.clone(), is_twice: seen == ListedState::Twice }
                     }
                 };
-                self.enqueue(&key.name, Operation { command: None, kind }, now);
+                self.enqueue(&key.name, Operation { waiter: OperationWaiter::Nobody, kind }, now);
                 None
             }
         }
@@ -272,7 +292,9 @@ impl Lifecycle {
         Pace { settle, first_retry, longest_retry }
     }
 
-    pub(crate) fn take_actions(&mut self) -> Vec<LifecycleAction> {
+    /// The end of a step.
+    pub(crate) fn take_actions(&mut self, now: Timestamp) -> Vec<LifecycleAction> {
+        self.perform_due(now);
         mem::take(&mut self.actions)
     }
 
@@ -283,95 +305,6 @@ impl Lifecycle {
 
     pub(crate) fn log(&mut self, level: LogLevel, text: String) {
         self.actions.push(LifecycleAction::Log { level, text });
-    }
-}
-
-/// Operations on names, and the answers of commands.
-impl Lifecycle {
-    fn enqueue(&mut self, name: &Name, operation: Operation, now: Timestamp) {
-        let command = operation.command;
-        if self.queues.entry(name.clone()).or_default().push(operation) {
-            return self.begin_next(name, now);
-        }
-        if let Some(command) = command {
-            let error = Error::unavailable(format!("too many commands wait for model '{name}'"));
-            self.operation_ended(command, Some(error));
-        }
-    }
-
-    /// Begins operations on a name until one of them takes time.
-    fn begin_next(&mut self, name: &Name, now: Timestamp) {
-        while let Some(operation) = self.queues.get_mut(name).and_then(NameQueue::next) {
-            let Operation { command, kind } = operation;
-            match kind {
-                OperationKind::Load { origin } => {
-                    self.run(name, command, origin, 1);
-                    if origin == ModelOrigin::GivenFiles {
-                        let key = ModelKey { namespace: None, name: name.clone() };
-                        self.plan(key, None, Vec::new());
-                    } else {
-                        self.actions.push(LifecycleAction::Find { name: name.clone() });
-                    }
-                }
-                OperationKind::LoadFound { key, found } => {
-                    self.run(name, command, ModelOrigin::Repository, 1);
-                    self.begin_load(key, found, now);
-                }
-                OperationKind::Unload => {
-                    let keys: Vec<_> = self.models.keys().filter(|key| key.name == *name).cloned().collect();
-                    keys.iter().for_each(|key| self.unload(key));
-                    self.answer_part(command, None);
-                }
-                OperationKind::UnloadListed { key, is_twice } => {
-                    self.unload(&key);
-                    if is_twice {
-                        self.tell_twice(&key);
-                        let reason = IN_TWO_REPOSITORIES.to_owned();
-                        let problem = NoVersion { cause: NoVersionCause::Refused, reason };
-                        self.models.entry(key.clone()).or_default().problem = Some(problem);
-                    }
-                    self.answer_part(command, None);
-                }
-            }
-        }
-        if self.queues.get(name).is_some_and(NameQueue::is_idle) {
-            self.queues.remove(name);
-        }
-    }
-
-    fn run(&mut self, name: &Name, command: Option<CommandId>, origin: ModelOrigin, loads_left: usize) {
-        let queue = self.queues.entry(name.clone()).or_default();
-        queue.running = Some(RunningOperation { command, origin, loads_left, error: None });
-    }
-
-    /// One load of the running operation on a name has ended.
-    pub(crate) fn load_ended(&mut self, name: &Name, error: Option<Error>, now: Timestamp) {
-        let Some(queue) = self.queues.get_mut(name) else { return };
-        let Some(running) = &mut queue.running else { return };
-        running.error = running.error.take().or(error);
-        running.loads_left -= 1;
-        if running.loads_left == 0 {
-            let ended = queue.running.take();
-            let (command, error) = ended.map(|running| (running.command, running.error)).unwrap_or_default();
-            self.answer_part(command, error);
-            self.begin_next(name, now);
-        }
-    }
-
-    pub(crate) fn answer_part(&mut self, command: Option<CommandId>, error: Option<Error>) {
-        if let Some(command) = command {
-            self.operation_ended(command, error);
-        }
-    }
-
-    fn operation_ended(&mut self, id: CommandId, error: Option<Error>) {
-        let Some(command) = self.commands.get_mut(&id) else { return };
-        command.operations_left -= 1;
-        command.error = command.error.take().or(error.filter(|_| !command.is_for_all));
-        if command.operations_left == 0 {
-            let error = self.commands.remove(&id).and_then(|command| command.error);
-            self.actions.push(LifecycleAction::Answer { command: id, result: error.map_or(Ok(()), Err) });
-        }
     }
 }
 

@@ -1,140 +1,43 @@
 //! Loads, switches and unloads: the part of the state machine that deals with copies.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use inference::{Error, Name};
 use scheduling::Timestamp;
 
 use crate::{
-    CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LogLevel, ModelFiles, ModelKey,
-    ModelOrigin, ModelPlace, NoVersionCause, PlanFailure, PlannedModel,
-    lifecycle::IN_TWO_REPOSITORIES,
-    managed_model::{Building, LoadPhase, LoadedFrom, RunningLoad},
-    operation::server_exits,
+    CopyId, Generation, Lifecycle, LifecycleAction, LogLevel, ModelFiles, ModelKey, ModelPlace, PlannedModel,
+    managed_model::{Building, LoadPhase, LoadedFrom, RunningLoad, UNLOADED},
+    operation::{LoadPurpose, server_exits},
 };
 
 /// A load during which the files have changed this often is taken as it is: the model may write them itself.
 const MOST_CHANGES_WHILE_LOADING: u32 = 5;
 
-const UNLOADED: &str = "unloaded";
-
 /// A load that has copies, or will have some.
 #[derive(Debug)]
 pub(crate) struct LoadRecord {
-    key: ModelKey,
-    serving: usize,
+    pub(crate) key: ModelKey,
+    pub(crate) serving: usize,
     pub(crate) ending: usize,
 }
 
-/// The error of an explicit load that finds no usable model (M-W9).
-pub(crate) fn not_read(name: &Name, why: &str) -> Error {
-    Error::internal(format!("failed to load '{name}', failed to poll from model repository: {why}"))
-}
-
 impl Lifecycle {
-    pub(crate) fn begin_load(&mut self, key: ModelKey, found: FoundModel, now: Timestamp) {
-        if self.is_stopping {
-            return self.load_ended(&key.name, Some(server_exits()), now);
-        }
-        let FoundModel { places, files, faulty, .. } = found;
-        let Ok([place]) = <[Arc<ModelPlace>; 1]>::try_from(places) else {
-            self.tell_twice(&key);
-            let error = not_read(&key.name, IN_TWO_REPOSITORIES);
-            return self.load_ended(&key.name, Some(error), now);
-        };
-        let model = self.models.entry(key.clone()).or_default();
-        model.listing.repository = Some(place.repository.clone());
-        if model.is_as(&files, &faulty) && self.given(&key.name).is_none() {
-            return self.load_ended(&key.name, None, now);
-        }
-        self.plan(key, Some((place, files)), faulty);
-    }
-
-    pub(crate) fn plan(
-        &mut self,
-        key: ModelKey,
-        found: Option<(Arc<ModelPlace>, Arc<ModelFiles>)>,
-        faulty: Vec<i64>,
-    ) {
-        let generation = Generation(self.next_generation);
-        self.next_generation += 1;
-        let (place, files) = found.unzip();
-        let load =
-            RunningLoad { generation, place: place.clone(), files, faulty, phase: LoadPhase::Planning };
-        self.models.entry(key.clone()).or_default().load = Some(load);
-        self.loads.insert(generation, LoadRecord { key: key.clone(), serving: 0, ending: 0 });
-        let given = self.given(&key.name);
-        self.actions.push(LifecycleAction::Plan { key, generation, place, given });
-    }
-
-    /// The command that has given the configuration or the files of the running operation on a name, if one has.
-    fn given(&self, name: &Name) -> Option<CommandId> {
-        let running = self.queues.get(name)?.running.as_ref()?;
-        running.command.filter(|_| running.origin != ModelOrigin::Repository)
-    }
-
-    /// The configuration of a load has been read.
-    pub fn planned(
-        &mut self,
-        generation: Generation,
-        result: Result<PlannedModel, PlanFailure>,
-        now: Timestamp,
-    ) -> Vec<LifecycleAction> {
-        match result {
-            Ok(plan) => self.build(generation, plan, now),
-            Err(failure) => self.not_planned(generation, failure, now),
-        }
-        self.take_actions()
-    }
-
-    fn not_planned(&mut self, generation: Generation, failure: PlanFailure, now: Timestamp) {
-        let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return };
-        match self.to_be_checked(&key) {
-            Some(place) => {
-                if let Some(load) = self.models.get_mut(&key).and_then(|model| model.load.as_mut()) {
-                    load.phase = LoadPhase::CheckingPlan(failure);
-                }
-                self.check(&key, generation, place);
-            }
-            None => self.refuse(&key, generation, failure, now),
-        }
-    }
-
-    /// The configuration of a load cannot be used.
-    fn refuse(&mut self, key: &ModelKey, generation: Generation, failure: PlanFailure, now: Timestamp) {
-        let PlanFailure { no_version, error } = failure;
-        self.loads.remove(&generation);
-        let pace = self.pace();
+    /// Begins to build copies. The members of an ensemble have been loaded, as far as they can be.
+    pub(crate) fn build(&mut self, key: &ModelKey, plan: PlannedModel, now: Timestamp) {
+        let members_before = self.serving_copies(&plan.members);
         let Some(model) = self.models.get_mut(key) else { return };
-        let name = &key.name;
-        let told = match no_version.cause {
-            NoVersionCause::NoneSelected => {
-                Error::invalid(format!("load failed for model '{key}': {}\n", error.message))
-            }
-            NoVersionCause::NoConfiguration | NoVersionCause::Refused => not_read(name, &error.message),
-        };
-        if !model.serves() {
-            model.problem = Some(no_version);
-        }
-        let files = model.load.take().and_then(|load| load.files);
-        let is_again = files.is_some_and(|files| model.listing.failed(&files, &error.message, now, pace));
-        if !is_again {
-            self.log(LogLevel::Error, format!("Poll failed for model directory '{key}': {error}"));
-        }
-        self.load_ended(&key.name, Some(told), now);
-    }
-
-    fn build(&mut self, generation: Generation, plan: PlannedModel, now: Timestamp) {
-        let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return };
-        if self.is_stopping {
-            return self.failed(&key, generation, server_exits(), now);
-        }
-        let Some(model) = self.models.get_mut(&key) else { return };
         let Some(load) = model.load.take() else { return };
+        let generation = load.generation;
         model.problem = None;
         let versions = model.to_be_built(&load, &plan);
         let base = |&version: &i64| Some((version, model.base(&load, version)?));
-        let mut bases: BTreeMap<_, _> = versions.iter().filter_map(base).collect();
-        let building = Building { plan, left: versions.len(), built: Vec::new(), failed: BTreeMap::new() };
+        let mut bases: BTreeMap<_, _> =
+            versions.iter().filter(|_| plan.members.is_empty()).filter_map(base).collect();
+        let (left, built, failed) = (versions.len(), Vec::new(), BTreeMap::new());
+        let building = Building { plan, left, built, failed, members_before };
         model.load = Some(RunningLoad { phase: LoadPhase::Building(building), ..load });
         for &version in &versions {
             model.versions.entry(version).or_default().is_loading = true;
@@ -145,7 +48,7 @@ impl Lifecycle {
             self.actions.push(LifecycleAction::Load { key: key.clone(), copy, base: bases.remove(&version) });
         }
         if versions.is_empty() {
-            self.complete(&key, now);
+            self.complete(key, now);
         }
     }
 
@@ -170,22 +73,26 @@ impl Lifecycle {
             has_ended = building.left == 0;
         }
         if has_ended {
-            match self.to_be_checked(&key) {
-                Some(place) => self.check(&key, generation, place),
-                None => self.complete(&key, now),
-            }
+            self.check_or_complete(&key, generation, now);
         }
-        self.take_actions()
+        self.take_actions(now)
+    }
+
+    pub(crate) fn check_or_complete(&mut self, key: &ModelKey, generation: Generation, now: Timestamp) {
+        match self.to_be_checked(key) {
+            Some(place) => self.check(key, generation, place),
+            None => self.complete(key, now),
+        }
     }
 
     /// The place of a load whose files must be looked at once more, because what was read while it was being written must
     /// neither serve nor count as a failure.
-    fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelPlace>> {
+    pub(crate) fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelPlace>> {
         let load = self.models.get(key)?.load.as_ref()?;
         load.place.clone().filter(|_| self.options.polls && !self.is_stopping)
     }
 
-    fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelPlace>) {
+    pub(crate) fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelPlace>) {
         if let Some(load) = self.models.get_mut(key).and_then(|model| model.load.as_mut()) {
             let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
             load.phase = match phase {
@@ -217,7 +124,9 @@ impl Lifecycle {
         let before = load.files.clone().unwrap_or_default();
         let refused = match &load.phase {
             LoadPhase::CheckingPlan(failure) => Some(failure.clone()),
-            LoadPhase::Planning
+            LoadPhase::RefreshingMembers { .. }
+            | LoadPhase::Planning
+            | LoadPhase::AwaitingMembers { .. }
             | LoadPhase::Building(_)
             | LoadPhase::Checking(_)
             | LoadPhase::Discarding { .. } => None,
@@ -226,11 +135,13 @@ impl Lifecycle {
         if is_same || changes >= MOST_CHANGES_WHILE_LOADING {
             // What the model writes itself is no change.
             load.files = files.or(Some(before));
+            let files = load.files.clone();
+            model.last_files = files;
             match refused {
                 Some(failure) => self.refuse(&key, generation, failure, now),
                 None => self.complete(&key, now),
             }
-            return self.take_actions();
+            return self.take_actions(now);
         }
         model.listing.changed_in_between(files.unwrap_or_default(), now);
         let text = format!("the files of model '{key}' changed while it was loading; it is loaded again");
@@ -241,7 +152,7 @@ impl Lifecycle {
         } else {
             self.discard(&key, error, now);
         }
-        self.take_actions()
+        self.take_actions(now)
     }
 
     /// All copies of a load have been built or have failed.
@@ -258,8 +169,17 @@ impl Lifecycle {
             return self.switch(key, now);
         }
         let mut text = format!("load failed for model '{key}': ");
-        for (version, error) in &building.failed {
-            text.push_str(&format!("version {version} is at UNAVAILABLE state: {};", error.with_code()));
+        match building.failed.values().next() {
+            // As Triton: what is wrong with the members of an ensemble concerns all of its versions.
+            Some(error) if !building.plan.members.is_empty() => text.push_str(&error.message),
+            _ => {
+                for (version, error) in &building.failed {
+                    text.push_str(&format!(
+                        "version {version} is at UNAVAILABLE state: {};",
+                        error.with_code()
+                    ));
+                }
+            }
         }
         text.push('\n');
         let pace = self.pace();
@@ -267,11 +187,13 @@ impl Lifecycle {
         let files = model.load.as_ref().and_then(|load| load.files.clone());
         let is_again = files.is_some_and(|files| model.listing.failed(&files, &text, now, pace));
         self.tell_failed_versions(key, is_again);
+        self.load_failed(key);
         self.discard(key, Error::invalid(text), now);
     }
 
     /// Records why versions could not be built, and logs it, once for the same files.
     fn tell_failed_versions(&mut self, key: &ModelKey, is_again: bool) {
+        let keeps_reasons = self.is_unbound_on_purpose(key);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(RunningLoad {
             phase: LoadPhase::Building(building) | LoadPhase::Checking(building), ..
@@ -283,8 +205,10 @@ impl Lifecycle {
         for (version, error) in &building.failed {
             let state = model.versions.entry(*version).or_default();
             state.is_loading = false;
-            state.reason = error.with_code();
-            lines.push(format!("failed to load '{key}' version {version}: {}", state.reason));
+            lines.push(format!("failed to load '{key}' version {version}: {}", error.with_code()));
+            if !keeps_reasons || state.reason != UNLOADED {
+                state.reason = error.with_code();
+            }
         }
         if !is_again {
             lines.into_iter().for_each(|line| self.log(LogLevel::Error, line));
@@ -294,11 +218,12 @@ impl Lifecycle {
     /// The new copies come into service, all at once.
     fn switch(&mut self, key: &ModelKey, now: Timestamp) {
         self.tell_failed_versions(key, false);
+        let is_explicit = self.purpose(&key.name).is_some_and(LoadPurpose::is_explicit);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(load) = model.load.take() else { return };
         let RunningLoad { generation, files, phase, .. } = load;
         let (LoadPhase::Building(building) | LoadPhase::Checking(building)) = phase else { return };
-        let Building { plan, built, failed, .. } = building;
+        let Building { plan, built, failed, members_before, .. } = building;
         let mut replaced = Vec::new();
         for &version in &built {
             let state = model.versions.entry(version).or_default();
@@ -314,10 +239,14 @@ impl Lifecycle {
                 replaced.push((before, version));
             }
         }
-        model.loaded = Some(LoadedFrom { files, config: plan.config, is_whole: failed.is_empty() });
-        if failed.is_empty() {
+        let is_whole = failed.is_empty();
+        if is_whole {
             model.listing.loaded();
         }
+        model.is_explicit |= is_explicit;
+        model.awaits_members = !is_whole && !plan.members.is_empty();
+        let PlannedModel { config, members, .. } = plan;
+        model.loaded = Some(LoadedFrom { files, config, members, is_whole });
         if let Some(record) = self.loads.get_mut(&generation) {
             record.serving = built.len();
         }
@@ -332,6 +261,10 @@ impl Lifecycle {
             self.actions.push(LifecycleAction::End { generation });
         }
         self.retire(key, replaced);
+        if !built.is_empty() {
+            self.retry_ensembles_of(&key.name);
+        }
+        self.retry_if_members_changed(key, &members_before);
         self.load_ended(&key.name, None, now);
     }
 
@@ -378,21 +311,20 @@ impl Lifecycle {
     }
 
     /// A load has failed, and none of its copies is left.
-    fn failed(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
+    pub(crate) fn failed(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
         self.actions.push(LifecycleAction::TellFailed { generation });
         self.forget_load(key, generation, error, now);
     }
 
     fn forget_load(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
-        if let Some(model) = self.models.get_mut(key) {
-            model.load = None;
-        }
+        let load = self.models.get_mut(key).and_then(|model| model.load.take());
+        self.unblock(key, load);
         self.loads.remove(&generation);
         self.load_ended(&key.name, Some(error), now);
     }
 
     /// Copies that have served end.
-    fn retire(&mut self, key: &ModelKey, copies: Vec<(Generation, i64)>) {
+    pub(crate) fn retire(&mut self, key: &ModelKey, copies: Vec<(Generation, i64)>) {
         let Some(model) = self.models.get_mut(key) else { return };
         let mut by_load: BTreeMap<Generation, Vec<i64>> = BTreeMap::new();
         for (generation, version) in copies {
@@ -420,7 +352,9 @@ impl Lifecycle {
                 *left -= 1;
                 Some((*left == 0).then(|| error.clone()))
             }
-            LoadPhase::Planning
+            LoadPhase::RefreshingMembers { .. }
+            | LoadPhase::Planning
+            | LoadPhase::AwaitingMembers { .. }
             | LoadPhase::Building(_)
             | LoadPhase::Checking(_)
             | LoadPhase::CheckingPlan(_) => None,
@@ -440,12 +374,15 @@ impl Lifecycle {
                 }
             }
         }
-        self.take_actions()
+        self.take_actions(now)
     }
 
-    pub(crate) fn unload(&mut self, key: &ModelKey) {
-        let Some(model) = self.models.get_mut(key) else { return };
+    /// Retires what serves. Returns the members of the model.
+    pub(crate) fn unload(&mut self, key: &ModelKey) -> BTreeSet<Name> {
+        let Some(model) = self.models.get_mut(key) else { return BTreeSet::new() };
+        let members = model.members() | &model.planned_members;
         (model.loaded, model.problem) = (None, None);
+        (model.awaits_members, model.is_explicit) = (false, false);
         let mut copies = Vec::new();
         for (&version, state) in &mut model.versions {
             // What has failed is not wanted any more.
@@ -453,5 +390,6 @@ impl Lifecycle {
             copies.extend(state.serving.take().map(|generation| (generation, version)));
         }
         self.retire(key, copies);
+        members
     }
 }

@@ -1,12 +1,18 @@
 //! One model and its versions, as the policy knows them.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use inference::Error;
+use inference::{Error, Name};
 
 use crate::{
     ConfigIdentity, CopyId, Generation, ModelFiles, ModelPlace, PlanFailure, PlannedModel,
     listing::ListingMemory,
 };
+
+/// The reason of a version that is not wanted any more.
+pub(crate) const UNLOADED: &str = "unloaded";
 
 /// Why a model has no version at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +56,13 @@ pub struct ManagedModel {
     pub(crate) problem: Option<NoVersion>,
     pub(crate) load: Option<RunningLoad>,
     pub(crate) listing: ListingMemory,
+    /// The members of the last plan.
+    pub(crate) planned_members: BTreeSet<Name>,
+    /// The files of the last load.
+    pub(crate) last_files: Option<Arc<ModelFiles>>,
+    pub(crate) awaits_members: bool,
+    /// A command that names the model, or one that loads all models, has loaded it.
+    pub(crate) is_explicit: bool,
 }
 
 /// One version of a model.
@@ -68,6 +81,7 @@ pub(crate) struct LoadedFrom {
     /// `None`: from given files, so that what a repository has is always newer.
     pub(crate) files: Option<Arc<ModelFiles>>,
     pub(crate) config: ConfigIdentity,
+    pub(crate) members: BTreeSet<Name>,
     /// All selected versions serve.
     pub(crate) is_whole: bool,
 }
@@ -82,12 +96,24 @@ pub(crate) struct RunningLoad {
     pub(crate) files: Option<Arc<ModelFiles>>,
     /// Versions whose copies cannot be used any more.
     pub(crate) faulty: Vec<i64>,
+    /// Ensembles whose load failed because this load would have formed a circle with it.
+    pub(crate) blocked: BTreeSet<Name>,
     pub(crate) phase: LoadPhase,
 }
 
 #[derive(Debug)]
 pub(crate) enum LoadPhase {
+    /// Nothing has changed but perhaps the members. They are loaded first. The load goes on if others than these serve then.
+    RefreshingMembers {
+        left: BTreeSet<Name>,
+        before: Vec<CopyId>,
+    },
     Planning,
+    /// Operations on these members come first.
+    AwaitingMembers {
+        plan: PlannedModel,
+        left: BTreeSet<Name>,
+    },
     Building(Building),
     /// All copies have been built or have failed; the files are looked at once more.
     Checking(Building),
@@ -108,12 +134,26 @@ pub(crate) struct Building {
     pub(crate) left: usize,
     pub(crate) built: Vec<i64>,
     pub(crate) failed: BTreeMap<i64, Error>,
+    /// The copies of the members that served when the load began to build.
+    pub(crate) members_before: Vec<CopyId>,
 }
 
 impl ManagedModel {
     /// Why the model has no version, if it has none.
     pub fn problem(&self) -> Option<&NoVersion> {
         self.problem.as_ref()
+    }
+
+    /// The members of what serves, or of the last plan if nothing serves; empty for a model that is no ensemble.
+    pub fn members(&self) -> &BTreeSet<Name> {
+        let loaded = self.loaded.as_ref().filter(|_| self.serves());
+        loaded.map_or(&self.planned_members, |loaded| &loaded.members)
+    }
+
+    /// Whether the model is loaded again when one of its members comes into service: its load has failed, or its copies
+    /// could not be used with its members any more.
+    pub fn awaits_members(&self) -> bool {
+        self.awaits_members
     }
 
     /// The versions that are known, ascending.
@@ -143,6 +183,18 @@ impl ManagedModel {
         self.versions.values().any(|version| version.serving.is_some())
     }
 
+    /// Whether the model serves, is loaded, or waits for members, and has a member of this name.
+    pub(crate) fn needs(&self, member: &Name) -> bool {
+        self.serves() && self.members().contains(member)
+            || (self.load.is_some() || self.awaits_members) && self.planned_members.contains(member)
+    }
+
+    /// Whether no copy serves because the model was unloaded, and not because of an error.
+    pub(crate) fn is_unloaded(&self) -> bool {
+        let is_unloaded = |version: &ManagedVersion| version.reason == UNLOADED;
+        !self.serves() && self.problem.is_none() && self.versions.values().all(is_unloaded)
+    }
+
     /// Whether nothing of the model is there but records.
     pub(crate) fn is_at_rest(&self) -> bool {
         let at_rest = |version: &ManagedVersion| {
@@ -159,8 +211,12 @@ impl ManagedModel {
             })
     }
 
-    /// The versions of a plan for which a new copy is needed. The others keep their copies.
+    /// The versions of a plan for which a new copy is needed. The others keep their copies. An ensemble keeps none,
+    /// because its members may have changed, and the command must be told whether they fit.
     pub(crate) fn to_be_built(&self, load: &RunningLoad, plan: &PlannedModel) -> Vec<i64> {
+        if !plan.members.is_empty() {
+            return plan.versions.clone();
+        }
         let same_config = self.loaded.as_ref().is_some_and(|loaded| loaded.config == plan.config);
         let is_kept = |version: &i64| same_config && self.base(load, *version).is_some();
         plan.versions.iter().copied().filter(|version| !is_kept(version)).collect()

@@ -6,7 +6,7 @@ use scheduling::Timestamp;
 
 use super::*;
 
-const OPTIONS: LifecycleOptions = LifecycleOptions {
+pub(crate) const OPTIONS: LifecycleOptions = LifecycleOptions {
     polls: false,
     partial_models: false,
     settle: Duration::from_secs(2),
@@ -15,23 +15,23 @@ const OPTIONS: LifecycleOptions = LifecycleOptions {
 };
 
 /// A policy whose actions are shown as words.
-struct Script {
-    lifecycle: Lifecycle,
+pub(crate) struct Script {
+    pub(crate) lifecycle: Lifecycle,
     secs: u64,
-    log: Vec<String>,
+    pub(crate) log: Vec<String>,
 }
 
 impl Script {
-    fn new(options: LifecycleOptions) -> Self {
+    pub(crate) fn new(options: LifecycleOptions) -> Self {
         Self { lifecycle: Lifecycle::new(options), secs: 0, log: Vec::new() }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.secs * 1_000_000_000)
     }
 
     /// Actions as words; lines of the log are set aside.
-    fn show(&mut self, actions: Vec<LifecycleAction>) -> String {
+    pub(crate) fn show(&mut self, actions: Vec<LifecycleAction>) -> String {
         let mut words = Vec::new();
         for action in actions {
             words.push(match action {
@@ -65,60 +65,60 @@ impl Script {
         words.join(", ")
     }
 
-    fn load(&mut self, id: u64, name: &str) -> String {
+    pub(crate) fn load(&mut self, id: u64, name: &str) -> String {
         self.load_from(id, name, ModelOrigin::Repository)
     }
 
-    fn load_from(&mut self, id: u64, name: &str, origin: ModelOrigin) -> String {
+    pub(crate) fn load_from(&mut self, id: u64, name: &str, origin: ModelOrigin) -> String {
         let command = LifecycleCommand::Load { name: Name::new(name), origin };
         let actions = self.lifecycle.command(CommandId(id), command, self.now());
         self.show(actions)
     }
 
-    fn unload(&mut self, id: u64, name: &str) -> String {
-        let command = LifecycleCommand::Unload { name: Name::new(name) };
+    pub(crate) fn unload(&mut self, id: u64, name: &str) -> String {
+        let command = LifecycleCommand::Unload { name: Name::new(name), dependents: false };
         let actions = self.lifecycle.command(CommandId(id), command, self.now());
         self.show(actions)
     }
 
-    fn found(&mut self, name: &str, found: Option<FoundModel>) -> String {
+    pub(crate) fn found(&mut self, name: &str, found: Option<FoundModel>) -> String {
         let models = found.map(|found| (ModelKey::new(name), found)).into_iter().collect();
         let actions = self.lifecycle.found(&Name::new(name), Ok(models), self.now());
         self.show(actions)
     }
 
-    fn planned(&mut self, generation: u64, versions: &[i64]) -> String {
-        let plan = PlannedModel { versions: versions.to_vec(), config: ConfigIdentity::default() };
+    pub(crate) fn planned(&mut self, generation: u64, versions: &[i64]) -> String {
+        let plan = PlannedModel { versions: versions.to_vec(), ..PlannedModel::default() };
         let actions = self.lifecycle.planned(Generation(generation), Ok(plan), self.now());
         self.show(actions)
     }
 
-    fn not_planned(&mut self, generation: u64, cause: NoVersionCause, error: Error) -> String {
+    pub(crate) fn not_planned(&mut self, generation: u64, cause: NoVersionCause, error: Error) -> String {
         let no_version = NoVersion { cause, reason: error.with_code() };
         let failure = PlanFailure { no_version, error };
         let actions = self.lifecycle.planned(Generation(generation), Err(failure), self.now());
         self.show(actions)
     }
 
-    fn loaded(&mut self, generation: u64, version: i64, result: Result<(), Error>) -> String {
+    pub(crate) fn loaded(&mut self, generation: u64, version: i64, result: Result<(), Error>) -> String {
         let copy = CopyId { generation: Generation(generation), version };
         let actions = self.lifecycle.loaded(copy, result, self.now());
         self.show(actions)
     }
 
-    fn retired(&mut self, generation: u64, version: i64) -> String {
+    pub(crate) fn retired(&mut self, generation: u64, version: i64) -> String {
         let copy = CopyId { generation: Generation(generation), version };
         let actions = self.lifecycle.retired(copy, self.now());
         self.show(actions)
     }
 
-    fn polled(&mut self, secs: u64, listing: ModelListing) -> (String, Option<u64>) {
+    pub(crate) fn polled(&mut self, secs: u64, listing: ModelListing) -> (String, Option<u64>) {
         self.secs = secs;
         let (actions, next) = self.lifecycle.polled(listing, self.now());
         (self.show(actions), next.map(|next| next.as_nanos() / 1_000_000_000))
     }
 
-    fn states(&self, name: &str) -> Vec<(i64, String)> {
+    pub(crate) fn states(&self, name: &str) -> Vec<(i64, String)> {
         let model = self.lifecycle.models().find(|(key, _)| *key.name == *name);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
         let shown = |status| match status {
@@ -132,7 +132,7 @@ impl Script {
 }
 
 /// A model with these versions, each with a file of that size.
-fn model(versions: &[(i64, u64)]) -> FoundModel {
+pub(crate) fn model(versions: &[(i64, u64)]) -> FoundModel {
     let stamp = |(version, byte_size): &(i64, u64)| FileStamp {
         path: format!("{version}/model").into(),
         byte_size: *byte_size,
@@ -314,7 +314,7 @@ fn a_given_configuration_stays_until_the_files_change_and_given_files_until_the_
     assert_eq!(script.load_from(1, "m", ModelOrigin::GivenConfig), "find m");
     assert_eq!(script.found("m", Some(model(&[(1, 1)]))), "plan m 1 given");
     let other = ConfigIdentity { model: vec![1] };
-    let plan = PlannedModel { versions: vec![1], config: other };
+    let plan = PlannedModel { versions: vec![1], config: other, ..PlannedModel::default() };
     let actions = script.lifecycle.planned(Generation(1), Ok(plan), script.now());
     assert_eq!(script.show(actions), "load m 1:1");
     assert_eq!(script.loaded(1, 1, Ok(())), "complete 1, retire 0:[1] unloads, ok");
@@ -407,7 +407,7 @@ fn abandoned_loads_end_what_they_have_built_and_results_that_come_later_have_no_
     assert_eq!(script.states("m"), [(1, "ready 0".into()), (2, "unloaded".into())]);
 }
 
-const POLLS: LifecycleOptions = LifecycleOptions { polls: true, ..OPTIONS };
+pub(crate) const POLLS: LifecycleOptions = LifecycleOptions { polls: true, ..OPTIONS };
 
 #[test]
 fn a_listing_acts_on_changes_that_have_settled() {

@@ -1,5 +1,5 @@
 //! What goes into the policy and what comes out: commands, results and actions.
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
 use inference::{Error, Name};
 
@@ -84,6 +84,9 @@ pub enum LifecycleCommand {
     Unload {
         /// The model's name.
         name: Name,
+        /// Also unload the members of the model that nothing else needs and that were not loaded by their own names,
+        /// and the members of these.
+        dependents: bool,
     },
 }
 
@@ -95,12 +98,14 @@ pub struct ConfigIdentity {
 }
 
 /// The configuration of a load has been read and is good.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlannedModel {
     /// The versions that the version policy selects, ascending; not empty.
     pub versions: Vec<i64>,
     /// What the configuration is compared by.
     pub config: ConfigIdentity,
+    /// The names of the models that the model calls, if it is an ensemble; empty if it is none.
+    pub members: BTreeSet<Name>,
 }
 
 /// The configuration of a load cannot be used.

@@ -14,7 +14,8 @@ impl Lifecycle {
         for command in mem::take(&mut self.commands).into_keys() {
             self.actions.push(LifecycleAction::Answer { command, result: Err(server_exits()) });
         }
-        self.take_actions()
+        self.dismiss_waiting();
+        mem::take(&mut self.actions)
     }
 
     /// Does not wait for loads any more, after commands have been refused: the copies that a load has built so far end,
@@ -27,7 +28,10 @@ impl Lifecycle {
             let Some(model) = self.models.get_mut(&key) else { continue };
             let Some(load) = model.running(generation) else { continue };
             match &load.phase {
-                LoadPhase::Planning | LoadPhase::CheckingPlan(_) => {
+                LoadPhase::RefreshingMembers { .. }
+                | LoadPhase::Planning
+                | LoadPhase::AwaitingMembers { .. }
+                | LoadPhase::CheckingPlan(_) => {
                     model.load = None;
                     self.loads.remove(&generation);
                 }
@@ -42,15 +46,17 @@ impl Lifecycle {
         let models = &self.models;
         self.queues
             .retain(|name, _| models.iter().any(|(key, model)| key.name == *name && model.load.is_some()));
-        self.take_actions()
+        self.take_actions(now)
     }
 
     /// Ends everything: commands are refused, loads that run are discarded when they end, and all copies are retired.
     pub fn stop(&mut self) -> Vec<LifecycleAction> {
         let mut actions = self.refuse_commands();
         let keys: Vec<_> = self.models.keys().cloned().collect();
-        keys.iter().for_each(|key| self.unload(key));
-        actions.extend(self.take_actions());
+        for key in keys {
+            self.unload(&key);
+        }
+        actions.append(&mut self.actions);
         actions
     }
 }

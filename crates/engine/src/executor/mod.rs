@@ -263,7 +263,8 @@ impl Executor {
 /// The policy for a configuration. Only the dynamic batcher uses the strategy.
 fn policy(config: &ModelConfig, instances: usize, mut strategy: Option<Box<dyn BatchingStrategy>>) -> Policy {
     let scheduler = match &config.scheduling {
-        Scheduling::Unbatched => Scheduler::Unbatched(Unbatched::new()),
+        // An ensemble has no executor.
+        Scheduling::Unbatched | Scheduling::Ensemble(_) => Scheduler::Unbatched(Unbatched::new()),
         Scheduling::Dynamic(dynamic) => {
             let batcher = DynamicBatcher::new(dynamic.clone());
             Scheduler::Dynamic(match strategy.take() {

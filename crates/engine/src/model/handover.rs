@@ -48,8 +48,9 @@ impl Model {
     pub(crate) fn with_instances(&self, parts: UpdateParts) -> Result<Arc<Self>, Error> {
         let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, cached } = parts;
         let config = Arc::new(typed);
+        let executor = self.work.executor().ok_or_else(|| Error::internal("an ensemble has no instances"))?;
         let update =
-            self.executor.prepare(ExecutorUpdateParts { config: config.clone(), directory, instances })?;
+            executor.prepare(ExecutorUpdateParts { config: config.clone(), directory, instances })?;
         let earlier = self.handover.earlier.iter().filter(|in_flight| !in_flight.have_ended()).cloned();
         let handover = Handover {
             is_foreign: AtomicBool::new(true),
@@ -68,24 +69,28 @@ impl Model {
             cached,
             inflight: self.inflight.clone(),
             unread: self.unread.clone(),
-            executor: self.executor.clone(),
+            work: self.work.clone(),
             load_duration: self.load_duration,
             replacement: Replacement::new(self.replacement.inferer()),
             handover,
+            ensemble_origin: None,
         }))
     }
 
     /// If this copy was made from `old`, which it replaces now, it takes the executor over, and the instances change.
     /// Returns whether it was.
     pub(crate) fn take_over(&self, old: &Self) -> bool {
-        if !Arc::ptr_eq(&self.executor, &old.executor) {
+        let (Some(executor), Some(earlier)) = (self.work.executor(), old.work.executor()) else {
+            return false;
+        };
+        if !Arc::ptr_eq(executor, earlier) {
             return false;
         }
         if let Some(update) = self.handover.update.lock().take() {
             self.replacement.follow_as(&old.replacement);
             old.handover.is_foreign.store(true, SeqCst);
             self.handover.is_foreign.store(false, SeqCst);
-            self.executor.update(update, &self.shown);
+            executor.update(update, &self.shown);
         }
         true
     }

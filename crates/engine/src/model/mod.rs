@@ -28,13 +28,18 @@ use crate::{
 };
 
 mod cache;
+mod ensemble;
 mod handover;
 mod replacement;
+mod work;
 
 pub(crate) use cache::Cached;
+use ensemble::EnsembleOrigin;
+pub(crate) use ensemble::EnsembleParts;
 use handover::Handover;
 pub(crate) use handover::UpdateParts;
 use replacement::Replacement;
+use work::ModelWork;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {
@@ -50,10 +55,12 @@ pub struct Model {
     cached: Option<Cached>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
-    executor: Arc<Executor>,
+    work: ModelWork,
     load_duration: Duration,
     replacement: Replacement,
     handover: Handover,
+    /// What new fronts of an ensemble are made of.
+    ensemble_origin: Option<Arc<EnsembleOrigin>>,
 }
 
 /// What a model version is built from.
@@ -134,10 +141,11 @@ impl Model {
             cached,
             inflight,
             unread,
-            executor,
+            work: ModelWork::Executor(executor),
             load_duration: now() - since,
             replacement: Replacement::new(inferer),
             handover: Handover::default(),
+            ensemble_origin: None,
         }))
     }
 
@@ -180,38 +188,66 @@ impl Model {
         if self.leaves_to_others(&request) || !self.in_flight.enter() {
             return self.infer_elsewhere(request);
         }
-        let accepted = self.accept(request);
+        let accepted = self.accept_from_client(request);
         self.in_flight.leave();
         accepted
     }
 
-    fn accept(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
+    fn accept_from_client(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
+        if self.is_ensemble() && self.in_flight.is_draining() {
+            return Err(self.work.refusal(&request));
+        }
+        if request.reservation.is_none() {
+            request.reservation = Some(self.inflight.reserve(request.reserved_bytes())?);
+        }
+        let flow = self.flow(&request, &self.unread);
+        self.accept(request, flow)
+    }
+
+    /// Accepts a request of an ensemble that has pinned this model. It is accepted also while the model ends, and counts in
+    /// no budget of clients: the ensemble has its own limit. The ensemble reads the responses at once, for which `unread`
+    /// stands.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer).
+    pub(crate) fn infer_step(
+        self: &Arc<Self>,
+        request: Request,
+        unread: &Arc<UnreadBudget>,
+    ) -> Result<ResponseStream, Error> {
+        if let Some(previous) = self.previous_copy_for(&request) {
+            return previous.infer(request);
+        }
+        if self.leaves_to_others(&request) {
+            return self.infer_elsewhere(request);
+        }
+        let flow = self.flow(&request, unread);
+        self.accept(request, flow)
+    }
+
+    fn accept(self: &Arc<Self>, mut request: Request, flow: Flow) -> Result<ResponseStream, Error> {
         if let Some(fault) = self.fault() {
             return Err(Error::unavailable(fault.message.clone()));
         }
         let arrived = now();
-        if request.reservation.is_none() {
-            request.reservation = Some(self.inflight.reserve(request.reserved_bytes())?);
-        }
         let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
-        let flow = self.flow(&request);
         let asks_cache = |_: &&Cached| !self.in_flight.is_draining() && !request.has_device_memory();
         if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
             return cached.infer(self, ValidRequest { request, meta, timeline, flow });
         }
         self.in_flight.begin();
         let (responder, stream) = response_channel(timeline, self.clone(), flow);
-        self.executor.enqueue(meta, Box::new(Execution::new(request, responder)), now())?;
+        self.work.enqueue(meta, Execution::new(request, responder), now())?;
         Ok(stream)
     }
 
     /// What happens to responses that the client of a request does not read.
-    fn flow(&self, request: &Request) -> Flow {
+    fn flow(&self, request: &Request, unread: &Arc<UnreadBudget>) -> Flow {
         let most_unread = request.most_unread.or(self.config.most_unread_responses);
         // A model that is not decoupled may run on the same thread that reads its responses.
         let most_unread = most_unread.filter(|_| self.config.decoupled);
-        Flow { budget: self.unread.clone(), client: request.client, most_unread }
+        Flow { budget: unread.clone(), client: request.client, most_unread }
     }
 
     /// Checks a request as [`Model::infer`] does before it queues the request.
@@ -224,7 +260,12 @@ impl Model {
 
     /// The reason why the version cannot be used any more, if there is one.
     pub(crate) fn fault(&self) -> Option<&Error> {
-        self.executor.fault()
+        self.work.fault()
+    }
+
+    /// Whether the model is an ensemble.
+    pub(crate) fn is_ensemble(&self) -> bool {
+        self.work.ensemble().is_some()
     }
 
     /// Whether a new copy may use what the backend has opened for this one. May block.
@@ -234,7 +275,7 @@ impl Model {
 
     /// Whether the files of the backend have changed since it opened the model. May block.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.executor.is_outdated()
+        self.work.is_outdated()
     }
 
     pub(crate) fn record(&self) -> &Record {
@@ -251,12 +292,12 @@ impl Model {
 
     /// The memory that the model uses, as far as its backend knows.
     pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
-        self.executor.memory_usage()
+        self.work.memory_usage()
     }
 
     /// The number of requests that wait for an instance.
     pub(crate) fn pending(&self) -> usize {
-        self.executor.pending()
+        self.work.pending()
     }
 
     /// The number of accepted requests whose last response has not been sent.
@@ -270,38 +311,38 @@ impl Model {
 
     /// Whether the backend takes part in the decision that the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
-        self.executor.reports_readiness()
+        self.work.reports_readiness()
     }
 
     /// Whether the instances can take requests, as the backend reports it. A thread that may block asks the backend.
     /// Must be called in a tokio runtime.
     pub(crate) async fn ready(&self) -> bool {
-        self.executor.ready().await
+        self.work.ready().await
     }
 
     /// As [`Engine::model_ready`](crate::Engine::model_ready), but asks on this thread. Blocks as long as the backend
     /// does.
     pub fn ready_here(&self) -> bool {
-        self.executor.ready_here()
+        self.work.ready_here()
     }
 
     /// From now on, no request waits for others to share its batch. The model still accepts requests.
     pub(crate) fn end_queue_delay(&self) {
-        self.executor.end_queue_delay();
+        self.work.end_queue_delay();
     }
 
     /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(&self) {
         self.refuse_late_requests();
         self.in_flight.drain();
-        self.executor.drain();
+        self.work.drain();
     }
 
     /// Accepts no more requests, and waits until the last request has ended. Blocks.
     pub(crate) fn finish_requests(&self) {
         self.in_flight.close();
         if self.owns_executor() {
-            self.executor.end_queue_delay();
+            self.work.end_queue_delay();
         }
         self.in_flight.wait_for_the_last();
     }
@@ -314,8 +355,7 @@ impl Model {
             return self.discard_update();
         }
         self.wait_for_earlier_requests();
-        self.executor.drain();
-        self.executor.close();
+        self.work.close();
     }
 }
 
@@ -336,7 +376,7 @@ impl ResponsePath for Model {
     fn cancelled(&self, entry: Option<EntryId>) {
         // If the request has no queue id yet, the executor checks for the cancellation when it assigns the id.
         if let Some(entry) = entry {
-            self.executor.cancel(entry);
+            self.work.cancel(entry);
         }
     }
 

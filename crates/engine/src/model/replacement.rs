@@ -80,13 +80,13 @@ impl Model {
 
     /// The number of sequences of several requests that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        if self.has_sequences_of_clients() { self.executor.live_sequences() } else { 0 }
+        if self.has_sequences_of_clients() { self.work.live_sequences() } else { 0 }
     }
 
     /// Whether this copy has the sequence that a request continues.
     fn continues(&self, request: &Request) -> bool {
         let sequence = &request.sequence;
-        !sequence.start && sequence.id.as_ref().is_some_and(|id| self.executor.has_sequence(id))
+        !sequence.start && sequence.id.as_ref().is_some_and(|id| self.work.has_sequence(id))
     }
 
     /// The model has been replaced or unloaded since the caller looked it up: it is looked up again.
@@ -96,7 +96,7 @@ impl Model {
             Some(inferer) if !replacement.server_stops.load(SeqCst) => {
                 inferer.infer(self.name(), request.model_version, request)
             }
-            Some(_) | None => Err(self.executor.refusal(&request)),
+            Some(_) | None => Err(self.work.refusal(&request)),
         }
     }
 
@@ -133,7 +133,7 @@ impl Model {
     pub(crate) fn wait_for_sequences(&self, limit: Duration, is_stopping: &AtomicBool) {
         let begun = Instant::now();
         let goes_on = || begun.elapsed() < limit && !is_stopping.load(SeqCst);
-        while self.waits_for_sequences() && self.executor.live_sequences() > 0 && goes_on() {
+        while self.waits_for_sequences() && self.work.live_sequences() > 0 && goes_on() {
             thread::sleep(TICK);
         }
         self.replacement.waits_for_sequences.store(false, SeqCst);

@@ -120,6 +120,7 @@ pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
         cpu_accelerators: vec![],
         op_library_filenames: vec![],
         decoupled: false,
+        has_sequences: false,
         most_unread_responses: None,
         response_cache: false,
         warmups: vec![],

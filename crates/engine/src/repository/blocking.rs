@@ -18,7 +18,7 @@ use super::{
     LoadParameters,
     config_file::PlanError,
     freed_memory::ModelsChange,
-    load::{LoadBase, LoadPlan, Loader, Planned},
+    load::{LoadBase, LoadPlan, LoadedModel, Loader, Planned},
     remote::{self, LISTING_PATIENCE, PlanSource, RemoteModel, RemoteModels, RemoteSource, StoreWait},
     repositories::Repositories,
     scan::{self, FoundPlace},
@@ -254,7 +254,7 @@ fn not_read(panic: &tokio::task::JoinError) -> PlanError {
 
 /// A copy that has been built.
 pub(super) struct LoadedCopy {
-    pub(super) model: Arc<Model>,
+    pub(super) model: LoadedModel,
     /// The files that the copy has of its own. They stay until the copy has ended.
     pub(super) files: Option<Arc<dyn ModelCopy>>,
 }

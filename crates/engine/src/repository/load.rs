@@ -5,7 +5,6 @@
 //! labels, and builds the instances. Both steps run on threads that may block.
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,41 +12,32 @@ use std::{
 
 use inference::{
     ByteBudget, Error, Inferer, Name, UnreadBudget,
-    agent::{self, RepositoryAgent},
     backend::{Backend, BackendModel, Device, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
-        Completion, CompletionContext, ConfigErrors, Declared, FileEntry, GivenConfig, InstanceGroup,
-        InstanceKind, ModelConfig, ModelLayout, ResolvedConfig, Scheduling, VersionDirectory,
-        absent_versions, finish, misspelt_names, no_version_available, select_versions, version_directory,
+        Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig,
+        ResolvedConfig, Scheduling, finish, misspelt_names,
     },
     log_target::MULTILINE,
-    repository::ModelCopy,
 };
 
-use lifecycle::{ConfigIdentity, ModelKey, NoVersionCause, PlannedModel};
-use proto::model_instance_group::Kind;
 use scheduling::Capacity;
 use tokio::runtime::Handle;
 
-use super::{
-    agents::Agents,
-    config_file::{ConfigFileReader, PlanError, unreadable},
-    files,
-    given::{LoadParameters, write_files},
-    private_directory::PrivateDirectory,
-    remote::{PlanSource, RemoteModel},
-    scan, strategy,
-};
+use super::{config_file::ConfigFileReader, files, strategy};
 use crate::{
     BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, Plugins, RateLimitResource,
     ThreadGroup,
     clock::{TimerThread, now},
     host_policy::{Binding, Placed},
     limiter::Limiter,
-    model::{Cached, Model, ModelParts, UpdateParts},
+    model::{Cached, EnsembleParts, Model, ModelParts, UpdateParts},
     processors,
 };
+
+mod plan;
+
+pub(super) use plan::{KeptFiles, LoadBase, LoadPlan, Planned};
 
 /// Loads models, and holds what loading needs.
 pub(crate) struct Loader {
@@ -64,6 +54,8 @@ pub(crate) struct Loader {
     limiter: Option<Arc<Limiter>>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
+    /// Bytes that the requests of an ensemble may hold between its steps.
+    intermediate_bytes: usize,
     runtime: Handle,
     /// Sends requests from models to other models.
     inferer: Option<Arc<dyn Inferer>>,
@@ -71,61 +63,12 @@ pub(crate) struct Loader {
     policy: LoadPolicy,
 }
 
-/// The plan of one model, and what must stay until the last copy of the load has ended.
-pub(super) struct Planned {
-    pub(super) plan: LoadPlan,
-    pub(super) agents: Option<Agents>,
-    pub(super) files: KeptFiles,
-}
-
-/// Files that stay until the last copy of a load has ended, and until its agents have ended.
-#[derive(Default)]
-pub(super) struct KeptFiles {
-    /// What the load request has brought.
-    pub(super) _given: Option<PrivateDirectory>,
-    /// What agents work on, if the model is in an object store.
-    pub(super) _copy: Option<Arc<dyn ModelCopy>>,
-}
-
-/// What the loader will load for one model.
-pub(super) struct LoadPlan {
-    name: Name,
-    namespace: Option<Name>,
-    pub(super) source: PlanSource,
-    declared: Declared,
-    versions: Vec<i64>,
-}
-
-/// A copy that serves, and the plan that it was built by. The files of its version are still the same.
-pub(super) struct LoadBase {
-    pub(super) model: Arc<Model>,
-    pub(super) plan: Arc<LoadPlan>,
-    /// The files that the copy has of its own.
-    pub(super) files: Option<Arc<dyn ModelCopy>>,
-}
-
-impl LoadPlan {
-    /// Whether a copy by this plan differs from the other copy in its instances only.
-    pub(super) fn is_update_of(&self, base: &LoadBase) -> bool {
-        base.model.is_sound() && self.differs_in_instances_only(&base.plan)
-    }
-
-    fn differs_in_instances_only(&self, other: &Self) -> bool {
-        let rest = |plan: &Self| proto::ModelConfig {
-            instance_group: Vec::new(),
-            version_policy: None,
-            ..plan.declared.config.clone()
-        };
-        self.source.is_same_place(&other.source) && rest(self) == rest(other)
-    }
-
-    /// What the lifecycle must know of the plan.
-    pub(super) fn shown(&self) -> PlannedModel {
-        // The selected versions show what the version policy means.
-        let config = proto::ModelConfig { version_policy: None, ..self.declared.config.clone() };
-        let config = ConfigIdentity { model: proto::json::to_json(&config).into_bytes() };
-        PlannedModel { versions: self.versions.clone(), config }
-    }
+/// What a load has built.
+pub(super) enum LoadedModel {
+    /// A model that can serve.
+    Whole(Arc<Model>),
+    /// An ensemble that is not bound to its members yet.
+    Ensemble(Box<EnsembleParts>),
 }
 
 /// A copy of a version while it is being built.
@@ -187,6 +130,7 @@ impl Loader {
             limiter: rate_limit.map(limiter),
             inflight,
             unread: UnreadBudget::new(options.limits.unread_response_bytes),
+            intermediate_bytes: options.limits.intermediate_bytes,
             runtime: Handle::current(),
             inferer: None,
             host_policies: options.host_policies,
@@ -217,121 +161,6 @@ impl Loader {
         self.policy
     }
 
-    /// Reads a model's configuration, notifies its agents, and chooses its versions. `directory` is the model's
-    /// directory in a repository, and `brought` is what a load request brings. May block as long as the agents do.
-    ///
-    /// # Errors
-    /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
-    pub(super) fn plan(
-        &self,
-        ModelKey { name, namespace }: &ModelKey,
-        directory: Option<&Path>,
-        brought: &LoadParameters,
-    ) -> Result<Planned, PlanError> {
-        let files = if brought.files.is_empty() { None } else { Some(write_files(&brought.files)?) };
-        let Some(directory) = files.as_ref().map(PrivateDirectory::path).or(directory) else {
-            return Err(Error::internal("the model has no directory").into());
-        };
-        let given = self.given(name, directory, directory, brought)?;
-        let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
-        let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
-        let versions = versions_of(&directory)?;
-        if versions.is_empty() {
-            log::warn!("{}", scan::without_versions(&directory, &directory));
-        }
-        let (declared, versions) = self.select(name, given, versions)?;
-        let source = PlanSource::Directory(directory);
-        let plan = LoadPlan { name: name.clone(), namespace: namespace.clone(), source, declared, versions };
-        Ok(Planned { plan, agents, files: KeptFiles { _given: files, _copy: None } })
-    }
-
-    /// As [`plan`](Self::plan), for a model in an object store. `shared` has copies of the files that belong to no
-    /// version. `None` if the configuration has agents: they need all files in a directory.
-    ///
-    /// # Errors
-    /// As [`plan`](Self::plan).
-    pub(super) fn plan_remote(
-        &self,
-        ModelKey { name, namespace }: &ModelKey,
-        model: &RemoteModel,
-        shared: &Path,
-        brought: &LoadParameters,
-    ) -> Result<Option<LoadPlan>, PlanError> {
-        let shown = model.url();
-        let given = self.given(name, shared, &shown, brought)?;
-        if has_agents(&given.config) {
-            return Ok(None);
-        }
-        let versions = model.versions();
-        if versions.is_empty() {
-            log::warn!("{}", scan::without_versions(shared, &shown));
-        }
-        let (declared, versions) = self.select(name, given, versions)?;
-        let source = PlanSource::Remote(model.clone());
-        let (name, namespace) = (name.clone(), namespace.clone());
-        Ok(Some(LoadPlan { name, namespace, source, declared, versions }))
-    }
-
-    /// The configuration of a model in a directory, which errors show as `shown`.
-    fn given(
-        &self,
-        name: &Name,
-        directory: &Path,
-        shown: &Path,
-        brought: &LoadParameters,
-    ) -> Result<GivenConfig, PlanError> {
-        let mut given = self.configs.given(directory, shown, brought)?;
-        let is_mapped = brought.files.is_empty() && directory.file_name() != Some(OsStr::new(&**name));
-        if is_mapped && !given.config.name.is_empty() {
-            // The repository was registered with another name for the directory. It counts instead.
-            given.config.name = name.to_string();
-        }
-        Ok(given)
-    }
-
-    /// What a configuration declares, and the versions that it selects.
-    fn select(
-        &self,
-        name: &Name,
-        given: GivenConfig,
-        versions: BTreeMap<i64, Vec<FileEntry>>,
-    ) -> Result<(Declared, Vec<i64>), PlanError> {
-        let existing: Vec<_> = versions.keys().copied().collect();
-        let layout = ModelLayout { name: name.to_string(), versions };
-        let declared =
-            given.declare(&layout, self.configs.completion()).map_err(|errors| report(name, errors))?;
-        if self.policy.gpu_groups_on_cpu {
-            tell_moved_groups(name, &declared.config);
-        }
-        let policy = declared.version_policy();
-        absent_versions(&policy, &existing, name).iter().for_each(|warning| log::warn!("{warning}"));
-        let versions = select_versions(&policy, &existing);
-        if versions.is_empty() {
-            return Err(PlanError { cause: NoVersionCause::NoneSelected, error: no_version_available(name) });
-        }
-        Ok((declared, versions))
-    }
-
-    /// The agents that a configuration names, after they were notified that the model will be loaded, and where they
-    /// have put the model.
-    fn agents(
-        &self,
-        config: &proto::ModelConfig,
-        directory: &Path,
-    ) -> Result<Option<(Agents, PathBuf)>, Error> {
-        let find = |name: &str| -> Result<Arc<dyn RepositoryAgent>, Error> {
-            match &self.plugins.agents {
-                Some(agents) => agents.find(name),
-                None => Err(agent::not_found(name, &self.agent_directory)),
-            }
-        };
-        // As Triton: a configuration that cannot be read counts as empty.
-        let read = |directory: &Path| {
-            self.configs.read(directory, directory).map(|given| given.config).unwrap_or_default()
-        };
-        Agents::load(config, directory, find, read)
-    }
-
     /// Loads one version from the model's directory, with as many attempts as the options allow. If there is a `base`,
     /// of which the plan is an update, the new copy has the same executor. Blocks.
     ///
@@ -343,7 +172,10 @@ impl Loader {
         version: i64,
         directory: &Path,
         base: Option<&LoadBase>,
-    ) -> Result<Arc<Model>, Error> {
+    ) -> Result<LoadedModel, Error> {
+        if plan.is_ensemble() {
+            return self.load_ensemble(plan, version, directory);
+        }
         let mut failed = 0;
         loop {
             match self.load_once(plan, version, directory, base) {
@@ -351,9 +183,32 @@ impl Loader {
                     failed += 1;
                     log::warn!("attempt {failed} to load '{}' version {version} failed: {error}", plan.name);
                 }
-                result => return result,
+                result => return result.map(LoadedModel::Whole),
             }
         }
+    }
+
+    /// Reads one version of an ensemble. Blocks.
+    fn load_ensemble(&self, plan: &LoadPlan, version: i64, directory: &Path) -> Result<LoadedModel, Error> {
+        let since = now();
+        let completed = plan.declared.to_be_completed();
+        let config = self.resolve(plan, directory, completed, &CompletionContext::default())?;
+        let Scheduling::Ensemble(scheduling) = &config.typed.scheduling else {
+            return Err(Error::internal("an ensemble has steps"));
+        };
+        Ok(LoadedModel::Ensemble(Box::new(EnsembleParts {
+            namespace: plan.namespace.clone(),
+            version,
+            scheduling: scheduling.clone(),
+            cache: self.cache_for(&config.shown).cloned(),
+            config,
+            intermediate_bytes: self.intermediate_bytes,
+            inflight: self.inflight.clone(),
+            unread: self.unread.clone(),
+            runtime: self.runtime.clone(),
+            since,
+            inferer: self.inferer.clone(),
+        })))
     }
 
     fn load_once(
@@ -457,7 +312,7 @@ impl Loader {
                 sequence.batching.hold_until_queued = self.hold_until_queued;
                 sequence.batching.hold_until_backlogged = self.hold_until_backlogged;
             }
-            Scheduling::Unbatched => {}
+            Scheduling::Unbatched | Scheduling::Ensemble(_) => {}
         }
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         Ok(config)
@@ -536,38 +391,6 @@ impl Loader {
             settings.map(|setting| (setting.key.clone(), setting.value.clone())).collect::<Vec<_>>()
         };
         of(None).into_iter().chain(of(Some(backend))).collect()
-    }
-}
-
-/// The version directories of a model, and the files in each.
-fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error> {
-    let entries = scan::entries(directory).map_err(|error| unreadable(directory, &error))?;
-    let mut versions = BTreeMap::new();
-    for entry in entries.into_iter().filter(|entry| entry.is_directory) {
-        match version_directory(&entry.name) {
-            VersionDirectory::Version(version) => {
-                let path = directory.join(&entry.name);
-                versions.insert(version, scan::entries(&path).map_err(|error| unreadable(&path, &error))?);
-            }
-            VersionDirectory::Ignored(warning) => warning.iter().for_each(|warning| log::warn!("{warning}")),
-        }
-    }
-    Ok(versions)
-}
-
-fn has_agents(config: &proto::ModelConfig) -> bool {
-    config.model_repository_agents.as_ref().is_some_and(|agents| !agents.agents.is_empty())
-}
-
-/// Logs the instance groups that run on the CPU although they ask for GPUs.
-fn tell_moved_groups(model: &Name, config: &proto::ModelConfig) {
-    let groups = config.instance_group.iter().enumerate();
-    for (position, group) in groups.filter(|(_, group)| group.kind() == Kind::Gpu) {
-        let name = if group.name.is_empty() { format!("{model}_{position}") } else { group.name.clone() };
-        log::warn!(
-            "instance group '{name}' of model '{model}' asks for GPUs; its instances run on the CPU \
-             (--gpu-instances-on-cpu)"
-        );
     }
 }
 

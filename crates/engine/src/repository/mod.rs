@@ -71,8 +71,8 @@ enum Command {
     LoadAll { done: Done<Result<(), Error>> },
     /// Load or reload a model.
     Load { name: Name, given: LoadParameters, done: Done<Result<(), Error>> },
-    /// Unload a model.
-    Unload { name: Name, done: Done<Result<(), Error>> },
+    /// Unload a model. `dependents`: the members of an ensemble too.
+    Unload { name: Name, dependents: bool, done: Done<Result<(), Error>> },
     /// Refuse all commands that change models, those that have not been answered too.
     RefuseCommands { done: Done<()> },
     /// Do not wait for loads any more. Answers whether work was left behind.
@@ -130,13 +130,14 @@ impl Repository {
         self.ask(|done| Command::Load { name, given, done }).await?
     }
 
-    /// Unloads a model. Returns when it accepts no more requests.
+    /// Unloads a model; with `dependents`, the members of an ensemble too, except for those that were loaded by their own
+    /// names or that other models need. Returns when it accepts no more requests.
     ///
     /// # Errors
     /// The server is stopping.
-    pub(crate) async fn unload(&self, name: &str) -> Result<(), Error> {
+    pub(crate) async fn unload(&self, name: &str, dependents: bool) -> Result<(), Error> {
         let name = Name::new(name);
-        self.ask(|done| Command::Unload { name, done }).await?
+        self.ask(|done| Command::Unload { name, dependents, done }).await?
     }
 
     /// Refuses all commands that change models from now on, and those that have not been answered.

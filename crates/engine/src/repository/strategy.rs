@@ -50,6 +50,8 @@ fn library(
             "{PARAMETER} cannot be specified with sequence batcher, using default batching strategy"
         ))),
         (None, Scheduling::Sequence(_)) => Ok(None),
+        // No backend batches the requests of an ensemble.
+        (_, Scheduling::Ensemble(_)) => Ok(None),
         (Some(path), Scheduling::Dynamic(_) | Scheduling::Unbatched) => {
             named(path, &source.model_directory).map(Some)
         }

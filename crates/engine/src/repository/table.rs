@@ -80,6 +80,8 @@ struct Versions {
     versions: BTreeMap<i64, VersionEntry>,
     /// Why the model has no version.
     problem: Option<NoVersion>,
+    /// The model is an ensemble whose members are missing or do not fit.
+    awaits_members: bool,
 }
 
 impl Versions {
@@ -156,7 +158,8 @@ impl ModelTable {
         let mut table = Self::default();
         for (key, model) in lifecycle.models() {
             let (problem, namespace) = (model.problem().cloned(), key.namespace.clone());
-            let mut shown = Versions { problem, namespace, versions: BTreeMap::new() };
+            let awaits_members = model.awaits_members();
+            let mut shown = Versions { problem, namespace, awaits_members, versions: BTreeMap::new() };
             for (number, status) in model.versions() {
                 let copy = |copy: &CopyId| copies.get(copy).cloned();
                 let entry = match &status {
@@ -255,6 +258,8 @@ impl ModelTable {
             let is_settled = |version: &VersionEntry| version.usable().is_some() || version.is_unloaded();
             match &model.problem {
                 Some(problem) if problem.cause == NoVersionCause::NoConfiguration => {}
+                // As Triton: an ensemble whose members do not fit does not keep the server from being ready.
+                None if model.awaits_members => {}
                 Some(_) => {
                     let state = Some(ModelState::Unavailable);
                     missing.push(NotReady { name: name.clone(), version: None, state });

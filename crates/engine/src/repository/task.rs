@@ -27,7 +27,7 @@ use super::{
     blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
     config_file::PlanError,
     freed_memory::FreedMemory,
-    load::{KeptFiles, LoadBase, LoadPlan, Loader, Planned},
+    load::{KeptFiles, LoadBase, LoadPlan, LoadedModel, Loader, Planned},
     polling::PollingState,
     remote::{StoreWait, StoreWaitEnd},
     repositories::RepositorySource,
@@ -37,6 +37,7 @@ use crate::{clock::now, model::Model};
 
 mod abandoned;
 mod actions;
+mod ensembles;
 mod looks;
 
 /// The longest pause before a model that has failed is tried again in control mode `poll`.
@@ -254,10 +255,10 @@ impl RepositoryTask {
                 };
                 self.begin(LifecycleCommand::Load { name, origin }, given, done);
             }
-            Command::Unload { name, done } => {
+            Command::Unload { name, dependents, done } => {
                 let text = format!("the download of model '{name}' was ended: the model is unloaded");
                 self.downloads.get(&name).iter().for_each(|wait| wait.end(Error::unavailable(text.clone())));
-                self.begin(LifecycleCommand::Unload { name }, LoadParameters::default(), done);
+                self.begin(LifecycleCommand::Unload { name, dependents }, LoadParameters::default(), done);
             }
             Command::RefuseCommands { done } => {
                 (self.polling, self.watcher) = (None, None);
@@ -342,7 +343,7 @@ impl RepositoryTask {
                 self.running_jobs -= 1;
                 // A load needs more memory than the model, and one that has failed leaves all of it.
                 self.freed_memory.return_soon();
-                let result = result.map(|loaded| self.keep_copy(copy, loaded));
+                let result = result.and_then(|loaded| self.keep_copy(copy, loaded));
                 self.lifecycle.loaded(copy, result, now)
             }
             Event::Checked { generation, files } => self.lifecycle.checked(generation, files, now),
@@ -387,9 +388,17 @@ impl RepositoryTask {
     }
 
     /// Keeps a copy until it has ended.
-    fn keep_copy(&mut self, id: CopyId, LoadedCopy { model, files }: LoadedCopy) {
+    ///
+    /// # Errors
+    /// The members of an ensemble do not fit.
+    fn keep_copy(&mut self, id: CopyId, LoadedCopy { model, files }: LoadedCopy) -> Result<(), Error> {
+        let model = match model {
+            LoadedModel::Whole(model) => model,
+            LoadedModel::Ensemble(parts) => self.make_ensemble(*parts)?,
+        };
         self.copies.insert(id, model);
         self.copied_files.extend(files.map(|files| (id, files)));
+        Ok(())
     }
 
     /// Keeps what a load needs until its last copy has ended. Returns what the lifecycle must know.

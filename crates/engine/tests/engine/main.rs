@@ -7,6 +7,7 @@ mod caching;
 mod concurrency;
 mod control;
 mod documentation;
+mod ensembles;
 mod host_policies;
 mod inferring;
 mod instances;

@@ -213,15 +213,22 @@ fn load_parameters(parameters: BTreeMap<String, ModelRepositoryParameter>) -> Re
 
 async fn unload(engine: &Engine, request: &RepositoryModelUnloadRequest) -> Result<(), Error> {
     only_one_repository(&request.repository_name)?;
-    match request.parameters.get("unload_dependents") {
-        None | Some(ModelRepositoryParameter { parameter_choice: Some(ParameterChoice::BoolParam(_)) }) => {}
+    let dependents = match request.parameters.get("unload_dependents") {
+        None => false,
+        Some(&ModelRepositoryParameter {
+            parameter_choice: Some(ParameterChoice::BoolParam(dependents)),
+        }) => dependents,
         Some(_) => {
             return Err(Error::invalid(
                 "invalid value type for 'unload_dependents' parameter, expected bool_param.",
             ));
         }
+    };
+    if dependents {
+        engine.unload_with_dependents(&request.model_name).await
+    } else {
+        engine.unload(&request.model_name).await
     }
-    engine.unload(&request.model_name).await
 }
 
 fn only_one_repository(name: &str) -> Result<(), Error> {

@@ -48,9 +48,10 @@ impl HttpService {
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
         if self.read_members(body, unload_dependents).await? {
-            log::debug!("no model of this server depends on another; unloading '{model}' alone");
+            self.engine.unload_with_dependents(model).await?;
+        } else {
+            self.engine.unload(model).await?;
         }
-        self.engine.unload(model).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
 

@@ -308,7 +308,7 @@ impl Correlation {
 fn level(model: &Model, request_attributes: u64) -> u64 {
     let (levels, default) = match &model.config().scheduling {
         Scheduling::Dynamic(dynamic) => (dynamic.priority_levels, dynamic.default_priority_level),
-        Scheduling::Unbatched | Scheduling::Sequence(_) => (0, 0),
+        Scheduling::Unbatched | Scheduling::Sequence(_) | Scheduling::Ensemble(_) => (0, 0),
     };
     if request_attributes == 0 || request_attributes > levels { default } else { request_attributes }
 }

@@ -23,6 +23,10 @@ impl Server {
     fn unload_model(&self, name: &str) -> Result<(), Error> {
         self.wait(self.serving()?.unload(name))
     }
+
+    fn unload_model_with_dependents(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.serving()?.unload_with_dependents(name))
+    }
 }
 
 /// The names that models get, by the names of their directories.
@@ -199,5 +203,5 @@ pub unsafe extern "C" fn TRITONSERVER_ServerUnloadModelAndDependents(
     model_name: *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live server; a text or null.
-    guard(|| unsafe { borrow(server)?.unload_model(text(model_name)?) })
+    guard(|| unsafe { borrow(server)?.unload_model_with_dependents(text(model_name)?) })
 }

@@ -5,21 +5,24 @@
 //! typed form.
 mod backend_fields;
 mod complete;
+mod ensemble;
 mod errors;
 mod instances;
+mod members;
 mod misspelt;
 mod resolve;
 mod sequence;
 mod typed;
-mod unsupported;
 mod validate;
 mod versions;
 mod warmup;
 
 pub use backend_fields::{FileEntry, ModelLayout};
 pub use complete::CompletionContext;
+pub use ensemble::{EnsembleScheduling, EnsembleStep, MappedTensor};
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
+pub use members::{FittedEnsemble, fit_members};
 pub use misspelt::{misspelt_names, unknown_setting};
 pub use resolve::{
     Completion, ConfigSource, Declared, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare, finish, read,
@@ -61,7 +64,7 @@ pub struct ModelConfig {
     pub batch_outputs: Vec<BatchOutput>,
     /// The scheduling choice.
     pub scheduling: Scheduling,
-    /// At least one group with at least one instance.
+    /// At least one group with at least one instance. An ensemble has none.
     pub instance_groups: Vec<InstanceGroup>,
     /// Which version directories are served.
     pub version_policy: VersionPolicy,
@@ -79,8 +82,10 @@ pub struct ModelConfig {
     pub cpu_accelerators: Vec<Accelerator>,
     /// Libraries of custom operations.
     pub op_library_filenames: Vec<String>,
-    /// A request may have any number of responses.
+    /// A request may have any number of responses. For an ensemble this follows from its members.
     pub decoupled: bool,
+    /// Responses may depend on earlier requests of a sequence. For an ensemble this follows from its members.
+    pub has_sequences: bool,
     /// The backend waits while a client has not read this many responses of a request (parameter
     /// `MAX_UNREAD_RESPONSES`). `None`: the backend never waits for a client.
     pub most_unread_responses: Option<NonZeroUsize>,
@@ -99,6 +104,8 @@ pub enum Scheduling {
     Dynamic(DynamicBatching),
     /// `sequence_batching`.
     Sequence(SequenceScheduling),
+    /// `ensemble_scheduling`: the model passes each request through other models.
+    Ensemble(Arc<EnsembleScheduling>),
 }
 
 /// One entry of `input`.

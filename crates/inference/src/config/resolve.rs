@@ -12,7 +12,6 @@ use super::{
     backend_fields::complete_backend_fields,
     complete::{complete_instance_groups, normalise},
     typed::typed,
-    unsupported::refuse_unsupported,
     validate::{
         check_instance_groups, check_paths, check_states, check_structure, check_tensors, check_warmups,
         directory_has_the_name,
@@ -160,7 +159,7 @@ impl GivenConfig {
     /// on the backend.
     ///
     /// # Errors
-    /// INVALID_ARG for broken rules, UNSUPPORTED for features that do not exist.
+    /// INVALID_ARG for broken rules.
     pub fn declare(self, layout: &ModelLayout, completion: Completion) -> Result<Declared, ConfigErrors> {
         let Self { mut config, fields, file, is_given } = self;
         let mut errors = ConfigErrors::default();
@@ -172,9 +171,6 @@ impl GivenConfig {
             check_tensors(&config, &mut errors);
         }
         directory_has_the_name(&config, &layout.name, &mut errors);
-        if errors.is_empty() {
-            refuse_unsupported(&config, &mut errors);
-        }
         errors.located(file.as_deref(), &fields).into_result()?;
         Ok(Declared { config, fields, file, is_given })
     }
@@ -188,7 +184,7 @@ impl GivenConfig {
 ///
 /// # Errors
 /// INVALID_ARG for broken rules, NOT_FOUND for a model without configuration that the backend does not know either,
-/// INTERNAL for a backend that changed the scheduling choice, UNSUPPORTED for features that do not exist.
+/// INTERNAL for a backend that changed the scheduling choice.
 pub fn finish(
     declared: &Declared,
     completed: proto::ModelConfig,
@@ -256,7 +252,6 @@ fn resolve(
     check_states(&config, &mut errors);
     if errors.is_empty() {
         check_paths(&config, &mut errors);
-        refuse_unsupported(&config, &mut errors);
     }
     errors.into_result()?;
     let (typed, warnings) = typed(&config)?;

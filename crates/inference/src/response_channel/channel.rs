@@ -51,6 +51,8 @@ struct Queue {
     waker: Option<Waker>,
     /// Threads in [`Channel::wait_for_capacity`].
     senders_waiting: usize,
+    /// A task that waits for the same.
+    sender: Option<Waker>,
 }
 
 /// A response that waits for the client, and the bytes that the budget counts for it.
@@ -145,7 +147,9 @@ impl Channel {
             if queue.senders_waiting > 0 {
                 self.capacity_freed.notify_one();
             }
+            let sender = queue.sender.take();
             drop(queue);
+            sender.into_iter().for_each(Waker::wake);
             self.refund(bytes);
             return Poll::Ready(Some(item));
         }
@@ -159,12 +163,32 @@ impl Channel {
         Poll::Pending
     }
 
+    pub(super) fn has_capacity(&self) -> bool {
+        self.most_unread == usize::MAX || self.may_send(&self.queue.lock())
+    }
+
+    pub(super) fn poll_capacity(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.most_unread == usize::MAX {
+            return Poll::Ready(());
+        }
+        let mut queue = self.queue.lock();
+        if self.may_send(&queue) {
+            return Poll::Ready(());
+        }
+        queue.sender = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn may_send(&self, queue: &Queue) -> bool {
+        queue.len() < self.most_unread || queue.closed || self.is_cancelled()
+    }
+
     fn wait_for_capacity(&self) {
         if self.most_unread == usize::MAX {
             return;
         }
         let mut queue = self.queue.lock();
-        while queue.len() >= self.most_unread && !queue.closed && !self.is_cancelled() {
+        while !self.may_send(&queue) {
             queue.senders_waiting += 1;
             self.capacity_freed.wait(&mut queue);
             queue.senders_waiting -= 1;
@@ -184,7 +208,7 @@ impl Channel {
         if !first && !abandoned {
             return;
         }
-        let void: Vec<_> = {
+        let (sender, void): (_, Vec<_>) = {
             let mut queue = self.queue.lock();
             // The signal is sent under the lock, so that a sender that has just found no capacity does not miss it.
             // The signal is also sent after the end of the request, because a late sender may still wait.
@@ -192,8 +216,10 @@ impl Channel {
                 self.capacity_freed.notify_all();
             }
             queue.abandoned |= abandoned;
-            if abandoned { std::iter::from_fn(|| queue.pop()).collect() } else { Vec::new() }
+            let void = if abandoned { std::iter::from_fn(|| queue.pop()).collect() } else { Vec::new() };
+            (queue.sender.take(), void)
         };
+        sender.into_iter().for_each(Waker::wake);
         self.forget(void);
         if first && !self.has_ended() {
             self.tell_cancelled();
@@ -203,12 +229,14 @@ impl Channel {
     /// Tells the backend to stop working on the request. This thread has decided the end of the request.
     fn stop(&self, had_ended: bool) {
         let first = !self.cancelled.swap(true, Ordering::AcqRel);
-        {
-            let queue = self.queue.lock();
+        let sender = {
+            let mut queue = self.queue.lock();
             if queue.senders_waiting > 0 {
                 self.capacity_freed.notify_all();
             }
-        }
+            queue.sender.take()
+        };
+        sender.into_iter().for_each(Waker::wake);
         if first && !had_ended {
             self.tell_cancelled();
         }

@@ -75,6 +75,16 @@ impl Responder {
         self.channel.send(Ok(response));
     }
 
+    /// Whether [`send`](Self::send) would not wait now.
+    pub fn has_capacity(&self) -> bool {
+        self.channel.has_capacity()
+    }
+
+    /// Ready when [`send`](Self::send) would not wait, for a sender that must not block. Wakes one task.
+    pub fn poll_capacity(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.channel.poll_capacity(context)
+    }
+
     /// Sends an error that does not end the request.
     pub fn send_error(&self, error: Error) {
         self.channel.send(Err(error));

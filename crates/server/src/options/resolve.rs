@@ -197,10 +197,11 @@ fn polling(poll_secs: i64, settle_ms: Option<i64>) -> Polling {
 
 fn limits(typed: &typed::TypedServer) -> MemoryLimits {
     let bytes = |given: Option<i64>, default| given.map_or(default, unsigned);
-    let MemoryLimits { inflight_bytes, unread_response_bytes } = MemoryLimits::default();
+    let MemoryLimits { inflight_bytes, unread_response_bytes, intermediate_bytes } = MemoryLimits::default();
     MemoryLimits {
         inflight_bytes: bytes(typed.max_inflight_bytes, inflight_bytes),
         unread_response_bytes: bytes(typed.max_unread_response_bytes, unread_response_bytes),
+        intermediate_bytes: bytes(typed.max_intermediate_bytes, intermediate_bytes),
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) struct TypedServer {
     pub(super) shutdown_delay_secs: i64,
     pub(super) max_inflight_bytes: Option<i64>,
     pub(super) max_unread_response_bytes: Option<i64>,
+    pub(super) max_intermediate_bytes: Option<i64>,
 }
 
 #[derive(Debug, Default)]

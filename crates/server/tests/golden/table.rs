@@ -20,8 +20,6 @@ pub(crate) struct Otherwise {
 /// Features that are not built, and the exchanges that need them. This list only gets shorter: if an exchange gives the
 /// expected response, it must be removed from the list.
 pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[
-    ("ensembles, which the index waits for", &["repo_index", "repo_named_index"]),
-    ("ensembles", &["ens", "stats_ens", "gr_ens"]),
     ("metrics of backends", &["orca_json", "orca_text"]),
     (
         "trace settings",

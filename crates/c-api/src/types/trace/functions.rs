@@ -294,6 +294,21 @@ mod tests {
     }
 
     #[test]
+    fn the_listener_hears_of_a_request_inside_a_request_when_it_has_ended() {
+        let heard = Heard::default();
+        // SAFETY: made just now; only this trace uses it.
+        let parent = unsafe { OwnedTrace::take(trace(TIMESTAMPS, &heard)) }.unwrap();
+        let child = parent.child(&"member".into(), 3, &"seven".into()).unwrap();
+        child.reached(TraceActivity::RequestStart, Timestamp::from_nanos(1));
+        child.reached(TraceActivity::RequestEnd, Timestamp::from_nanos(2));
+        assert!(heard.lock().is_empty());
+        drop(child);
+        let heard: Vec<_> = heard.lock().iter().map(|&(_, activity, nanos)| (activity, nanos)).collect();
+        assert_eq!(heard, [(REQUEST_START, 1), (REQUEST_END, 2), (99, 0)]);
+        parent.release_here();
+    }
+
+    #[test]
     fn a_child_has_the_listener_and_the_level_of_its_parent() {
         let heard = Heard::default();
         let parent = trace(TIMESTAMPS, &heard);

@@ -1,11 +1,15 @@
 //! `TRITONSERVER_InferenceTrace`: reports the times and the tensors of a request to a listener.
+mod child;
 mod functions;
 
 use std::{
     collections::BTreeMap,
     ffi::{c_char, c_void},
     ptr::{self, NonNull},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 pub use functions::*;
@@ -153,7 +157,7 @@ pub struct OwnedTrace {
 type Teller = Box<dyn Fn(Activity, u64) + Send + Sync>;
 
 /// Runs a release function on a thread where it may block.
-type Releaser = Box<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
+type Releaser = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 impl std::fmt::Debug for OwnedTrace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -179,7 +183,7 @@ impl OwnedTrace {
     #[must_use]
     pub fn released_by(self, releaser: impl Fn(Box<dyn FnOnce() + Send>) + Send + Sync + 'static) -> Self {
         let mut own = self;
-        own.releaser = Some(Box::new(releaser));
+        own.releaser = Some(Arc::new(releaser));
         own
     }
 
@@ -253,19 +257,27 @@ impl TraceSink for OwnedTrace {
     /// Calls the listener, or passes the activity to the [teller](OwnedTrace::told_by). The header lets any thread call
     /// the listener.
     fn reached(&self, activity: TraceActivity, at: Timestamp) {
-        let activity = match activity {
-            TraceActivity::RequestStart => REQUEST_START,
-            TraceActivity::QueueStart => QUEUE_START,
-            TraceActivity::ComputeStart => COMPUTE_START,
-            TraceActivity::ComputeInputEnd => COMPUTE_INPUT_END,
-            TraceActivity::ComputeOutputStart => COMPUTE_OUTPUT_START,
-            TraceActivity::ComputeEnd => COMPUTE_END,
-            TraceActivity::RequestEnd => REQUEST_END,
-        };
+        let activity = number_of(activity);
         match &self.teller {
             Some(teller) => teller(activity, at.as_nanos()),
             None => self.report(activity, at.as_nanos()),
         }
+    }
+
+    fn child(&self, model: &Name, version: i64, request_id: &Name) -> Option<Arc<dyn TraceSink>> {
+        Some(self.child_sink(model, version, request_id))
+    }
+}
+
+fn number_of(activity: TraceActivity) -> Activity {
+    match activity {
+        TraceActivity::RequestStart => REQUEST_START,
+        TraceActivity::QueueStart => QUEUE_START,
+        TraceActivity::ComputeStart => COMPUTE_START,
+        TraceActivity::ComputeInputEnd => COMPUTE_INPUT_END,
+        TraceActivity::ComputeOutputStart => COMPUTE_OUTPUT_START,
+        TraceActivity::ComputeEnd => COMPUTE_END,
+        TraceActivity::RequestEnd => REQUEST_END,
     }
 }
 

@@ -168,7 +168,7 @@ impl Asking {
             }
         }
         path.looked_up(CacheLookup::Miss(times));
-        path.model.executor.enqueue(meta, Box::new(execution), queued)
+        path.model.work.enqueue(meta, execution, queued)
     }
 }
 

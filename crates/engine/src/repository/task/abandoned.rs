@@ -4,7 +4,7 @@ use tokio::task::spawn_blocking;
 use super::{Event, RepositoryTask};
 use crate::{
     clock::now,
-    repository::{Done, blocking::LoadedCopy, retire::retire},
+    repository::{Done, blocking::LoadedCopy, load::LoadedModel, retire::retire},
 };
 
 impl RepositoryTask {
@@ -21,7 +21,9 @@ impl RepositoryTask {
     /// Ends what an abandoned load has made after all. Returns any other event.
     pub(super) fn unless_abandoned(&mut self, event: Event) -> Option<Event> {
         match event {
-            Event::Loaded { result: Ok(LoadedCopy { model, files }), .. } if self.has_abandoned_loads => {
+            Event::Loaded { result: Ok(LoadedCopy { model: LoadedModel::Whole(model), files }), .. }
+                if self.has_abandoned_loads =>
+            {
                 let (threads, memory) = (self.loader.threads().clone(), self.loader.memory());
                 let ended = retire(model, self.sequence_limit, self.is_stopping.clone(), threads, memory);
                 self.endings.spawn(async move {

@@ -20,8 +20,10 @@ use crate::{
 
 impl RepositoryTask {
     /// Publishes what has been decided, then performs what follows.
-    pub(super) fn perform(&mut self, actions: Vec<LifecycleAction>) {
+    pub(super) fn perform(&mut self, mut actions: Vec<LifecycleAction>) {
         if !self.is_stopping.load(SeqCst) {
+            // First, so that no request finds an ensemble and members that do not fit.
+            actions.extend(self.bind_ensembles());
             self.connect_copies(&actions);
             self.published.store(Arc::new(ModelTable::of(&self.lifecycle, &self.copies)));
         }

@@ -263,24 +263,6 @@ fn what_a_backend_adds_is_checked() {
 }
 
 #[test]
-fn features_that_are_not_there_are_refused_by_name() {
-    let error = auto(
-        "platform: 'ensemble' input { name: 'a' } output { name: 'b' } ensemble_scheduling { step { model_name: 's'
-         input_map { key: 'x' value: 'a' } output_map { key: 'y' value: 'b' } } }",
-    )
-    .unwrap_err();
-    let wanted = "'ensemble_scheduling' of model 'm' is not supported by this version of nereid";
-    assert_eq!((error.problems()[0].code, error.to_string().as_str()), (ErrorCode::Unsupported, wanted));
-}
-
-#[test]
-fn rules_come_before_missing_features() {
-    let error = auto("platform: 'ensemble' backend: 'b' ensemble_scheduling {}").unwrap_err();
-    let refused = |problem: &crate::config::Problem| problem.code == ErrorCode::Unsupported;
-    assert!(!error.problems().iter().any(refused), "{error}");
-}
-
-#[test]
 fn rules_of_loading_wait_for_the_backend() {
     let text = "max_batch_size: 1\nmodel_warmup {\n  batch_size: 2\n}\nsequence_batching {\n  state {\n    \
                 initial_state { name: 'i' zero_data: true } initial_state { zero_data: true }\n  }\n}";

@@ -1,11 +1,15 @@
 //! Converts the protobuf form, whose rules were checked, into the typed form.
 mod dynamic;
+mod ensemble;
 mod instances;
 mod sequence;
 mod tensors;
 mod warmup;
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    sync::Arc,
+};
 
 use proto::{model_config::SchedulingChoice, model_optimization_policy::ModelPriority};
 
@@ -70,19 +74,20 @@ impl ConfigConversion<'_> {
                 .flat_map(|operations| operations.op_library_filename.clone())
                 .collect(),
             decoupled: config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled),
-            most_unread_responses: self.most_unread_responses(config),
+            has_sequences: matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))),
+            most_unread_responses: self.positive_parameter(config, MOST_UNREAD_RESPONSES),
             response_cache: config.response_cache.as_ref().is_some_and(|cache| cache.enable),
             warmups: self.warmups(config),
         }
     }
 
-    /// Clients can slow down a model with this parameter. It is useful for large streams to few clients.
-    fn most_unread_responses(&mut self, config: &proto::ModelConfig) -> Option<NonZeroUsize> {
-        let value = &config.parameters.get(MOST_UNREAD_RESPONSES)?.string_value;
+    /// The value of a parameter that must be a number from 1.
+    fn positive_parameter(&mut self, config: &proto::ModelConfig, name: &str) -> Option<NonZeroUsize> {
+        let value = &config.parameters.get(name)?.string_value;
         let number = value.parse().ok();
         if number.is_none() {
             let what = format!("has the value '{value}', which is no number from 1");
-            self.wrong(&format!("parameters.{MOST_UNREAD_RESPONSES}"), &what);
+            self.wrong(&format!("parameters.{name}"), &what);
         }
         number
     }
@@ -96,9 +101,8 @@ impl ConfigConversion<'_> {
             Some(SchedulingChoice::SequenceBatching(batching)) => {
                 Scheduling::Sequence(self.sequence_scheduling(config, batching))
             }
-            Some(SchedulingChoice::EnsembleScheduling(_)) => {
-                debug_assert!(false, "unsupported choices were refused");
-                Scheduling::Unbatched
+            Some(SchedulingChoice::EnsembleScheduling(ensemble)) => {
+                Scheduling::Ensemble(Arc::new(self.ensemble_scheduling(config, ensemble)))
             }
         }
     }
@@ -155,7 +159,8 @@ impl ConfigConversion<'_> {
     }
 }
 
-/// The parameter of [`ModelConfig::most_unread_responses`].
+/// The parameter of [`ModelConfig::most_unread_responses`]. Clients can slow down a model with it, which is useful for
+/// large streams to few clients.
 const MOST_UNREAD_RESPONSES: &str = "MAX_UNREAD_RESPONSES";
 
 #[cfg(test)]

@@ -104,8 +104,8 @@ fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: 
             None => {
                 errors.invalid(field, format!("ensemble output '{tensor}' for ensemble {name}' is not used"));
             }
-            Some(node) if !ready.contains(tensor) => {
-                let source = node.sources.first().map(|source| {
+            Some(_) if !ready.contains(tensor) => {
+                let source = unconnected_source(tensor, flow, &ready).map(|source| {
                     format!(": at least one of its depending tensors, '{source}', is not connected")
                 });
                 let source = source.unwrap_or_default();
@@ -121,6 +121,23 @@ fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: 
         let has_purpose = outputs.contains(tensor) || (ready.contains(tensor) && node.used);
         if !has_purpose {
             errors.invalid(FIELD, format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'"));
+        }
+    }
+}
+
+/// A tensor from which a tensor that cannot be produced follows, and which cannot be produced either: the last one before
+/// the steps begin or repeat.
+fn unconnected_source<'a>(
+    tensor: &'a str,
+    flow: &EnsembleFlow<'a>,
+    ready: &BTreeSet<&str>,
+) -> Option<&'a str> {
+    let mut path = vec![tensor];
+    loop {
+        let sources = flow.get(path.last()?)?.sources.iter();
+        match sources.copied().find(|source| !ready.contains(source)) {
+            Some(source) if !path.contains(&source) => path.push(source),
+            Some(_) | None => return path.get(1..)?.last().copied(),
         }
     }
 }

@@ -223,7 +223,7 @@ fn the_tensors_of_an_ensemble_are_made_and_used() {
     structure(&[(
         text,
         "output 'c' for ensemble 'm' is not written; output 'b' for ensemble 'm' is not written: at least one of its \
-         depending tensors, 'a', is not connected",
+         depending tensors, 'c', is not connected",
     )]);
 }
 

@@ -36,6 +36,13 @@ pub(super) const SERVER: &[Spec] = &[
          request whose client is furthest behind, with RESOURCE_EXHAUSTED.",
     )
     .default_note("a quarter of the memory"),
+    Spec::new(
+        "max-intermediate-bytes",
+        OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_intermediate_bytes = Some(value)),
+        "How many bytes of tensors the requests of one ensemble may hold between its steps. Beyond the limit, new \
+         requests of the ensemble wait. The parameter MAX_INTERMEDIATE_BYTES of an ensemble takes precedence.",
+    )
+    .default_note("an eighth of the memory"),
 ];
 
 pub(super) const LOGGING: &[Spec] = &[

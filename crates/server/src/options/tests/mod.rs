@@ -30,7 +30,7 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              repoagent-directory backend-config allow-client-shm strict-model-config \
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
-const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes \
+const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes \
              gpu-instances-on-cpu serve-partial-models repository-settle-ms model-repository-cache-directory \
              model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-max-connections grpc-max-connections \
              metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \

@@ -1,0 +1,95 @@
+//! The members of an ensemble, as they are at one moment.
+use std::sync::Arc;
+
+use inference::{
+    Error, Name, OutputSelection, Shape,
+    config::{EnsembleScheduling, FittedEnsemble, ModelConfig, OutputSpec, fit_members},
+};
+use scheduling::EnsembleGraph;
+use smallvec::SmallVec;
+
+use crate::{in_flight::ModelPin, model::Model};
+
+/// Keeps members from ending.
+pub(crate) type Pins = SmallVec<[ModelPin; 8]>;
+
+/// The members of an ensemble and how its tensors connect them.
+pub(crate) struct MemberBinding {
+    pub(super) graph: Arc<EnsembleGraph>,
+    pub(super) steps: Vec<BoundStep>,
+    /// For each output of the ensemble.
+    pub(super) outputs: Vec<OutputSpec>,
+}
+
+/// A step of an ensemble, with its member.
+pub(super) struct BoundStep {
+    pub(super) member: Arc<Model>,
+    /// The version that the configuration asks for.
+    pub(super) version: Option<i64>,
+    pub(super) inputs: Vec<BoundInput>,
+    /// The names of the outputs that the ensemble uses.
+    pub(super) outputs: Vec<Name>,
+    pub(super) selection: OutputSelection,
+}
+
+/// An input of a member.
+pub(super) struct BoundInput {
+    pub(super) name: Name,
+    pub(super) dims: Shape,
+}
+
+impl MemberBinding {
+    /// Connects an ensemble with its members, one for each step. Also returns what follows from that.
+    ///
+    /// # Errors
+    /// INVALID_ARG if a member does not fit.
+    pub(crate) fn new(
+        config: &ModelConfig,
+        scheduling: &EnsembleScheduling,
+        members: Vec<Arc<Model>>,
+    ) -> Result<(Self, FittedEnsemble), Error> {
+        let configs: Vec<_> = members.iter().map(|member| member.config()).collect();
+        let fitted = fit_members(config, scheduling, &configs)?;
+        let steps = scheduling.steps.iter().zip(members).map(|(step, member)| {
+            let inputs = step.inputs.iter().filter_map(|mapped| {
+                let spec = member.config().input(&mapped.name)?;
+                Some(BoundInput { name: spec.name.clone(), dims: spec.dims.clone() })
+            });
+            let outputs: Vec<_> = step.outputs.iter().map(|mapped| mapped.name.clone()).collect();
+            let is_all = outputs.len() == member.config().outputs.len();
+            let selection =
+                if is_all { OutputSelection::All } else { OutputSelection::Named(outputs.clone()) };
+            BoundStep { version: step.version, inputs: inputs.collect(), outputs, selection, member }
+        });
+        let steps = steps.collect();
+        let binding = Self { graph: Arc::new(fitted.graph.clone()), steps, outputs: config.outputs.clone() };
+        Ok((binding, fitted))
+    }
+
+    /// Whether these are the members.
+    pub(crate) fn is_to(&self, members: &[Arc<Model>]) -> bool {
+        self.steps.len() == members.len()
+            && self.steps.iter().zip(members).all(|(step, member)| Arc::ptr_eq(&step.member, member))
+    }
+
+    /// Keeps all members, and the members of those, from ending.
+    ///
+    /// # Errors
+    /// A member has been replaced or unloaded.
+    pub(super) fn pin(&self) -> Result<Pins, Error> {
+        let mut pins = Pins::new();
+        self.pin_into(&mut pins)?;
+        Ok(pins)
+    }
+
+    pub(crate) fn pin_into(&self, pins: &mut Pins) -> Result<(), Error> {
+        for (index, step) in self.steps.iter().enumerate() {
+            // A member of several steps is pinned once.
+            if self.steps[..index].iter().any(|earlier| Arc::ptr_eq(&earlier.member, &step.member)) {
+                continue;
+            }
+            step.member.pin_into(pins)?;
+        }
+        Ok(())
+    }
+}

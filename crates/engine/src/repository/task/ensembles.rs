@@ -1,0 +1,158 @@
+//! Binds ensembles to the copies of their members that serve, each time these change.
+use std::sync::Arc;
+
+use inference::{Error, Name, config::EnsembleScheduling};
+use lifecycle::{CopyId, LifecycleAction, ManagedModel, ModelKey, VersionStatus};
+
+use super::RepositoryTask;
+use crate::{
+    clock::now,
+    model::{EnsembleParts, Model},
+};
+
+impl RepositoryTask {
+    /// Makes an ensemble that has been loaded, with its members as they serve now.
+    ///
+    /// # Errors
+    /// INVALID_ARG if a member is missing or does not fit.
+    pub(super) fn make_ensemble(&self, parts: EnsembleParts) -> Result<Arc<Model>, Error> {
+        let name = &parts.config.typed.name;
+        let members = self.members(name, parts.namespace.as_ref(), &parts.scheduling)?;
+        Model::of_ensemble(parts, members)
+    }
+
+    /// Binds all ensembles that serve to their members as they serve now. Ensembles whose members do not fit any more are
+    /// taken out of service. Returns what follows.
+    pub(super) fn bind_ensembles(&mut self) -> Vec<LifecycleAction> {
+        let mut actions = Vec::new();
+        loop {
+            let mut lost = Vec::new();
+            // An ensemble may be a member of another one.
+            while self.bind_each(&mut lost) {}
+            if lost.is_empty() {
+                return actions;
+            }
+            actions.extend(self.lifecycle.unbound(lost, now()));
+        }
+    }
+
+    /// Binds each ensemble once. Returns whether one of them has changed.
+    fn bind_each(&mut self, lost: &mut Vec<(CopyId, Error)>) -> bool {
+        let mut has_changed = false;
+        let serving: Vec<_> = self.lifecycle.models().flat_map(|(_, model)| ready(model)).collect();
+        for copy in serving {
+            let Some(model) = self.copies.get(&copy) else { continue };
+            let Some(scheduling) = model.ensemble_scheduling() else { continue };
+            if lost.iter().any(|(known, _)| *known == copy) {
+                continue;
+            }
+            let members = self.members(model.name(), model.namespace(), scheduling);
+            match members.and_then(|members| model.bound_to(members)) {
+                Ok(None) => {}
+                Ok(Some(front)) => {
+                    self.copies.insert(copy, front);
+                    has_changed = true;
+                }
+                Err(error) => lost.push((copy, error)),
+            }
+        }
+        has_changed
+    }
+
+    /// The copy of the member for each step of an ensemble.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a member that is not there, in Triton's words (model_repository_manager.cc, CheckNode).
+    fn members(
+        &self,
+        ensemble: &Name,
+        namespace: Option<&Name>,
+        scheduling: &EnsembleScheduling,
+    ) -> Result<Vec<Arc<Model>>, Error> {
+        let names = scheduling.members();
+        let missing: Vec<_> = names
+            .iter()
+            .filter(|name| self.find_member(name, namespace).is_none())
+            .map(|name| &**name)
+            .collect();
+        if !missing.is_empty() {
+            return Err(Error::invalid(format!(
+                "ensemble {ensemble} contains models that are not available or ambiguous: {}",
+                missing.join(", ")
+            )));
+        }
+        let member = |step: &inference::config::EnsembleStep| {
+            let name = &step.model;
+            let depends =
+                |why: String| Error::invalid(format!("ensemble '{ensemble}' depends on '{name}' {why}"));
+            let Some(model) = self.find_member(name, namespace) else {
+                return Err(depends("which has no loaded version.".to_owned()));
+            };
+            if let Some(why) = refusal(model) {
+                return Err(depends(format!("which is not valid. Model '{name}' failed with error: {why}")));
+            }
+            let Some(latest) = ready(model).last() else {
+                let why = failures(model);
+                let why = if why.is_empty() {
+                    String::new()
+                } else {
+                    format!(" Model '{name}' loading failed with error: {why}")
+                };
+                return Err(depends(format!("which has no loaded version.{why}")));
+            };
+            let copy = match step.version {
+                None => Some(latest),
+                Some(version) => ready(model).find(|copy| copy.version == version),
+            };
+            copy.and_then(|copy| self.copies.get(&copy).cloned()).ok_or_else(|| {
+                let version = step.version.unwrap_or(-1);
+                depends(format!("whose required version {version} is not loaded."))
+            })
+        };
+        scheduling.steps.iter().map(member).collect()
+    }
+
+    /// The model that a step means: that of the ensemble's own namespace, or the only one of the name.
+    fn find_member(&self, name: &Name, namespace: Option<&Name>) -> Option<&ManagedModel> {
+        let named: Vec<(&ModelKey, &ManagedModel)> =
+            self.lifecycle.models().filter(|(key, _)| key.name == *name).collect();
+        let own = named.iter().find(|(key, _)| key.namespace.as_ref() == namespace);
+        match (own, &named[..]) {
+            (Some((_, model)), _) | (None, [(_, model)]) => Some(model),
+            (None, _) => None,
+        }
+    }
+}
+
+/// The copies of a model that serve, by version.
+fn ready(model: &ManagedModel) -> impl Iterator<Item = CopyId> {
+    model.versions().filter_map(|(_, status)| match status {
+        VersionStatus::Ready(copy) => Some(copy),
+        VersionStatus::Loading | VersionStatus::Unloading(_) | VersionStatus::Unavailable(_) => None,
+    })
+}
+
+/// Why a model was refused as a whole: its configuration, or an ensemble's members.
+fn refusal(model: &ManagedModel) -> Option<String> {
+    let of_members = || {
+        let reason = reasons(model).next()?.1;
+        // Without the words of the error's code.
+        Some(reason.split_once(": ").map_or(reason.clone(), |(_, text)| text.to_owned()))
+    };
+    let problem = model.problem().map(|problem| problem.reason.clone());
+    problem.or_else(|| if model.awaits_members() { of_members() } else { None })
+}
+
+/// Why the versions of a model are not there, except for those that were unloaded.
+fn failures(model: &ManagedModel) -> String {
+    let failure = |(version, reason)| format!("version {version} is at UNAVAILABLE state: {reason};");
+    reasons(model).map(failure).collect()
+}
+
+fn reasons(model: &ManagedModel) -> impl Iterator<Item = (i64, String)> {
+    let reasons = model.versions().filter_map(|(version, status)| match status {
+        VersionStatus::Unavailable(reason) => Some((version, reason)),
+        VersionStatus::Ready(_) | VersionStatus::Loading | VersionStatus::Unloading(_) => None,
+    });
+    reasons.filter(|(_, reason)| !reason.is_empty() && reason != "unloaded")
+}
