@@ -3,6 +3,7 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
+import ensembles
 import plugins
 import pytest
 import repository as models
@@ -39,6 +40,15 @@ def repository(tmp_path_factory, every_gate):
 def server(repository, tmp_path_factory, backend_option):
     """One server with every model for all tests that leave it as it is."""
     with Server(tmp_path_factory.mktemp("server"), repository, backend_option) as server:
+        yield server.wait_until_ready()
+
+
+@pytest.fixture(scope="session")
+def ensemble_server(tmp_path_factory, every_gate):
+    """One server with every ensemble for all tests that leave it as it is."""
+    repository = ensembles.write_all(tmp_path_factory.mktemp("ensembles"), every_gate)
+    backends = f"--backend-directory={ensembles.build_backends(tmp_path_factory.mktemp('plugins'))}"
+    with Server(tmp_path_factory.mktemp("server"), repository, backends) as server:
         yield server.wait_until_ready()
 
 

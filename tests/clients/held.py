@@ -14,12 +14,17 @@ from serving import ROOT, eventually
 
 def build_backend(folder, name="identity", *flags):
     """Compiles a plug-in. Returns the backend directory."""
+    return build_library(folder, name, f"libtriton_{name}.so", *flags)
+
+
+def build_library(folder, name, library, *flags):
+    """Compiles a plug-in into a library in the folder of its name. Returns the directory of this folder."""
     directory = folder / name
     directory.mkdir(parents=True, exist_ok=True)
     source = ROOT / f"crates/c-api/tests/plugins/{name}.c"
     command = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
     command += ["-fvisibility=hidden", "-I", ROOT / "include", *flags]
-    command += [source, "-o", directory / f"libtriton_{name}.so", "-pthread"]
+    command += [source, "-o", directory / library, "-pthread"]
     subprocess.run(command, check=True)
     return folder
 
