@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: from a fresh clone to a server with two models, a classifier and a text generator, and requests
-//! to both.
+//! `cargo xtask demo`: from a fresh clone to a server with a classifier, an ensemble that tells the shapes in pictures,
+//! and a text generator, and requests to all of them.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -57,6 +57,9 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     step("training a classifier of handwritten digits", || {
         process::run(python::command().arg("demo/train.py").arg(&folder))
     })?;
+    step("training a network that tells shapes apart, behind a model that decodes pictures", || {
+        process::run(python::command().arg("demo/train_shapes.py").arg(&folder))
+    })?;
     step("training a network that writes like this repository's documents", || {
         process::run(python::command().arg("demo/train_text.py").arg(&folder))
     })?;
@@ -74,6 +77,11 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         let mut classify = python::command();
         classify.arg("demo/classify.py").arg(&folder).args([ports[0].to_string(), ports[1].to_string()]);
         process::run(&mut classify)
+    })?;
+    step("telling the shapes in PNG files, by the ensemble of both models", || {
+        let mut tell = python::command();
+        tell.arg("demo/tell_shapes.py").arg(&folder).arg(ports[0].to_string());
+        process::run(&mut tell)
     })?;
     step("letting it write: a token per step, new requests joining at each", || {
         let mut generate = python::command();
@@ -110,6 +118,7 @@ fn show_places([http, grpc, metrics]: [u16; 3], folder: &Path) -> Result<()> {
         println!("   {line}");
     }
     println!("\nHTTP         http://127.0.0.1:{http}/v2/models/digits");
+    println!("ensemble     http://127.0.0.1:{http}/v2/models/shape_of_picture");
     println!("gRPC         127.0.0.1:{grpc}");
     println!("metrics      http://127.0.0.1:{metrics}/metrics");
     println!("statistics   http://127.0.0.1:{http}/v2/models/digits/stats");

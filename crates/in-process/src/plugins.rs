@@ -1,6 +1,7 @@
 //! The backends and plug-ins of a server, the same for the binary and for servers inside programs.
 use std::{path::PathBuf, sync::Arc};
 
+use backend_image::ImageBackend;
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use c_api::{
     agent::Agents,
@@ -12,9 +13,9 @@ use object_stores::{CacheOptions, StoreOpener};
 
 use crate::{Server, custom_metrics, memory::MEMORY_FUNCTIONS};
 
-/// Makes the built-in backend, whose library is searched as `onnxruntime` says, and all plug-ins except the response
-/// cache. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository agents are
-/// in the directory `agents`, and copies of models from object stores in `copies`.
+/// Makes the built-in backends and all plug-ins except the response cache. The library of ONNX Runtime is searched as
+/// `onnxruntime` says. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository
+/// agents are in the directory `agents`, and copies of models from object stores in `copies`.
 pub fn plugins(
     server: &Arc<Server>,
     onnxruntime: LibrarySearch,
@@ -23,7 +24,7 @@ pub fn plugins(
 ) -> Plugins {
     let handle = ServerHandle(server.as_ptr().cast());
     Plugins {
-        backends: vec![Arc::new(OnnxBackend::new(onnxruntime))],
+        backends: vec![Arc::new(OnnxBackend::new(onnxruntime)), Arc::new(ImageBackend)],
         finder: Some(Arc::new(Libraries::new(handle))),
         cache: None,
         agents: Some(Arc::new(Agents::new(agents))),

@@ -1,0 +1,48 @@
+//! The backend and its models. A model has no files, only a configuration.
+use std::sync::Arc;
+
+use inference::{
+    Error,
+    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelSource},
+    config::ModelConfig,
+};
+
+use crate::{instance::PictureInstance, parameters, settings::PictureSettings};
+
+/// The built-in backend for pictures.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImageBackend;
+
+impl ImageBackend {
+    /// The backend's name in configurations.
+    pub const NAME: &str = "image";
+}
+
+impl Backend for ImageBackend {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn known_names(&self) -> Option<KnownNames> {
+        Some(parameters::KNOWN_NAMES)
+    }
+
+    fn open(&self, _: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
+        Ok(Box::new(PictureModel))
+    }
+}
+
+struct PictureModel;
+
+impl BackendModel for PictureModel {
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        if let Device::Gpu(ordinal) = spec.device {
+            let text =
+                format!("instance '{}' wants GPU {ordinal}, but pictures are decoded on the CPU", spec.name);
+            return Err(Error::unsupported(text));
+        }
+        let settings = PictureSettings::of(config)?;
+        // To decode a picture takes milliseconds. The thread of the instance must do it, never a network thread.
+        Ok(Instance::ThreadBound(Box::new(PictureInstance::new(settings))))
+    }
+}
