@@ -218,4 +218,5 @@ def main():
     (folder / "generation.json").write_text(json.dumps(generation_requests()))
 
 
-main()
+if __name__ == "__main__":
+    main()

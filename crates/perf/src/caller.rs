@@ -8,14 +8,15 @@ use anyhow::Result;
 use bytes::Bytes;
 
 use crate::call_failure::CallFailure;
+use crate::chain::ChainedModel;
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
 use crate::options::{PerfOptions, Protocol};
 
 /// The prepared requests, shared by all callers.
 pub(crate) enum Prepared {
-    Http { address: Rc<str>, requests: Turns<Bytes> },
-    Grpc { calls: Turns<GrpcCall>, streaming: bool },
+    Http { address: Rc<str>, requests: Turns<Bytes>, chain: Rc<[ChainedModel]> },
+    Grpc { calls: Turns<GrpcCall>, streaming: bool, chain: Rc<[ChainedModel]> },
 }
 
 /// A list whose elements the callers take in turn. Clones share the position. Never empty.
@@ -48,8 +49,18 @@ impl<T> Clone for Turns<T> {
 
 /// Sends one request after the other. Reopens its connection when necessary.
 pub(crate) enum Caller {
-    Http { address: Rc<str>, requests: Turns<Bytes>, connection: Option<HttpConnection> },
-    Grpc { calls: Turns<GrpcCall>, streaming: bool, connection: Rc<GrpcConnection> },
+    Http {
+        address: Rc<str>,
+        requests: Turns<Bytes>,
+        chain: Rc<[ChainedModel]>,
+        connection: Option<HttpConnection>,
+    },
+    Grpc {
+        calls: Turns<GrpcCall>,
+        streaming: bool,
+        chain: Rc<[ChainedModel]>,
+        connection: Rc<GrpcConnection>,
+    },
 }
 
 impl Caller {
@@ -60,12 +71,12 @@ impl Caller {
     /// The text under which the failure is counted.
     pub(crate) async fn call(&mut self, on_response: impl FnMut()) -> Result<(), String> {
         match self {
-            Caller::Http { address, requests, connection } => {
+            Caller::Http { address, requests, chain, connection } => {
                 let mut open = match connection.take() {
                     Some(open) => open,
                     None => reopened(HttpConnection::open(address).await).await?,
                 };
-                match open.exchange(requests.next()).await {
+                match exchange_http(&mut open, requests.next().clone(), chain).await {
                     Ok(()) => *connection = Some(open),
                     Err(CallFailure::Closed) => {}
                     Err(CallFailure::Refused(text)) => {
@@ -76,16 +87,47 @@ impl Caller {
                 }
                 Ok(())
             }
-            Caller::Grpc { calls, streaming, connection } => {
+            Caller::Grpc { calls, streaming, chain, connection } => {
                 reopened(connection.reopen().await).await?;
                 let answer = match streaming {
                     true => connection.stream(calls.next(), on_response).await,
-                    false => connection.exchange(calls.next()).await,
+                    false => exchange_grpc(connection, calls.next(), chain).await,
                 };
                 answer.map_err(CallFailure::into_text)
             }
         }
     }
+}
+
+/// Sends the request, and the outputs of each response to the next model.
+async fn exchange_http(
+    connection: &mut HttpConnection,
+    mut request: Bytes,
+    chain: &[ChainedModel],
+) -> Result<(), CallFailure> {
+    for next in chain {
+        let answer = connection.receive(&request).await?;
+        request = next.http_request(&answer).map_err(|error| refused(&error))?;
+    }
+    connection.exchange(&request).await
+}
+
+/// As [`exchange_http`], over gRPC.
+async fn exchange_grpc(
+    connection: &GrpcConnection,
+    first: &GrpcCall,
+    chain: &[ChainedModel],
+) -> Result<(), CallFailure> {
+    let mut further = None;
+    for next in chain {
+        let answer = connection.message(further.as_ref().unwrap_or(first)).await?;
+        further = Some(next.grpc_call(answer).map_err(|error| refused(&error))?);
+    }
+    connection.exchange(further.as_ref().unwrap_or(first)).await
+}
+
+fn refused(error: &anyhow::Error) -> CallFailure {
+    CallFailure::Refused(format!("{error:#}"))
 }
 
 /// If the server is not reachable, this pause keeps a closed loop from counting errors as fast as it can.
@@ -105,21 +147,21 @@ async fn reopened<T>(result: Result<T>) -> Result<T, String> {
 pub(crate) async fn open(count: usize, prepared: &Prepared, options: &PerfOptions) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(count);
     match prepared {
-        Prepared::Http { address, requests } => {
+        Prepared::Http { address, requests, chain } => {
             for _ in 0..count {
                 let connection = Some(HttpConnection::open(address).await?);
-                let (address, requests) = (address.clone(), requests.clone());
-                callers.push(Caller::Http { address, requests, connection });
+                let (address, requests, chain) = (address.clone(), requests.clone(), chain.clone());
+                callers.push(Caller::Http { address, requests, chain, connection });
             }
         }
-        Prepared::Grpc { calls, streaming } => {
+        Prepared::Grpc { calls, streaming, chain } => {
             let mut connections = Vec::new();
             for _ in 0..connection_count(options, count) {
                 connections.push(Rc::new(GrpcConnection::open(&options.address).await?));
             }
             for connection in connections.iter().cycle().take(count) {
-                let (calls, connection) = (calls.clone(), connection.clone());
-                callers.push(Caller::Grpc { calls, streaming: *streaming, connection });
+                let (calls, chain, connection) = (calls.clone(), chain.clone(), connection.clone());
+                callers.push(Caller::Grpc { calls, streaming: *streaming, chain, connection });
             }
         }
     }

@@ -43,6 +43,11 @@ impl GrpcCall {
         Ok(GrpcCall { parts: request.into_parts().0, message })
     }
 
+    /// The same call with another message, which must be framed.
+    pub(crate) fn with_message(&self, message: Bytes) -> GrpcCall {
+        GrpcCall { parts: self.parts.clone(), message }
+    }
+
     fn request(&self) -> Request<Full<Bytes>> {
         Request::from_parts(self.parts.clone(), Full::new(self.message.clone()))
     }
@@ -113,12 +118,17 @@ impl GrpcConnection {
         message: &impl Message,
     ) -> Result<A> {
         let call = GrpcCall::new(&self.address, method, grpc_message(message))?;
-        let mut answer = BytesMut::new();
-        self.receive(&call, |piece| answer.extend_from_slice(&piece))
-            .await
-            .map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
-        answer.advance(5.min(answer.len()));
+        let answer = self.message(&call).await;
+        let answer = answer.map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
         A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
+    }
+
+    /// Sends the call and returns the message of the response.
+    pub(crate) async fn message(&self, call: &GrpcCall) -> Result<Bytes, CallFailure> {
+        let mut answer = BytesMut::new();
+        self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
+        answer.advance(5.min(answer.len()));
+        Ok(answer.freeze())
     }
 
     async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<(), CallFailure> {

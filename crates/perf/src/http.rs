@@ -6,6 +6,7 @@
 //! length, so the client refuses chunked responses.
 
 use anyhow::{Context, Result, bail};
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -22,9 +23,18 @@ pub(crate) struct HttpConnection {
     buffer: Box<[u8]>,
 }
 
+/// The body of a valid response.
+pub(crate) struct HttpAnswer {
+    pub(crate) body: Bytes,
+    /// The length of its JSON, in bytes. Binary tensors follow.
+    pub(crate) json_length: usize,
+}
+
 struct Head {
     status: u16,
     content_length: usize,
+    /// The length of the JSON in the body, if tensors follow it.
+    json_length: Option<usize>,
     closes: bool,
     /// The length of the head, in bytes: the body starts there in the buffer.
     length: usize,
@@ -46,9 +56,42 @@ impl HttpConnection {
             self.discard(rest).await.map_err(|error| broken(&error))?;
             return if head.closes { Err(CallFailure::Closed) } else { Ok(()) };
         }
-        let body = self.body(&head, filled).await.map_err(|error| broken(&error))?;
+        Err(self.refusal(&head, filled).await)
+    }
+
+    /// Sends a whole request and keeps the body of a valid response.
+    ///
+    /// # Errors
+    /// Also if the server closes the connection: more calls must follow.
+    pub(crate) async fn receive(&mut self, request: &[u8]) -> Result<HttpAnswer, CallFailure> {
+        let (head, filled) = self.send(request).await.map_err(|error| broken(&error))?;
+        if head.status != 200 {
+            return Err(self.refusal(&head, filled).await);
+        }
+        if head.closes {
+            return Err(CallFailure::Broken(CallFailure::Closed.into_text()));
+        }
+        let mut body = BytesMut::with_capacity(head.content_length);
+        body.extend_from_slice(&self.buffer[head.length..filled]);
+        while body.len() < head.content_length {
+            let count = self.read(0).await.map_err(|error| broken(&error))?;
+            body.extend_from_slice(&self.buffer[..count]);
+        }
+        let json_length = head.json_length.unwrap_or(body.len());
+        if body.len() > head.content_length || json_length > body.len() {
+            return Err(CallFailure::Broken("the answer has another length than announced".into()));
+        }
+        Ok(HttpAnswer { body: body.freeze(), json_length })
+    }
+
+    /// The error of a response whose status is not 200.
+    async fn refusal(&mut self, head: &Head, filled: usize) -> CallFailure {
+        let body = match self.body(head, filled).await {
+            Ok(body) => body,
+            Err(error) => return broken(&error),
+        };
         let message = format!("{} {}", head.status, error_text(&body));
-        Err(if head.closes { CallFailure::Broken(message) } else { CallFailure::Refused(message) })
+        if head.closes { CallFailure::Broken(message) } else { CallFailure::Refused(message) }
     }
 
     /// Sends a whole request and returns the body of a valid response.
@@ -122,6 +165,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     let mut parsed = Head {
         status: status.context("the answer is not HTTP")?,
         content_length: 0,
+        json_length: None,
         closes: false,
         length: end + 4,
     };
@@ -130,6 +174,9 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
             parsed.content_length = value.parse().context("the answer has no proper Content-Length")?;
+        } else if name.eq_ignore_ascii_case("inference-header-content-length") {
+            parsed.json_length =
+                Some(value.parse().context("the answer has no proper Inference-Header-Content-Length")?);
         } else if name.eq_ignore_ascii_case("connection") {
             parsed.closes = value.eq_ignore_ascii_case("close");
         } else if name.eq_ignore_ascii_case("transfer-encoding") {

@@ -11,6 +11,7 @@
 mod arrivals;
 mod call_failure;
 mod caller;
+mod chain;
 mod grpc;
 mod histogram;
 mod http;
@@ -31,7 +32,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::call_failure::CallFailure;
 use crate::caller::{Prepared, Turns};
+use crate::chain::ChainedModel;
 use crate::load::{Measured, MeasurementPlan};
+use crate::model::TargetModel;
 use crate::options::{Load, PerfOptions, Protocol};
 use crate::report::ReportRow;
 
@@ -100,8 +103,34 @@ async fn row(
     }
 }
 
-/// Reads the model's inputs from the server and prepares the requests of the run.
+/// Reads the models' inputs from the server and prepares the requests of the run.
 async fn prepare(options: &PerfOptions) -> Result<Prepared> {
+    let inputs = describe(options).await?.resolve(options.batch, &options.shapes)?;
+    let requests = tensors::fill(&inputs, &options.content, options.seed)?;
+    let mut chain = Vec::new();
+    for model in &options.then {
+        let options = PerfOptions { model: model.clone(), version: None, ..options.clone() };
+        let described = describe(&options).await?;
+        chain.push(ChainedModel::new(options, described)?);
+    }
+    let chain = chain.into();
+    Ok(match options.protocol {
+        Protocol::HttpJson | Protocol::HttpBinary => {
+            let requests = Turns::of(requests.iter().map(|tensors| payload::http_infer(options, tensors)))?;
+            Prepared::Http { address: options.address.as_str().into(), requests, chain }
+        }
+        Protocol::Grpc => {
+            let method = if options.streaming { "ModelStreamInfer" } else { "ModelInfer" };
+            let calls = requests.iter().map(|tensors| {
+                grpc::GrpcCall::new(&options.address, method, payload::grpc_infer(options, tensors))
+            });
+            Prepared::Grpc { calls: Turns::of(calls)?, streaming: options.streaming, chain }
+        }
+    })
+}
+
+/// Reads the model's inputs from the server.
+async fn describe(options: &PerfOptions) -> Result<TargetModel> {
     let asking = || format!("asking the server about model '{}'", options.model);
     let model = match options.protocol {
         Protocol::HttpJson | Protocol::HttpBinary => match describe_over_http(options).await {
@@ -119,21 +148,7 @@ async fn prepare(options: &PerfOptions) -> Result<Prepared> {
             described => described,
         },
     };
-    let inputs = model.with_context(asking)?.resolve(options.batch, &options.shapes)?;
-    let requests = tensors::fill(&inputs, &options.content, options.seed)?;
-    Ok(match options.protocol {
-        Protocol::HttpJson | Protocol::HttpBinary => Prepared::Http {
-            address: options.address.as_str().into(),
-            requests: Turns::of(requests.iter().map(|tensors| payload::http_infer(options, tensors)))?,
-        },
-        Protocol::Grpc => {
-            let method = if options.streaming { "ModelStreamInfer" } else { "ModelInfer" };
-            let calls = requests.iter().map(|tensors| {
-                grpc::GrpcCall::new(&options.address, method, payload::grpc_infer(options, tensors))
-            });
-            Prepared::Grpc { calls: Turns::of(calls)?, streaming: options.streaming }
-        }
-    })
+    model.with_context(asking)
 }
 
 /// How long the generator tries to find out the protocol of a port that gave no valid response.
@@ -161,20 +176,20 @@ async fn speaks_http(address: &str) -> bool {
     }
 }
 
-async fn describe_over_http(options: &PerfOptions) -> Result<model::TargetModel> {
+async fn describe_over_http(options: &PerfOptions) -> Result<TargetModel> {
     let mut connection = http::HttpConnection::open(&options.address).await?;
     let path = payload::model_path(options);
     let metadata = connection.fetch(&payload::http_get(&options.address, &path)).await?;
     let config = connection.fetch(&payload::http_get(&options.address, &format!("{path}/config"))).await?;
-    model::TargetModel::from_json(&metadata, &config)
+    TargetModel::from_json(&metadata, &config)
 }
 
-async fn describe_over_grpc(options: &PerfOptions) -> Result<model::TargetModel> {
+async fn describe_over_grpc(options: &PerfOptions) -> Result<TargetModel> {
     let connection = grpc::GrpcConnection::open(&options.address).await?;
     let (name, version) = (options.model.clone(), options.version.clone().unwrap_or_default());
     let metadata = proto::ModelMetadataRequest { name: name.clone(), version: version.clone() };
     let config = proto::ModelConfigRequest { name, version };
-    Ok(model::TargetModel::from_messages(
+    Ok(TargetModel::from_messages(
         connection.fetch("ModelMetadata", &metadata).await?,
         &connection.fetch("ModelConfig", &config).await?,
     ))

@@ -9,9 +9,11 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// All settings of a run. No list is empty.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Clone)]
 pub(crate) struct PerfOptions {
     pub(crate) model: String,
+    /// Models that are called after it, each with the outputs of the one before.
+    pub(crate) then: Vec<String>,
     /// `None`: the server chooses the version.
     pub(crate) version: Option<String>,
     /// `host:port`.
@@ -89,6 +91,8 @@ Connections: over HTTP each caller has one of its own. Over gRPC callers share -
 Input file: a JSON object of flat arrays by input name, row-major, either for the whole batch or for one of its
 rows: {\"INPUT0\": [1, 2, 3]}. Of a JSON array of such objects each is a request; callers take them in turn.
 
+Chains: with --then, a request is the whole chain, and its latency that of all its calls.
+
 Streaming: `resp/s` counts responses as they come, `first50` and `first99` are the times to the first one.
 
 Columns: latencies in microseconds. `server` is the processor time of the processes named by --server-pid and
@@ -114,6 +118,14 @@ fn command() -> Command {
         .after_help(AFTER)
         .arg(text("model", "NAME", "The model to call").short('m').required(true))
         .arg(text("model-version", "N", "Its version [default: the server's choice]").short('x'))
+        .arg(
+            text(
+                "then",
+                "NAME",
+                "Send each response's outputs to this model, as its inputs of the same names",
+            )
+            .action(ArgAction::Append),
+        )
         .arg(text("url", "HOST:PORT", "The server [default: 127.0.0.1:8000, or :8001 for grpc]").short('u'))
         .arg(
             text("protocol", "NAME", "What to speak")
@@ -178,9 +190,14 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
     if streaming && protocol != Protocol::Grpc {
         return Err("--streaming is for grpc: add --protocol grpc".into());
     }
+    let then: Vec<String> = many(matches, "then").map(str::to_owned).collect();
+    if !then.is_empty() && (streaming || protocol == Protocol::HttpJson) {
+        return Err("--then takes single responses with binary tensors".into());
+    }
     let default_address = if protocol == Protocol::Grpc { "127.0.0.1:8001" } else { "127.0.0.1:8000" };
     Ok(PerfOptions {
         model: given("model").expect("the option is required").to_owned(),
+        then,
         version: given("model-version").map(str::to_owned),
         address: match given("url") {
             None => default_address.to_owned(),
@@ -339,6 +356,7 @@ mod tests {
         .unwrap();
         let expected = PerfOptions {
             model: "m".into(),
+            then: Vec::new(),
             version: Some("3".into()),
             address: "host:9".into(),
             protocol: Protocol::Grpc,
@@ -356,6 +374,11 @@ mod tests {
             server_pids: vec![12, 13],
         };
         assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn a_chain_has_its_models_in_order() {
+        assert_eq!(parsed("-m a --then b --then c").unwrap().then, ["b", "c"]);
     }
 
     #[test]
@@ -403,6 +426,8 @@ mod tests {
         for (line, word) in [
             ("-m m --connections 2", "--connections"),
             ("-m m --streaming", "--streaming"),
+            ("-m m --then n --payload json", "--then"),
+            ("-m m --then n --streaming -i grpc", "--then"),
             ("-m m --concurrency 0", "--concurrency"),
             ("-m m --concurrency 4:1", "--concurrency"),
             ("-m m --concurrency 1:2:3:4", "--concurrency"),

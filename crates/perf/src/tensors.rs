@@ -15,6 +15,7 @@ use crate::model::ModelInput;
 use crate::options::InputContent;
 
 /// An input with its content. Invariant: `bytes` contains exactly the elements of `input.shape`.
+#[derive(Clone)]
 pub(crate) struct InputTensor {
     pub(crate) input: ModelInput,
     pub(crate) bytes: Bytes,

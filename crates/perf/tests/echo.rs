@@ -1,7 +1,7 @@
 //! Runs the load generator against a small server of the protocol in the same process, over both protocols.
 //!
 //! The server has one model and answers every request in the same way. If the model is called `moody`, the server
-//! refuses every second request. The server checks that each request is valid.
+//! refuses every second request. The model `giving` has its input as its output, which the model `taking` takes. The server checks that each request is valid.
 
 #![expect(clippy::unwrap_used, reason = "what goes wrong in the small server fails the test")]
 
@@ -34,6 +34,8 @@ struct Echo {
 struct Counters {
     connections: AtomicU64,
     requests: AtomicU64,
+    /// Requests of the model `taking` that have what the model `giving` gave.
+    passed_on: AtomicU64,
 }
 
 impl Echo {
@@ -89,6 +91,28 @@ async fn answer_http(
             assert_eq!(json["inputs"][0]["shape"], serde_json::json!([elements / 4, 4]));
             (200, format!(r#"{{"outputs":[],"padding":"{}"}}"#, "x".repeat(elements)))
         }
+        "/v2/models/giving" => {
+            (200, r#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[-1,4]}]}"#.to_owned())
+        }
+        "/v2/models/taking" => {
+            (200, r#"{"inputs":[{"name":"OUT","datatype":"FP32","shape":[-1,4]}]}"#.to_owned())
+        }
+        "/v2/models/giving/config" | "/v2/models/taking/config" => {
+            (200, r#"{"max_batch_size":8}"#.to_owned())
+        }
+        "/v2/models/giving/infer" => {
+            counters.requests.fetch_add(1, Ordering::Relaxed);
+            let tensor = body.slice(json_length.unwrap()..);
+            return Ok(binary_response("OUT", &tensor));
+        }
+        "/v2/models/taking/infer" => {
+            counters.requests.fetch_add(1, Ordering::Relaxed);
+            let (json, tensor) = body.split_at(json_length.unwrap());
+            let json: serde_json::Value = serde_json::from_slice(json).unwrap();
+            let passed = json["inputs"][0]["name"] == "OUT" && tensor.iter().any(|&byte| byte != 0);
+            counters.passed_on.fetch_add(u64::from(passed && tensor.len() == 32), Ordering::Relaxed);
+            (200, "{}".into())
+        }
         "/v2/models/moody/infer" if counters.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
             (200, "{}".into())
         }
@@ -96,6 +120,17 @@ async fn answer_http(
         path => (404, format!(r#"{{"error":"nothing at {path}"}}"#)),
     };
     Ok(Response::builder().status(status).body(Full::new(answer.into()).boxed_unsync()).unwrap())
+}
+
+/// A response with one binary output of two rows.
+fn binary_response(name: &str, tensor: &[u8]) -> Response<Body> {
+    let size = tensor.len();
+    let json = format!(
+        r#"{{"outputs":[{{"name":"{name}","datatype":"FP32","shape":[2,4],"parameters":{{"binary_data_size":{size}}}}}]}}"#
+    );
+    let response = Response::builder().header("Inference-Header-Content-Length", json.len());
+    let body: Bytes = [json.as_bytes(), tensor].concat().into();
+    response.body(Full::new(body).boxed_unsync()).unwrap()
 }
 
 fn serve_grpc(stream: TcpStream, counters: Arc<Counters>) {
@@ -114,8 +149,9 @@ async fn answer_grpc(
     let mut failure = None;
     let message = match head.uri.path().rsplit('/').next().unwrap() {
         "ModelMetadata" => {
+            let model = proto::ModelMetadataRequest::decode(body).unwrap().name;
             let input = proto::model_metadata_response::TensorMetadata {
-                name: "IN".into(),
+                name: if model == "taking" { "OUT".into() } else { "IN".into() },
                 datatype: "FP32".into(),
                 shape: vec![-1, 4],
             };
@@ -136,8 +172,17 @@ async fn answer_grpc(
             assert_eq!(request.inputs[0].shape[0] * 16, request.raw_input_contents[0].len() as i64);
             let odd = counters.requests.fetch_add(1, Ordering::Relaxed) % 2 == 1;
             failure = (request.model_name == "moody" && odd).then_some(("14", "not%20today"));
-            let raw_output_contents = request.raw_input_contents;
-            proto::ModelInferResponse { raw_output_contents, ..Default::default() }.encode_to_vec()
+            let passed = request.inputs[0].name == "OUT"
+                && request.raw_input_contents[0].iter().any(|&byte| byte != 0);
+            counters.passed_on.fetch_add(u64::from(passed), Ordering::Relaxed);
+            let output = proto::model_infer_response::InferOutputTensor {
+                name: "OUT".into(),
+                datatype: "FP32".into(),
+                shape: vec![2, 4],
+                ..Default::default()
+            };
+            let (outputs, raw_output_contents) = (vec![output], request.raw_input_contents);
+            proto::ModelInferResponse { outputs, raw_output_contents, ..Default::default() }.encode_to_vec()
         }
     };
     Ok(grpc_response(&message, failure))
@@ -222,6 +267,30 @@ fn a_closed_loop_counts_every_request_once() {
         assert!((200..200 + in_flight).contains(&served), "{options}: the server saw {served}");
         assert!(rows[0]["p50_us"].parse::<f64>().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn a_chain_is_a_request_whose_calls_follow_each_other() {
+    for protocol in ["http", "grpc"] {
+        let echo = Echo::start();
+        let address = if protocol == "grpc" { &echo.grpc } else { &echo.http };
+        let chain = format!("-m giving --then taking -i {protocol} -u {address} -b 2 --input-data random");
+        let rows = rows(&format!("{chain} --concurrency 3 --warm-up 0 --request-count 50"));
+        assert_eq!((rows[0]["requests"].as_str(), rows[0]["errors"].as_str()), ("50", "0"));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // The other two callers have not ended their chains.
+        assert!((100..=104).contains(&count(&echo.counters.requests)), "{protocol}");
+        assert!((50..=52).contains(&count(&echo.counters.passed_on)), "{protocol}");
+    }
+}
+
+#[test]
+fn a_chain_whose_models_do_not_fit_is_an_error_of_each_request() {
+    let echo = Echo::start();
+    let line = format!("-m giving --then giving -u {} -b 2 --warm-up 0 --request-count 5", echo.http);
+    let (status, out, _) = perf(&line);
+    assert_eq!(status, 1);
+    assert!(out.contains("5 times: no output 'IN' for model 'giving'"), "{out}");
 }
 
 #[test]

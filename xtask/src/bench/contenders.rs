@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
@@ -34,13 +34,24 @@ impl Contender {
     /// Starts Nereid with the repository `FOLDER/ours`. `reloaded`: only these models, which can be loaded again; empty:
     /// all models.
     pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path, reloaded: &[&str]) -> Result<Contender> {
+        Contender::ours_with(binary, folder, library, reloaded, &[])
+    }
+
+    /// As [`Contender::ours`], with more options of the server.
+    pub(crate) fn ours_with(
+        binary: &Path,
+        folder: &Path,
+        library: &Path,
+        reloaded: &[&str],
+        more: &[String],
+    ) -> Result<Contender> {
         let mut command = Command::new(binary);
         command.env(runtime_library::VARIABLE, library);
         let backends = identity_backend(folder)?;
         memcheck::compile_plugin("repeat", &backends.join("repeat/libtriton_repeat.so"), &["-O2"])?;
         command.arg(format!("--backend-directory={}", backends.display()));
         // So that a client that has stopped reading is ended while it is measured.
-        command.arg("--max-unread-response-bytes=33554432");
+        command.arg("--max-unread-response-bytes=33554432").args(more);
         explicit(&mut command, reloaded);
         Contender::start("ours", "ours", command, folder, binary)
     }
@@ -106,29 +117,48 @@ impl Contender {
 
     /// Makes one measurement of that many seconds.
     pub(crate) fn measure(&self, row: &BenchRow, seconds: u32) -> Result<Figures> {
+        self.measure_with(row, seconds, &[])
+    }
+
+    /// The same, with more options of the load generator.
+    pub(crate) fn measure_with(&self, row: &BenchRow, seconds: u32, more: &[String]) -> Result<Figures> {
         match self {
             Contender::Bare { bare, batch } => {
                 Ok(Figures::of_bare_loop(bare.inferences_per_second(*batch, seconds)?))
             }
-            Contender::Server { server, http_port, grpc_port, perf, .. } => {
-                let port = if row.protocol == BenchProtocol::Grpc { grpc_port } else { http_port };
-                let csv = workspace::target().join("bench/row.csv");
-                let mut command = Command::new(perf);
-                command.args(["perf", "--warm-up=1", "--input-data=random", "--model", row.model]);
+            Contender::Server { .. } => {
+                let mut options = vec!["--warm-up=1".to_owned(), format!("--duration={seconds}")];
                 if row.model == "tiny_sequence" {
-                    command.arg("--sequences");
+                    options.push("--sequences".into());
                 }
-                command.args(row.protocol.options()).arg(format!("--url=127.0.0.1:{port}"));
-                match row.rate {
-                    Some(rate) => command.arg(format!("--request-rate={rate}")),
-                    None => command.arg(format!("--concurrency={}", row.callers)),
-                };
-                command.arg(format!("--duration={seconds}"));
-                command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
-                process::output(&mut command)?;
-                Figures::from_csv(&fs::read_to_string(&csv)?)
+                options.push(match row.rate {
+                    Some(rate) => format!("--request-rate={rate}"),
+                    None => format!("--concurrency={}", row.callers),
+                });
+                options.extend_from_slice(more);
+                self.generate_load(row.model, row.protocol, &options)
             }
         }
+    }
+
+    /// Runs the load generator with these options, besides those that say whom it asks for what.
+    pub(crate) fn generate_load(
+        &self,
+        model: &str,
+        protocol: BenchProtocol,
+        options: &[String],
+    ) -> Result<Figures> {
+        let Contender::Server { server, http_port, grpc_port, perf, .. } = self else {
+            bail!("no server to measure")
+        };
+        let port = if protocol == BenchProtocol::Grpc { grpc_port } else { http_port };
+        let csv = workspace::target().join("bench/row.csv");
+        let mut command = Command::new(perf);
+        command.args(["perf", "--input-data=random", "--model", model]).args(protocol.options());
+        command.arg(format!("--url=127.0.0.1:{port}")).args(options);
+        command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
+        process::output(&mut command)?;
+        Figures::from_csv(&fs::read_to_string(&csv)?)
     }
 }
 
@@ -183,6 +213,11 @@ impl Bare {
             model: folder.join("ours/conv/1/model.onnx"),
             library: library.to_owned(),
         })
+    }
+
+    /// The same with another model.
+    pub(crate) fn with_model(&self, model: PathBuf) -> Bare {
+        Bare { model, ..self.clone() }
     }
 
     pub(crate) fn inferences_per_second(&self, batch: u32, seconds: u32) -> Result<f64> {

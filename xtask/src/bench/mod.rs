@@ -4,6 +4,7 @@
 
 mod adversary;
 mod contenders;
+mod ensemble;
 mod generation;
 mod plan;
 mod reload;
@@ -41,6 +42,7 @@ enum Only {
     Load,
     Adversary,
     Reload,
+    Ensemble,
     Micro,
 }
 
@@ -57,8 +59,9 @@ impl BenchOptions {
                 Some("load") => Some(Only::Load),
                 Some("adversary") => Some(Only::Adversary),
                 Some("reload") => Some(Only::Reload),
+                Some("ensemble") => Some(Only::Ensemble),
                 Some("micro") => Some(Only::Micro),
-                Some(other) => bail!("--only is load, adversary, reload or micro, not '{other}'"),
+                Some(other) => bail!("--only is load, adversary, reload, ensemble or micro, not '{other}'"),
             },
             filter: arguments.value("--filter")?.unwrap_or_default(),
         };
@@ -89,6 +92,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
             Ok(contenders)
         };
         good &= reload::run(options, start, &folder)?;
+    }
+    if wanted(Only::Ensemble) {
+        let (folder, server, library) = prepare(options)?;
+        good &= ensemble::run(options, &folder, &server, &library)?;
     }
     if wanted(Only::Micro) {
         micro()?;

@@ -51,7 +51,8 @@ impl Figures {
         self.column("requests_per_second").context("there is no figure requests_per_second")
     }
 
-    fn column(&self, wanted: &str) -> Option<f64> {
+    /// The value of the column that has this name in the CSV of the load generator.
+    pub(crate) fn column(&self, wanted: &str) -> Option<f64> {
         COLUMNS.iter().zip(self.0).find_map(|((name, _), value)| value.filter(|_| *name == wanted))
     }
 
