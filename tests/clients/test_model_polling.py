@@ -17,7 +17,7 @@ import pytest
 import repository as models
 from adders import ALL, READY, adder, adds, answer, index, loads, refusal, repository_of, wait_for_looks, write_adder
 from held import held_inputs
-from protocols import HTTP
+from protocols import HTTP, metric
 from serving import PATIENCE, eventually, size
 
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
@@ -229,8 +229,10 @@ def test_a_repository_that_is_moved_away_unloads_nothing(polling, client, folder
     looks()
     assert index(HTTP, client) == {"a": READY, "b": READY}
     assert answer(HTTP, client, "a") == 1 and client.is_server_ready()
+    assert metric(polling, "nereid_repository_readable", repository=folder) == 0
     elsewhere.rename(folder)
     looks()
+    assert metric(polling, "nereid_repository_readable", repository=folder) == 1
     assert polling.log().count("the models of a repository stay as they are: ") == 1
     assert answer(HTTP, client, "a") == 1 and loads(polling, "a") == 1
 

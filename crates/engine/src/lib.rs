@@ -374,7 +374,8 @@ impl Engine {
 
     /// All metrics, as Prometheus text 0.0.4.
     pub fn metrics(&self) -> String {
-        self.shared.exposition.text(self.shared.repository.table().built().iter())
+        let table = self.shared.repository.table();
+        self.shared.exposition.text(table.built().iter(), table.readable())
     }
 
     /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready

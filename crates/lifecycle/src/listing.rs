@@ -38,6 +38,14 @@ pub struct ModelListing {
     pub unreadable: BTreeSet<Name>,
 }
 
+impl ModelListing {
+    /// The repositories, and whether they could be read.
+    pub fn readable(&self) -> BTreeMap<Name, bool> {
+        let read = self.repositories.keys().map(|name| (name.clone(), true));
+        read.chain(self.unreadable.iter().map(|name| (name.clone(), false))).collect()
+    }
+}
+
 /// A model that no listing has shown for so many settle times is gone, whatever else happens in its repository.
 const LONGEST_ABSENCE: u32 = 5;
 

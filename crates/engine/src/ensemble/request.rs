@@ -58,7 +58,7 @@ pub(super) struct EnsembleRequest {
 /// What a request waits for.
 enum EnsembleEvent {
     Step(StepEvent),
-    /// A step may run, or one of the streams has ended.
+    /// A step may run, or the client has read a response.
     Ready,
     Cancelled,
 }

@@ -2,10 +2,10 @@
 //!
 //! Dashboards depend on the names: counters have no suffix `_total`, and durations are whole microseconds. The counters
 //! are in nanoseconds, and this module divides them, so that the fractions of fast models add up (P-W31).
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use inference::{
-    FailureReason, MetricSource,
+    FailureReason, MetricSource, Name,
     backend::MemoryUsage,
     metrics::{MetricFamilyText, MetricKind, MetricLabels, label_text},
 };
@@ -57,8 +57,12 @@ impl Exposition {
         Self { options, host: options.host.then(Host::new), more }
     }
 
-    /// The whole text for these model versions.
-    pub(crate) fn text<'a>(&self, models: impl Iterator<Item = &'a Arc<Model>>) -> String {
+    /// The whole text for these model versions, and for repositories that can be read or not.
+    pub(crate) fn text<'a>(
+        &self,
+        models: impl Iterator<Item = &'a Arc<Model>>,
+        repositories: &BTreeMap<Name, bool>,
+    ) -> String {
         let series: Vec<_> = models.map(|model| Series::read(model)).collect();
         let mut text = String::new();
         request_counters(&mut text, &series);
@@ -87,6 +91,18 @@ impl Exposition {
             MetricKind::Gauge,
             MEMORY_HELP,
             memory.map(|(labels, byte_size)| (labels.as_str(), *byte_size as f64)),
+        );
+        let repositories = repositories.iter().map(|(repository, is_readable)| {
+            let labels = MetricLabels::from([("repository".to_owned(), repository.to_string())]);
+            (label_text(&labels), f64::from(u8::from(*is_readable)))
+        });
+        let repositories: Vec<_> = repositories.collect();
+        family(
+            &mut text,
+            "nereid_repository_readable",
+            MetricKind::Gauge,
+            "Whether a model repository that is polled could be read the last time: 1 or 0",
+            repositories.iter().map(|(labels, readable)| (labels.as_str(), *readable)),
         );
         pinned_memory_gauges(&mut text);
         if let Some(host) = &self.host {

@@ -70,6 +70,8 @@ pub(crate) struct ModelTable {
     models: HashMap<Name, Vec<Versions>>,
     /// Copies that finish their accepted requests.
     retiring: Vec<Arc<Model>>,
+    /// Which repositories can be read, if they are polled.
+    readable: Arc<BTreeMap<Name, bool>>,
 }
 
 /// One model of the table.
@@ -154,8 +156,12 @@ impl VersionEntry {
 
 impl ModelTable {
     /// The view of the policy's models. `copies` has every copy that has been built and has not ended.
-    pub(super) fn of(lifecycle: &Lifecycle, copies: &HashMap<CopyId, Arc<Model>>) -> Self {
-        let mut table = Self::default();
+    pub(super) fn of(
+        lifecycle: &Lifecycle,
+        copies: &HashMap<CopyId, Arc<Model>>,
+        readable: Arc<BTreeMap<Name, bool>>,
+    ) -> Self {
+        let mut table = Self { readable, ..Self::default() };
         for (key, model) in lifecycle.models() {
             let (problem, namespace) = (model.problem().cloned(), key.namespace.clone());
             let awaits_members = model.awaits_members();
@@ -322,6 +328,11 @@ impl ModelTable {
     fn sorted(mut built: Vec<Arc<Model>>) -> Vec<Arc<Model>> {
         built.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
         built
+    }
+
+    /// Which repositories can be read, if they are polled.
+    pub(crate) fn readable(&self) -> &BTreeMap<Name, bool> {
+        &self.readable
     }
 
     /// Whether the table has a model of the name.

@@ -69,6 +69,8 @@ pub(super) struct RepositoryTask {
     polling: Option<PollingState>,
     /// Notifications of the file system, if they are wanted.
     watcher: Option<Arc<FileWatcher>>,
+    /// Which repositories the last listing in mode `poll` could read.
+    readable: Arc<BTreeMap<Name, bool>>,
     /// Warnings about repositories that have been logged.
     told: BTreeSet<String>,
     /// Notifications of agents that the next answer waits for.
@@ -199,6 +201,7 @@ impl RepositoryTask {
             next_command: 0,
             polling,
             watcher: is_watching.then(|| Arc::new(FileWatcher::new())),
+            readable: Arc::default(),
             told: BTreeSet::new(),
             untold: Vec::new(),
             is_stopping: Arc::default(),
@@ -351,6 +354,7 @@ impl RepositoryTask {
             Event::Polled(listing) => {
                 let RepositoryListing { mut models, problems, failures } = *listing;
                 self.tell_problems(problems, &failures);
+                self.readable = Arc::new(models.readable());
                 models.models.iter_mut().for_each(|(key, found)| self.mark_faulty(key, found));
                 let (actions, next) = self.lifecycle.polled(models, now);
                 self.polling.iter_mut().for_each(|polling| {

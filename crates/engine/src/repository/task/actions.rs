@@ -25,7 +25,11 @@ impl RepositoryTask {
             // First, so that no request finds an ensemble and members that do not fit.
             actions.extend(self.bind_ensembles());
             self.connect_copies(&actions);
-            self.published.store(Arc::new(ModelTable::of(&self.lifecycle, &self.copies)));
+            self.published.store(Arc::new(ModelTable::of(
+                &self.lifecycle,
+                &self.copies,
+                self.readable.clone(),
+            )));
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
         self.wait_for_agents();

@@ -85,7 +85,7 @@ impl RepositoryTask {
         models: Option<&BTreeMap<ModelKey, ExistingModel>>,
         ready_only: bool,
     ) -> Vec<IndexEntry> {
-        let table = ModelTable::of(&self.lifecycle, &self.copies);
+        let table = ModelTable::of(&self.lifecycle, &self.copies, self.readable.clone());
         let mut lines = table.index(ready_only);
         if !ready_only {
             let unknown = models.into_iter().flatten().filter(|(key, _)| !table.has(key));
