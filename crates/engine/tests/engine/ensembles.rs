@@ -328,7 +328,10 @@ async fn a_decoupled_member_waits_for_a_client_that_limits_its_unread_responses(
         }
         assert_eq!(seen, (0..100).collect::<Vec<_>>());
         // A client that goes away does not leave the member waiting.
-        drop(engine.model(name, None).unwrap().infer(Request { most_unread, ..request(5) }).unwrap());
+        let sent = Request { most_unread, ..request(5) };
+        let mut stream = engine.model(name, None).unwrap().infer(sent).unwrap();
+        assert!(stream.next().await.is_some(), "the member has begun");
+        drop(stream);
         while ended.load(SeqCst) < before + 2 {
             tokio::task::yield_now().await;
         }
