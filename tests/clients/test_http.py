@@ -157,3 +157,21 @@ def test_a_request_whose_client_has_gone_leaves_the_queue(server, gate, grpc):
     eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
     hold.release()
     assert answers.get(timeout=PATIENCE)[1] is None
+
+
+def test_an_execution_that_is_unexpectedly_long_delays_no_other_client(server, gate, grpc):
+    content, json_length = HTTP.library.InferenceServerClient.generate_request_body(held_inputs(HTTP))
+    headers = {"Inference-Header-Content-Length": str(json_length)}
+    with requests.Session() as session:
+        # Brief executions run on network threads.
+        for _ in range(200):
+            url = f"http://{server.http}/v2/models/held/infer"
+            assert session.post(url, content, headers=headers, timeout=PATIENCE).status_code == 200
+    answers = queue.Queue()
+    hold = occupy(gate, grpc, "held", answers)
+    for _ in range(20):
+        # A new connection each time.
+        assert requests.get(f"http://{server.http}/v2/health/live", timeout=PATIENCE).status_code == 200
+        assert grpc.is_server_live(client_timeout=PATIENCE)
+    hold.release()
+    assert answers.get(timeout=PATIENCE)[1] is None

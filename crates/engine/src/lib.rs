@@ -35,6 +35,7 @@ mod instance_table;
 mod limiter;
 mod limits;
 mod model;
+mod network_threads;
 mod observe;
 mod options;
 mod order;

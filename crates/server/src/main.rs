@@ -83,7 +83,8 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     let connections = options.connections;
     server::descriptors::make_room(connections.total.saturating_add(connections.metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(engine::usable_processors().get())
+        // The engine lends threads to executions, but never the last one: so each processor can have one.
+        .worker_threads(engine::usable_processors().get() + 1)
         .thread_name("network")
         .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()

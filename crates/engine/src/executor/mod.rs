@@ -28,6 +28,7 @@ use crate::{
     clock::{TimerThread, now},
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
+    network_threads::NetworkThreads,
     observe::Record,
     order::Orders,
     rejection::RejectionErrors,
@@ -46,7 +47,7 @@ mod warmup;
 use assemble::Sequences;
 use backend_handle::BackendModelHandle;
 use driver::{Driver, Policy};
-use instance::{InstanceBuilder, build_all};
+use instance::{Assignment, InstanceBuilder, build_all};
 use instances::Instances;
 pub(crate) use instances::PreparedUpdate;
 use resource_claims::ResourceClaims;
@@ -71,6 +72,7 @@ pub(crate) struct Executor {
     /// What the executor adds to the requests of sequences, for models that have sequences.
     sequences: Option<Sequences>,
     clock: TimerThread,
+    network_threads: Arc<NetworkThreads>,
     /// The threads of the server.
     threads: ThreadGroup,
     /// A plug-in decides which requests share a batch. Every step of the driver may call it.
@@ -90,6 +92,7 @@ pub(crate) struct ExecutorParts {
     pub(crate) instances: Vec<Placed>,
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
+    pub(crate) network_threads: Arc<NetworkThreads>,
     /// The threads of the server.
     pub(crate) threads: ThreadGroup,
     pub(crate) limiter: Option<Arc<Limiter>>,
@@ -112,7 +115,9 @@ impl Executor {
     /// The first error of an instance.
     pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
         let ExecutorParts { version, config, validator, record, orders, directory, .. } = parts;
-        let ExecutorParts { backend, mut instances, strategy, clock, threads, limiter, .. } = parts;
+        let ExecutorParts {
+            backend, mut instances, strategy, clock, network_threads, threads, limiter, ..
+        } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
@@ -140,6 +145,7 @@ impl Executor {
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
             clock,
+            network_threads,
             threads: builder.threads,
             batches_by_plugin,
             config,
@@ -181,9 +187,16 @@ impl Executor {
         let mut actions = driver.step(at, &self.orders);
         drop(driver);
         actions.rejected.extend(cancelled);
-        if let Some(here) = self.perform(actions, |assignment, brief| brief && self.may_run_here(assignment))
-        {
-            self.run_here(here, at);
+        let mut lent = None;
+        let runs_here = |assignment: &Assignment, brief: bool| {
+            if brief && self.may_run_here(assignment) {
+                lent = self.network_threads.lend(at);
+            }
+            lent.is_some()
+        };
+        let here = self.perform(actions, runs_here);
+        if let (Some(here), Some(thread)) = (here, &lent) {
+            self.run_here(here, at, thread);
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     clock::{TimerTarget, now},
     limiter::{GrantListener, PendingGrants},
+    network_threads::LentThread,
     rejection::cancelled,
 };
 
@@ -36,7 +37,7 @@ impl Executor {
     }
 
     /// Runs a batch, and then the batches that become due for the same instance, for a short time.
-    pub(super) fn run_here(self: &Arc<Self>, first: Assignment, since: Timestamp) {
+    pub(super) fn run_here(self: &Arc<Self>, first: Assignment, since: Timestamp, thread: &LentThread<'_>) {
         let mut next = Some(first);
         while let Some(assignment) = next {
             let instance = assignment.batch.instance;
@@ -44,6 +45,9 @@ impl Executor {
             let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
                 self.instances.put(instance, WorkerMessage::Work(late));
+            }
+            if next.is_some() {
+                thread.share_tasks();
             }
         }
     }
@@ -90,7 +94,7 @@ impl Executor {
     pub(super) fn perform(
         self: &Arc<Self>,
         mut actions: Actions,
-        keep: impl Fn(&Assignment, bool) -> bool,
+        keep: impl FnMut(&Assignment, bool) -> bool,
     ) -> Option<Assignment> {
         let pending_grants = std::mem::take(&mut actions.pending_grants);
         let kept = self.perform_here(actions, keep);
@@ -102,7 +106,7 @@ impl Executor {
     fn perform_here(
         self: &Arc<Self>,
         actions: Actions,
-        keep: impl Fn(&Assignment, bool) -> bool,
+        mut keep: impl FnMut(&Assignment, bool) -> bool,
     ) -> Option<Assignment> {
         self.refuse(actions.rejected);
         for Note::Restarted(id) in actions.notes {

@@ -23,6 +23,7 @@ use crate::{
     host_policy::Placed,
     in_flight::InFlight,
     limiter::Limiter,
+    network_threads::NetworkThreads,
     observe::{ModelStatistics, Record},
     order::Orders,
 };
@@ -76,6 +77,7 @@ pub(crate) struct ModelParts {
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) clock: TimerThread,
+    pub(crate) network_threads: Arc<NetworkThreads>,
     /// The threads of the server.
     pub(crate) threads: ThreadGroup,
     /// The rate limiter, if the server has one. The needs of each instance are at the instance's position in `limits`.
@@ -107,7 +109,16 @@ impl Model {
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
         let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
         let ModelParts {
-            namespace, directory, backend, instances, strategy, clock, threads, limiter, ..
+            namespace,
+            directory,
+            backend,
+            instances,
+            strategy,
+            clock,
+            network_threads,
+            threads,
+            limiter,
+            ..
         } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
@@ -126,6 +137,7 @@ impl Model {
             instances,
             strategy,
             clock,
+            network_threads,
             threads,
             limiter,
         })?;

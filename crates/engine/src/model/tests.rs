@@ -143,6 +143,7 @@ impl ModelParts {
         backend: impl BackendModel + 'static,
         instances: Vec<InstanceSpec>,
     ) -> Self {
+        let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
         Self {
             namespace: None,
             version: 1,
@@ -151,7 +152,8 @@ impl ModelParts {
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,
-            clock: TimerThread::start(&ThreadGroup::default()).unwrap(),
+            network_threads: NetworkThreads::new(clock.clone()),
+            clock,
             threads: ThreadGroup::default(),
             limiter: None,
             cached: None,

@@ -32,6 +32,7 @@ use crate::{
     host_policy::{Binding, Placed},
     limiter::Limiter,
     model::{Cached, EnsembleParts, Model, ModelParts, UpdateParts},
+    network_threads::NetworkThreads,
     processors,
 };
 
@@ -49,6 +50,7 @@ pub(crate) struct Loader {
     hold_until_queued: usize,
     hold_until_backlogged: usize,
     clock: TimerThread,
+    network_threads: Arc<NetworkThreads>,
     threads: ThreadGroup,
     /// The rate limiter, if the operator has enabled it.
     limiter: Option<Arc<Limiter>>,
@@ -125,6 +127,7 @@ impl Loader {
             retries: load_retries,
             hold_until_queued: options.hold_until_queued,
             hold_until_backlogged: options.hold_until_backlogged,
+            network_threads: NetworkThreads::new(clock.clone()),
             clock,
             threads,
             limiter: rate_limit.map(limiter),
@@ -266,6 +269,7 @@ impl Loader {
             instances,
             strategy,
             clock: self.clock.clone(),
+            network_threads: self.network_threads.clone(),
             threads: self.threads.clone(),
             limiter: self.limiter.clone(),
             cached,

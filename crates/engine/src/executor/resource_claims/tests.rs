@@ -17,6 +17,7 @@ use crate::{
     ThreadGroup,
     clock::{TimerThread, now},
     model::{Model, ModelParts, tests},
+    network_threads::NetworkThreads,
 };
 
 /// Reports the begin of each batch and waits until the test lets it continue.
@@ -53,6 +54,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
     let spec =
         InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false };
+    let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
     Model::start(ModelParts {
         namespace: None,
         version: 1,
@@ -61,7 +63,8 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         backend: Box::new(backend),
         instances: vec![spec.into()],
         strategy: None,
-        clock: TimerThread::start(&ThreadGroup::default()).unwrap(),
+        network_threads: NetworkThreads::new(clock.clone()),
+        clock,
         threads: ThreadGroup::default(),
         limiter: Some(limiter.clone()),
         cached: None,
