@@ -6,6 +6,8 @@ reference runs them with ONNX Runtime inside its Python backend.
 pipeline        resize_normalise, net, top_k: an image of bytes becomes the five best of 100 classes. net takes 1 to 2 ms
                 of processor time for an image
 light_pipeline  the same with light_net, which takes a small part of that: here calls cost as much as computing
+photo_pipeline  shrink_normalise, patch_net, top_k: the usual sizes of a photo, 256 by 256 bytes in three colours, and of a
+                network's input, 224 by 224 FP32: here moving the tensor between the two costs as much as computing
 one_step, five_steps  tiny once, and tiny five times in a row
 flood           producer makes 1 MiB of each number, consumer reduces it and takes ten times as long
 
@@ -20,10 +22,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-IMAGE, PIXELS, CLASSES, BEST = [64, 64, 3], [3, 32, 32], [100], [5]
+CLASSES, BEST = [100], [5]
 BATCH = 16
-# Layers and channels of the nets.
-NETS = {"net": (6, 64), "light_net": (2, 12)}
+# What comes from the client and what the nets get, each in three colours.
+SMALL, PHOTO = ([64, 64, 3], [3, 32, 32]), ([256, 256, 3], [3, 224, 224])
+# Sizes of each pipeline, its first member, and its net: layers, channels, and the size of the first layer's patches.
+PIPELINES = {
+    "pipeline": (SMALL, "resize_normalise", "net", (6, 64, None)),
+    "light_pipeline": (SMALL, "resize_normalise", "light_net", (2, 12, None)),
+    "photo_pipeline": (PHOTO, "shrink_normalise", "patch_net", (1, 32, 16)),
+}
 
 # The tensor between producer and consumer is a square of this size: 1 MiB of FP32. The consumer multiplies it by a
 # matrix of so many columns: that many set how long it takes.
@@ -98,9 +106,9 @@ class Member:
         return made
 
 
-def resize_normalise():
-    member = Member([("IMAGE", "UINT8", IMAGE)], [("PIXELS", "FP32", PIXELS)])
-    scales = member.constant("scales", np.array([1, 1, 0.5, 0.5], np.float32))
+def resize_normalise(image, pixels):
+    member = Member([("IMAGE", "UINT8", image)], [("PIXELS", "FP32", pixels)])
+    scales = member.constant("scales", np.array([1, 1, pixels[1] / image[0], pixels[2] / image[1]], np.float32))
     mean = member.constant("mean", np.array([123.7, 116.3, 103.5], np.float32).reshape(1, 3, 1, 1))
     factor = member.constant("factor", np.array([0.0171, 0.0175, 0.0174], np.float32).reshape(1, 3, 1, 1))
     member.node("Cast", ["IMAGE"], ["floats"], to=TensorProto.FLOAT)
@@ -111,12 +119,14 @@ def resize_normalise():
     return member
 
 
-def net(layers, channels):
-    member = Member([("PIXELS", "FP32", PIXELS)], [("SCORES", "FP32", CLASSES)])
-    current, depth = "PIXELS", PIXELS[0]
+def net(pixels, layers, channels, patch):
+    member = Member([("PIXELS", "FP32", pixels)], [("SCORES", "FP32", CLASSES)])
+    current, depth = "PIXELS", pixels[0]
     for layer in range(layers):
-        kernel = member.weights(f"kernel{layer}", channels, depth, 3, 3)
-        member.node("Conv", [current, kernel], [f"conv{layer}"], pads=[1, 1, 1, 1])
+        size = patch or 3
+        kernel = member.weights(f"kernel{layer}", channels, depth, size, size)
+        form = {"strides": [patch] * 2} if patch else {"pads": [1, 1, 1, 1]}
+        member.node("Conv", [current, kernel], [f"conv{layer}"], **form)
         member.node("Relu", [f"conv{layer}"], [f"layer{layer}"])
         current, depth = f"layer{layer}", channels
     member.node("GlobalAveragePool", [current], ["pooled"])
@@ -182,12 +192,12 @@ def write_chain(repository, name, max_batch_size, members):
 
 
 def write_pipelines(repository, backend, more):
-    nets = {name: net(*size) for name, size in NETS.items()}
-    first, last = {"resize_normalise": resize_normalise()}, {"top_k": top_k()}
-    for name, member in {**first, **nets, **last}.items():
+    members = {"top_k": top_k()}
+    for name, ((image, pixels), first, second, layers) in PIPELINES.items():
+        members |= {first: resize_normalise(image, pixels), second: net(pixels, *layers)}
+        write_chain(repository, name, BATCH, {member: members[member] for member in (first, second, "top_k")})
+    for name, member in members.items():
         write_member(repository, name, member, BATCH, f"dynamic_batching {{ }}\n{more}", backend)
-    for name, member in zip(("pipeline", "light_pipeline"), nets):
-        write_chain(repository, name, BATCH, {**first, member: nets[member], **last})
 
 
 def write_steps(repository):

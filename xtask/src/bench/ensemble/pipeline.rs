@@ -32,9 +32,10 @@ struct Pipeline {
     goal: Option<f64>,
 }
 
-const PIPELINES: [Pipeline; 2] = [
+const PIPELINES: [Pipeline; 3] = [
     Pipeline { ensemble: "pipeline", members: ["resize_normalise", "net", "top_k"], goal: Some(0.95) },
     Pipeline { ensemble: "light_pipeline", members: ["resize_normalise", "light_net", "top_k"], goal: None },
+    Pipeline { ensemble: "photo_pipeline", members: ["shrink_normalise", "patch_net", "top_k"], goal: None },
 ];
 
 /// The least ratio to the calls of a client.
