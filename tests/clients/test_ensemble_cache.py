@@ -1,11 +1,10 @@
 """The response cache of ensembles and of their members, which are cached independently of each other.
 
-The cache is a test plug-in of the C interface, or, where its size counts, Triton's own.
+The cache is the built-in one, or a test plug-in of the C interface.
 """
 
 import ensembles
 import numpy as np
-import plugins
 import pytest
 from adders import EXPLICIT, answer, index, refusal, write_adder
 from ensembles import NO_BATCHES, infer, step, write_plugin_model
@@ -71,9 +70,10 @@ def directories(tmp_path_factory):
     return f"--backend-directory={backends}", f"--cache-directory={caches}"
 
 
-@pytest.fixture(scope="module")
-def server(folder, directories, tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("server"), folder, *directories, "--cache-config=cache,entries=1000") as server:
+@pytest.fixture(scope="module", params=["local,size=1048576", "cache,entries=1000"])
+def server(request, folder, directories, tmp_path_factory):
+    option = f"--cache-config={request.param}"
+    with Server(tmp_path_factory.mktemp("server"), folder, *directories, option) as server:
         yield server.wait_until_ready()
 
 
@@ -219,10 +219,8 @@ def test_an_ensemble_with_a_decoupled_member_cannot_be_cached(protocol, start_ex
         assert not client.is_model_ready("cached")
 
 
-@plugins.needed
 def test_a_response_that_is_too_large_for_the_cache_is_a_miss(protocol, start, folder, directories):
-    options = (directories[0], f"--cache-directory={plugins.CACHES}", "--cache-config=local,size=4096")
-    server = start(folder, *options, variables=plugins.VARIABLES).wait_until_ready()
+    server = start(folder, directories[0], "--cache-config=local,size=4096").wait_until_ready()
     with protocol.connect(server) as client:
         x = np.arange(10_000, dtype=np.float32)
         counted = ask_twice(protocol, client, "both", x, lambda: server.log().count(REFUSED), 3)

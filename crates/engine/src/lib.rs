@@ -48,7 +48,7 @@ mod thread_group;
 use clock::TimerThread;
 pub use clock::now;
 pub use host_policy::HostPolicy;
-pub use limits::MemoryLimits;
+pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 use observe::metrics::Exposition;
 pub use observe::{
@@ -147,7 +147,8 @@ impl Engine {
         let clock = TimerThread::start(&threads)
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
-        let exposition = Exposition::new(options.metrics, plugins.more_metrics.clone());
+        let exposition =
+            Exposition::new(options.metrics, plugins.more_metrics.clone(), plugins.cache.clone());
         let (server, control) = (options.server.clone(), options.control.clone());
         let readiness = ReadinessPolicy::new(options.readiness, control.startup_names());
         let repository = RepositoryOptions {

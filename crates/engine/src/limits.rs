@@ -24,7 +24,7 @@ impl Default for MemoryLimits {
 const FALLBACK: usize = 4 << 30;
 
 /// Bytes of memory that the process may use: those of the machine, or those of its control group if they are fewer.
-fn usable_memory() -> Option<usize> {
+pub fn usable_memory() -> Option<usize> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text));
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .into_iter()

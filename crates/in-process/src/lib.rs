@@ -16,6 +16,7 @@
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
 pub mod allocator;
+mod caches;
 mod callback_dispatcher;
 mod calls;
 pub mod infer;
@@ -29,6 +30,7 @@ pub mod response;
 pub mod server;
 
 pub use c_api::types::metrics::source as custom_metrics;
+pub use caches::Caches;
 pub use plugins::plugins;
 pub use server::{EXTENSIONS, Server, TRITON_VERSION};
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, prevent_telemetry};
-use c_api::{cache::Caches, plugin::exit_at_once};
+use c_api::plugin::exit_at_once;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
     Extensions, StartingServer, Stopped,
@@ -157,5 +157,5 @@ fn extensions(options: &ResolvedOptions) -> Extensions {
     };
     let agents = options.repository.agent_directory.clone();
     let plugins = in_process::plugins(&host, onnxruntime, agents, cache);
-    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(Caches)) }
+    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(in_process::Caches)) }
 }

@@ -13,6 +13,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("backend-image", &["inference"]),
     ("backend-onnx", &["inference", "proto"]),
     ("object-stores", &["inference"]),
+    ("cache", &["inference"]),
     ("c-api", &["inference", "proto"]),
     (
         "in-process",
@@ -24,6 +25,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "backend-image",
             "backend-onnx",
             "object-stores",
+            "cache",
             "frontend",
         ],
     ),

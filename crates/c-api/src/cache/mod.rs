@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_char, c_void},
-    path::Path,
+    path::{Path, PathBuf},
     ptr,
     sync::Arc,
 };
@@ -43,6 +43,17 @@ type Copy<'a> = dyn FnMut(&[Buffer]) -> Result<(), Error> + 'a;
 #[derive(Debug, Default)]
 pub struct Caches;
 
+impl Caches {
+    /// Whether there is a library of a cache with that name.
+    pub fn has(name: &str, directory: &Path) -> bool {
+        library(name, directory).is_file()
+    }
+}
+
+fn library(name: &str, directory: &Path) -> PathBuf {
+    directory.join(name).join(format!("libtritoncache_{name}.so"))
+}
+
 impl CacheFinder for Caches {
     fn open(
         &self,
@@ -50,7 +61,7 @@ impl CacheFinder for Caches {
         settings: &BTreeMap<String, String>,
         directory: &Path,
     ) -> Result<Arc<dyn ResponseCache>, Error> {
-        let path = directory.join(name).join(format!("libtritoncache_{name}.so"));
+        let path = library(name, directory);
         if !path.is_file() {
             return Err(no_library(name, directory));
         }

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use inference::{
     FailureReason, MetricSource, Name,
     backend::MemoryUsage,
+    cache::ResponseCache,
     metrics::{MetricFamilyText, MetricKind, MetricLabels, label_text},
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Exposition {
     options: MetricsOptions,
     host: Option<Host>,
     more: Option<Arc<dyn MetricSource>>,
+    cache: Option<Arc<dyn ResponseCache>>,
 }
 
 /// What one scrape reads from one model version.
@@ -53,8 +55,12 @@ const MEMORY_HELP: &str = "Memory that a model and its instances hold as far as 
      its arenas, and the weights outside of them by the size of the files. Plug-ins: what they report; absent if nothing";
 
 impl Exposition {
-    pub(crate) fn new(options: MetricsOptions, more: Option<Arc<dyn MetricSource>>) -> Self {
-        Self { options, host: options.host.then(Host::new), more }
+    pub(crate) fn new(
+        options: MetricsOptions,
+        more: Option<Arc<dyn MetricSource>>,
+        cache: Option<Arc<dyn ResponseCache>>,
+    ) -> Self {
+        Self { options, host: options.host.then(Host::new), more, cache }
     }
 
     /// The whole text for these model versions, and for repositories that can be read or not.
@@ -108,7 +114,8 @@ impl Exposition {
         if let Some(host) = &self.host {
             host_gauges(&mut text, host);
         }
-        if let Some(more) = &self.more {
+        let cache = self.cache.as_ref().and_then(|cache| cache.metrics());
+        for more in cache.into_iter().chain(self.more.as_deref()) {
             more.append_to(&mut text);
         }
         text

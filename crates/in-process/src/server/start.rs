@@ -8,7 +8,6 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
-use c_api::cache::Caches;
 use engine::{Engine, Plugins};
 use inference::{
     Error,
@@ -19,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
 use super::{Own, Server};
-use crate::{calls::CallbackPool, options::Settings, plugins};
+use crate::{Caches, calls::CallbackPool, options::Settings, plugins};
 
 impl Server {
     /// Makes a server with these options and a runtime of its own. Blocks until each model is ready or has failed.

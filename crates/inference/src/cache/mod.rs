@@ -4,7 +4,7 @@
 //! servers.
 use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc};
 
-use crate::{Error, Response};
+use crate::{Error, MetricSource, Response};
 
 pub mod packed;
 
@@ -32,6 +32,11 @@ pub trait ResponseCache: Send + Sync {
     /// # Errors
     /// ALREADY_EXISTS, or the reason why the cache cannot store it.
     fn insert(&self, key: &str, response: Response) -> CacheFuture<()>;
+
+    /// Its metrics, if it has any besides those that libraries register themselves.
+    fn metrics(&self) -> Option<&dyn MetricSource> {
+        None
+    }
 }
 
 /// Finds caches that are not built into the server.

@@ -1,8 +1,9 @@
-//! A response in one buffer, for caches that store bytes. The response is written in place, and copied once when it
-//! is read.
+//! A response in one buffer, for caches that store bytes. The response is written in place. A reader copies its tensors,
+//! or shares the buffer with them.
 //!
 //! Numbers are little-endian. A size precedes each part that has no fixed size. The buffer contains the name,
-//! datatype, shape and bytes of each output, and then the parameters. The layout may change with each version of the
+//! datatype, shape and bytes of each output, and then the parameters. Zeros precede the bytes of an output, so that they
+//! begin at a multiple of [`ALIGNMENT`]. The layout may change with each version of the
 //! server, as the keys may. The reader still checks every value, because the buffer may have been damaged.
 use bytes::Bytes;
 
@@ -36,27 +37,50 @@ pub fn write(response: &Response, buffer: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Unpacks the output of [`write()`].
+/// Unpacks the output of [`write()`]. Each tensor gets memory of its own.
 ///
 /// # Errors
 /// INTERNAL if the buffer contains anything else.
 pub fn read(buffer: &[u8]) -> Result<Response, Error> {
-    let mut reader = Reader(buffer);
-    let response = reader.response().filter(|_| reader.0.is_empty());
+    unpack(buffer, Bytes::copy_from_slice)
+}
+
+/// Unpacks the output of [`write()`]. The tensors share the memory of the buffer. They are aligned for computations if the
+/// buffer is.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_shared(buffer: &Bytes) -> Result<Response, Error> {
+    unpack(buffer, |data| buffer.slice_ref(data))
+}
+
+fn unpack(buffer: &[u8], data: impl Fn(&[u8]) -> Bytes) -> Result<Response, Error> {
+    let mut reader = Reader { rest: buffer, whole: buffer.len() };
+    let response = reader.response(&data).filter(|_| reader.rest.is_empty());
     response.ok_or_else(|| Error::internal("the cached response is damaged"))
 }
 
+/// The bytes of a tensor begin at a multiple of so many bytes.
+pub const ALIGNMENT: usize = 16;
+
 /// Defines the layout for writing: `size` and `write` both use it.
-fn each_part(response: &Response, mut put: impl FnMut(&[u8])) -> Result<(), Error> {
+fn each_part(response: &Response, mut part: impl FnMut(&[u8])) -> Result<(), Error> {
+    let mut offset = 0;
+    let mut put = |bytes: &[u8]| {
+        offset += bytes.len();
+        part(bytes);
+        offset
+    };
     put(&count(response.outputs.len()));
     for output in &response.outputs {
         put_text(&mut put, output.name());
         put_text(&mut put, output.datatype().protocol_name());
         put(&count(output.shape().len()));
-        output.shape().iter().for_each(|dim| put(&dim.to_le_bytes()));
+        output.shape().iter().for_each(|dim| _ = put(&dim.to_le_bytes()));
         let data = output.host()?;
-        put(&count(data.len()));
-        data.pieces().iter().for_each(|piece| put(piece));
+        let offset = put(&count(data.len()));
+        put(&[0; ALIGNMENT][..padding(offset)]);
+        data.pieces().iter().for_each(|piece| _ = put(piece));
     }
     put(&count(response.parameters.len()));
     for (name, value) in &response.parameters {
@@ -70,7 +94,7 @@ fn each_part(response: &Response, mut put: impl FnMut(&[u8])) -> Result<(), Erro
                 put(&[INT]);
                 put(&number.to_le_bytes());
             }
-            Parameter::Bool(truth) => put(&[BOOL, u8::from(*truth)]),
+            Parameter::Bool(truth) => _ = put(&[BOOL, u8::from(*truth)]),
             Parameter::Double(number) => {
                 put(&[DOUBLE]);
                 put(&number.to_le_bytes());
@@ -91,31 +115,42 @@ const BOOL: u8 = 2;
 const DOUBLE: u8 = 3;
 const BYTES: u8 = 4;
 
+/// The zeros after so many bytes.
+fn padding(offset: usize) -> usize {
+    offset.wrapping_neg() % ALIGNMENT
+}
+
 fn count(count: usize) -> [u8; 8] {
     (count as u64).to_le_bytes()
 }
 
-fn put_text(put: &mut impl FnMut(&[u8]), text: &str) {
+fn put_text(put: &mut impl FnMut(&[u8]) -> usize, text: &str) {
     put(&count(text.len()));
     put(text.as_bytes());
 }
 
 /// Reads values from the front of a buffer. Returns `None` if the buffer is too short or a value is invalid.
-struct Reader<'b>(&'b [u8]);
+struct Reader<'b> {
+    rest: &'b [u8],
+    /// Bytes of the whole buffer.
+    whole: usize,
+}
 
 impl<'b> Reader<'b> {
-    fn response(&mut self) -> Option<Response> {
-        let outputs = self.several(Self::output)?;
+    fn response(&mut self, data: &impl Fn(&[u8]) -> Bytes) -> Option<Response> {
+        let outputs = self.several(|reader| reader.output(data))?;
         let parameters = self.several(Self::parameter)?;
         Some(Response { outputs, parameters })
     }
 
-    fn output(&mut self) -> Option<Tensor> {
+    fn output(&mut self, data: &impl Fn(&[u8]) -> Bytes) -> Option<Tensor> {
         let name = Name::new(self.text()?);
         let datatype = DataType::from_protocol_name(self.text()?)?;
         let shape: Shape = self.several(|reader| reader.array().map(i64::from_le_bytes))?;
-        // An own allocation, aligned for computations.
-        Some(Tensor::new(name, datatype, shape, Bytes::copy_from_slice(self.bytes()?)))
+        let len = self.count()?;
+        let zeros = self.take(padding(self.whole - self.rest.len()))?;
+        let bytes = self.take(len)?;
+        zeros.iter().all(|&zero| zero == 0).then(|| Tensor::new(name, datatype, shape, data(bytes)))
     }
 
     fn parameter(&mut self) -> Option<(Name, Parameter)> {
@@ -144,8 +179,12 @@ impl<'b> Reader<'b> {
 
     fn bytes(&mut self) -> Option<&'b [u8]> {
         let len = self.count()?;
-        let (bytes, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
+        self.take(len)
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'b [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
         Some(bytes)
     }
 
@@ -154,8 +193,8 @@ impl<'b> Reader<'b> {
     }
 
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
+        let (array, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
         Some(*array)
     }
 }
@@ -201,6 +240,19 @@ mod tests {
             assert_eq!(ours.shape(), theirs.shape());
             assert_eq!(ours.host().unwrap().contiguous(), theirs.host().unwrap().contiguous());
         }
+    }
+
+    #[test]
+    fn tensors_may_share_the_buffer_and_are_aligned() {
+        let buffer = Bytes::from(packed(&rich()));
+        let back = read_shared(&buffer).unwrap();
+        for (ours, theirs) in back.outputs.iter().zip(&rich().outputs) {
+            let (ours, theirs) = (ours.host().unwrap().contiguous(), theirs.host().unwrap().contiguous());
+            assert_eq!(ours, theirs);
+            let offset = ours.as_ptr().addr().wrapping_sub(buffer.as_ptr().addr());
+            assert!(ours.is_empty() || (offset < buffer.len() && offset.is_multiple_of(ALIGNMENT)));
+        }
+        assert!(!buffer.is_unique(), "the tensors have no copy");
     }
 
     #[test]

@@ -46,13 +46,14 @@ pub(super) const RESPONSE_CACHE: &[Spec] = &[
             settings.insert(key.to_owned(), value.to_owned());
             Ok(())
         },
-        "Store responses of models with 'response_cache { enable: true }' in the cache of this name. The cache gets \
-             this setting. May be given several times for one cache. Of two values of a setting the later one counts.",
+        "Store responses of models with 'response_cache { enable: true }' in the cache of this name. 'local' is \
+             built in: local,size=<bytes>. The cache gets this setting. May be given several times for one cache. Of two values of a setting the later one counts.",
     ),
     text(
         "cache-directory",
         |typed, value| typed.cache.directory = value.to_owned(),
-        "The directory in which the server looks for caches: <directory>/<cache>/libtritoncache_<cache>.so.",
+        "The directory in which the server looks for caches: <directory>/<cache>/libtritoncache_<cache>.so. A library has \
+             priority over a built-in cache.",
     )
     .default("/opt/tritonserver/caches"),
 ];

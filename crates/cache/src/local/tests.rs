@@ -1,0 +1,185 @@
+//! Tests of the cache as a whole. Which entries stay is tested in `shard.rs`.
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+    thread,
+};
+
+use inference::{DataType, Parameter, Tensor, TensorData};
+
+use super::*;
+
+fn response(data: impl Into<TensorData>) -> Response {
+    let data = data.into();
+    let shape = [i64::try_from(data.len()).unwrap()];
+    Response {
+        outputs: vec![Tensor::new("OUT".into(), DataType::Uint8, shape[..].into(), data)],
+        parameters: vec![("p".into(), Parameter::Int(7))],
+    }
+}
+
+fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+fn insert(cache: &LocalResponseCache, key: &str, response: Response) -> Result<(), Error> {
+    now_or_never(ResponseCache::insert(cache, key, response)).expect("small responses are inserted at once")
+}
+
+fn look_up(cache: &LocalResponseCache, key: &str) -> Option<Response> {
+    now_or_never(ResponseCache::look_up(cache, key)).expect("a look-up is done at once").unwrap()
+}
+
+fn data(response: &Response) -> Bytes {
+    response.outputs[0].host().unwrap().contiguous()
+}
+
+fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn a_response_is_found_as_it_was_inserted_without_a_copy() {
+    let cache = LocalResponseCache::of(1 << 20);
+    assert!(look_up(&cache, "key").is_none());
+    let pieces = TensorData::from_pieces([Bytes::from_static(b"ab"), Bytes::from_static(b"c")]);
+    insert(&cache, "key", response(pieces)).unwrap();
+    let (one, other) = (look_up(&cache, "key").unwrap(), look_up(&cache, "key").unwrap());
+    assert_eq!((&data(&one)[..], &one.parameters), (&b"abc"[..], &vec![("p".into(), Parameter::Int(7))]));
+    assert_eq!((one.outputs[0].shape(), one.outputs[0].datatype()), (&[3][..], DataType::Uint8));
+    assert_eq!(data(&one).as_ptr(), data(&other).as_ptr());
+    let CacheStatistics { entries, hits, misses, evictions, .. } = cache.statistics();
+    assert_eq!((entries, hits, misses, evictions), (1, 2, 1, 0));
+}
+
+#[test]
+fn an_entry_keeps_no_more_than_its_own_bytes() {
+    let cache = LocalResponseCache::of(1 << 20);
+    let batch = Bytes::from(vec![1; 4096]);
+    insert(&cache, "key", response(batch.slice(10..20))).unwrap();
+    assert!(batch.is_unique(), "the entry holds the batch");
+}
+
+#[test]
+fn the_first_response_of_a_key_stays() {
+    let cache = LocalResponseCache::of(1 << 20);
+    insert(&cache, "key", response(vec![1])).unwrap();
+    let used = cache.statistics().used_bytes;
+    let error = insert(&cache, "key", response(vec![2])).unwrap_err();
+    assert_eq!((error.code, &error.message[..]), (ErrorCode::AlreadyExists, "key 'key' already exists"));
+    assert_eq!(&data(&look_up(&cache, "key").unwrap())[..], [1]);
+    assert_eq!(cache.statistics().used_bytes, used);
+}
+
+#[test]
+fn a_response_that_is_larger_than_the_cache_is_refused_and_displaces_nothing() {
+    let cache = LocalResponseCache::of(2048);
+    insert(&cache, "small", response(vec![1])).unwrap();
+    let error = insert(&cache, "large", response(vec![0; 4096])).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Internal);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("Requested byte_size: ")
+            && text.ends_with(" is greater than total cache size: 2048")
+    );
+    assert!(look_up(&cache, "small").is_some());
+}
+
+#[test]
+fn a_response_may_need_the_room_of_all_others() {
+    let cache = LocalResponseCache::of(64 << 10);
+    for number in 0..200 {
+        insert(&cache, &number.to_string(), response(vec![0; 100])).unwrap();
+    }
+    insert(&cache, "large", response(vec![0; 48 << 10])).unwrap();
+    let CacheStatistics { used_bytes, .. } = cache.statistics();
+    assert!(look_up(&cache, "large").is_some() && used_bytes <= 64 << 10);
+}
+
+#[test]
+fn a_large_response_is_copied_elsewhere() {
+    let cache = LocalResponseCache::of(1 << 20);
+    let large = response(vec![3; BRIEF_BYTES + 1]);
+    // The thread of an instance polls once; then a task of the runtime goes on.
+    let mut insertion = ResponseCache::insert(&cache, "key", large);
+    let first = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(first.is_pending() && look_up(&cache, "key").is_none());
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(insertion).unwrap();
+    assert_eq!(data(&look_up(&cache, "key").unwrap()).len(), BRIEF_BYTES + 1);
+}
+
+#[test]
+fn the_limit_holds_while_threads_insert_and_look_up() {
+    const LIMIT: usize = 256 << 10;
+    let cache = LocalResponseCache::of(LIMIT);
+    thread::scope(|scope| {
+        for part in 0..4_u32 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for number in 0..5_000_u32 {
+                    let key = (part * 2_000 + number % 3_000).to_string();
+                    if let Some(found) = look_up(cache, &key) {
+                        assert_eq!(&data(&found)[..key.len()], key.as_bytes());
+                        continue;
+                    }
+                    let mut value = key.clone().into_bytes();
+                    value.resize(200 + number as usize % 500, 0);
+                    match insert(cache, &key, response(value)) {
+                        Ok(()) => {}
+                        Err(error) => assert_eq!(error.code, ErrorCode::AlreadyExists),
+                    }
+                    assert!(cache.statistics().used_bytes <= LIMIT);
+                }
+            });
+        }
+    });
+    let CacheStatistics { entries, used_bytes, evictions, .. } = cache.statistics();
+    assert!(entries > 0 && evictions > 0 && used_bytes > LIMIT / 2);
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    let refused = |pairs: &[(&str, &str)]| match LocalResponseCache::open(&settings(pairs), Some(1 << 30)) {
+        Ok(_) => panic!("{pairs:?} is accepted"),
+        Err(error) => {
+            assert_eq!(error.code, ErrorCode::InvalidArgument);
+            error.to_string().replace("Failed to initialize LocalCache: ", "")
+        }
+    };
+    assert_eq!(refused(&[]), "config didn't contain a valid 'size' field.");
+    assert_eq!(refused(&[("size", "many")]), "'size' must be a number of bytes, but is 'many'");
+    assert_eq!(refused(&[("size", "-1")]), "'size' must be a number of bytes, but is '-1'");
+    assert_eq!(refused(&[("size", "0")]), "'size' must be at least 1024 bytes, but is 0");
+    assert_eq!(refused(&[("size", "1023")]), "'size' must be at least 1024 bytes, but is 1023");
+    assert_eq!(
+        refused(&[("size", "1073741825")]),
+        "'size' is 1073741825 bytes, but the server may use only 1073741824 bytes of memory"
+    );
+    assert_eq!(refused(&[("size", "4096"), ("sise", "1")]), "there is no setting 'sise'; there is 'size'");
+    assert_eq!(
+        LocalResponseCache::open(&settings(&[("size", "1024")]), None).ok().map(|cache| cache.limit()),
+        Some(1024)
+    );
+}
+
+#[test]
+fn the_metrics_are_those_of_tritons_cache() {
+    let cache = LocalResponseCache::of(1 << 20);
+    look_up(&cache, "key");
+    insert(&cache, "key", response(vec![1])).unwrap();
+    look_up(&cache, "key");
+    let mut text = String::new();
+    cache.append_to(&mut text);
+    for line in
+        ["nv_cache_num_entries 1", "nv_cache_num_lookups 2", "nv_cache_num_hits 1", "nv_cache_num_misses 1"]
+    {
+        assert!(
+            text.contains(&format!("# TYPE {} gauge\n{line}\n", line.split(' ').next().unwrap())),
+            "{text}"
+        );
+    }
+    assert_eq!(text.matches("# HELP nv_cache_").count(), 8);
+}
