@@ -26,6 +26,7 @@ use inference::{
 
 mod check;
 mod clock;
+mod engine_threads;
 mod ensemble;
 mod executor;
 mod fingerprint;
@@ -45,8 +46,8 @@ mod rejection;
 mod repository;
 mod thread_group;
 
-use clock::TimerThread;
 pub use clock::now;
+use engine_threads::EngineThreads;
 pub use host_policy::HostPolicy;
 pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
@@ -116,8 +117,7 @@ struct EngineInner {
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
     control: ModelControl,
-    clock: TimerThread,
-    threads: ThreadGroup,
+    threads: EngineThreads,
     /// The repositories could not be read, so the engine has no models.
     failed_to_start: AtomicBool,
     /// A model of the start could not be loaded.
@@ -143,8 +143,7 @@ impl Engine {
     /// # Errors
     /// INTERNAL if the system refuses to start a thread. INVALID_ARG for the URL of a repository that breaks a rule.
     pub fn new(options: EngineOptions, plugins: impl Into<Plugins>) -> Result<Self, Error> {
-        let threads = ThreadGroup::default();
-        let clock = TimerThread::start(&threads)
+        let threads = EngineThreads::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
         let exposition =
@@ -164,7 +163,7 @@ impl Engine {
             },
         };
         let inflight = ByteBudget::new(options.limits.inflight_bytes);
-        let loader = Loader::new(options, plugins, clock.clone(), inflight.clone(), threads.clone());
+        let loader = Loader::new(options, plugins, inflight.clone(), threads.clone());
         let repository = Repository::start(loader, repository)?;
         let shared = EngineInner {
             server,
@@ -173,7 +172,6 @@ impl Engine {
             exposition,
             inflight,
             control,
-            clock,
             threads,
             failed_to_start: AtomicBool::new(false),
             lacks_startup_models: AtomicBool::new(false),
@@ -237,65 +235,6 @@ impl Engine {
     /// UNAVAILABLE while the server is stopping.
     pub fn live(&self) -> Result<bool, Error> {
         self.not_exiting().map(|()| !self.failed_to_start())
-    }
-
-    /// Whether the server is ready for requests: the models that count are ready, also as their backends report it.
-    /// Threads that may block ask the backends.
-    ///
-    /// # Errors
-    /// UNAVAILABLE while the server is stopping.
-    pub async fn ready(&self) -> Result<bool, Error> {
-        Ok(self.readiness().await? == Readiness::Ready)
-    }
-
-    /// As [`Engine::ready`], and tells what is not ready.
-    ///
-    /// # Errors
-    /// As [`Engine::ready`].
-    pub async fn readiness(&self) -> Result<Readiness, Error> {
-        let models = match self.to_be_asked()? {
-            _ if self.stop_announced() => return Ok(Readiness::StopAnnounced),
-            Ok(models) => models,
-            Err(missing) => return Ok(Readiness::NotReady(missing)),
-        };
-        for model in models {
-            if !model.ready().await {
-                let (name, version) = (Name::new(model.name()), Some(model.version()));
-                let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
-                return Ok(Readiness::NotReady(vec![missing]));
-            }
-        }
-        Ok(Readiness::Ready)
-    }
-
-    /// As [`Engine::ready`], but asks on this thread. Blocks as long as a backend does.
-    ///
-    /// # Errors
-    /// As [`Engine::ready`].
-    pub fn ready_here(&self) -> Result<bool, Error> {
-        let models = self.to_be_asked()?;
-        let are_ready = |models: Vec<Arc<Model>>| models.iter().all(|model| model.ready_here());
-        Ok(!self.stop_announced() && models.is_ok_and(are_ready))
-    }
-
-    /// The models whose backends take part in the decision that the server is ready, or what is not ready in any case.
-    fn to_be_asked(&self) -> Result<Result<Vec<Arc<Model>>, Vec<NotReady>>, Error> {
-        self.not_exiting()?;
-        if self.failed_to_start() {
-            return Ok(Err(Vec::new()));
-        }
-        let (table, readiness) = (self.shared.repository.table(), &self.shared.readiness);
-        let missing = readiness.missing(&table, self.shared.control.startup_names().is_some());
-        if !missing.is_empty() {
-            return Ok(Err(missing));
-        }
-        let mut models = table.telling_readiness();
-        models.retain(|model| readiness.counts(model.name()));
-        Ok(Ok(models))
-    }
-
-    fn stop_announced(&self) -> bool {
-        self.shared.stop_announced.load(Ordering::Acquire)
     }
 
     fn failed_to_start(&self) -> bool {
@@ -521,8 +460,8 @@ impl Engine {
     /// Ends the engine's own threads after a stop, and waits until all threads that it has started have ended, at most
     /// until `deadline`. Returns whether they have. Threads of the runtime are not waited for. Blocks.
     pub fn end_threads(&self, deadline: Instant) -> bool {
-        self.shared.clock.end();
-        self.shared.threads.join(deadline)
+        self.shared.threads.clock.end();
+        self.shared.threads.group.join(deadline)
     }
 
     /// Returns when no request is in flight. Logs once a second what is in flight.

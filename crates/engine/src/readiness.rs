@@ -1,10 +1,13 @@
 //! When the server counts as ready for requests.
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
-use inference::Name;
+use inference::{Error, Name};
 use parking_lot::Mutex;
 
-use crate::{ModelState, repository::ModelTable};
+use crate::{Engine, ModelState, model::Model, repository::ModelTable};
 
 /// Which models must be ready so that the server is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,4 +92,71 @@ impl ReadinessPolicy {
         missing.sort();
         missing
     }
+}
+
+impl Engine {
+    /// Whether the server is ready for requests: the models that count are ready, also as their backends report it.
+    /// Threads that may block ask the backends.
+    ///
+    /// # Errors
+    /// UNAVAILABLE while the server is stopping.
+    pub async fn ready(&self) -> Result<bool, Error> {
+        Ok(self.readiness().await? == Readiness::Ready)
+    }
+
+    /// As [`Engine::ready`], and tells what is not ready.
+    ///
+    /// # Errors
+    /// As [`Engine::ready`].
+    pub async fn readiness(&self) -> Result<Readiness, Error> {
+        let models = match self.known_readiness()? {
+            KnownReadiness::Decided(readiness) => return Ok(readiness),
+            KnownReadiness::BackendsDecide(models) => models,
+        };
+        for model in models {
+            if !model.ready().await {
+                let (name, version) = (Name::new(model.name()), Some(model.version()));
+                let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
+                return Ok(Readiness::NotReady(vec![missing]));
+            }
+        }
+        Ok(Readiness::Ready)
+    }
+
+    /// As [`Engine::ready`], but asks on this thread. Blocks as long as a backend does.
+    ///
+    /// # Errors
+    /// As [`Engine::ready`].
+    pub fn ready_here(&self) -> Result<bool, Error> {
+        Ok(match self.known_readiness()? {
+            KnownReadiness::Decided(readiness) => readiness == Readiness::Ready,
+            KnownReadiness::BackendsDecide(models) => models.iter().all(|model| model.ready_here()),
+        })
+    }
+
+    /// What is known without asking backends.
+    fn known_readiness(&self) -> Result<KnownReadiness, Error> {
+        self.not_exiting()?;
+        if self.shared.stop_announced.load(Ordering::Acquire) {
+            return Ok(KnownReadiness::Decided(Readiness::StopAnnounced));
+        }
+        if self.failed_to_start() {
+            return Ok(KnownReadiness::Decided(Readiness::NotReady(Vec::new())));
+        }
+        let (table, readiness) = (self.shared.repository.table(), &self.shared.readiness);
+        let missing = readiness.missing(&table, self.shared.control.startup_names().is_some());
+        if !missing.is_empty() {
+            return Ok(KnownReadiness::Decided(Readiness::NotReady(missing)));
+        }
+        let mut models = table.telling_readiness();
+        models.retain(|model| readiness.counts(model.name()));
+        Ok(KnownReadiness::BackendsDecide(models))
+    }
+}
+
+/// What is known about the readiness of the server without asking backends.
+enum KnownReadiness {
+    Decided(Readiness),
+    /// The server is ready if these models are, as their backends report it.
+    BackendsDecide(Vec<Arc<Model>>),
 }

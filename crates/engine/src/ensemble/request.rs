@@ -4,7 +4,7 @@ use std::{
     mem,
     num::NonZeroUsize,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
     time::Duration,
 };
@@ -347,13 +347,9 @@ impl Drop for EnsembleRequest {
     }
 }
 
-impl StepTimes {
-    fn add(&mut self, other: Self) {
-        self.input_ns += other.input_ns;
-        self.infer_ns += other.infer_ns;
-        self.output_ns += other.output_ns;
-    }
-}
+/// Shared by all responses.
+static SEQUENCE_PARAMETERS: LazyLock<[Name; 3]> =
+    LazyLock::new(|| ["sequence_id", "sequence_start", "sequence_end"].map(Name::from));
 
 /// The parameters of every response of an ensemble, as in Triton: also without a sequence.
 fn sequence_parameters(sequence: &SequenceStep) -> Vec<(Name, Parameter)> {
@@ -362,9 +358,10 @@ fn sequence_parameters(sequence: &SequenceStep) -> Vec<(Name, Parameter)> {
         Some(SequenceId::Text(id)) => Parameter::String(Name::new(id)),
         Some(SequenceId::ServerGenerated(_)) | None => Parameter::Int(0),
     };
+    let [id_name, start_name, end_name] = &*SEQUENCE_PARAMETERS;
     vec![
-        ("sequence_id".into(), id),
-        ("sequence_start".into(), Parameter::Bool(sequence.start)),
-        ("sequence_end".into(), Parameter::Bool(sequence.end)),
+        (id_name.clone(), id),
+        (start_name.clone(), Parameter::Bool(sequence.start)),
+        (end_name.clone(), Parameter::Bool(sequence.end)),
     ]
 }

@@ -44,6 +44,14 @@ pub(super) struct StepTimes {
     pub(super) output_ns: u64,
 }
 
+impl StepTimes {
+    pub(super) fn add(&mut self, other: Self) {
+        self.input_ns += other.input_ns;
+        self.infer_ns += other.infer_ns;
+        self.output_ns += other.output_ns;
+    }
+}
+
 impl StepStream {
     pub(super) fn new(
         step: StartedStep,

@@ -169,7 +169,7 @@ impl Executor {
                 backend: self.backend_handle.backend()?,
                 config,
                 warm_up,
-                threads: self.threads.clone(),
+                threads: self.threads.group.clone(),
             };
             let built = build_all(&builder, &missing)?;
             let new = built.into_iter().zip(missing);
@@ -208,7 +208,7 @@ impl Executor {
         let (passive, mut surplus): (Vec<_>, Vec<_>) = surplus.into_iter().partition(|group| group.passive);
         for group in passive {
             if let Some(place) = records.passive.iter().position(|passive| passive.group == group) {
-                self.threads.adopt(records.passive.swap_remove(place).end());
+                self.threads.group.adopt(records.passive.swap_remove(place).end());
             }
         }
         self.with_driver(|driver| {

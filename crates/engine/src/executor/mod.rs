@@ -23,12 +23,11 @@ use scheduling::{
 };
 
 use crate::{
-    ThreadGroup,
     check::RequestValidator,
-    clock::{TimerThread, now},
+    clock::now,
+    engine_threads::EngineThreads,
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
-    network_threads::NetworkThreads,
     observe::Record,
     order::Orders,
     rejection::RejectionErrors,
@@ -71,10 +70,7 @@ pub(crate) struct Executor {
     rejection_errors: RejectionErrors,
     /// What the executor adds to the requests of sequences, for models that have sequences.
     sequences: Option<Sequences>,
-    clock: TimerThread,
-    network_threads: Arc<NetworkThreads>,
-    /// The threads of the server.
-    threads: ThreadGroup,
+    threads: EngineThreads,
     /// A plug-in decides which requests share a batch. Every step of the driver may call it.
     batches_by_plugin: bool,
 }
@@ -91,10 +87,7 @@ pub(crate) struct ExecutorParts {
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
-    pub(crate) clock: TimerThread,
-    pub(crate) network_threads: Arc<NetworkThreads>,
-    /// The threads of the server.
-    pub(crate) threads: ThreadGroup,
+    pub(crate) threads: EngineThreads,
     pub(crate) limiter: Option<Arc<Limiter>>,
 }
 
@@ -115,15 +108,17 @@ impl Executor {
     /// The first error of an instance.
     pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
         let ExecutorParts { version, config, validator, record, orders, directory, .. } = parts;
-        let ExecutorParts {
-            backend, mut instances, strategy, clock, network_threads, threads, limiter, ..
-        } = parts;
+        let ExecutorParts { backend, mut instances, strategy, threads, limiter, .. } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let resource_claims = ResourceClaims::register(limiter, &config)?;
-        let builder =
-            InstanceBuilder { backend: Arc::from(backend), config: config.clone(), warm_up, threads };
+        let builder = InstanceBuilder {
+            backend: Arc::from(backend),
+            config: config.clone(),
+            warm_up,
+            threads: threads.group.clone(),
+        };
         let batches_by_plugin = strategy.is_some();
         // Made before the instances: otherwise it would be dropped after them if one of them failed.
         let policy = policy(&config, active, strategy);
@@ -144,9 +139,7 @@ impl Executor {
             backend_handle: BackendModelHandle::new(builder.backend),
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
-            clock,
-            network_threads,
-            threads: builder.threads,
+            threads,
             batches_by_plugin,
             config,
         });
@@ -190,7 +183,7 @@ impl Executor {
         let mut lent = None;
         let runs_here = |assignment: &Assignment, brief: bool| {
             if brief && self.may_run_here(assignment) {
-                lent = self.network_threads.lend(at);
+                lent = self.threads.network.lend(at);
             }
             lent.is_some()
         };

@@ -117,7 +117,7 @@ impl Executor {
             );
         }
         if let Some(at) = actions.scheduled_wakeup {
-            self.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
+            self.threads.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
         }
         for (instance, movable) in actions.departed {
             self.instances.put(instance, WorkerMessage::Shutdown(movable));

@@ -16,14 +16,13 @@ use inference::{
 use scheduling::Meta;
 
 use crate::{
-    ThreadGroup,
     check::RequestValidator,
-    clock::{TimerThread, now},
+    clock::now,
+    engine_threads::EngineThreads,
     executor::{Executor, ExecutorParts},
     host_policy::Placed,
     in_flight::InFlight,
     limiter::Limiter,
-    network_threads::NetworkThreads,
     observe::{ModelStatistics, Record},
     order::Orders,
 };
@@ -76,10 +75,7 @@ pub(crate) struct ModelParts {
     pub(crate) instances: Vec<Placed>,
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
-    pub(crate) clock: TimerThread,
-    pub(crate) network_threads: Arc<NetworkThreads>,
-    /// The threads of the server.
-    pub(crate) threads: ThreadGroup,
+    pub(crate) threads: EngineThreads,
     /// The rate limiter, if the server has one. The needs of each instance are at the instance's position in `limits`.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Cached>,
@@ -108,18 +104,7 @@ impl Model {
     /// The first error of an instance.
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
         let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
-        let ModelParts {
-            namespace,
-            directory,
-            backend,
-            instances,
-            strategy,
-            clock,
-            network_threads,
-            threads,
-            limiter,
-            ..
-        } = parts;
+        let ModelParts { namespace, directory, backend, instances, strategy, threads, limiter, .. } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
@@ -136,8 +121,6 @@ impl Model {
             backend,
             instances,
             strategy,
-            clock,
-            network_threads,
             threads,
             limiter,
         })?;

@@ -15,7 +15,7 @@ use inference::{
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
 use super::*;
-use crate::ThreadGroup;
+use crate::engine_threads::EngineThreads;
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 struct Begun {
@@ -143,7 +143,6 @@ impl ModelParts {
         backend: impl BackendModel + 'static,
         instances: Vec<InstanceSpec>,
     ) -> Self {
-        let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
         Self {
             namespace: None,
             version: 1,
@@ -152,9 +151,7 @@ impl ModelParts {
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,
-            network_threads: NetworkThreads::new(clock.clone()),
-            clock,
-            threads: ThreadGroup::default(),
+            threads: EngineThreads::start().unwrap(),
             limiter: None,
             cached: None,
             inflight: ByteBudget::new(usize::MAX),

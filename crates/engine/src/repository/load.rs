@@ -28,11 +28,11 @@ use super::{config_file::ConfigFileReader, files, strategy};
 use crate::{
     BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, Plugins, RateLimitResource,
     ThreadGroup,
-    clock::{TimerThread, now},
+    clock::now,
+    engine_threads::EngineThreads,
     host_policy::{Binding, Placed},
     limiter::Limiter,
     model::{Cached, EnsembleParts, Model, ModelParts, UpdateParts},
-    network_threads::NetworkThreads,
     processors,
 };
 
@@ -49,9 +49,7 @@ pub(crate) struct Loader {
     retries: usize,
     hold_until_queued: usize,
     hold_until_backlogged: usize,
-    clock: TimerThread,
-    network_threads: Arc<NetworkThreads>,
-    threads: ThreadGroup,
+    threads: EngineThreads,
     /// The rate limiter, if the operator has enabled it.
     limiter: Option<Arc<Limiter>>,
     inflight: Arc<ByteBudget>,
@@ -108,9 +106,8 @@ impl Loader {
     pub(crate) fn new(
         options: EngineOptions,
         plugins: Plugins,
-        clock: TimerThread,
         inflight: Arc<ByteBudget>,
-        threads: ThreadGroup,
+        threads: EngineThreads,
     ) -> Self {
         let EngineOptions { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } =
             options;
@@ -127,8 +124,6 @@ impl Loader {
             retries: load_retries,
             hold_until_queued: options.hold_until_queued,
             hold_until_backlogged: options.hold_until_backlogged,
-            network_threads: NetworkThreads::new(clock.clone()),
-            clock,
             threads,
             limiter: rate_limit.map(limiter),
             inflight,
@@ -147,7 +142,7 @@ impl Loader {
     }
 
     pub(super) fn threads(&self) -> &ThreadGroup {
-        &self.threads
+        &self.threads.group
     }
 
     /// How freed memory goes back to the system, if the engine was told.
@@ -268,8 +263,6 @@ impl Loader {
             backend: opened,
             instances,
             strategy,
-            clock: self.clock.clone(),
-            network_threads: self.network_threads.clone(),
             threads: self.threads.clone(),
             limiter: self.limiter.clone(),
             cached,

@@ -51,12 +51,9 @@ pub fn fit_members(
         outputs: step.outputs.iter().map(|output| number(&output.tensor)).collect(),
         is_decoupled: member.decoupled,
     };
-    let graph = EnsembleGraph {
-        tensors: numbers.len(),
-        inputs: config.inputs.iter().map(|input| number(&input.name)).collect(),
-        outputs: config.outputs.iter().map(|output| number(&output.name)).collect(),
-        steps: steps().map(graph_step).collect(),
-    };
+    let inputs = config.inputs.iter().map(|input| number(&input.name)).collect();
+    let outputs = config.outputs.iter().map(|output| number(&output.name)).collect();
+    let graph = EnsembleGraph::new(numbers.len(), inputs, outputs, steps().map(graph_step).collect());
     check_streams(config, scheduling, &graph)?;
     let labels = config.outputs.iter().map(|output| {
         let inherited = steps().find_map(|(step, member)| {

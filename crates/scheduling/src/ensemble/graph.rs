@@ -1,4 +1,7 @@
 //! The steps of an ensemble and the tensors between them.
+use std::sync::Arc;
+
+use super::needs::NeededGraph;
 
 /// A tensor of an ensemble, as a number below [`EnsembleGraph::tensors`].
 pub type TensorIndex = usize;
@@ -19,6 +22,8 @@ pub struct EnsembleGraph {
     pub outputs: Vec<TensorIndex>,
     /// The steps. Their order is the order of starts when several steps can start.
     pub steps: Vec<GraphStep>,
+    /// What a request needs that wants all outputs.
+    pub(super) needed_for_all: Arc<NeededGraph>,
 }
 
 /// A step of an ensemble: a model, and the tensors that it uses and produces.
@@ -42,6 +47,18 @@ pub struct StepInput {
 }
 
 impl EnsembleGraph {
+    /// A graph of so many tensors.
+    #[must_use]
+    pub fn new(
+        tensors: usize,
+        inputs: Vec<TensorIndex>,
+        outputs: Vec<TensorIndex>,
+        steps: Vec<GraphStep>,
+    ) -> Self {
+        let graph = Self { tensors, inputs, outputs, steps, needed_for_all: Arc::default() };
+        Self { needed_for_all: Arc::new(NeededGraph::new(&graph, &graph.outputs)), ..graph }
+    }
+
     /// Whether the ensemble is decoupled: it sends any number of responses for a request.
     #[must_use]
     pub fn is_decoupled(&self) -> bool {

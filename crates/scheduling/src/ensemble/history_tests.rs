@@ -124,7 +124,7 @@ impl Case {
         for (index, step) in order.iter().zip(steps) {
             indexed[*index] = step;
         }
-        let graph = EnsembleGraph { tensors, inputs, outputs: outputs.into_iter().collect(), steps: indexed };
+        let graph = EnsembleGraph::new(tensors, inputs, outputs.into_iter().collect(), indexed);
         let give = |random: &mut Random| if random.one_in(4) { None } else { Some(random.next()) };
         Self {
             inputs: graph.inputs.iter().map(|_| give(random)).collect(),

@@ -22,7 +22,7 @@ fn graph() -> Arc<EnsembleGraph> {
         step(&[2, 3], 4, true),
         step(&[4, 1], 5, false),
     ];
-    Arc::new(EnsembleGraph { tensors: 6, inputs: vec![0], outputs: vec![5, 1], steps })
+    Arc::new(EnsembleGraph::new(6, vec![0], vec![5, 1], steps))
 }
 
 struct Stream {

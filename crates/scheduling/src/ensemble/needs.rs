@@ -2,7 +2,7 @@
 use super::{EnsembleGraph, GraphStep, StepIndex, TensorIndex};
 
 /// What uses a tensor.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TensorConsumer {
     /// A step, for the input at this position.
     Step { step: StepIndex, position: usize },
@@ -11,7 +11,7 @@ pub(super) enum TensorConsumer {
 }
 
 /// The part of a graph that produces the outputs that a client requests.
-#[derive(Debug)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NeededGraph {
     /// The needed consumers of each tensor.
     pub(super) consumers: Vec<Vec<TensorConsumer>>,

@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Propagation<V> {
     graph: Arc<EnsembleGraph>,
-    needed: NeededGraph,
+    needed: Arc<NeededGraph>,
     consumers: ConsumerStates<V>,
     /// The values that their consumers do not have yet. Empty between events.
     settled: VecDeque<(TensorIndex, u64, SettledValue<V>)>,
@@ -54,7 +54,11 @@ impl<V: Clone> Propagation<V> {
     /// `requested` are positions in the outputs of the graph.
     pub(super) fn new(graph: Arc<EnsembleGraph>, inputs: Vec<Option<V>>, requested: Vec<usize>) -> Self {
         let tensors: Vec<_> = requested.iter().map(|position| graph.outputs[*position]).collect();
-        let needed = NeededGraph::new(&graph, &tensors);
+        let needed = if requested.len() == graph.outputs.len() {
+            graph.needed_for_all.clone()
+        } else {
+            Arc::new(NeededGraph::new(&graph, &tensors))
+        };
         let step = |step: &super::GraphStep| {
             let has_one_iteration = needed.is_one_iteration(step.inputs.iter().map(|input| input.tensor));
             let inputs = IterationJoin::new(step.inputs.len(), has_one_iteration);

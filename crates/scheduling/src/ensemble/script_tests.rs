@@ -73,7 +73,8 @@ impl NamedGraph {
                 _ => panic!("'{line}' is no line of a graph"),
             }
         }
-        named.graph.tensors = named.tensors.len();
+        let EnsembleGraph { inputs, outputs, steps, .. } = std::mem::take(&mut named.graph);
+        named.graph = EnsembleGraph::new(named.tensors.len(), inputs, outputs, steps);
         named
     }
 

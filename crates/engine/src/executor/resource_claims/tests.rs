@@ -14,10 +14,9 @@ use scheduling::Capacity;
 
 use super::*;
 use crate::{
-    ThreadGroup,
-    clock::{TimerThread, now},
+    clock::now,
+    engine_threads::EngineThreads,
     model::{Model, ModelParts, tests},
-    network_threads::NetworkThreads,
 };
 
 /// Reports the begin of each batch and waits until the test lets it continue.
@@ -54,7 +53,6 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
     let spec =
         InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false };
-    let clock = TimerThread::start(&ThreadGroup::default()).unwrap();
     Model::start(ModelParts {
         namespace: None,
         version: 1,
@@ -63,9 +61,7 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         backend: Box::new(backend),
         instances: vec![spec.into()],
         strategy: None,
-        network_threads: NetworkThreads::new(clock.clone()),
-        clock,
-        threads: ThreadGroup::default(),
+        threads: EngineThreads::start().unwrap(),
         limiter: Some(limiter.clone()),
         cached: None,
         inflight: ByteBudget::new(usize::MAX),
