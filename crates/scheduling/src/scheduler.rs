@@ -13,7 +13,7 @@ use crate::{
 /// A scheduling policy with the requests that wait.
 ///
 /// Every policy keeps these promises, and the random histories of this crate test them. Every accepted payload leaves
-/// exactly once, by [`take`](Self::take), [`expire`](Self::expire), [`cancel`](Self::cancel),
+/// exactly once, by [`take`](Self::take), [`grow`](Self::grow), [`expire`](Self::expire), [`cancel`](Self::cancel),
 /// [`reject_all`](Self::reject_all) or [`lose_instance`](Self::lose_instance). Only [`reschedule`](Self::reschedule)
 /// accepts a payload again. `take` after `due` is never empty. `next_wakeup(now)` is later than `now`, and before
 /// that time nothing changes by time alone.
@@ -102,6 +102,22 @@ impl<T> Scheduler<T> {
             Self::Sequence(sequence) => sequence.take(instance, requests),
         };
         ScheduledBatch { instance, rows }
+    }
+
+    /// Adds requests to a batch that has left but has not begun: those that would be in it if it left only now.
+    /// Otherwise they would wait for a whole execution. Returns whether the batch has grown.
+    ///
+    /// Call [`expire`](Self::expire) first: this method does not check deadlines.
+    pub fn grow(&mut self, now: Timestamp, batch: &mut ScheduledBatch<T>) -> bool {
+        match self {
+            Self::Dynamic(dynamic) => {
+                let more = dynamic.take_more(now, &batch.rows);
+                let has_grown = !more.is_empty();
+                batch.rows.extend(more);
+                has_grown
+            }
+            Self::Unbatched(_) | Self::Sequence(_) => false,
+        }
     }
 
     /// Reports that the backend has released the request of a sequence slot, and will not use it again. The report

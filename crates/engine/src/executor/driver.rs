@@ -11,9 +11,12 @@ use std::{
 };
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
-use scheduling::{Claimant, DueBatch, Entry, InstanceId, Note, Rejected, Scheduler, SequenceId, Unbatched};
+use scheduling::{
+    Claimant, DueBatch, Entry, InstanceId, Note, Rejected, ScheduledBatch, Scheduler, SequenceId, Unbatched,
+};
 
 use super::{
+    cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
     resource_claims::ResourceClaims,
 };
@@ -38,7 +41,7 @@ pub(super) struct Driver {
     /// The earliest wake-up call that is scheduled and has not come yet.
     scheduled_wakeup: Option<Timestamp>,
     /// The expected duration of an execution in nanoseconds; unknown until enough executions are measured.
-    cost: Cost,
+    cost: ExecutionCost,
     resource_claims: ResourceClaims,
 }
 
@@ -93,7 +96,7 @@ impl Driver {
             departed: BTreeSet::new(),
             idle_instances,
             scheduled_wakeup: None,
-            cost: Cost::default(),
+            cost: ExecutionCost::default(),
             resource_claims,
         }
     }
@@ -300,6 +303,24 @@ impl Driver {
         self.policy.scheduler.due(at, &offered)
     }
 
+    /// The thread of an instance takes up a batch. Requests that came while the batch waited for the thread join it.
+    /// Returns those that have waited too long.
+    pub(super) fn grow(
+        &mut self,
+        at: Timestamp,
+        batch: &mut ScheduledBatch<Box<Execution>>,
+        orders: &Orders,
+    ) -> Vec<Rejected<Box<Execution>>> {
+        if self.policy.scheduler.in_flight() == 0 {
+            return Vec::new();
+        }
+        let rejected = self.policy.scheduler.expire(at);
+        if self.policy.scheduler.grow(at, batch) {
+            orders.line_up(batch);
+        }
+        rejected
+    }
+
     /// Steps the policy after each event: finds the requests that timed out, the batches that are due, and the time of
     /// the next wake-up call.
     pub(super) fn step(&mut self, at: Timestamp, orders: &Orders) -> Actions {
@@ -338,53 +359,15 @@ impl Driver {
     }
 }
 
-/// A cautious estimate of the duration of the next execution. Two long executions in a row, or long executions that
-/// occur again and again, raise it at once. It falls slowly.
-#[derive(Default)]
-struct Cost {
-    guess_nanos: u64,
-    last_nanos: u64,
-    measured: u32,
-    /// Rises with each execution that is not brief, falls with each brief one.
-    suspicion: u32,
-}
-
-impl Cost {
-    /// A brief execution takes less time than handing it to another thread and back.
-    const BRIEF_NANOS: u64 = 50_000;
-    /// The first executions of a model are not typical.
-    const ENOUGH: u32 = 8;
-    /// One execution that is not brief has the weight of so many brief ones.
-    const LONG_WEIGHT: u32 = 16;
-    /// Three long executions among few cannot be accidents.
-    const SUSPICIOUS: u32 = 3 * Self::LONG_WEIGHT - 8;
-
-    fn note(&mut self, nanos: u64) {
-        // A single long execution usually means that the thread was preempted. It is no property of the model.
-        let believed = nanos.min(self.last_nanos);
-        self.last_nanos = nanos;
-        self.guess_nanos = believed.max(self.guess_nanos - self.guess_nanos / 16);
-        self.measured = self.measured.saturating_add(1);
-        self.suspicion = if nanos > Self::BRIEF_NANOS {
-            (self.suspicion + Self::LONG_WEIGHT).min(2 * Self::SUSPICIOUS)
-        } else {
-            self.suspicion.saturating_sub(1)
-        };
-    }
-
-    fn is_brief(&self) -> bool {
-        self.measured >= Self::ENOUGH
-            && self.guess_nanos <= Self::BRIEF_NANOS
-            && self.suspicion < Self::SUSPICIOUS
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{num::NonZeroU64, sync::Arc};
 
     use inference::{Flow, Request, Timeline, response_channel};
-    use scheduling::{Meta, Rejection, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep};
+    use scheduling::{
+        DynamicBatcher, DynamicBatching, Meta, Rejection, SequenceBatcher, SequenceBatching, SequenceId,
+        SequenceStep,
+    };
 
     use super::*;
     use crate::observe::Uncounted;
@@ -399,11 +382,7 @@ mod tests {
         for id in [1, 2, 1, 2] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
             let sequence = SequenceStep { id, start: driver.pending() < 2, end: false };
-            let (responder, stream) =
-                response_channel(Timeline::new(at, 1), Arc::new(Uncounted), Flow::unlimited());
-            drop(stream);
-            let execution = Box::new(Execution::new(Request::default(), responder));
-            driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution).unwrap();
+            driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution(at)).unwrap();
         }
         let running = driver.step(at, &Orders::None).assignments;
         assert_eq!((running.len(), driver.pending()), (2, 2));
@@ -413,36 +392,32 @@ mod tests {
         assert!(driver.policy.scheduler.slots().all(|slot| slot.instance == 1));
     }
 
-    fn after(executions: &[u64]) -> bool {
-        let mut cost = Cost::default();
-        executions.iter().for_each(|&nanos| cost.note(nanos));
-        cost.is_brief()
+    #[test]
+    fn requests_that_come_before_the_thread_takes_up_a_batch_join_it() {
+        let batching = DynamicBatching {
+            max_batch_size: 4,
+            preferred_batch_sizes: [4].into(),
+            ..DynamicBatching::default()
+        };
+        let scheduler = Scheduler::Dynamic(DynamicBatcher::new(batching));
+        let policy = Policy { scheduler, unused_strategy: None };
+        let mut driver = Driver::new(policy, vec![None], ResourceClaims::default());
+        let at = Timestamp::from_nanos(1);
+        let mut assignments = Vec::new();
+        for _ in 0..3 {
+            driver.enqueue(at, Meta::default(), execution(at)).unwrap();
+            assignments.extend(driver.step(at, &Orders::None).assignments);
+        }
+        let [Assignment { batch, .. }] = &mut assignments[..] else { panic!("there is one instance") };
+        assert_eq!((batch.rows.len(), driver.pending()), (1, 2));
+        assert!(driver.grow(at, batch, &Orders::None).is_empty());
+        assert_eq!((batch.rows.len(), driver.pending()), (3, 0));
     }
 
-    #[test]
-    fn a_model_is_brief_once_enough_executions_were_short() {
-        assert!(!after(&[1_000; 7]));
-        assert!(after(&[1_000; 8]));
-        assert!(!after(&[1_000_000; 8]));
-    }
-
-    #[test]
-    fn one_long_execution_is_ignored_and_two_in_a_row_count() {
-        let mut executions = vec![1_000; 8];
-        executions.push(5_000_000);
-        assert!(after(&executions));
-        executions.push(5_000_000);
-        assert!(!after(&executions));
-        executions.extend([1_000; 100]);
-        assert!(after(&executions));
-    }
-
-    #[test]
-    fn a_model_whose_every_second_execution_is_long_is_not_brief() {
-        assert!(!after(&[1_000, 5_000_000].repeat(20)));
-        assert!(!after(&[5_000_000, 1_000].repeat(20)));
-        // On a busy machine, about one execution in a hundred is long because its thread is preempted.
-        let rare: Vec<_> = [1_000; 99].into_iter().chain([5_000_000]).collect();
-        assert!(after(&rare.repeat(5)));
+    fn execution(at: Timestamp) -> Box<Execution> {
+        let (responder, stream) =
+            response_channel(Timeline::new(at, 1), Arc::new(Uncounted), Flow::unlimited());
+        drop(stream);
+        Box::new(Execution::new(Request::default(), responder))
     }
 }

@@ -235,12 +235,7 @@ fn work(executor: &Arc<Executor>, work_slot: &WorkSlot, mut thread_bound: Option
     loop {
         match work_slot.take() {
             WorkerMessage::Shutdown(movable) => return drop(movable),
-            WorkerMessage::Work(first) => {
-                let mut next = Some(first);
-                while let Some(assignment) = next {
-                    next = executor.run(assignment, &mut thread_bound);
-                }
-            }
+            WorkerMessage::Work(first) => executor.run_own(first, &mut thread_bound),
         }
     }
 }

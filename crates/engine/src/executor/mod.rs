@@ -35,6 +35,7 @@ use crate::{
 
 mod assemble;
 mod backend_handle;
+mod cost;
 mod driver;
 mod instance;
 mod instances;

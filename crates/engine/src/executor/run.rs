@@ -52,6 +52,20 @@ impl Executor {
         }
     }
 
+    /// Runs a batch that has waited for this thread, and then the batches that become due for the same instance.
+    pub(super) fn run_own(
+        self: &Arc<Self>,
+        mut first: Assignment,
+        thread_bound: &mut Option<Box<dyn BackendInstance>>,
+    ) {
+        let rejected = self.driver.lock().grow(now(), &mut first.batch, &self.orders);
+        self.refuse(rejected);
+        let mut next = Some(first);
+        while let Some(assignment) = next {
+            next = self.run(assignment, thread_bound);
+        }
+    }
+
     /// Runs a batch on this thread. Returns the next batch for the same instance, if one is due.
     pub(super) fn run(
         self: &Arc<Self>,

@@ -118,6 +118,29 @@ impl<T> DynamicBatcher<T> {
         self.queue.take_front(requests)
     }
 
+    /// The requests that would have left with the batch if it had waited in the queue until now. A filter knows only the
+    /// batch that it has seen last, so that with a filter no batch grows.
+    pub(crate) fn take_more(&mut self, now: Timestamp, batch: &[Row<T>]) -> Vec<Row<T>> {
+        if self.queue.len() == 0 || self.filter.is_some() {
+            return Vec::new();
+        }
+        let mut front = Front::default();
+        let in_batch = batch.iter().filter_map(|row| match row {
+            Row::Request { entry, .. } => Some(entry),
+            Row::Padding => None,
+        });
+        for entry in in_batch.chain(self.queue.iter().map(|(_, entry)| entry)) {
+            front = self.rule.extended(front, &entry.meta, entry.arrived, || true);
+            if front.is_closed() {
+                break;
+            }
+        }
+        match self.decide(&front, now) {
+            Cut::Release(requests) if requests > batch.len() => self.take(requests - batch.len()),
+            Cut::Release(_) | Cut::Hold(_) | Cut::Empty => Vec::new(),
+        }
+    }
+
     pub(crate) fn next_wakeup(&mut self, now: Timestamp) -> Option<Timestamp> {
         let patience_ends = match self.cut(now) {
             Cut::Hold(until) => Some(until),
@@ -148,7 +171,11 @@ impl<T> DynamicBatcher<T> {
             return Cut::Empty;
         }
         let front = self.front();
-        match self.rule.decide(&front, now) {
+        self.decide(&front, now)
+    }
+
+    fn decide(&self, front: &Front, now: Timestamp) -> Cut {
+        match self.rule.decide(front, now) {
             Cut::Hold(_) if self.delay_ended => Cut::Release(front.requests()),
             cut => cut,
         }
