@@ -1,7 +1,7 @@
 /* An identity backend for the reference server, so that its side of the bench runs as fast as it can.
  *
  * Every input INPUT<x> is copied to the output OUTPUT<x>: no runtime, no interpreter, one memcpy. What such a
- * model costs is what the reference server itself costs. Only the functions used here are declared, from the
+ * model costs is what the reference server itself costs. An input IGNORED is not copied. Only the functions used here are declared, from the
  * public description of its C interface; all handles are opaque. Built by `cargo xtask bench --reference DIR`:
  *   gcc -O2 -shared -fPIC -o libtriton_identity.so reference_backend.c
  * Inputs are expected in ordinary memory; an error of any call ends the request with that error.
@@ -59,6 +59,7 @@ static error* copy_tensor(request* from, uint32_t index, response* to) {
   if (failed == NULL)
     failed = TRITONBACKEND_InputProperties(source, &name, &datatype, &shape, &rank, &byte_size, &pieces);
   if (failed != NULL) return failed;
+  if (strcmp(name, "IGNORED") == 0) return NULL;
 
   char output_name[256];
   snprintf(output_name, sizeof output_name, "OUTPUT%s", strncmp(name, "INPUT", 5) == 0 ? name + 5 : name);

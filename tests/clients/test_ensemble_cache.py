@@ -1,7 +1,9 @@
 """The response cache of ensembles and of their members, which are cached independently of each other.
 
-The cache is the built-in one, or a test plug-in of the C interface.
+The cache is one of the built-in ones, or a test plug-in of the C interface.
 """
+
+import contextlib
 
 import ensembles
 import numpy as np
@@ -10,6 +12,7 @@ from adders import EXPLICIT, answer, index, refusal, write_adder
 from ensembles import NO_BATCHES, infer, step, write_plugin_model
 from held import build_library
 from protocols import HTTP, metric
+from redis_servers import RedisServer, running
 from repository import tensor
 from serving import Server, eventually
 
@@ -70,10 +73,15 @@ def directories(tmp_path_factory):
     return f"--backend-directory={backends}", f"--cache-directory={caches}"
 
 
-@pytest.fixture(scope="module", params=["local,size=1048576", "cache,entries=1000"])
+@pytest.fixture(scope="module", params=["local,size=1048576", "redis", "cache,entries=1000"])
 def server(request, folder, directories, tmp_path_factory):
-    option = f"--cache-config={request.param}"
-    with Server(tmp_path_factory.mktemp("server"), folder, *directories, option) as server:
+    place = tmp_path_factory.mktemp("server")
+    with contextlib.ExitStack() as stack:
+        options = [f"--cache-config={request.param}"]
+        if request.param == "redis":
+            redis = stack.enter_context(running(RedisServer(place)))
+            options = redis.cache_options(socket_timeout=20000)
+        server = stack.enter_context(Server(place, folder, *directories, *options))
         yield server.wait_until_ready()
 
 

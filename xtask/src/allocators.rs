@@ -3,12 +3,12 @@
 //! The packages are only unpacked below `target/`. A machine that cannot download one of them skips its tests.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{process, workspace};
+use crate::debian::{find, unpack};
+use crate::workspace;
 
 /// An allocator in a shared library.
 pub(crate) struct Allocator {
@@ -56,31 +56,4 @@ impl Allocator {
         find(&folder, self.library)?
             .with_context(|| format!("there is no {}* in {}", self.library, folder.display()))
     }
-}
-
-/// Downloads a package and unpacks it into a new folder.
-fn unpack(package: &str, folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    fs::create_dir_all(folder)?;
-    process::run(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
-    let archive = find(folder, package)?.context("apt-get has downloaded nothing")?;
-    process::run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(folder))
-}
-
-/// A file below the folder whose name begins so.
-fn find(folder: &Path, beginning: &str) -> Result<Option<PathBuf>> {
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                open.push(entry.path());
-            } else if entry.file_name().to_string_lossy().starts_with(beginning) {
-                return Ok(Some(entry.path()));
-            }
-        }
-    }
-    Ok(None)
 }

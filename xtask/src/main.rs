@@ -12,6 +12,7 @@ mod allocators;
 mod arguments;
 mod bench;
 mod children;
+mod debian;
 mod deepcheck;
 mod demo;
 mod gates;
@@ -19,6 +20,7 @@ mod memcheck;
 mod plugins;
 mod process;
 mod python;
+mod redis_server;
 mod runtime_library;
 mod steps;
 mod store_servers;
@@ -56,8 +58,8 @@ cargo xtask header
 
 cargo xtask setup
     Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
-    and, where they can be had, Triton's Python backend and local cache into target/plugins, and azurite, which stands
-    for Azure in tests, into target/node.
+    and, where they can be had, Triton's Python backend and local cache into target/plugins, azurite, which stands
+    for Azure in tests, into target/node, and redis-server, unless the system has it, into target/redis-server.
     Prints the environment variables that let the tests find them.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
@@ -66,12 +68,13 @@ cargo xtask demo [--port-base N] [--once] [--dev]
     --dev uses a debug build.
 
 cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY]
-                  [--only load|adversary|reload|ensemble|micro] [--filter TEXT]
+                  [--only load|adversary|reload|ensemble|cache|micro] [--filter TEXT]
     Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
     server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
     of S seconds [default: 3] in alternation, then how much longer clients of our server wait while another one takes
     more than its share, then requests/s and p99 while a model is reloaded, then what an ensemble costs (beside a program
-    without a server and a client that calls the members itself, per step, and in memory), then the criterion benches.
+    without a server and a client that calls the members itself, per step, and in memory), then what the response cache
+    costs and saves, then the criterion benches.
     Results also in target/bench.
     --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.
@@ -130,6 +133,10 @@ fn run() -> Result<bool> {
             match store_servers::azurite() {
                 Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
                 Err(error) => println!("without azurite: {error:#}"),
+            }
+            match redis_server::fetch() {
+                Ok(program) => println!("{}={}", redis_server::VARIABLE, program.display()),
+                Err(error) => println!("without redis-server: {error:#}"),
             }
             for allocator in allocators::ALL {
                 match allocator.fetch() {

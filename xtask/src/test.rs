@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    allocators, deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library, store_servers,
-    workspace,
+    allocators, deepcheck, demo, gates, memcheck, plugins, process, python, redis_server, runtime_library,
+    store_servers, workspace,
 };
 
 /// Runs all steps and prints their results. Returns whether all passed.
@@ -39,6 +39,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     };
     install("moto", store_servers::MOTO, store_servers::moto);
     install("azurite", store_servers::AZURITE, store_servers::azurite);
+    install("redis", redis_server::VARIABLE, redis_server::fetch);
     steps.run("tests", || tests(&servers));
     if quick {
         return Ok(steps.summary());

@@ -9,7 +9,7 @@ pub(crate) const MEAN: &str = "MEAN";
 pub(crate) const STD: &str = "STD";
 pub(crate) const MAX_PIXELS: &str = "MAX_PIXELS";
 
-/// The settings that the server gives to every backend, and the parameters, those of the server included.
+/// The settings that the server gives to every backend, and the parameters.
 pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
     settings: &[
         "auto-complete-config",
@@ -17,7 +17,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         "default-max-batch-size",
         "min-compute-capability",
     ],
-    parameters: &[MAX_PIXELS, "MAX_UNREAD_RESPONSES", MEAN, RESIZE, SCALE, STD, "TRITON_BATCH_STRATEGY_PATH"],
+    parameters: &[MAX_PIXELS, MEAN, RESIZE, SCALE, STD],
 };
 
 const DEFAULT_MAX_PIXELS: u64 = 64_000_000;

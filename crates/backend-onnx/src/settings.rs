@@ -30,7 +30,6 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         "AUTOCOMPLETE_BATCH",
         "ITERATION_DONE_OUTPUT",
         "MAP_EXTERNAL_DATA",
-        "TRITON_BATCH_STRATEGY_PATH",
         "arena_extend_strategy",
         "cudnn_conv_algo_search",
         "do_copy_in_default_stream",

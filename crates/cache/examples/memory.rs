@@ -4,10 +4,14 @@
 //! many bytes (200). Prints the ratio after filling, and after all entries have been replaced twice.
 use std::{
     fs,
+    sync::Arc,
     task::{Context, Waker},
 };
 
-use inference::{DataType, Error, Name, Response, Tensor, cache::ResponseCache};
+use inference::{
+    DataType, Error, Name, Response, Tensor,
+    cache::{CachedAnswer, ResponseCache, StorageTerms},
+};
 use nereid_cache::local::LocalResponseCache;
 
 #[global_allocator]
@@ -54,7 +58,11 @@ fn insert(cache: &LocalResponseCache, number: u64, name: &Name, size: usize) -> 
     let key = format!("model/1/{number:064x}");
     let shape = [i64::try_from(size).unwrap_or(i64::MAX)];
     let output = Tensor::new(name.clone(), DataType::Uint8, shape[..].into(), vec![1; size]);
-    let mut insertion = cache.insert(&key, Response::of(vec![output]));
+    let mut insertion = cache.insert(
+        &key,
+        Arc::new(CachedAnswer::new([Response::of(vec![output])].into_iter().collect())),
+        StorageTerms::default(),
+    );
     let _ = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     // A hit makes the reference count of the bytes, which an entry then keeps.
     drop(cache.look_up(&key));

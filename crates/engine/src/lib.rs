@@ -297,6 +297,26 @@ impl Engine {
         name: Option<&str>,
         version: Option<i64>,
     ) -> Result<Vec<ModelStatistics>, Error> {
+        let models = self.ready_models(name, version)?;
+        Ok(models.iter().map(|model| model.statistics()).collect())
+    }
+
+    /// Removes the answers of a version, or of all versions of a model, from the response cache. Returns how many there
+    /// were.
+    ///
+    /// # Errors
+    /// As [`statistics`](Self::statistics), and as [`Model::empty_cache`].
+    pub async fn empty_cache(&self, name: &str, version: Option<i64>) -> Result<u64, Error> {
+        let mut removed = 0;
+        for model in self.ready_models(Some(name), version)? {
+            removed += model.empty_cache().await?;
+        }
+        log::info!("removed {removed} answers of model '{name}' from the response cache");
+        Ok(removed)
+    }
+
+    /// The versions that are ready: of all models, or of the model with that name, or that one version.
+    fn ready_models(&self, name: Option<&str>, version: Option<i64>) -> Result<Vec<Arc<Model>>, Error> {
         let mut models = self.shared.repository.table().ready();
         if let Some(name) = name {
             models.retain(|model| model.name() == name);
@@ -310,7 +330,7 @@ impl Engine {
                 )));
             }
         }
-        Ok(models.iter().map(|model| model.statistics()).collect())
+        Ok(models)
     }
 
     /// All metrics, as Prometheus text 0.0.4.

@@ -17,7 +17,7 @@ impl RejectionErrors {
         let model = &self.model;
         match reason {
             Rejection::QueueFull => rejected(format!("{}Exceeds maximum queue size", prefix())),
-            Rejection::TimedOut => rejected("Request timeout expired".to_owned()),
+            Rejection::TimedOut => timed_out(),
             Rejection::SequenceTimedOut => {
                 rejected("timeout of the corresponding sequence has been expired".to_owned())
             }
@@ -46,6 +46,11 @@ impl RejectionErrors {
             }
         }
     }
+}
+
+/// The error for a request that has waited too long.
+pub(crate) fn timed_out() -> Error {
+    Error::unavailable("Request timeout expired").because(FailureReason::Rejected)
 }
 
 /// The error for a cancelled request.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod cache_headers;
 mod chunks;
 mod compression;
 pub mod connection;

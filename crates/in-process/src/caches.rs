@@ -2,13 +2,13 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use c_api::cache::Caches as Libraries;
-use cache::local::LocalResponseCache;
+use cache::{local::LocalResponseCache, redis::RedisResponseCache};
 use inference::{
     Error,
     cache::{CacheFinder, ResponseCache},
 };
 
-/// Caches in shared libraries, and the built-in `local`. A library of that name comes first.
+/// Caches in shared libraries, and the built-in `local` and `redis`. A library of such a name comes first.
 #[derive(Debug, Default)]
 pub struct Caches;
 
@@ -19,9 +19,11 @@ impl CacheFinder for Caches {
         settings: &BTreeMap<String, String>,
         directory: &Path,
     ) -> Result<Arc<dyn ResponseCache>, Error> {
-        if name == cache::local::NAME && !Libraries::has(name, directory) {
-            return Ok(Arc::new(LocalResponseCache::open(settings, engine::usable_memory())?));
+        match name {
+            _ if Libraries::has(name, directory) => Libraries.open(name, settings, directory),
+            cache::local::NAME => Ok(Arc::new(LocalResponseCache::open(settings, engine::usable_memory())?)),
+            cache::redis::NAME => Ok(Arc::new(RedisResponseCache::open(settings)?)),
+            _ => Libraries.open(name, settings, directory),
         }
-        Libraries.open(name, settings, directory)
     }
 }

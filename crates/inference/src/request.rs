@@ -6,7 +6,7 @@ use scheduling::SequenceStep;
 
 use crate::{
     ByteReservation, ClientId, Error, MemoryKind, Name, NoRoom, REQUEST_BYTES, Tensor, TensorData,
-    TensorMemory, TraceContext,
+    TensorMemory, TraceContext, cache::CacheControl,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
@@ -30,6 +30,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Further values from the client for the model, in the client's order.
     pub parameters: Parameters,
+    /// What the client says about the response cache.
+    pub cache_control: CacheControl,
     /// The client that reads the responses. Unread responses are counted for each client. `None`: the request is a
     /// client of its own.
     pub client: Option<ClientId>,
@@ -187,6 +189,7 @@ impl Request {
             priority: self.priority,
             timeout: self.timeout,
             parameters: self.parameters.clone(),
+            cache_control: self.cache_control,
             client: self.client,
             most_unread: self.most_unread,
             reservation: None,

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use scheduling::Timestamp;
 
-use crate::{TraceActivity, TraceContext, TraceSink};
+use crate::{TraceActivity, TraceContext, TraceSink, cache::CacheStatus};
 
 /// The times at which an execution reached each phase, as the backend reports them
 /// (`TRITONBACKEND_ModelInstanceReportStatistics`).
@@ -92,6 +92,7 @@ pub struct Timeline {
     queue_start: AtomicU64,
     execution: OnceLock<Arc<ExecutionTimes>>,
     end: Rendezvous,
+    cache_status: OnceLock<CacheStatus>,
     is_traced: bool,
     /// Removed when the request ends. A later owner of the timeline must not keep the trace alive.
     trace: Mutex<Option<TraceContext>>,
@@ -102,8 +103,9 @@ impl Timeline {
     pub fn new(request_start: Timestamp, rows: u32) -> Self {
         let queue_start = AtomicU64::new(0);
         let end = Rendezvous::default();
-        let (execution, trace) = (OnceLock::new(), Mutex::new(None));
-        Self { request_start, rows, queue_start, execution, end, is_traced: false, trace }
+        let (execution, cache_status) = (OnceLock::new(), OnceLock::new());
+        let (is_traced, trace) = (false, Mutex::new(None));
+        Self { request_start, rows, queue_start, execution, end, cache_status, is_traced, trace }
     }
 
     /// The same timeline with a trace, if the request is traced.
@@ -126,10 +128,11 @@ impl Timeline {
         if self.is_traced { self.trace.lock().clone() } else { None }
     }
 
-    /// Records that the request has reached its queue.
+    /// Records that the request has reached its queue, or waits for an equal request. The trace receives the first time.
     pub fn queued(&self, at: Timestamp) {
-        self.queue_start.store(at.as_nanos(), Relaxed);
-        self.tell(TraceActivity::QueueStart, at);
+        if self.queue_start.swap(at.as_nanos(), Relaxed) == 0 {
+            self.tell(TraceActivity::QueueStart, at);
+        }
     }
 
     /// Records that the queue has rejected the request.
@@ -148,6 +151,16 @@ impl Timeline {
     /// Whether the request was accepted into a queue.
     pub fn was_queued(&self) -> bool {
         self.queue_start.load(Relaxed) != 0
+    }
+
+    /// Records where the answer comes from, for a request that has asked the response cache. Only the first one counts.
+    pub fn set_cache_status(&self, status: CacheStatus) {
+        let _ = self.cache_status.set(status);
+    }
+
+    /// Where the answer comes from, if the request has asked the response cache.
+    pub fn cache_status(&self) -> Option<CacheStatus> {
+        self.cache_status.get().copied()
     }
 
     /// Records the execution that contains the request. Only the first one counts.

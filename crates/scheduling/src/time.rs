@@ -16,7 +16,7 @@ pub struct Timestamp(u64);
 
 impl Timestamp {
     /// The smallest step of this clock.
-    pub(crate) const TICK: Duration = Duration::from_nanos(1);
+    pub const TICK: Duration = Duration::from_nanos(1);
 
     /// The time at which the clock shows `nanos`.
     #[must_use]

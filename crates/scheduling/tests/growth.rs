@@ -1,4 +1,5 @@
 //! A batch that has left the queue but has not begun takes up the requests that come meanwhile.
+#![expect(clippy::unwrap_used, reason = "tests fail by it")]
 use std::{collections::BTreeSet, num::NonZero, time::Duration};
 
 use nereid_scheduling::{

@@ -92,9 +92,9 @@ fn a_cache_that_cannot_be_opened_is_reported_and_the_server_does_not_start() {
     let caches = || Some(Arc::new(MemoryCaches::default()));
     for (arguments, caches, text) in [
         (
-            &["--cache-config=redis,host=h", "--cache-directory=/c"][..],
+            &["--cache-config=other,size=5", "--cache-directory=/c"][..],
             caches(),
-            "Invalid argument - unable to find 'libtritoncache_redis.so' for cache. Searched: /c",
+            "Invalid argument - unable to find 'libtritoncache_other.so' for cache. Searched: /c",
         ),
         (
             &["--cache-config=local,colour=blue"],

@@ -7,11 +7,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use inference::{
-    Error, ErrorCode, Response,
-    cache::{CacheFinder, CacheFuture, ResponseCache, no_library, packed},
+    Error, ErrorCode,
+    cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -23,6 +24,7 @@ pub struct MemoryCache {
     /// Maximum size of an entry in bytes.
     limit: Option<usize>,
     broken: AtomicBool,
+    never_waits: bool,
     lookups: AtomicUsize,
     inserts: AtomicUsize,
     /// Look-ups that begin while it is set wait until it is notified.
@@ -33,6 +35,21 @@ impl MemoryCache {
     /// An empty cache that refuses entries of more than so many bytes.
     pub fn limited_to(bytes: usize) -> Self {
         Self { limit: Some(bytes), ..Self::default() }
+    }
+
+    /// An empty cache whose look-ups are done at once.
+    pub fn that_never_waits() -> Self {
+        Self { never_waits: true, ..Self::default() }
+    }
+
+    /// Makes all entries older.
+    pub fn age_by(&self, age: Duration) {
+        for entry in self.entries.lock().values_mut() {
+            let Ok(mut answer) = packed::read(entry) else { continue };
+            answer.computed_ms -= u64::try_from(age.as_millis()).unwrap_or(u64::MAX).min(answer.computed_ms);
+            // The size depends on no number.
+            let _ = packed::write(&answer, entry);
+        }
     }
 
     /// From now on every call fails, or none.
@@ -71,27 +88,27 @@ impl MemoryCache {
 }
 
 impl MemoryCache {
-    fn read(&self, key: &str) -> Result<Option<Response>, Error> {
+    fn read(&self, key: &str) -> Result<Option<CachedAnswer>, Error> {
         self.lookups.fetch_add(1, SeqCst);
         self.check()?;
         self.entries.lock().get(key).map(|entry| packed::read(entry)).transpose()
     }
 
-    fn write(&self, key: &str, response: &Response) -> Result<(), Error> {
+    fn write(&self, key: &str, answer: &CachedAnswer, terms: StorageTerms) -> Result<(), Error> {
         self.inserts.fetch_add(1, SeqCst);
         self.check()?;
         let mut entries = self.entries.lock();
-        if entries.contains_key(key) {
+        if entries.contains_key(key) && !terms.replaces {
             return Err(Error::new(ErrorCode::AlreadyExists, format!("key '{key}' already exists")));
         }
-        let needed = packed::size(response)?;
+        let needed = packed::size(answer)?;
         if let Some(limit) = self.limit.filter(|&limit| needed > limit) {
             return Err(Error::internal(format!(
                 "Requested byte_size: {needed} is greater than total cache size: {limit}"
             )));
         }
         let mut entry = vec![0; needed];
-        packed::write(response, &mut entry)?;
+        packed::write(answer, &mut entry)?;
         entries.insert(key.to_owned(), entry);
         Ok(())
     }
@@ -102,7 +119,7 @@ impl ResponseCache for MemoryCache {
         "local"
     }
 
-    fn look_up(&self, key: &str) -> CacheFuture<Option<Response>> {
+    fn look_up(&self, key: &str) -> CacheFuture<Option<CachedAnswer>> {
         let found = self.read(key);
         let held = self.held.lock().clone();
         match held {
@@ -114,8 +131,23 @@ impl ResponseCache for MemoryCache {
         }
     }
 
-    fn insert(&self, key: &str, response: Response) -> CacheFuture<()> {
-        Box::pin(ready(self.write(key, &response)))
+    fn look_up_at_once(&self, key: &str) -> Option<Result<Option<CachedAnswer>, Error>> {
+        self.never_waits.then(|| self.read(key))
+    }
+
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
+        Box::pin(ready(self.write(key, &answer, terms)))
+    }
+
+    fn replaces_answers(&self) -> bool {
+        true
+    }
+
+    fn remove_all(&self, prefix: &str) -> CacheFuture<u64> {
+        let mut entries = self.entries.lock();
+        let before = entries.len();
+        entries.retain(|key, _| !key.starts_with(prefix));
+        Box::pin(ready(Ok((before - entries.len()) as u64)))
     }
 }
 
@@ -153,37 +185,39 @@ impl CacheFinder for MemoryCaches {
 
 #[cfg(test)]
 mod tests {
-    use inference::Parameter;
+    use inference::{Parameter, Response};
 
     use super::*;
 
-    fn response(text: &'static str) -> Response {
-        Response { outputs: vec![], parameters: vec![("text".into(), Parameter::String(text.into()))] }
+    fn answer(text: &'static str) -> CachedAnswer {
+        let parameters = vec![("text".into(), Parameter::String(text.into()))];
+        CachedAnswer::new([Response { outputs: vec![], parameters }].into_iter().collect())
     }
 
-    fn texts(cache: &MemoryCache, key: &str) -> Option<Response> {
-        cache.read(key).unwrap()
+    fn write(cache: &MemoryCache, text: &'static str) -> Result<(), Error> {
+        cache.write("k", &answer(text), StorageTerms::default())
     }
 
     #[test]
     fn the_first_entry_of_a_key_stays() {
         let cache = MemoryCache::default();
-        assert!(texts(&cache, "k").is_none());
-        cache.write("k", &response("one")).unwrap();
-        assert_eq!(cache.write("k", &response("two")).unwrap_err().code, ErrorCode::AlreadyExists);
-        assert_eq!(texts(&cache, "k").unwrap().parameters, response("one").parameters);
+        assert!(cache.read("k").unwrap().is_none());
+        write(&cache, "one").unwrap();
+        assert_eq!(write(&cache, "two").unwrap_err().code, ErrorCode::AlreadyExists);
+        let found = cache.read("k").unwrap().unwrap();
+        assert_eq!(found.responses[0].parameters, answer("one").responses[0].parameters);
         assert_eq!((cache.lookups(), cache.inserts(), cache.keys()), (2, 2, vec!["k".to_owned()]));
     }
 
     #[test]
     fn what_is_too_large_or_comes_while_it_is_broken_is_refused() {
-        let small = packed::size(&response("1")).unwrap();
+        let small = packed::size(&answer("1")).unwrap();
         let cache = MemoryCache::limited_to(small);
-        let error = cache.write("k", &response("one")).unwrap_err().to_string();
+        let error = write(&cache, "one").unwrap_err().to_string();
         assert!(error.ends_with(&format!("is greater than total cache size: {small}")), "{error}");
         cache.set_broken(true);
-        assert!(cache.write("k", &response("1")).is_err() && cache.read("k").is_err());
+        assert!(write(&cache, "1").is_err() && cache.read("k").is_err());
         cache.set_broken(false);
-        assert!(cache.write("k", &response("1")).is_ok());
+        assert!(write(&cache, "1").is_ok());
     }
 }

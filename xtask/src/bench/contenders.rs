@@ -75,6 +75,20 @@ impl Contender {
         folder: &Path,
         reloaded: &[&str],
     ) -> Result<Contender> {
+        Contender::reference_with(packages, perf, folder, reloaded, &[])
+    }
+
+    /// As [`Contender::reference`], with more options of the server.
+    ///
+    /// # Errors
+    /// As [`Contender::reference`].
+    pub(crate) fn reference_with(
+        packages: &Path,
+        perf: &Path,
+        folder: &Path,
+        reloaded: &[&str],
+        more: &[String],
+    ) -> Result<Contender> {
         let installed = packages.join("pytriton/tritonserver");
         let binary = installed.join("bin/tritonserver");
         ensure!(binary.exists(), "--reference: there is no {}", binary.display());
@@ -90,6 +104,7 @@ impl Contender {
         path.push(std::env::var_os("PATH").unwrap_or_default());
         command.env("PATH", path);
         explicit(&mut command, reloaded);
+        command.arg(format!("--cache-directory={}", installed.join("caches").display())).args(more);
         Contender::start("reference", "reference", command, folder, perf)
     }
 
@@ -154,7 +169,10 @@ impl Contender {
         let port = if protocol == BenchProtocol::Grpc { grpc_port } else { http_port };
         let csv = workspace::target().join("bench/row.csv");
         let mut command = Command::new(perf);
-        command.args(["perf", "--input-data=random", "--model", model]).args(protocol.options());
+        command.args(["perf", "--model", model]).args(protocol.options());
+        if !options.iter().any(|option| option.starts_with("--input-data")) {
+            command.arg("--input-data=random");
+        }
         command.arg(format!("--url=127.0.0.1:{port}")).args(options);
         command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
         process::output(&mut command)?;

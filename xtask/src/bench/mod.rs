@@ -3,6 +3,7 @@
 //! All contenders of a row take turns within each round, so that other load on the machine affects all of them.
 
 mod adversary;
+mod cache;
 mod contenders;
 mod ensemble;
 mod generation;
@@ -43,6 +44,7 @@ enum Only {
     Adversary,
     Reload,
     Ensemble,
+    Cache,
     Micro,
 }
 
@@ -60,8 +62,11 @@ impl BenchOptions {
                 Some("adversary") => Some(Only::Adversary),
                 Some("reload") => Some(Only::Reload),
                 Some("ensemble") => Some(Only::Ensemble),
+                Some("cache") => Some(Only::Cache),
                 Some("micro") => Some(Only::Micro),
-                Some(other) => bail!("--only is load, adversary, reload, ensemble or micro, not '{other}'"),
+                Some(other) => {
+                    bail!("--only is load, adversary, reload, ensemble, cache or micro, not '{other}'")
+                }
             },
             filter: arguments.value("--filter")?.unwrap_or_default(),
         };
@@ -96,6 +101,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     if wanted(Only::Ensemble) {
         let (folder, server, library) = prepare(options)?;
         good &= ensemble::run(options, &folder, &server, &library)?;
+    }
+    if wanted(Only::Cache) {
+        let (folder, server, library) = prepare(options)?;
+        good &= cache::run(options, &folder, &server, &library)?;
     }
     if wanted(Only::Micro) {
         micro()?;

@@ -12,8 +12,8 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode, Response,
-    cache::{CacheFinder, CacheFuture, ResponseCache, no_library, packed},
+    Error, ErrorCode,
+    cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
 };
 use parking_lot::Mutex;
 
@@ -132,31 +132,31 @@ impl Cache {
 
 impl Cache {
     /// Blocks as long as the library does.
-    fn look_up(&self, key: &str) -> Result<Option<Response>, Error> {
+    fn look_up(&self, key: &str) -> Result<Option<CachedAnswer>, Error> {
         let entry = CacheEntry::default();
-        let mut response = None;
+        let mut answer = None;
         let mut copy = |buffers: &[Buffer]| {
             let [buffer] = buffers else { return Err(unexpected_count(buffers.len())) };
             // SAFETY: the library has added the buffer, which stays while the library is in its call.
-            response = Some(packed::read(unsafe { buffer.bytes() })?);
+            answer = Some(packed::read(unsafe { buffer.bytes() })?);
             Ok(())
         };
         match self.pass(self.lookup, key, &entry, &mut copy) {
-            Ok(()) => Ok(response),
+            Ok(()) => Ok(answer),
             Err(error) if error.code == ErrorCode::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Blocks as long as the library does.
-    fn insert(&self, key: &str, response: &Response) -> Result<(), Error> {
-        let size = packed::size(response)?;
+    fn insert(&self, key: &str, answer: &CachedAnswer) -> Result<(), Error> {
+        let size = packed::size(answer)?;
         let entry = CacheEntry { buffers: Mutex::new(vec![Buffer { base: ptr::null_mut(), size }]) };
         let mut copy = |buffers: &[Buffer]| match buffers {
             [buffer] if buffer.size == size && !buffer.base.is_null() => {
-                // SAFETY: the library has reserved the buffer for the response. It stays while the library is in its
+                // SAFETY: the library has reserved the buffer for the answer. It stays while the library is in its
                 // call.
-                packed::write(response, unsafe { buffer.place() })
+                packed::write(answer, unsafe { buffer.place() })
             }
             _ => Err(Error::internal(format!("cache '{}' has no room for what it was given", self.name))),
         };
@@ -192,14 +192,14 @@ impl ResponseCache for CLibraryCache {
         &self.name
     }
 
-    fn look_up(&self, key: &str) -> CacheFuture<Option<Response>> {
+    fn look_up(&self, key: &str) -> CacheFuture<Option<CachedAnswer>> {
         let key = key.to_owned();
         self.workers.ask(move |cache| cache.look_up(&key))
     }
 
-    fn insert(&self, key: &str, response: Response) -> CacheFuture<()> {
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, _: StorageTerms) -> CacheFuture<()> {
         let key = key.to_owned();
-        self.workers.run(move |cache| cache.insert(&key, &response))
+        self.workers.run(move |cache| cache.insert(&key, &answer))
     }
 }
 

@@ -1,11 +1,10 @@
 //! The cache in the memory of the process (`--cache-config=local,size=<bytes>`).
 //!
-//! A response is stored in one piece of memory. An insertion copies it there, because its tensors may be parts of those of
-//! a whole batch. A hit shares that memory: nothing is copied before it is sent.
+//! An answer is stored in one piece of memory. An insertion copies it there, because its tensors may be parts of those of a
+//! whole batch. A hit shares that memory: nothing is copied before it is sent.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     future::ready,
-    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -15,39 +14,48 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    Error, ErrorCode, MetricSource, Response,
-    cache::{CacheFuture, ResponseCache, packed},
+    Error, ErrorCode, MetricSource, Name,
+    cache::{CacheFuture, CachedAnswer, ResponseCache, StorageTerms, packed},
     metrics::{MetricFamilyText, MetricKind},
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 mod shard;
+mod space;
 
-use shard::{Shard, bookkeeping};
+use shard::bookkeeping;
+use space::Space;
 
 /// The name on the command line.
 pub const NAME: &str = "local";
 
-/// Threads that use the cache at the same time seldom meet in one of so many shards.
-const SHARDS: usize = 16;
 /// A smaller cache is of no use.
 const LEAST_BYTES: usize = 1 << 10;
-/// A response with more bytes is copied by a thread that may take its time.
+/// An answer with more bytes is copied by a thread that may take its time.
 const BRIEF_BYTES: usize = 64 << 10;
 /// The reference count of an entry's bytes, which a hit makes.
 const REFERENCE_COUNT_BYTES: usize = 24;
 
 /// See the module documentation. A clone is the same cache.
 #[derive(Clone)]
-pub struct LocalResponseCache(Arc<Inner>);
+pub struct LocalResponseCache {
+    memory: Arc<Memory>,
+    /// Where the models that use this value keep their answers.
+    space: Arc<Space>,
+}
 
-struct Inner {
+/// What all spaces have in common.
+struct Memory {
     limit: usize,
     used: AtomicUsize,
-    shards: [Mutex<Shard<Bytes>>; SHARDS],
-    hasher: RandomState,
+    /// Of models without a quota.
+    common: Arc<Space>,
+    /// Of models with a quota, by name.
+    own: Mutex<HashMap<Name, Arc<Space>>>,
     counts: Counts,
+    /// Known only to this process.
+    secret: [u8; 32],
 }
 
 #[derive(Default)]
@@ -107,107 +115,112 @@ impl LocalResponseCache {
 
     /// A cache of at most so many bytes.
     pub fn of(limit: usize) -> Self {
-        Self(Arc::new(Inner {
+        let space = Arc::new(Space::new(limit));
+        let memory = Memory {
             limit,
             used: AtomicUsize::new(0),
-            shards: Default::default(),
-            hasher: RandomState::new(),
+            common: space.clone(),
+            own: Mutex::default(),
             counts: Counts::default(),
-        }))
+            secret: rand::random(),
+        };
+        Self { memory: Arc::new(memory), space }
     }
 
     /// The limit in bytes.
     pub fn limit(&self) -> usize {
-        self.0.limit
+        self.memory.limit
     }
 
     /// What the cache has done so far.
     pub fn statistics(&self) -> CacheStatistics {
-        let Counts { hits, misses, evictions, look_up_nanos, insertion_nanos } = &self.0.counts;
+        let Memory { used, common, own, counts, .. } = &*self.memory;
+        let own: Vec<_> = own.lock().values().cloned().collect();
         CacheStatistics {
-            entries: self.0.shards.iter().map(|shard| shard.lock().len()).sum(),
-            used_bytes: self.0.used.load(Relaxed),
-            hits: hits.load(Relaxed),
-            misses: misses.load(Relaxed),
-            evictions: evictions.load(Relaxed),
-            look_up_time: Duration::from_nanos(look_up_nanos.load(Relaxed)),
-            insertion_time: Duration::from_nanos(insertion_nanos.load(Relaxed)),
+            entries: own.iter().chain([common]).map(|space| space.entries()).sum(),
+            used_bytes: used.load(Relaxed),
+            hits: counts.hits.load(Relaxed),
+            misses: counts.misses.load(Relaxed),
+            evictions: counts.evictions.load(Relaxed),
+            look_up_time: Duration::from_nanos(counts.look_up_nanos.load(Relaxed)),
+            insertion_time: Duration::from_nanos(counts.insertion_nanos.load(Relaxed)),
         }
     }
-}
 
-impl Inner {
-    fn shard(&self, hash: u64) -> &Mutex<Shard<Bytes>> {
-        // The index of a shard uses the other bits.
-        &self.shards[(hash >> 32) as usize % SHARDS]
-    }
-
-    fn look_up(&self, key: &str) -> Result<Option<Response>, Error> {
+    fn found(&self, key: &str) -> Result<Option<CachedAnswer>, Error> {
         let begun = Instant::now();
-        let hash = self.hasher.hash_one(key);
-        let found = self.shard(hash).lock().get(hash, key).cloned();
-        let count = if found.is_some() { &self.counts.hits } else { &self.counts.misses };
+        let counts = &self.memory.counts;
+        let found = self.space.get(key);
+        let count = if found.is_some() { &counts.hits } else { &counts.misses };
         count.fetch_add(1, Relaxed);
         let found = found.as_ref().map(packed::read_shared).transpose();
-        self.counts.look_up_nanos.fetch_add(nanos(begun), Relaxed);
+        counts.look_up_nanos.fetch_add(nanos(begun), Relaxed);
         found
     }
 
-    fn insert(&self, key: &str, response: &Response) -> Result<(), Error> {
+    fn store(&self, key: &str, answer: &CachedAnswer, replaces: bool) -> Result<(), Error> {
         let begun = Instant::now();
-        let hash = self.hasher.hash_one(key);
-        if self.shard(hash).lock().has(hash, key) {
+        let Self { memory, space } = self;
+        if !replaces && space.has(key) {
             return Err(exists(key));
         }
-        let size = packed::size(response)?;
+        let size = packed::size(answer)?;
         let weight = bookkeeping::<Bytes>()
             + allocated(key.len())
             + allocated(size)
             + allocated(REFERENCE_COUNT_BYTES);
-        if weight > self.limit {
+        if weight > space.limit() {
             let text =
-                format!("Requested byte_size: {weight} is greater than total cache size: {}", self.limit);
+                format!("Requested byte_size: {weight} is greater than total cache size: {}", space.limit());
             return Err(Error::internal(text));
         }
         let mut own = vec![0; size];
-        packed::write(response, &mut own)?;
-        self.make_room(weight)?;
-        let mut shard = self.shard(hash).lock();
-        if shard.has(hash, key) {
-            drop(shard);
-            self.used.fetch_sub(weight, Relaxed);
-            return Err(exists(key));
+        packed::write(answer, &mut own)?;
+        memory.make_room(space, weight)?;
+        let inserted = space.insert(key, own.into(), weight, replaces);
+        match inserted {
+            Some(replaced) => memory.used.fetch_sub(replaced, Relaxed),
+            None => {
+                space.release(weight);
+                memory.used.fetch_sub(weight, Relaxed);
+                return Err(exists(key));
+            }
+        };
+        memory.counts.insertion_nanos.fetch_add(nanos(begun), Relaxed);
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Reserves so many bytes, at most the limit of the space. Evicts entries until they are free.
+    fn make_room(&self, space: &Arc<Space>, weight: usize) -> Result<(), Error> {
+        while !space.reserve(weight) {
+            // Others may have reserved the room and have not inserted yet.
+            self.evict([space]).ok_or_else(nothing_to_evict)?;
         }
-        shard.insert(hash, key, own.into(), weight);
-        drop(shard);
-        self.counts.insertion_nanos.fetch_add(nanos(begun), Relaxed);
+        let reserve = |used: usize| (used + weight <= self.limit).then_some(used + weight);
+        while self.used.fetch_update(Relaxed, Relaxed, reserve).is_err() {
+            // What is reserved for a model by its quota is taken last, that of the model itself first.
+            let own: Vec<_> = self.own.lock().values().cloned().collect();
+            if self.evict([&self.common, space].into_iter().chain(&own)).is_none() {
+                space.release(weight);
+                return Err(nothing_to_evict());
+            }
+        }
         Ok(())
     }
 
-    /// Reserves so many bytes, at most the limit. Evicts entries until they are free.
-    fn make_room(&self, weight: usize) -> Result<(), Error> {
-        let mut next = self.counts.evictions.load(Relaxed) as usize;
-        let mut empty = 0;
-        loop {
-            let reserve = |used: usize| (used + weight <= self.limit).then_some(used + weight);
-            if self.used.fetch_update(Relaxed, Relaxed, reserve).is_ok() {
-                return Ok(());
-            }
-            // Shards give room in turn, so that each keeps a share.
-            let evicted = self.shards[next % SHARDS].lock().evict();
-            next += 1;
-            match evicted {
-                Some((_, freed)) => {
-                    self.used.fetch_sub(freed, Relaxed);
-                    self.counts.evictions.fetch_add(1, Relaxed);
-                    empty = 0;
-                }
-                // Others have reserved the room and have not inserted yet.
-                None if empty == SHARDS => return Err(Error::internal("Cache is empty, nothing to evict.")),
-                None => empty += 1,
-            }
-        }
+    /// Evicts an entry of the first of the spaces that has one.
+    fn evict<'a>(&self, spaces: impl IntoIterator<Item = &'a Arc<Space>>) -> Option<()> {
+        let freed = spaces.into_iter().find_map(|space| space.evict())?;
+        self.used.fetch_sub(freed, Relaxed);
+        self.counts.evictions.fetch_add(1, Relaxed);
+        Some(())
     }
+}
+
+fn nothing_to_evict() -> Error {
+    Error::internal("Cache is empty, nothing to evict.")
 }
 
 /// The bytes that an allocator needs for so many bytes. Usual allocators have four sizes between two powers of two.
@@ -263,23 +276,57 @@ impl ResponseCache for LocalResponseCache {
         Some(self)
     }
 
-    fn look_up(&self, key: &str) -> CacheFuture<Option<Response>> {
-        Box::pin(ready(self.0.look_up(key)))
+    fn look_up(&self, key: &str) -> CacheFuture<Option<CachedAnswer>> {
+        Box::pin(ready(self.found(key)))
     }
 
-    fn insert(&self, key: &str, response: Response) -> CacheFuture<()> {
-        if response.byte_size() <= BRIEF_BYTES {
-            return Box::pin(ready(self.0.insert(key, &response)));
+    fn look_up_at_once(&self, key: &str) -> Option<Result<Option<CachedAnswer>, Error>> {
+        Some(self.found(key))
+    }
+
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
+        if answer.byte_size() <= BRIEF_BYTES {
+            return Box::pin(ready(self.store(key, &answer, terms.replaces)));
         }
-        let (inner, key) = (self.0.clone(), key.to_owned());
+        let (cache, key) = (self.clone(), key.to_owned());
         Box::pin(async move {
             // The first poll may be on the thread of an instance, which is in no runtime.
             if Handle::try_current().is_err() {
                 tokio::task::yield_now().await;
             }
-            let copied = tokio::task::spawn_blocking(move || inner.insert(&key, &response));
+            let copied = tokio::task::spawn_blocking(move || cache.store(&key, &answer, terms.replaces));
             copied.await.unwrap_or_else(|error| Err(Error::internal(format!("the copy failed: {error}"))))
         })
+    }
+
+    fn replaces_answers(&self) -> bool {
+        true
+    }
+
+    fn remove_all(&self, prefix: &str) -> CacheFuture<u64> {
+        let (entries, bytes) = self.space.remove_all(prefix);
+        self.memory.used.fetch_sub(bytes, Relaxed);
+        Box::pin(ready(Ok(entries)))
+    }
+
+    /// A model that comes again with the same quota finds its answers.
+    fn with_quota(&self, model: &Name, bytes: usize) -> Result<Arc<dyn ResponseCache>, Error> {
+        let Memory { limit, own, .. } = &*self.memory;
+        if bytes > *limit {
+            return Err(Error::invalid(format!(
+                "the quota of model '{model}' is {bytes} bytes of the response cache, which has only {limit}"
+            )));
+        }
+        let mut own = own.lock();
+        // Of models that have gone and left nothing.
+        own.retain(|_, space| Arc::strong_count(space) > 1 || space.used() > 0);
+        let space = own.entry(model.clone()).or_insert_with(|| Arc::new(Space::new(bytes)));
+        space.set_limit(bytes);
+        Ok(Arc::new(Self { memory: self.memory.clone(), space: space.clone() }))
+    }
+
+    fn secret(&self) -> Option<[u8; 32]> {
+        Some(self.memory.secret)
     }
 }
 

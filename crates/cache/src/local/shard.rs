@@ -108,6 +108,21 @@ impl<V> Shard<V> {
         self.push(place);
     }
 
+    /// Removes the entry of a key. Returns its value and weight.
+    pub(super) fn remove(&mut self, hash: u64, key: &str) -> Option<(V, usize)> {
+        let place = self.find(hash, key)?;
+        self.remove_at(place)
+    }
+
+    /// Removes all entries whose keys begin with `prefix`. Returns how many there were, and their weight.
+    pub(super) fn remove_all(&mut self, prefix: &str) -> (u64, usize) {
+        let begins = |slot: &Option<Slot<V>>| slot.as_ref().is_some_and(|slot| slot.key.starts_with(prefix));
+        let places = self.slots.iter().zip(0..).filter(|(slot, _)| begins(slot)).map(|(_, place)| place);
+        let places: Vec<u32> = places.collect();
+        let removed = places.into_iter().filter_map(|place| self.remove_at(place));
+        removed.fold((0, 0), |(entries, bytes), (_, weight)| (entries + 1, bytes + weight))
+    }
+
     /// Removes the entry that is worth least. Returns its value and weight, or `None` if there is no entry.
     pub(super) fn evict(&mut self) -> Option<(V, usize)> {
         for look in 0.. {

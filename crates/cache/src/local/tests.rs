@@ -5,17 +5,18 @@ use std::{
     thread,
 };
 
-use inference::{DataType, Parameter, Tensor, TensorData};
+use inference::{DataType, Parameter, Response, Tensor, TensorData};
 
 use super::*;
 
-fn response(data: impl Into<TensorData>) -> Response {
+fn response(data: impl Into<TensorData>) -> CachedAnswer {
     let data = data.into();
     let shape = [i64::try_from(data.len()).unwrap()];
-    Response {
+    let response = Response {
         outputs: vec![Tensor::new("OUT".into(), DataType::Uint8, shape[..].into(), data)],
         parameters: vec![("p".into(), Parameter::Int(7))],
-    }
+    };
+    CachedAnswer::new([response].into_iter().collect())
 }
 
 fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
@@ -25,16 +26,17 @@ fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-fn insert(cache: &LocalResponseCache, key: &str, response: Response) -> Result<(), Error> {
-    now_or_never(ResponseCache::insert(cache, key, response)).expect("small responses are inserted at once")
+fn insert(cache: &dyn ResponseCache, key: &str, answer: CachedAnswer) -> Result<(), Error> {
+    now_or_never(cache.insert(key, Arc::new(answer), StorageTerms::default()))
+        .expect("small answers are inserted at once")
 }
 
-fn look_up(cache: &LocalResponseCache, key: &str) -> Option<Response> {
-    now_or_never(ResponseCache::look_up(cache, key)).expect("a look-up is done at once").unwrap()
+fn look_up(cache: &dyn ResponseCache, key: &str) -> Option<CachedAnswer> {
+    cache.look_up_at_once(key).expect("the cache never waits").unwrap()
 }
 
-fn data(response: &Response) -> Bytes {
-    response.outputs[0].host().unwrap().contiguous()
+fn data(answer: &CachedAnswer) -> Bytes {
+    answer.responses[0].outputs[0].host().unwrap().contiguous()
 }
 
 fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -48,11 +50,106 @@ fn a_response_is_found_as_it_was_inserted_without_a_copy() {
     let pieces = TensorData::from_pieces([Bytes::from_static(b"ab"), Bytes::from_static(b"c")]);
     insert(&cache, "key", response(pieces)).unwrap();
     let (one, other) = (look_up(&cache, "key").unwrap(), look_up(&cache, "key").unwrap());
-    assert_eq!((&data(&one)[..], &one.parameters), (&b"abc"[..], &vec![("p".into(), Parameter::Int(7))]));
-    assert_eq!((one.outputs[0].shape(), one.outputs[0].datatype()), (&[3][..], DataType::Uint8));
+    assert_eq!(
+        (&data(&one)[..], &one.responses[0].parameters),
+        (&b"abc"[..], &vec![("p".into(), Parameter::Int(7))])
+    );
+    assert_eq!(
+        (one.responses[0].outputs[0].shape(), one.responses[0].outputs[0].datatype()),
+        (&[3][..], DataType::Uint8)
+    );
     assert_eq!(data(&one).as_ptr(), data(&other).as_ptr());
     let CacheStatistics { entries, hits, misses, evictions, .. } = cache.statistics();
     assert_eq!((entries, hits, misses, evictions), (1, 2, 1, 0));
+    let later = now_or_never(ResponseCache::look_up(&cache, "key")).expect("it is ready at once").unwrap();
+    assert_eq!(data(&later.unwrap()).as_ptr(), data(&one).as_ptr());
+}
+
+#[test]
+fn an_answer_may_replace_another() {
+    let cache = LocalResponseCache::of(1 << 20);
+    let replacing = StorageTerms { replaces: true, ..StorageTerms::default() };
+    let mut used = Vec::new();
+    for value in [vec![1], vec![2; 500], vec![3]] {
+        now_or_never(cache.insert("key", Arc::new(response(value.clone())), replacing)).unwrap().unwrap();
+        assert_eq!(&data(&look_up(&cache, "key").unwrap())[..], value);
+        assert_eq!(cache.statistics().entries, 1);
+        used.push(cache.statistics().used_bytes);
+    }
+    assert!(used[0] == used[2] && used[0] < used[1], "{used:?}");
+}
+
+#[test]
+fn answers_whose_keys_begin_alike_are_removed_together() {
+    let cache = LocalResponseCache::of(1 << 20);
+    for number in 0..50 {
+        insert(&cache, &format!("a/{number}"), response(vec![1])).unwrap();
+        insert(&cache, &format!("ab/{number}"), response(vec![1])).unwrap();
+    }
+    let used = cache.statistics().used_bytes;
+    assert_eq!(now_or_never(cache.remove_all("a/")).unwrap().unwrap(), 50);
+    assert!(look_up(&cache, "a/7").is_none() && look_up(&cache, "ab/7").is_some());
+    assert_eq!(now_or_never(cache.remove_all("a/")).unwrap().unwrap(), 0);
+    assert!(cache.statistics().used_bytes < used);
+    assert_eq!(now_or_never(cache.remove_all("")).unwrap().unwrap(), 50);
+    assert_eq!(cache.statistics().used_bytes, 0);
+}
+
+/// Inserts 300 small answers whose keys begin with `name`. Returns the bytes in use after each.
+fn fill(cache: &dyn ResponseCache, whole: &LocalResponseCache, name: &str) -> Vec<usize> {
+    let inserted = (0..300).map(|number| {
+        insert(cache, &format!("{name} {number}"), response(vec![1; 100])).unwrap();
+        whole.statistics().used_bytes
+    });
+    inserted.collect()
+}
+
+#[test]
+fn a_model_uses_no_more_than_its_quota() {
+    let whole = LocalResponseCache::of(1 << 20);
+    let own = whole.with_quota(&"m".into(), 10_000).unwrap();
+    assert!(fill(&*own, &whole, "key").into_iter().all(|used| used <= 10_000));
+    assert!(whole.statistics().used_bytes > 9_000 && whole.statistics().evictions > 0);
+    let again = whole.with_quota(&"m".into(), 5_000).unwrap();
+    assert!(look_up(&*again, "key 299").is_some(), "the model finds its answers");
+    insert(&*again, "new", response(vec![1; 100])).unwrap();
+    assert!(whole.statistics().used_bytes <= 5_000);
+    let too_much = whole.with_quota(&"m".into(), (1 << 20) + 1).err().unwrap();
+    assert_eq!(
+        too_much.to_string(),
+        "the quota of model 'm' is 1048577 bytes of the response cache, which has only 1048576"
+    );
+}
+
+#[test]
+fn other_models_do_not_displace_the_answers_of_a_model_with_a_quota() {
+    let whole = LocalResponseCache::of(40_000);
+    fill(&whole, &whole, "first");
+    let own = whole.with_quota(&"m".into(), 20_000).unwrap();
+    insert(&*own, "kept", response(vec![1; 100])).unwrap();
+    for used in fill(&whole, &whole, "second") {
+        assert!(used <= 40_000);
+    }
+    assert!(look_up(&*own, "kept").is_some());
+    fill(&*own, &whole, "own");
+    let statistics = whole.statistics();
+    assert!(statistics.used_bytes <= 40_000, "{statistics:?}");
+    let found = |number| look_up(&whole, &format!("second {number}")).is_some();
+    assert!((0..300).filter(|number| found(*number)).count() > 30, "the others keep what the quota leaves");
+}
+
+#[test]
+fn the_space_of_a_model_that_has_gone_is_used_when_room_is_short() {
+    let whole = LocalResponseCache::of(20_000);
+    drop(whole.with_quota(&"empty".into(), 20_000).unwrap());
+    let own = whole.with_quota(&"m".into(), 20_000).unwrap();
+    assert_eq!(whole.memory.own.lock().len(), 1, "a space without answers goes with its model");
+    fill(&*own, &whole, "own");
+    drop(own);
+    for used in fill(&whole, &whole, "key") {
+        assert!(used <= 20_000);
+    }
+    assert!(look_up(&whole, "key 299").is_some());
 }
 
 #[test]
@@ -104,7 +201,7 @@ fn a_large_response_is_copied_elsewhere() {
     let cache = LocalResponseCache::of(1 << 20);
     let large = response(vec![3; BRIEF_BYTES + 1]);
     // The thread of an instance polls once; then a task of the runtime goes on.
-    let mut insertion = ResponseCache::insert(&cache, "key", large);
+    let mut insertion = ResponseCache::insert(&cache, "key", Arc::new(large), StorageTerms::default());
     let first = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(first.is_pending() && look_up(&cache, "key").is_none());
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(insertion).unwrap();

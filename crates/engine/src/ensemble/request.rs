@@ -25,7 +25,10 @@ use super::{
     step::{StartedStep, StepEvent, StepStream, StepStreams, StepTimes},
     tensor::{StepOutputs, StepTensor},
 };
-use crate::{clock::now, rejection::cancelled};
+use crate::{
+    clock::now,
+    rejection::{cancelled, timed_out},
+};
 
 /// A decoupled member waits while the ensemble has not read so many of its responses.
 const MOST_UNREAD: NonZeroUsize = NonZeroUsize::new(16).unwrap();
@@ -138,7 +141,6 @@ impl EnsembleRequest {
         let deadline = self.deadline.map(|deadline| deadline - now());
         let limit = tokio::time::sleep(deadline.unwrap_or(Duration::from_secs(u64::from(u32::MAX))));
         let mut limit = std::pin::pin!(limit);
-        let expired = || Error::unavailable("Request timeout expired").because(FailureReason::Rejected);
         let ended = || Error::internal("the ensemble has ended");
         poll_fn(|context| {
             self.cancelled.register(context.waker());
@@ -148,7 +150,7 @@ impl EnsembleRequest {
             if let Poll::Ready(admitted) = Pin::new(&mut waiting).poll(context) {
                 return Poll::Ready(admitted.map_err(|_| ended()));
             }
-            limit.as_mut().poll(context).map(|()| Err(expired()))
+            limit.as_mut().poll(context).map(|()| Err(timed_out()))
         })
         .await
     }
@@ -209,6 +211,7 @@ impl EnsembleRequest {
             priority: self.request.priority,
             timeout: self.deadline.map(remaining),
             parameters: self.request.parameters.clone(),
+            cache_control: self.request.cache_control,
             client: None,
             most_unread: member.config().decoupled.then_some(MOST_UNREAD),
             reservation: None,

@@ -10,7 +10,8 @@ use inference::{
 use proto::ModelTransactionPolicy;
 use tokio::runtime::Handle;
 
-use super::{Cached, Handover, Model, ModelWork, Replacement};
+use super::{Handover, Model, ModelCache, ModelCacheParts, ModelWork, Replacement};
+use crate::clock::TimerThread;
 use crate::{
     check::RequestValidator,
     clock::now,
@@ -28,6 +29,7 @@ pub(crate) struct EnsembleParts {
     pub(crate) scheduling: Arc<EnsembleScheduling>,
     /// The server's response cache, if the ensemble uses it.
     pub(crate) cache: Option<Arc<dyn ResponseCache>>,
+    pub(crate) clock: TimerThread,
     /// Bytes that requests may hold between steps, if the configuration does not say.
     pub(crate) intermediate_bytes: usize,
     /// The budget for the inputs of requests.
@@ -111,17 +113,24 @@ impl Model {
 
 impl EnsembleOrigin {
     fn front(&self, ensemble: &Arc<Ensemble>, fitted: &FittedEnsemble) -> Model {
-        let EnsembleParts { namespace, version, config, cache, inflight, unread, runtime, inferer, .. } =
-            &self.parts;
+        let EnsembleParts { namespace, version, config, cache, inflight, unread, inferer, .. } = &self.parts;
+        let EnsembleParts { runtime, clock, .. } = &self.parts;
         let mut shown = config.shown.clone();
         if fitted.decoupled {
             shown.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
         }
         let config = Arc::new(with_members(&config.typed, fitted));
         // Answers of other members are not found: nobody knows what distinguishes them.
-        let cached = cache.as_ref().map(|cache| {
-            let print = fingerprint::unique_fingerprint();
-            Cached::new(cache.clone(), &config.name, *version, &print, runtime.clone())
+        let cached = cache.as_ref().zip(config.response_cache).map(|(cache, caching)| {
+            ModelCache::new(ModelCacheParts {
+                cache: cache.clone(),
+                model: &config.name,
+                version: *version,
+                fingerprint: fingerprint::unique_fingerprint(),
+                caching,
+                runtime: runtime.clone(),
+                clock: clock.clone(),
+            })
         });
         Model {
             namespace: namespace.clone(),

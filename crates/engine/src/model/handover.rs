@@ -13,7 +13,7 @@ use std::{
 use inference::{Error, config::ResolvedConfig};
 use parking_lot::Mutex;
 
-use super::{Cached, Model, Replacement};
+use super::{Model, ModelCache, Replacement};
 use crate::{
     executor::{ExecutorUpdateParts, PreparedUpdate},
     host_policy::Placed,
@@ -37,7 +37,7 @@ pub(crate) struct UpdateParts {
     /// The model's directory.
     pub(crate) directory: PathBuf,
     pub(crate) instances: Vec<Placed>,
-    pub(crate) cached: Option<Cached>,
+    pub(crate) cached: Option<Arc<ModelCache>>,
 }
 
 impl Model {

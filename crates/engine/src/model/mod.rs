@@ -10,7 +10,7 @@ use inference::{
     Request, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
     backend::{BackendModel, Execution, MemoryUsage},
     batching::BatchingStrategy,
-    config::{ModelConfig, ResolvedConfig},
+    config::{ModelConfig, ResolvedConfig, Scheduling},
     response_channel,
 };
 use scheduling::Meta;
@@ -33,7 +33,7 @@ mod handover;
 mod replacement;
 mod work;
 
-pub(crate) use cache::Cached;
+pub(crate) use cache::{ModelCache, ModelCacheParts, cache_for_model};
 use ensemble::EnsembleOrigin;
 pub(crate) use ensemble::EnsembleParts;
 use handover::Handover;
@@ -52,7 +52,7 @@ pub struct Model {
     in_flight: Arc<InFlight>,
     orders: Arc<Orders>,
     /// The server's response cache, if there is one and the model uses it.
-    cached: Option<Cached>,
+    cached: Option<Arc<ModelCache>>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
     work: ModelWork,
@@ -76,9 +76,9 @@ pub(crate) struct ModelParts {
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) threads: EngineThreads,
-    /// The rate limiter, if the server has one. The needs of each instance are at the instance's position in `limits`.
+    /// The rate limiter, if the server has one.
     pub(crate) limiter: Option<Arc<Limiter>>,
-    pub(crate) cached: Option<Cached>,
+    pub(crate) cached: Option<Arc<ModelCache>>,
     /// The budget for the inputs of requests.
     pub(crate) inflight: Arc<ByteBudget>,
     /// The budget for the responses that clients have not read.
@@ -227,13 +227,13 @@ impl Model {
         let arrived = now();
         let meta = self.validator.check(&self.config, &mut request)?;
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
-        let asks_cache = |_: &&Cached| !self.in_flight.is_draining() && !request.has_device_memory();
+        let asks_cache = |_: &&Arc<ModelCache>| !self.in_flight.is_draining() && !request.has_device_memory();
         if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
             return cached.infer(self, ValidRequest { request, meta, timeline, flow });
         }
         self.in_flight.begin();
         let (responder, stream) = response_channel(timeline, self.clone(), flow);
-        self.work.enqueue(meta, Execution::new(request, responder), now())?;
+        self.work.enqueue(meta, Box::new(Execution::new(request, responder)), now())?;
         Ok(stream)
     }
 
@@ -243,6 +243,27 @@ impl Model {
         // A model that is not decoupled may run on the same thread that reads its responses.
         let most_unread = most_unread.filter(|_| self.config.decoupled);
         Flow { budget: unread.clone(), client: request.client, most_unread }
+    }
+
+    /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.
+    fn queue_deadline(&self, meta: &Meta, request: &Request, at: Timestamp) -> Option<Timestamp> {
+        match &self.config.scheduling {
+            Scheduling::Dynamic(dynamic) => dynamic.rejection_time(at, meta),
+            Scheduling::Ensemble(_) => request.timeout.map(|timeout| at + timeout),
+            Scheduling::Unbatched | Scheduling::Sequence(_) => None,
+        }
+    }
+
+    /// Removes all answers of the model version from the response cache. Returns how many there were.
+    ///
+    /// # Errors
+    /// INVALID_ARG if the model does not use a response cache. UNSUPPORTED if the cache cannot remove answers, or why it
+    /// has not.
+    pub async fn empty_cache(&self) -> Result<u64, Error> {
+        match &self.cached {
+            Some(cached) => cached.empty().await,
+            None => Err(Error::invalid(format!("model '{}' does not use a response cache", self.name()))),
+        }
     }
 
     /// Checks a request as [`Model::infer`] does before it queues the request.

@@ -122,7 +122,7 @@ pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
         decoupled: false,
         has_sequences: false,
         most_unread_responses: None,
-        response_cache: false,
+        response_cache: None,
         warmups: vec![],
     }
 }

@@ -37,10 +37,15 @@ impl ModelWork {
     ///
     /// # Errors
     /// Why the request is refused. It has then ended.
-    pub(super) fn enqueue(&self, meta: Meta, execution: Execution, queued: Timestamp) -> Result<(), Error> {
+    pub(super) fn enqueue(
+        &self,
+        meta: Meta,
+        execution: Box<Execution>,
+        queued: Timestamp,
+    ) -> Result<(), Error> {
         match self {
-            Self::Executor(executor) => executor.enqueue(meta, Box::new(execution), queued),
-            Self::Ensemble(ensemble) => ensemble.enqueue(&meta, execution, queued),
+            Self::Executor(executor) => executor.enqueue(meta, execution, queued),
+            Self::Ensemble(ensemble) => ensemble.enqueue(&meta, *execution, queued),
         }
     }
 

@@ -154,7 +154,7 @@ impl Series {
             labels: own,
             failures,
             statistics: record.read(model.name(), model.version()),
-            cached: model.config().response_cache,
+            cached: model.config().response_cache.is_some(),
             pending: model.pending(),
             load_secs: model.load_duration().as_secs_f64(),
             memory,

@@ -32,7 +32,7 @@ use crate::{
     engine_threads::EngineThreads,
     host_policy::{Binding, Placed},
     limiter::Limiter,
-    model::{Cached, EnsembleParts, Model, ModelParts, UpdateParts},
+    model::{EnsembleParts, Model, ModelCache, ModelCacheParts, ModelParts, UpdateParts, cache_for_model},
     processors,
 };
 
@@ -198,7 +198,8 @@ impl Loader {
             namespace: plan.namespace.clone(),
             version,
             scheduling: scheduling.clone(),
-            cache: self.cache_for(&config.shown).cloned(),
+            cache: self.cache_for(&config.typed)?,
+            clock: self.threads.clock.clone(),
             config,
             intermediate_bytes: self.intermediate_bytes,
             inflight: self.inflight.clone(),
@@ -219,8 +220,8 @@ impl Loader {
         let since = now();
         let declared = &plan.declared.config;
         let mut source = self.source(plan, version, directory);
-        let cache = self.cache_for(declared);
-        let files = cache.map(|_| crate::fingerprint::Files::read(directory, version));
+        let is_cached = declared.response_cache.as_ref().is_some_and(|cache| cache.enable);
+        let files = is_cached.then(|| crate::fingerprint::Files::read(directory, version));
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
         let environment = CompletionContext {
@@ -241,9 +242,18 @@ impl Loader {
         let is_outdated = || begun.is_outdated();
         let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
-        let cached = cache.zip(fingerprint);
-        let cached = cached.map(|(cache, print)| {
-            Cached::new(cache.clone(), &plan.name, version, &print, self.runtime.clone())
+        let cache = self.cache_for(&config.typed)?;
+        let cached = cache.zip(fingerprint).zip(config.typed.response_cache);
+        let cached = cached.map(|((cache, fingerprint), caching)| {
+            ModelCache::new(ModelCacheParts {
+                cache,
+                model: &plan.name,
+                version,
+                fingerprint,
+                caching,
+                runtime: self.runtime.clone(),
+                clock: self.threads.clock.clone(),
+            })
         });
         let (instances, directory) = (self.instances(&config.typed), directory.to_path_buf());
         let opened = match begun {
@@ -316,17 +326,16 @@ impl Loader {
     }
 
     /// The server's response cache, for a model that enables it.
-    fn cache_for(&self, config: &proto::ModelConfig) -> Option<&Arc<dyn ResponseCache>> {
-        if !config.response_cache.as_ref().is_some_and(|cache| cache.enable) {
-            return None;
-        }
-        if self.plugins.cache.is_none() {
+    fn cache_for(&self, config: &ModelConfig) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
+        let Some(caching) = &config.response_cache else { return Ok(None) };
+        let Some(cache) = &self.plugins.cache else {
             log::warn!(
                 "model '{}' enables the response cache, which has no effect: the server has none (--cache-config)",
                 config.name
             );
-        }
-        self.plugins.cache.as_ref()
+            return Ok(None);
+        };
+        cache_for_model(cache, &config.name, caching).map(Some)
     }
 
     /// The backend of a model: from a library in the model's directory, built in, or from a library of the backend's

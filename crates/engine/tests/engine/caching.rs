@@ -14,34 +14,34 @@ use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, reque
 const ENABLED: &str = "response_cache { enable: true }";
 
 /// A model `m` of the backend `echo` that enables the cache.
-fn cached(rest: &str) -> Repository {
+pub(crate) fn cached(rest: &str) -> Repository {
     Repository::new().model("m", &format!("{ECHO} {ENABLED} {rest}"), &["1"])
 }
 
-async fn serve_with(options: EngineOptions, backend: Native, cache: &Arc<MemoryCache>) -> Engine {
+pub(crate) async fn serve_with(options: EngineOptions, backend: Native, cache: &Arc<MemoryCache>) -> Engine {
     let plugins =
         Plugins { backends: vec![Arc::new(backend)], cache: Some(cache.clone()), ..Plugins::default() };
     Engine::start(options, plugins).await.unwrap()
 }
 
 /// An engine with a model `m` and an empty cache.
-async fn serve(repository: &Repository, backend: Native) -> (Engine, Arc<MemoryCache>) {
+pub(crate) async fn serve(repository: &Repository, backend: Native) -> (Engine, Arc<MemoryCache>) {
     let cache = Arc::new(MemoryCache::default());
     (serve_with(repository.options(), backend, &cache).await, cache)
 }
 
-fn statistics(engine: &Engine) -> ModelStatistics {
+pub(crate) fn statistics(engine: &Engine) -> ModelStatistics {
     engine.statistics(Some("m"), None).unwrap().remove(0)
 }
 
 /// Successes, executions, hits and misses so far.
-fn counts(engine: &Engine) -> [u64; 4] {
+pub(crate) fn counts(engine: &Engine) -> [u64; 4] {
     let counted = statistics(engine);
     [counted.success.count, counted.execution_count, counted.cache_hit.count, counted.cache_miss.count]
 }
 
 /// The backend `echo`, whose batches wait for `gate`.
-fn echo_behind(gate: &Arc<Gate>) -> Native {
+pub(crate) fn echo_behind(gate: &Arc<Gate>) -> Native {
     let gate = gate.clone();
     echo().execute(move |_, batch| {
         gate.pass();
@@ -49,11 +49,11 @@ fn echo_behind(gate: &Arc<Gate>) -> Native {
     })
 }
 
-fn send(engine: &Engine, request: Request) -> ResponseStream {
+pub(crate) fn send(engine: &Engine, request: Request) -> ResponseStream {
     engine.model("m", None).unwrap().infer(request).unwrap()
 }
 
-async fn first_byte(stream: ResponseStream) -> u8 {
+pub(crate) async fn first_byte(stream: ResponseStream) -> u8 {
     stream.only().await.unwrap().outputs[0].host().unwrap().contiguous()[0]
 }
 
@@ -130,21 +130,6 @@ async fn a_model_that_wants_a_cache_works_without_one() {
     let engine = cached("").serve(echo()).await;
     assert!(serves(&engine, "m").await && serves(&engine, "m").await);
     assert_eq!(counts(&engine), [2, 2, 0, 0]);
-}
-
-#[tokio::test]
-async fn equal_simultaneous_requests_are_both_executed_and_the_first_response_is_cached() {
-    let gate = Gate::shut();
-    let backend = echo_behind(&gate);
-    let repository = cached("instance_group { count: 2 kind: KIND_CPU }");
-    let (engine, cache) = serve(&repository, backend).await;
-    let twins = [ask(&engine, "m", 7), ask(&engine, "m", 7)];
-    assert!(gate.wait_for(2, TIMEOUT));
-    gate.open();
-    for twin in twins {
-        assert_eq!(first_byte(twin).await, 7);
-    }
-    assert_eq!((counts(&engine), cache.inserts()), ([2, 2, 0, 1], 2));
 }
 
 #[tokio::test]

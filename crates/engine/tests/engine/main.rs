@@ -3,6 +3,7 @@
 mod agents;
 mod asking;
 mod backpressure;
+mod cache_controls;
 mod caching;
 mod concurrency;
 mod control;
@@ -15,6 +16,7 @@ mod loading;
 mod observing;
 mod policies;
 mod repository;
+mod single_flight;
 mod stopping;
 mod stores;
 mod strategies;

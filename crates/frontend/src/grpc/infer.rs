@@ -15,7 +15,7 @@ use super::{
     state::GrpcState,
     status::Status,
 };
-use crate::decode_pool::Work;
+use crate::{cache_headers, decode_pool::Work};
 
 /// Answers the call.
 ///
@@ -35,26 +35,28 @@ pub(crate) async fn answer(
     let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
     drop(open);
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
-    let (asked, responses) = match brief(message) {
+    let (asked, mut responses) = match brief(message) {
         Ok(message) => start(state, &head.headers, message)?,
         // The future is boxed, so that calls with brief messages have a smaller future.
         Err(LongMessage(message)) => Box::pin(start_long(state, head.headers.clone(), message)).await?,
     };
     drop(head);
     let mut watch = CallWatch::begin("ModelInferHandler");
-    let response = responses.only().await;
+    let response = responses.take_only().await;
     watch.end();
     let mut response = response?;
     asked.finish(&mut response)?;
     let mut version = itoa::Buffer::new();
     let message = asked.message(&response, version.format(asked.model.version()), None).unary()?;
-    Ok(match compressor {
+    let mut reply = match compressor {
         None => reply::message(message, None),
         Some(compressor) => {
             let message = compressor.compress(message).await?;
             reply::message(message, Some(compressor.coding))
         }
-    })
+    };
+    cache_headers::tell(reply.headers_mut(), &responses);
+    Ok(reply)
 }
 
 /// A message that takes long to decode.

@@ -17,6 +17,7 @@ use super::{
     parameters,
     state::GrpcState,
 };
+use crate::cache_headers;
 use crate::kserve::{
     output::{Placement, RequestedOutput, RequestedOutputs},
     shared_memory, version,
@@ -72,6 +73,7 @@ pub(crate) fn decode(
     }
     let empty_final = parameters::read(&message.parameters, request)?;
     forward(state, headers, request)?;
+    request.cache_control = cache_headers::of_request(headers);
     let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
     let tensors: Result<_, _> =
         message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id)).collect();

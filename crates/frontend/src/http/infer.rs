@@ -17,6 +17,7 @@ use super::{
     service::{HttpService, json_too_large},
 };
 use crate::{
+    cache_headers,
     decode_pool::{BRIEF, Work},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
@@ -45,9 +46,13 @@ impl HttpService {
         }
         request.model_version = version;
         let id = request.id.clone();
-        let response = model.infer(request)?.only().await?;
+        request.cache_control = cache_headers::of_request(&parts.headers);
+        let mut responses = model.infer(request)?;
+        let response = responses.take_only().await?;
         let encoded = encode(&model, &id, response, &requested_outputs)?;
-        Ok(send(&parts.headers, encoded).await)
+        let mut reply = send(&parts.headers, encoded).await;
+        cache_headers::tell(reply.headers_mut(), &responses);
+        Ok(reply)
     }
 
     /// Reads the whole body and decompresses it.

@@ -1,4 +1,4 @@
-//! The model repository endpoints: index, load, unload.
+//! The endpoints of operators: index, load, unload, and the response cache of a model.
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use engine::LoadParameters;
@@ -53,6 +53,16 @@ impl HttpService {
             self.engine.unload(model).await?;
         }
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+    }
+
+    /// `POST /v2/models/{M}[/versions/{V}]/empty_cache`
+    pub(super) async fn empty_cache(
+        &self,
+        model: &str,
+        version: Option<i64>,
+    ) -> Result<HttpReply, HttpFailure> {
+        let removed = self.engine.empty_cache(model, version).await?;
+        Ok(reply::json(StatusCode::OK, format!("{{\"removed\":{removed}}}")))
     }
 
     /// Reads a JSON body and passes it to `read`.

@@ -48,6 +48,8 @@ pub(super) enum About {
     Infer,
     Generate,
     GenerateStream,
+    /// Its answers in the response cache.
+    Cache,
 }
 
 /// The methods a route allows. HEAD is allowed where GET is (P-W12).
@@ -106,6 +108,7 @@ impl<'p> Route<'p> {
                 About::Config => Category::ModelConfig,
                 About::Statistics => Category::Statistics,
                 About::Infer | About::Generate | About::GenerateStream => Category::Inference,
+                About::Cache => Category::ModelRepository,
             },
             // The list has the category of the index, because it shows the same models.
             Self::Models | Self::Index | Self::Control { .. } => Category::ModelRepository,
@@ -121,7 +124,7 @@ impl<'p> Route<'p> {
             Self::Live | Self::Ready | Self::Server | Self::Models | Self::AllStatistics => Methods::Get,
             Self::Model { about, .. } => match about {
                 About::Metadata | About::Ready | About::Config | About::Statistics => Methods::Get,
-                About::Infer | About::Generate | About::GenerateStream => Methods::Post,
+                About::Infer | About::Generate | About::GenerateStream | About::Cache => Methods::Post,
             },
             Self::Index | Self::Control { .. } => Methods::Post,
             Self::TraceSetting | Self::Logging => Methods::GetAndPost,
@@ -154,6 +157,7 @@ fn about(rest: &[&str]) -> Option<About> {
         ["infer"] => Some(About::Infer),
         ["generate"] => Some(About::Generate),
         ["generate_stream"] => Some(About::GenerateStream),
+        ["empty_cache"] => Some(About::Cache),
         _ => None,
     }
 }
@@ -206,6 +210,7 @@ mod tests {
             ("/v2/models/m/versions/3/infer/", model("m", "3", About::Infer)),
             ("/v2/models/m/generate", model("m", "", About::Generate)),
             ("/v2/models/m/generate_stream", model("m", "", About::GenerateStream)),
+            ("/v2/models/m/versions/2/empty_cache", model("m", "2", About::Cache)),
             ("/v2/models/my%20model%2Fx/infer", model("my model/x", "", About::Infer)),
             ("/v2/models/m/trace/setting", Some(Route::TraceSetting)),
             ("/v2/trace/setting", Some(Route::TraceSetting)),

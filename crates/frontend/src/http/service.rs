@@ -128,6 +128,7 @@ impl HttpService {
                     About::Statistics => self.statistics(Some(&model), version),
                     About::Generate => self.generate(parts, body, &model, version).await,
                     About::GenerateStream => self.generate_stream(parts, body, &model, version).await,
+                    About::Cache => self.empty_cache(&model, version).await,
                 }
             }
             Route::Index => self.index(body).await,

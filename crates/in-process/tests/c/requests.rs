@@ -2,7 +2,11 @@
 use std::{
     ffi::c_void,
     ptr,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
 };
 
 use c_api::types::{
@@ -46,6 +50,26 @@ fn a_request_that_came_back_can_be_sent_again_with_other_data() {
     ask.append("IN", b"x").unwrap();
     ask.append("IN", b"yz").unwrap();
     assert_eq!(ask.answer(), answer(b"xyz"));
+}
+
+#[test]
+fn a_cached_answer_is_written_into_the_memory_of_the_application() {
+    for config in [MOVABLE.to_owned(), pinned("")] {
+        let executed = Arc::new(AtomicUsize::new(0));
+        let count = executed.clone();
+        let backend = Native::each(move |execution| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let response = echoed(&execution);
+            execution.responder.complete(response);
+        });
+        let config = format!("{config} response_cache {{ enable: true }}");
+        let (stage, app) = (TestServer::of(&config, backend), App::new());
+        for (bytes, executions) in [(b"abc", 1), (b"abc", 1), (b"abd", 2), (b"abc", 2)] {
+            let ask = TestRequest::new(&stage, &app).input(bytes);
+            assert_eq!(ask.answer(), answer(bytes));
+            assert_eq!(executed.load(Ordering::SeqCst), executions);
+        }
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use c_api::types::{
     message::Message,
     trace::{Activity, TRITONSERVER_InferenceTraceTensorNew, Trace, TraceLevel},
 };
+use cache::local::LocalResponseCache;
 use engine::{Engine, EngineOptions, MetricsOptions, Plugins, ServerMetadata};
 use inference::{
     DataType, Error, MemoryKind, Response, Tensor,
@@ -192,6 +193,7 @@ impl TestServer {
         let engine = runtime.block_on(async {
             let plugins = Plugins {
                 backends: vec![Arc::new(backend)],
+                cache: Some(Arc::new(LocalResponseCache::of(1 << 20))),
                 more_metrics: Some(nereid_in_process::custom_metrics()),
                 ..Plugins::default()
             };

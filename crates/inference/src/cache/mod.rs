@@ -2,36 +2,121 @@
 //!
 //! A cache knows no models. The engine defines the keys. A cache may therefore outlive the server and serve several
 //! servers.
-use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use crate::{Error, MetricSource, Response};
+use smallvec::SmallVec;
 
+use crate::{Error, ErrorCode, MetricSource, Name, Response};
+
+mod control;
 pub mod packed;
+
+pub use control::{CacheControl, CacheStatus};
 
 /// The pending result of a cache operation. Dropping it stops waiting; the cache may still complete the operation.
 pub type CacheFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Stores responses between requests. One cache serves all models, on many threads at a time.
+/// All responses to a request, as a cache keeps them.
+#[derive(Debug, Clone, Default)]
+pub struct CachedAnswer {
+    /// In their order; none of them is an error. Models that are not decoupled have one.
+    pub responses: SmallVec<[Response; 1]>,
+    /// When the model computed them, in milliseconds since 1970 by the clock of the server that did.
+    pub computed_ms: u64,
+}
+
+impl CachedAnswer {
+    /// An answer that was computed just now.
+    pub fn new(responses: SmallVec<[Response; 1]>) -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { responses, computed_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// The time since it was computed. Zero if it comes from a server whose clock is ahead.
+    pub fn age(&self) -> Duration {
+        let computed = UNIX_EPOCH + Duration::from_millis(self.computed_ms);
+        SystemTime::now().duration_since(computed).unwrap_or_default()
+    }
+
+    /// Bytes of memory that the responses use, bookkeeping included.
+    pub fn byte_size(&self) -> usize {
+        self.responses.iter().map(Response::byte_size).sum()
+    }
+}
+
+/// How a cache stores an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StorageTerms {
+    /// Nobody wants the answer after this time. `None`: it has no end.
+    pub lifetime: Option<Duration>,
+    /// It replaces an answer under the same key.
+    pub replaces: bool,
+}
+
+/// Stores the answers to requests. One cache serves all models, on many threads at a time.
 ///
-/// Neither function blocks. A cache that must wait (for a store in the network, a lock, a library) waits on its own
-/// threads, with a bound on the number of waiting operations. A future that is ready at its first poll causes no
-/// thread switch.
+/// No function but [`with_quota`](Self::with_quota) blocks. A cache that must wait (for a store in the network, a lock, a
+/// library) waits on its own threads, with a bound on the number of waiting operations. A future that is ready at its first
+/// poll causes no thread switch.
 pub trait ResponseCache: Send + Sync {
     /// Its name on the command line.
     fn name(&self) -> &str;
 
-    /// Returns the response stored under `key`, if there is one. The response shares its tensors with the cache where
+    /// Returns the answer stored under `key`, if there is one. The answer shares its tensors with the cache where
     /// possible.
     ///
     /// # Errors
-    /// The reason why the lookup failed. The request then continues as after a cache miss.
-    fn look_up(&self, key: &str) -> CacheFuture<Option<Response>>;
+    /// The reason why the look-up failed. The request then continues as after a cache miss.
+    fn look_up(&self, key: &str) -> CacheFuture<Option<CachedAnswer>>;
 
-    /// Stores `response` under `key`.
+    /// As [`look_up`](Self::look_up), for a cache that never waits. `None`: it may have to wait.
+    fn look_up_at_once(&self, key: &str) -> Option<Result<Option<CachedAnswer>, Error>> {
+        let _ = key;
+        None
+    }
+
+    /// Stores `answer` under `key`. Whoever waits for the same answer shares it.
     ///
     /// # Errors
     /// ALREADY_EXISTS, or the reason why the cache cannot store it.
-    fn insert(&self, key: &str, response: Response) -> CacheFuture<()>;
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()>;
+
+    /// Whether it follows [`StorageTerms`]. Otherwise a key keeps its first answer.
+    fn replaces_answers(&self) -> bool {
+        false
+    }
+
+    /// Removes all answers whose keys begin with `prefix`. Returns how many there were.
+    ///
+    /// # Errors
+    /// UNSUPPORTED if the cache cannot remove answers, or the reason why it has not.
+    fn remove_all(&self, prefix: &str) -> CacheFuture<u64> {
+        let _ = prefix;
+        let text = format!("cache '{}' cannot remove answers", self.name());
+        Box::pin(std::future::ready(Err(Error::new(ErrorCode::Unsupported, text))))
+    }
+
+    /// The cache as a model uses it that has a part of so many bytes for itself. May block.
+    ///
+    /// # Errors
+    /// INVALID_ARG if the cache has no such parts, or if the part is larger than the cache.
+    fn with_quota(&self, model: &Name, bytes: usize) -> Result<Arc<dyn ResponseCache>, Error> {
+        let _ = bytes;
+        let cache = self.name();
+        Err(Error::invalid(format!("cache '{cache}' has no quotas, which model '{model}' asks for")))
+    }
+
+    /// What only the servers know that share this cache. `None`: whoever reads the cache may be another program, and finds
+    /// answers by keys that are the same everywhere.
+    fn secret(&self) -> Option<[u8; 32]> {
+        None
+    }
 
     /// Its metrics, if it has any besides those that libraries register themselves.
     fn metrics(&self) -> Option<&dyn MetricSource> {

@@ -1,39 +1,40 @@
-//! A response in one buffer, for caches that store bytes. The response is written in place. A reader copies its tensors,
-//! or shares the buffer with them.
+//! An answer in one buffer, for caches that store bytes. The answer is written in place. A reader copies its tensors, or
+//! shares the buffer with them.
 //!
-//! Numbers are little-endian. A size precedes each part that has no fixed size. The buffer contains the name,
-//! datatype, shape and bytes of each output, and then the parameters. Zeros precede the bytes of an output, so that they
+//! Numbers are little-endian. A size precedes each part that has no fixed size. The buffer contains the time of the answer
+//! and its responses: of each, the name, datatype, shape and bytes of each output, and then the parameters. Zeros precede the bytes of an output, so that they
 //! begin at a multiple of [`ALIGNMENT`]. The layout may change with each version of the
 //! server, as the keys may. The reader still checks every value, because the buffer may have been damaged.
 use bytes::Bytes;
 
+use super::CachedAnswer;
 use crate::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
 
 /// Bytes that [`write()`] needs.
 ///
 /// # Errors
 /// UNSUPPORTED if the host cannot read an output.
-pub fn size(response: &Response) -> Result<usize, Error> {
+pub fn size(answer: &CachedAnswer) -> Result<usize, Error> {
     let mut size = 0;
-    each_part(response, |part| size += part.len())?;
+    each_part(answer, |part| size += part.len())?;
     Ok(size)
 }
 
-/// Packs a response into a buffer of its [`size`].
+/// Packs an answer into a buffer of its [`size`].
 ///
 /// # Errors
 /// As [`size`].
 ///
 /// # Panics
 /// If the buffer has another size.
-pub fn write(response: &Response, buffer: &mut [u8]) -> Result<(), Error> {
+pub fn write(answer: &CachedAnswer, buffer: &mut [u8]) -> Result<(), Error> {
     let mut rest = buffer;
-    each_part(response, |part| {
+    each_part(answer, |part| {
         let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
         place.copy_from_slice(part);
         rest = after;
     })?;
-    assert!(rest.is_empty(), "the buffer is as large as the response");
+    assert!(rest.is_empty(), "the buffer is as large as the answer");
     Ok(())
 }
 
@@ -41,7 +42,7 @@ pub fn write(response: &Response, buffer: &mut [u8]) -> Result<(), Error> {
 ///
 /// # Errors
 /// INTERNAL if the buffer contains anything else.
-pub fn read(buffer: &[u8]) -> Result<Response, Error> {
+pub fn read(buffer: &[u8]) -> Result<CachedAnswer, Error> {
     unpack(buffer, Bytes::copy_from_slice)
 }
 
@@ -50,27 +51,33 @@ pub fn read(buffer: &[u8]) -> Result<Response, Error> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_shared(buffer: &Bytes) -> Result<Response, Error> {
+pub fn read_shared(buffer: &Bytes) -> Result<CachedAnswer, Error> {
     unpack(buffer, |data| buffer.slice_ref(data))
 }
 
-fn unpack(buffer: &[u8], data: impl Fn(&[u8]) -> Bytes) -> Result<Response, Error> {
+fn unpack(buffer: &[u8], data: impl Fn(&[u8]) -> Bytes) -> Result<CachedAnswer, Error> {
     let mut reader = Reader { rest: buffer, whole: buffer.len() };
-    let response = reader.response(&data).filter(|_| reader.rest.is_empty());
-    response.ok_or_else(|| Error::internal("the cached response is damaged"))
+    let answer = reader.answer(&data).filter(|_| reader.rest.is_empty());
+    answer.ok_or_else(|| Error::internal("the cached response is damaged"))
 }
 
 /// The bytes of a tensor begin at a multiple of so many bytes.
 pub const ALIGNMENT: usize = 16;
 
 /// Defines the layout for writing: `size` and `write` both use it.
-fn each_part(response: &Response, mut part: impl FnMut(&[u8])) -> Result<(), Error> {
+fn each_part(answer: &CachedAnswer, mut part: impl FnMut(&[u8])) -> Result<(), Error> {
     let mut offset = 0;
     let mut put = |bytes: &[u8]| {
         offset += bytes.len();
         part(bytes);
         offset
     };
+    put(&answer.computed_ms.to_le_bytes());
+    put(&count(answer.responses.len()));
+    answer.responses.iter().try_for_each(|response| each_part_of_response(response, &mut put))
+}
+
+fn each_part_of_response(response: &Response, mut put: impl FnMut(&[u8]) -> usize) -> Result<(), Error> {
     put(&count(response.outputs.len()));
     for output in &response.outputs {
         put_text(&mut put, output.name());
@@ -137,6 +144,12 @@ struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
+    fn answer(&mut self, data: &impl Fn(&[u8]) -> Bytes) -> Option<CachedAnswer> {
+        let computed_ms = self.array().map(u64::from_le_bytes)?;
+        let responses = self.several(|reader| reader.response(data))?;
+        Some(CachedAnswer { responses, computed_ms })
+    }
+
     fn response(&mut self, data: &impl Fn(&[u8]) -> Bytes) -> Option<Response> {
         let outputs = self.several(|reader| reader.output(data))?;
         let parameters = self.several(Self::parameter)?;
@@ -205,10 +218,15 @@ mod tests {
 
     use super::*;
 
-    fn packed(response: &Response) -> Vec<u8> {
-        let mut buffer = vec![0xAA; size(response).unwrap()];
-        write(response, &mut buffer).unwrap();
+    fn packed(answer: &CachedAnswer) -> Vec<u8> {
+        let mut buffer = vec![0xAA; size(answer).unwrap()];
+        write(answer, &mut buffer).unwrap();
         buffer
+    }
+
+    /// Two responses, computed at a time.
+    fn two() -> CachedAnswer {
+        CachedAnswer { responses: [rich(), Response::default()].into_iter().collect(), computed_ms: 12_345 }
     }
 
     /// A response with at least one value of each kind.
@@ -232,7 +250,10 @@ mod tests {
 
     #[test]
     fn a_packed_response_unpacks_unchanged() {
-        let back = read(&packed(&rich())).unwrap();
+        let back = read(&packed(&two())).unwrap();
+        assert_eq!((back.computed_ms, back.responses.len()), (12_345, 2));
+        let [back, empty] = &back.responses[..] else { unreachable!() };
+        assert!(empty.outputs.is_empty() && empty.parameters.is_empty());
         assert_eq!(back.parameters, rich().parameters);
         assert_eq!(back.outputs.len(), 3);
         for (ours, theirs) in back.outputs.iter().zip(&rich().outputs) {
@@ -244,9 +265,9 @@ mod tests {
 
     #[test]
     fn tensors_may_share_the_buffer_and_are_aligned() {
-        let buffer = Bytes::from(packed(&rich()));
+        let buffer = Bytes::from(packed(&two()));
         let back = read_shared(&buffer).unwrap();
-        for (ours, theirs) in back.outputs.iter().zip(&rich().outputs) {
+        for (ours, theirs) in back.responses[0].outputs.iter().zip(&rich().outputs) {
             let (ours, theirs) = (ours.host().unwrap().contiguous(), theirs.host().unwrap().contiguous());
             assert_eq!(ours, theirs);
             let offset = ours.as_ptr().addr().wrapping_sub(buffer.as_ptr().addr());
@@ -256,14 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_response_is_a_response() {
-        let back = read(&packed(&Response::default())).unwrap();
-        assert!(back.outputs.is_empty() && back.parameters.is_empty());
+    fn an_answer_without_responses_is_an_answer() {
+        assert!(read(&packed(&CachedAnswer::default())).unwrap().responses.is_empty());
     }
 
     #[test]
     fn missing_and_extra_bytes_are_detected() {
-        let whole = packed(&rich());
+        let whole = packed(&two());
         for len in 0..whole.len() {
             assert!(read(&whole[..len]).is_err(), "{len} bytes");
         }
@@ -272,7 +292,7 @@ mod tests {
 
     #[test]
     fn damaged_bytes_give_an_error_and_no_panic() {
-        let whole = packed(&rich());
+        let whole = packed(&two());
         for place in 0..whole.len() {
             for value in [0, 1, 0x7F, 0xFF] {
                 let mut damaged = whole.clone();

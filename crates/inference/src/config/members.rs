@@ -225,10 +225,8 @@ fn check_streams(
 /// Refuses a response cache for an ensemble whose answers depend on more than the request (S-W36).
 fn check_cache(config: &ModelConfig, decoupled: bool, members: &[&ModelConfig]) -> Result<(), Error> {
     let name = &config.name;
-    if !config.response_cache {
-        return Ok(());
-    }
-    if decoupled {
+    let Some(caching) = &config.response_cache else { return Ok(()) };
+    if decoupled && !caching.decoupled {
         return Err(Error::invalid(format!(
             "Response Cache does not currently support model {name} with 'decoupled' transaction policy. Please disable \
              the response cache."

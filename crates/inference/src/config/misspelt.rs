@@ -2,7 +2,19 @@
 //!
 //! A configuration may contain parameters for other readers. So this module warns about a name that the backend does
 //! not know only if the name is close to one that the backend knows.
+use super::typed::{MOST_UNREAD_RESPONSES, caching};
 use crate::{backend::KnownNames, nearest};
+
+/// The parameters that the server reads itself, for models of every backend.
+const OF_THE_SERVER: [&str; 7] = [
+    caching::TIME_TO_LIVE,
+    caching::STALE_TIME,
+    caching::MAX_ANSWER_BYTES,
+    caching::QUOTA_BYTES,
+    caching::DECOUPLED,
+    MOST_UNREAD_RESPONSES,
+    "TRITON_BATCH_STRATEGY_PATH",
+];
 
 /// Accelerators of Triton's backends for instances on GPUs.
 const GPU_ACCELERATORS: [&str; 5] = ["tensorrt", "cuda", "auto_io", "gpu_io", "auto_mixed_precision"];
@@ -12,8 +24,9 @@ pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) ->
     let mut warnings = Vec::new();
     let model = &config.name;
     if let Some(known) = known {
-        for parameter in config.parameters.keys().filter(|name| !is_among(name, known.parameters)) {
-            if let Some(near) = nearest(parameter, known.parameters.iter().copied()) {
+        let parameters = [known.parameters, &OF_THE_SERVER].concat();
+        for parameter in config.parameters.keys().filter(|name| !is_among(name, &parameters)) {
+            if let Some(near) = nearest(parameter, parameters.iter().copied()) {
                 warnings.push(format!(
                     "parameter '{parameter}' of model '{model}' has no effect: backend '{}' does not know it, did you \
                      mean '{near}'?",

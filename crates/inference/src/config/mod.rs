@@ -37,6 +37,7 @@ use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
     sync::Arc,
+    time::Duration,
 };
 
 use scheduling::DynamicBatching;
@@ -89,10 +90,26 @@ pub struct ModelConfig {
     /// The backend waits while a client has not read this many responses of a request (parameter
     /// `MAX_UNREAD_RESPONSES`). `None`: the backend never waits for a client.
     pub most_unread_responses: Option<NonZeroUsize>,
-    /// The server may cache responses, if it has a cache.
-    pub response_cache: bool,
+    /// How the server may cache responses, if it has a cache. `None`: it may not.
+    pub response_cache: Option<ResponseCaching>,
     /// The batches that each instance runs before it may serve requests, in this order.
     pub warmups: Vec<Warmup>,
+}
+
+/// The use of the response cache (`response_cache` with `enable: true`, and parameters that begin with `CACHE_`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResponseCaching {
+    /// An older answer is too old (`CACHE_TTL_SECONDS`). `None`: answers do not age.
+    pub time_to_live: Option<Duration>,
+    /// After that time, an answer is still given for so long, while one request computes a new one
+    /// (`CACHE_STALE_SECONDS`).
+    pub stale_time: Duration,
+    /// A larger answer is not stored (`CACHE_MAX_ANSWER_BYTES`), in bytes of memory as a response counts them.
+    pub max_answer_bytes: Option<NonZeroUsize>,
+    /// The model has a part of the cache of so many bytes for itself (`CACHE_QUOTA_BYTES`).
+    pub quota_bytes: Option<NonZeroUsize>,
+    /// All responses of a decoupled model are one answer (`CACHE_DECOUPLED`).
+    pub decoupled: bool,
 }
 
 /// How requests form batches (`scheduling_choice`).

@@ -245,6 +245,14 @@ impl ResponseStream {
     /// # Errors
     /// The model's error. An internal error if the model sent no response or a second one.
     pub async fn only(mut self) -> Result<Response, Error> {
+        self.take_only().await
+    }
+
+    /// As [`only`](Self::only), for a caller that needs the stream afterwards.
+    ///
+    /// # Errors
+    /// As [`only`](Self::only).
+    pub async fn take_only(&mut self) -> Result<Response, Error> {
         let Some(first) = self.next().await else { return Err(unexpected_count(0)) };
         let response = first.result?;
         if first.last {

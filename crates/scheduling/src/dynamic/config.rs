@@ -38,6 +38,29 @@ pub struct DynamicBatching {
     pub hold_until_queued: usize,
 }
 
+impl DynamicBatching {
+    /// When a request that comes `at` this time has waited too long, if the queue rejects it then.
+    #[must_use]
+    pub fn rejection_time(&self, at: Timestamp, meta: &Meta) -> Option<Timestamp> {
+        let policy = self.policy(self.level(meta.priority));
+        if policy.timeout_action == TimeoutAction::Reject { policy.deadline(at, meta) } else { None }
+    }
+
+    /// The level of a request with this priority. 0 if there are no levels.
+    pub(super) fn level(&self, priority: u64) -> u64 {
+        match self.priority_levels {
+            0 => 0,
+            levels if (1..=levels).contains(&priority) => priority,
+            _ => self.default_priority_level,
+        }
+    }
+
+    pub(super) fn policy(&self, level: u64) -> &QueuePolicy {
+        let of_level = self.priority_queue_policies.get(&level).filter(|_| self.priority_levels > 0);
+        of_level.unwrap_or(&self.default_queue_policy)
+    }
+}
+
 /// What a queue does when it is full, or when requests wait too long (`ModelQueuePolicy` of a model configuration).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueuePolicy {

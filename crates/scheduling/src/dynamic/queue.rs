@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    config::{DynamicBatching, QueuePolicy, TimeoutAction},
+    config::{DynamicBatching, TimeoutAction},
     priority_level::{LevelTurn, PriorityLevel},
 };
 use crate::{
@@ -13,25 +13,6 @@ use crate::{
     time::Timestamp,
 };
 
-/// The level of a request, and the queue policy of that level.
-#[derive(Debug)]
-struct LevelRules {
-    priority_levels: u64,
-    default_level: u64,
-    default_policy: QueuePolicy,
-    policies: BTreeMap<u64, QueuePolicy>,
-}
-
-impl LevelRules {
-    fn level(&self, priority: u64) -> u64 {
-        if (1..=self.priority_levels).contains(&priority) { priority } else { self.default_level }
-    }
-
-    fn policy(&self, level: u64) -> &QueuePolicy {
-        self.policies.get(&level).unwrap_or(&self.default_policy)
-    }
-}
-
 /// A queue for each priority level. Order of service: the lowest level first; within a level the requests on time,
 /// then the delayed ones; within each, first come, first served.
 ///
@@ -39,7 +20,7 @@ impl LevelRules {
 /// because clients can create many.
 #[derive(Debug)]
 pub(super) struct RequestQueue<T> {
-    rules: LevelRules,
+    rules: DynamicBatching,
     levels: BTreeMap<u64, PriorityLevel<T>>,
     /// For each level that has a deadline: its earliest deadline, and the level.
     deadlines: BTreeSet<(Timestamp, u64)>,
@@ -57,17 +38,13 @@ const LEVELS_KEPT: usize = 16;
 
 impl<T> RequestQueue<T> {
     pub(super) fn new(config: &DynamicBatching) -> Self {
-        let rules = LevelRules {
-            priority_levels: config.priority_levels,
-            default_level: if config.priority_levels == 0 { 0 } else { config.default_priority_level },
-            default_policy: config.default_queue_policy.clone(),
-            policies: if config.priority_levels == 0 {
-                BTreeMap::new()
-            } else {
-                config.priority_queue_policies.clone()
-            },
-        };
-        Self { rules, levels: BTreeMap::new(), deadlines: BTreeSet::new(), len: 0, accepted: 0 }
+        Self {
+            rules: config.clone(),
+            levels: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            len: 0,
+            accepted: 0,
+        }
     }
 
     /// Adds a request at the end of its level, and returns its position. `now` must not be earlier than in previous
@@ -192,6 +169,7 @@ mod tests {
     use std::{num::NonZero, time::Duration};
 
     use super::*;
+    use crate::dynamic::config::QueuePolicy;
 
     fn ms(millis: u64) -> Timestamp {
         Timestamp::from_nanos(millis * 1_000_000)

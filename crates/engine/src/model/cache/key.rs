@@ -1,22 +1,68 @@
 //! The cache keys of requests. Requests whose answers cannot differ have the same key.
 //!
-//! A key is a cryptographic hash of everything that the answer depends on. A client cannot construct two requests with
-//! the same key, so a found entry needs no comparison with the request (S-W32). The key is the same in every server
-//! that serves the same model, and after a restart. So servers can share a cache.
-use std::fmt::Write as _;
-
+//! A key is a hash of everything that the answer depends on. A client cannot construct two requests with the same key, so a
+//! found entry needs no comparison with the request (S-W32). If only the servers that share a cache can read it, the hash is
+//! AEGIS-128X4 as a message authentication code (RFC 10032) with a secret of these servers: it reads large tensors at the
+//! speed of memory. Otherwise it is BLAKE3, which needs no secret. The key is the same in every server that serves the same
+//! model and shares the cache.
+use aegis::aegis128x4::Aegis128X4Mac;
 use blake3::Hasher;
 use inference::{Error, Name, Parameter, Request, SequenceId, Tensor};
+use parking_lot::RwLock;
 use smallvec::SmallVec;
 
 use crate::fingerprint::Fingerprint;
 
+/// Bytes of a hash.
+const HASH_BYTES: usize = 32;
+
 /// Makes the keys of one model version.
 pub(super) struct Keys {
-    /// Helps a person who reads the cache's keys. The hash distinguishes the models.
+    /// Helps a person who reads the cache's keys, and finds the entries of a model version. The hash distinguishes the
+    /// models, too.
     prefix: String,
-    /// The hasher after the values that are the same for all requests.
-    model: Hasher,
+    /// The encoding of what is the same for all requests.
+    common: Vec<u8>,
+    /// The latest secret, and the hasher after `common`.
+    model: RwLock<(Option<[u8; 32]>, KeyHasher)>,
+}
+
+/// See the module documentation.
+#[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "each request clones it: in place, that takes no memory")]
+enum KeyHasher {
+    Keyed(Aegis128X4Mac<HASH_BYTES>),
+    Unkeyed(Hasher),
+}
+
+impl KeyHasher {
+    /// A hasher that has read `common`.
+    fn after(common: &[u8], secret: Option<[u8; 32]>) -> Self {
+        let mut hasher = match secret {
+            Some(secret) => {
+                let derived = blake3::derive_key("Nereid, keys of the response cache, 1", &secret);
+                let (key, _) = derived.split_first_chunk().expect("the derived key is longer");
+                Self::Keyed(Aegis128X4Mac::new(key))
+            }
+            None => Self::Unkeyed(Hasher::new()),
+        };
+        hasher.update(common);
+        hasher
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Keyed(mac) => mac.update(bytes),
+            Self::Unkeyed(hasher) => _ = hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> [u8; HASH_BYTES] {
+        match self {
+            Self::Keyed(mac) => mac.finalize(),
+            Self::Unkeyed(hasher) => *hasher.finalize().as_bytes(),
+        }
+    }
 }
 
 impl Keys {
@@ -25,20 +71,37 @@ impl Keys {
         common.text(model);
         common.number(version.cast_unsigned());
         common.bytes(fingerprint);
-        let mut hasher = Hasher::new();
-        hasher.update(&common.0);
-        Self { prefix: format!("{model}/{version}/"), model: hasher }
+        let unkeyed = KeyHasher::after(&common.0, None);
+        Self { prefix: format!("{model}/{version}/"), common: common.0, model: RwLock::new((None, unkeyed)) }
     }
 
-    /// The key of a request that has been checked against the configuration. The request's id, priority and timeout do
-    /// not change the answer, so the key leaves them out.
+    /// Servers may agree on another secret while they run.
+    fn hasher(&self, secret: Option<[u8; 32]>) -> KeyHasher {
+        {
+            let model = self.model.read();
+            if model.0 == secret {
+                return model.1.clone();
+            }
+        }
+        let hasher = KeyHasher::after(&self.common, secret);
+        *self.model.write() = (secret, hasher.clone());
+        hasher
+    }
+
+    /// The beginning of all keys of the model version, in all its generations.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The key of a request that has been checked against the configuration, with the secret of the cache. The request's id,
+    /// priority and timeout do not change the answer, so the key leaves them out.
     ///
     /// # Errors
     /// UNSUPPORTED if the host cannot read an input.
-    pub(super) fn of(&self, request: &Request) -> Result<String, Error> {
+    pub(super) fn of(&self, request: &Request, secret: Option<[u8; 32]>) -> Result<String, Error> {
         let mut inputs: SmallVec<[&Tensor; 8]> = request.tensors().iter().collect();
         inputs.sort_unstable_by_key(|tensor| tensor.name());
-        let mut hasher = self.model.clone();
+        let mut hasher = self.hasher(secret);
         hasher.update(&description(request, &inputs).0);
         // The description contains the length of each input.
         for tensor in &inputs {
@@ -46,8 +109,9 @@ impl Keys {
                 hasher.update(piece);
             }
         }
-        let mut key = String::with_capacity(self.prefix.len() + 2 * blake3::OUT_LEN);
-        let _ = write!(key, "{}{}", self.prefix, hasher.finalize().to_hex());
+        let mut key = String::with_capacity(self.prefix.len() + 2 * HASH_BYTES);
+        key.push_str(&self.prefix);
+        key.push_str(&blake3::Hash::from_bytes(hasher.finish()).to_hex());
         Ok(key)
     }
 }
@@ -154,12 +218,14 @@ mod tests {
 
     use super::*;
 
+    const SECRET: Option<[u8; 32]> = Some([7; 32]);
+
     fn keys(model: &str, version: i64, fingerprint: u8) -> Keys {
         Keys::new(&model.into(), version, &[fingerprint; 32])
     }
 
     fn key(request: &Request) -> String {
-        keys("m", 1, 0).of(request).unwrap()
+        keys("m", 1, 0).of(request, SECRET).unwrap()
     }
 
     fn tensor(name: &str, shape: &[i64], data: impl Into<TensorData>) -> Tensor {
@@ -218,7 +284,7 @@ mod tests {
         let mut all: BTreeSet<_> = requests.iter().map(key).collect();
         assert_eq!(all.len(), requests.len());
         let others = [keys("n", 1, 0), keys("m", 2, 0), keys("m", 1, 1)];
-        assert!(others.iter().all(|other| all.insert(other.of(&usual()).unwrap())));
+        assert!(others.iter().all(|other| all.insert(other.of(&usual(), SECRET).unwrap())));
     }
 
     #[test]
@@ -243,6 +309,16 @@ mod tests {
     fn a_key_names_its_model_and_is_the_same_in_every_process() {
         let key = key(&usual());
         let hash = key.strip_prefix("m/1/").unwrap();
-        assert_eq!(hash, "112bc9e7344a672893d5c50d25b2f56845ef5f9531e6efe87df86a3bc7b74a44");
+        assert_eq!(hash, "79b9503e3891e69afdb9c2199b3900d542c2904a6785f70a7efd754ee3463032");
+        let keys = keys("m", 1, 0);
+        let unkeyed = "m/1/112bc9e7344a672893d5c50d25b2f56845ef5f9531e6efe87df86a3bc7b74a44";
+        assert_eq!(keys.of(&usual(), None).unwrap(), unkeyed);
+        let other = keys.of(&usual(), Some([8; 32])).unwrap();
+        assert_ne!(other, key, "who does not know the secret does not know the keys");
+        assert_eq!(keys.of(&usual(), SECRET).unwrap(), key);
+        assert_eq!(keys.of(&usual(), None).unwrap(), unkeyed);
     }
 }
+
+#[cfg(test)]
+mod pair_tests;

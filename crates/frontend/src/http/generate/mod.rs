@@ -40,7 +40,7 @@ use super::{
     response::Origin,
     service::HttpService,
 };
-use crate::{decode_pool::Work, error};
+use crate::{cache_headers, decode_pool::Work, error};
 pub(super) use request::{Schema, decode};
 
 /// The bytes before the JSON of an event.
@@ -67,7 +67,9 @@ impl HttpService {
                 error::status(error.code)
             }
         };
-        Ok(reply::json(status, ResponseBody::chunked(json)))
+        let mut reply = reply::json(status, ResponseBody::chunked(json));
+        cache_headers::tell(reply.headers_mut(), &generation.responses);
+        Ok(reply)
     }
 
     pub(super) async fn generate_stream<B: Body<Data = Bytes> + Unpin>(
@@ -82,8 +84,12 @@ impl HttpService {
             None => (StatusCode::OK, Bytes::new()),
             Some(item) => generation.event(item.result),
         };
+        let mut headers = HeaderMap::new();
+        cache_headers::tell(&mut headers, &generation.responses);
         let body = ResponseBody::events(first, generation);
-        Ok(reply::typed(status, "text/event-stream; charset=utf-8", body))
+        let mut reply = reply::typed(status, "text/event-stream; charset=utf-8", body);
+        reply.headers_mut().extend(headers);
+        Ok(reply)
     }
 
     async fn start_generation<B: Body<Data = Bytes> + Unpin>(
@@ -111,6 +117,7 @@ impl HttpService {
         });
         let mut request = decoded.await??;
         request.model_version = version;
+        request.cache_control = cache_headers::of_request(headers);
         let id = request.id.clone();
         let responses = model.infer(request)?;
         Ok(GenerateCall { model, id, responses })

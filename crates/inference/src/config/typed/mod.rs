@@ -1,4 +1,5 @@
 //! Converts the protobuf form, whose rules were checked, into the typed form.
+pub(super) mod caching;
 mod dynamic;
 mod ensemble;
 mod instances;
@@ -76,7 +77,7 @@ impl ConfigConversion<'_> {
             decoupled: config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled),
             has_sequences: matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))),
             most_unread_responses: self.positive_parameter(config, MOST_UNREAD_RESPONSES),
-            response_cache: config.response_cache.as_ref().is_some_and(|cache| cache.enable),
+            response_cache: self.response_caching(config),
             warmups: self.warmups(config),
         }
     }
@@ -161,7 +162,7 @@ impl ConfigConversion<'_> {
 
 /// The parameter of [`ModelConfig::most_unread_responses`]. Clients can slow down a model with it, which is useful for
 /// large streams to few clients.
-const MOST_UNREAD_RESPONSES: &str = "MAX_UNREAD_RESPONSES";
+pub(super) const MOST_UNREAD_RESPONSES: &str = "MAX_UNREAD_RESPONSES";
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ pub(super) use states::check_states;
 pub(super) use tensors::check_tensors;
 pub(super) use warmup::check_warmups;
 
-use super::{ConfigErrors, complete::is_ensemble};
+use super::{ConfigErrors, complete::is_ensemble, typed::caching::caches_decoupled};
 
 /// The rules that depend neither on the backend nor on the machine (model_config_utils.cc, ValidateModelConfig).
 pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
@@ -114,7 +114,7 @@ fn ensemble_is_scheduled(config: &ModelConfig, errors: &mut ConfigErrors) {
 
 fn decoupled_is_not_cached(config: &ModelConfig, errors: &mut ConfigErrors) {
     let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
-    if decoupled && is_cached(config) {
+    if decoupled && is_cached(config) && !caches_decoupled(config) {
         let text = format!(
             "Response Cache does not currently support model {} with 'decoupled' transaction policy. Please \
              disable the response cache.",

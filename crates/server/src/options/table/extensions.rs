@@ -46,8 +46,8 @@ pub(super) const RESPONSE_CACHE: &[Spec] = &[
             settings.insert(key.to_owned(), value.to_owned());
             Ok(())
         },
-        "Store responses of models with 'response_cache { enable: true }' in the cache of this name. 'local' is \
-             built in: local,size=<bytes>. The cache gets this setting. May be given several times for one cache. Of two values of a setting the later one counts.",
+        "Store responses of models with 'response_cache { enable: true }' in the cache of this name. Built in \
+             are local,size=<bytes> and redis,host=<host> with redis,port=<port>. The cache gets this setting. May be given several times for one cache. Of two values of a setting the later one counts.",
     ),
     text(
         "cache-directory",

@@ -1,0 +1,162 @@
+//! Single flight: equal requests at the same time run once. Pure: no clock, lock or channel.
+//!
+//! The first request with a key leads its flight: it looks the answer up, and executes if there is none. Requests with the
+//! same key wait for it. If the leader goes without an answer, the request that has waited longest leads.
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use inference::Timestamp;
+
+/// Which requests are equal: those with the same key, between two times at which the cache was emptied.
+pub(super) type FlightKey = (u64, Arc<str>);
+
+/// The flights of a model version. `W` is a request that waits, `A` an answer.
+#[derive(Debug)]
+pub(super) struct Flights<W, A> {
+    flights: HashMap<FlightKey, FlightState<W, A>>,
+    /// The deadlines of all requests that wait.
+    deadlines: BTreeSet<(Timestamp, FlightKey, u64)>,
+    /// Flights that have ended.
+    ended: u64,
+}
+
+#[derive(Debug)]
+enum FlightState<W, A> {
+    /// The leader has no answer yet. The others wait, by number.
+    Waiting(BTreeMap<u64, WaitingRequest<W>>),
+    /// There is an answer, which is being stored.
+    Answered(A),
+}
+
+#[derive(Debug)]
+struct WaitingRequest<W> {
+    request: W,
+    deadline: Option<Timestamp>,
+}
+
+/// What a request does that has found no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FlightRole<W, A> {
+    /// It leads its flight.
+    Leads(W),
+    /// It waits for the leader.
+    Waits,
+    /// The answer is being stored.
+    Answered(W, A),
+}
+
+impl<W, A> Default for Flights<W, A> {
+    fn default() -> Self {
+        Self { flights: HashMap::new(), deadlines: BTreeSet::new(), ended: 0 }
+    }
+}
+
+impl<W, A: Clone> Flights<W, A> {
+    /// The number of flights that have ended. If it is the same at two times, no answer has been stored between them.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Whether a request with that key leads.
+    pub(super) fn has(&self, key: &FlightKey) -> bool {
+        self.flights.contains_key(key)
+    }
+
+    /// A request joins the flight of its key, or begins one. Numbers rise with the arrival, and no two requests have the
+    /// same.
+    pub(super) fn join(
+        &mut self,
+        key: &FlightKey,
+        number: u64,
+        request: W,
+        deadline: Option<Timestamp>,
+    ) -> FlightRole<W, A> {
+        match self.flights.get_mut(key) {
+            None => {
+                self.flights.insert(key.clone(), FlightState::Waiting(BTreeMap::new()));
+                FlightRole::Leads(request)
+            }
+            Some(FlightState::Answered(answer)) => FlightRole::Answered(request, answer.clone()),
+            Some(FlightState::Waiting(waiting)) => {
+                self.deadlines.extend(deadline.map(|deadline| (deadline, key.clone(), number)));
+                waiting.insert(number, WaitingRequest { request, deadline });
+                FlightRole::Waits
+            }
+        }
+    }
+
+    /// The client of a request has gone. Returns the request, if it waits.
+    pub(super) fn leave(&mut self, key: &FlightKey, number: u64) -> Option<W> {
+        let Some(FlightState::Waiting(waiting)) = self.flights.get_mut(key) else { return None };
+        let left = waiting.remove(&number)?;
+        self.forget_deadline(key, number, &left);
+        Some(left.request)
+    }
+
+    /// The requests whose deadlines have passed.
+    pub(super) fn expire(&mut self, now: Timestamp) -> Vec<W> {
+        let mut late = Vec::new();
+        while let Some((deadline, _, _)) = self.deadlines.first()
+            && *deadline < now
+            && let Some((_, key, number)) = self.deadlines.pop_first()
+            && let Some(FlightState::Waiting(waiting)) = self.flights.get_mut(&key)
+        {
+            late.extend(waiting.remove(&number).map(|waiting| waiting.request));
+        }
+        late
+    }
+
+    /// When the next request is late.
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, _, _)| *deadline + Timestamp::TICK)
+    }
+
+    /// The leader has an answer, which will be stored until the flight [ends](Self::end). Returns those that wait for it, in
+    /// their order. Requests that come later get it, too.
+    pub(super) fn answered(&mut self, key: &FlightKey, answer: A) -> Vec<W> {
+        self.replace(key, Some(FlightState::Answered(answer)))
+    }
+
+    /// The flight has ended. Returns those that still wait, in their order.
+    pub(super) fn end(&mut self, key: &FlightKey) -> Vec<W> {
+        self.ended += 1;
+        self.replace(key, None)
+    }
+
+    /// The leader has gone without an answer that others can use. Returns the next leader. Without one, the flight has
+    /// ended.
+    pub(super) fn lead_next(&mut self, key: &FlightKey) -> Option<W> {
+        if let Some(FlightState::Waiting(waiting)) = self.flights.get_mut(key)
+            && let Some((number, next)) = waiting.pop_first()
+        {
+            self.forget_deadline(key, number, &next);
+            return Some(next.request);
+        }
+        self.end(key);
+        None
+    }
+
+    fn replace(&mut self, key: &FlightKey, flight: Option<FlightState<W, A>>) -> Vec<W> {
+        let former = match flight {
+            Some(flight) => self.flights.insert(key.clone(), flight),
+            None => self.flights.remove(key),
+        };
+        let Some(FlightState::Waiting(waiting)) = former else { return Vec::new() };
+        let requests = waiting.into_iter().map(|(number, waiting)| {
+            self.forget_deadline(key, number, &waiting);
+            waiting.request
+        });
+        requests.collect()
+    }
+
+    fn forget_deadline(&mut self, key: &FlightKey, number: u64, waiting: &WaitingRequest<W>) {
+        if let Some(deadline) = waiting.deadline {
+            self.deadlines.remove(&(deadline, key.clone(), number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

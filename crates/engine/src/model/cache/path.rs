@@ -1,0 +1,254 @@
+//! The way of the responses of a model with a cache. It counts hits and misses, stores answers, and gives them to the
+//! requests that wait for them.
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use inference::{
+    EntryId, ExecutionTimes, FailureReason, InFlightResponse, Name, Outcome, ReportedTimes, Response,
+    ResponsePath, ResponseReport, Timeline, Timestamp, cache::CachedAnswer, id_prefix,
+};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{Insertion, ModelCache, flights::FlightKey};
+use crate::{
+    clock::now,
+    model::Model,
+    observe::Lookup,
+    rejection::{cancelled, timed_out},
+};
+
+/// The response path of one request.
+pub(super) struct CachePath {
+    pub(super) model: Arc<Model>,
+    pub(super) cache: Arc<ModelCache>,
+    pub(super) key: FlightKey,
+    pub(super) request: PathRequest,
+    /// Not set while the request looks up or waits.
+    decision: OnceLock<Decision>,
+    collected: Mutex<Collected>,
+}
+
+/// What the path knows of its request.
+pub(super) struct PathRequest {
+    /// The id that the client has given.
+    pub(super) id: Name,
+    /// No other request of the model has it.
+    pub(super) number: u64,
+    /// When the request would have waited too long in the queue.
+    pub(super) deadline: Option<Timestamp>,
+}
+
+/// Where the answer comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Decision {
+    /// From the cache, or from an equal request.
+    Hit(Lookup),
+    /// From the model.
+    Execution {
+        terms: ExecutionTerms,
+        /// How long the look-up took. `None`: the client did not want it.
+        looked_up: Option<Duration>,
+    },
+}
+
+/// What happens to the answer of an execution, besides that its client gets it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExecutionTerms {
+    /// It is stored.
+    pub(super) stores: bool,
+    /// It takes the place of a stored one.
+    pub(super) replaces: bool,
+    /// It is for all requests of the flight.
+    pub(super) leads: bool,
+}
+
+impl Default for ExecutionTerms {
+    fn default() -> Self {
+        Self { stores: true, replaces: false, leads: false }
+    }
+}
+
+/// The responses so far.
+#[derive(Debug)]
+enum Collected {
+    All {
+        responses: SmallVec<[Response; 1]>,
+        bytes: usize,
+    },
+    /// Errors, or more than a cache may store.
+    Unfit,
+}
+
+/// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
+/// limit.
+const MOST_COLLECTED: usize = 1 << 20;
+
+impl CachePath {
+    pub(super) fn new(
+        model: &Arc<Model>,
+        cache: &Arc<ModelCache>,
+        key: FlightKey,
+        request: PathRequest,
+    ) -> Self {
+        Self {
+            model: model.clone(),
+            cache: cache.clone(),
+            key,
+            request,
+            decision: OnceLock::new(),
+            collected: Mutex::new(Collected::All { responses: SmallVec::new(), bytes: 0 }),
+        }
+    }
+
+    /// Called once, before the first response.
+    pub(super) fn decide(&self, decision: Decision) {
+        let _ = self.decision.set(decision);
+    }
+
+    /// Collects a response. After the last one, returns the answer if it is worth storing.
+    fn note(&self, response: &InFlightResponse) -> Option<Arc<CachedAnswer>> {
+        let mut collected = self.collected.lock();
+        if let (Collected::All { responses, bytes }, Some(result)) = (&mut *collected, response.result()) {
+            let config = self.model.config();
+            let most_bytes = self.cache.caching.max_answer_bytes.map_or(MOST_COLLECTED, NonZeroUsize::get);
+            match result {
+                // The clone shares the tensors.
+                Ok(response) if config.decoupled || responses.is_empty() => {
+                    *bytes += response.byte_size();
+                    responses.push(response.clone());
+                    // What is not decoupled has only this response.
+                    if config.decoupled && *bytes > most_bytes {
+                        *collected = Collected::Unfit;
+                    }
+                }
+                Ok(_) | Err(_) => *collected = Collected::Unfit,
+            }
+        }
+        if !matches!(response.outcome(), Some(Outcome::Success)) {
+            return None;
+        }
+        match std::mem::replace(&mut *collected, Collected::Unfit) {
+            // An answer without outputs is not worth storing (S-W33).
+            Collected::All { responses, .. }
+                if responses.iter().any(|response| !response.outputs.is_empty()) =>
+            {
+                Some(Arc::new(CachedAnswer::new(responses)))
+            }
+            Collected::All { .. } | Collected::Unfit => None,
+        }
+    }
+
+    /// A response of the model has come.
+    fn executed(&self, response: InFlightResponse, terms: ExecutionTerms, looked_up: Option<Duration>) {
+        let answer = self.note(&response);
+        let Some(outcome) = response.outcome() else { return self.model.respond(response) };
+        let failure = match outcome {
+            Outcome::Success => None,
+            Outcome::Failure(error) => Some(error.clone()),
+        };
+        let record = &self.model.record;
+        let missed = looked_up.filter(|_| failure.is_none());
+        if let Some(looked_up) = missed {
+            record.cache_miss(looked_up);
+        }
+        let leads = terms.leads;
+        let waiting = match (&answer, &failure) {
+            (Some(answer), _) if leads => self.cache.flights.lock().answered(&self.key, answer.clone()),
+            _ => Vec::new(),
+        };
+        let stored = answer.clone().filter(|answer| terms.stores && self.cache.may_store(self.key.0, answer));
+        let is_stored = stored.is_some();
+        // Done before the client has its answer, so that the next equal request finds it.
+        if let Some(stored) = stored {
+            let insertion = Insertion {
+                cache: self.cache.clone(),
+                key: self.key.clone(),
+                record: record.clone(),
+                looked_up: missed,
+                began: now(),
+                replaces: terms.replaces,
+                leads,
+            };
+            insertion.begin(stored);
+        }
+        self.model.respond(response);
+        match (answer, failure) {
+            (Some(answer), _) => {
+                for request in waiting {
+                    // The client has already received the error.
+                    let _ = request.collapse(answer.clone());
+                }
+                if leads && !is_stored {
+                    self.cache.end_flight(&self.key);
+                }
+            }
+            (None, None) if leads => self.cache.end_flight(&self.key),
+            (None, Some(error)) if leads => self.failed(&error),
+            (None, _) => {}
+        }
+    }
+
+    /// The leader has failed. What concerns only its own client makes another request lead.
+    fn failed(&self, error: &inference::Error) {
+        if error.reason == FailureReason::Cancelled || *error == timed_out() {
+            let next = self.cache.flights.lock().lead_next(&self.key);
+            if let Some(next) = next {
+                next.lead_on();
+            }
+            return;
+        }
+        let waiting = self.cache.flights.lock().end(&self.key);
+        let own_prefix = id_prefix(&self.request.id);
+        for request in waiting {
+            let mut error = error.clone();
+            // Nobody learns the id of another client's request.
+            if let Some(rest) = error.message.strip_prefix(&own_prefix) {
+                error.message = format!("{}{rest}", id_prefix(&request.path.request.id)).into();
+            }
+            request.execution.responder.fail(error);
+        }
+    }
+}
+
+impl ResponsePath for CachePath {
+    fn respond(&self, response: InFlightResponse) {
+        match self.decision.get() {
+            Some(Decision::Hit(times)) => {
+                if response.outcome().is_some() {
+                    let at = now();
+                    self.model.record.cache_hit(response.timeline(), times, at);
+                    response.timeline().ended(at);
+                    self.model.in_flight.end();
+                }
+                self.model.orders.release(response);
+            }
+            Some(&Decision::Execution { terms, looked_up }) => self.executed(response, terms, looked_up),
+            // The request has waited for an equal one in vain.
+            None => self.model.respond(response),
+        }
+    }
+
+    fn cancelled(&self, entry: Option<EntryId>) {
+        let left = self.cache.flights.lock().leave(&self.key, self.request.number);
+        match left {
+            Some(request) => request.execution.responder.fail(cancelled()),
+            None => self.model.cancelled(entry),
+        }
+    }
+
+    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
+        self.model.reported(timeline, counted, times);
+    }
+
+    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
+        self.model.batch_reported(execution_times, counted, times);
+    }
+
+    fn response_reported(&self, index: u64, report: ResponseReport) {
+        self.model.response_reported(index, report);
+    }
+}

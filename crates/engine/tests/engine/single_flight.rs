@@ -1,0 +1,231 @@
+//! Tests of equal requests at the same time: they run once, and each still has its own end.
+use std::{sync::Arc, time::Duration};
+
+use inference::{ErrorCode, FailureReason, Request, Response, backend::Execution, cache::CacheStatus};
+use testing::{Gate, MemoryCache};
+
+use crate::{
+    caching::{cached, counts, echo_behind, first_byte, send, serve_with, statistics},
+    support::{TIMEOUT, answer, ask, echo, request},
+};
+
+const QUEUE: &str = "dynamic_batching { default_queue_policy { default_timeout_microseconds: 60000000
+    allow_timeout_override: true } }";
+
+fn hurried(value: u8) -> Request {
+    Request { timeout: Some(Duration::from_micros(1)), ..request(value) }
+}
+
+/// Caches whose look-ups are done at once, and those that may wait.
+fn caches() -> [Arc<MemoryCache>; 2] {
+    [MemoryCache::default(), MemoryCache::that_never_waits()].map(Arc::new)
+}
+
+#[tokio::test]
+async fn equal_requests_at_the_same_time_run_once() {
+    for cache in caches() {
+        let gate = Gate::shut();
+        let repository = cached("instance_group { count: 2 kind: KIND_CPU }");
+        let engine = serve_with(repository.options(), echo_behind(&gate), &cache).await;
+        let mut equal: Vec<_> = (0..64).map(|_| ask(&engine, "m", 7)).collect();
+        let other = ask(&engine, "m", 8);
+        assert!(gate.wait_for(2, TIMEOUT));
+        assert_eq!(engine.in_flight(), 65);
+        gate.open();
+        equal.push(other);
+        let mut statuses = Vec::new();
+        for stream in equal {
+            let canceller = stream.canceller();
+            statuses.push(stream.timeline().cache_status());
+            assert!([7, 8].contains(&first_byte(stream).await));
+            drop(canceller);
+        }
+        assert_eq!(counts(&engine), [65, 2, 63, 2]);
+        assert_eq!((cache.inserts(), engine.in_flight()), (2, 0));
+        assert_eq!(statuses[0], Some(CacheStatus::Miss));
+    }
+}
+
+#[tokio::test]
+async fn those_that_wait_are_told_whose_answer_they_got() {
+    let gate = Gate::shut();
+    let cache = Arc::new(MemoryCache::default());
+    let engine = serve_with(cached("").options(), echo_behind(&gate), &cache).await;
+    let first = ask(&engine, "m", 7);
+    let mut second = ask(&engine, "m", 7);
+    gate.open();
+    first_byte(first).await;
+    let item = second.next().await.unwrap();
+    assert!(item.result.is_ok() && item.last);
+    assert_eq!(second.timeline().cache_status(), Some(CacheStatus::Collapsed));
+    let third = ask(&engine, "m", 7);
+    assert_eq!(third.timeline().cache_status(), Some(CacheStatus::Hit(None)));
+}
+
+#[tokio::test]
+async fn another_request_leads_when_the_client_of_the_leader_goes() {
+    for cache in caches() {
+        let gate = Gate::shut();
+        let engine = serve_with(cached("").options(), echo_behind(&gate), &cache).await;
+        let busy = ask(&engine, "m", 1);
+        assert!(gate.wait_for(1, TIMEOUT));
+        let leader = ask(&engine, "m", 7);
+        let (next, gone, last) = (ask(&engine, "m", 7), ask(&engine, "m", 7), ask(&engine, "m", 7));
+        drop((leader, gone));
+        assert_eq!(engine.in_flight(), 3);
+        gate.open();
+        for (stream, expected) in [(busy, 1), (next, 7), (last, 7)] {
+            assert_eq!(first_byte(stream).await, expected);
+        }
+        assert_eq!((counts(&engine), engine.in_flight()), ([3, 2, 1, 2], 0));
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_told_to_all_and_kept_for_none() {
+    for cache in caches() {
+        let gate = Gate::shut();
+        let behind = gate.clone();
+        let failing = echo().execute(move |_, batch| {
+            behind.pass();
+            for Execution { responder, .. } in batch.executions {
+                responder.fail(inference::Error::internal("no").because(FailureReason::Backend));
+            }
+        });
+        let engine = serve_with(cached("").options(), failing, &cache).await;
+        let all: Vec<_> = (0..5).map(|_| ask(&engine, "m", 7)).collect();
+        assert!(gate.wait_for(1, TIMEOUT));
+        gate.open();
+        for stream in all {
+            assert_eq!(stream.only().await.unwrap_err().message, "no");
+        }
+        assert_eq!((statistics(&engine).fail.count, counts(&engine)), (5, [0, 1, 0, 0]));
+        assert_eq!(ask(&engine, "m", 7).only().await.unwrap_err().message, "no");
+        assert_eq!((counts(&engine), cache.inserts()), ([0, 2, 0, 0], 0));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_waits_has_its_own_deadline() {
+    let gate = Gate::shut();
+    let cache = Arc::new(MemoryCache::that_never_waits());
+    let engine = serve_with(cached(QUEUE).options(), echo_behind(&gate), &cache).await;
+    let leader = ask(&engine, "m", 7);
+    assert!(gate.wait_for(1, TIMEOUT));
+    let (late, patient) = (send(&engine, hurried(7)), ask(&engine, "m", 7));
+    let error = late.only().await.unwrap_err();
+    assert_eq!((error.code, &error.message[..]), (ErrorCode::Unavailable, "Request timeout expired"));
+    assert_eq!(engine.in_flight(), 2, "only that one has ended");
+    gate.open();
+    assert_eq!((first_byte(leader).await, first_byte(patient).await), (7, 7));
+}
+
+#[tokio::test]
+async fn the_deadline_of_the_leader_is_not_that_of_the_others() {
+    let gate = Gate::shut();
+    let cache = Arc::new(MemoryCache::default());
+    let engine = serve_with(cached(QUEUE).options(), echo_behind(&gate), &cache).await;
+    let busy = ask(&engine, "m", 1);
+    assert!(gate.wait_for(1, TIMEOUT));
+    let (leader, next) = (send(&engine, hurried(7)), ask(&engine, "m", 7));
+    assert_eq!(leader.only().await.unwrap_err().message, "Request timeout expired");
+    gate.open();
+    assert_eq!((first_byte(busy).await, first_byte(next).await), (1, 7));
+    assert_eq!(counts(&engine), [2, 2, 0, 2]);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_into_the_cache_is_given_to_those_that_wait() {
+    let gate = Gate::shut();
+    let cache = Arc::new(MemoryCache::limited_to(1));
+    let engine = serve_with(cached("").options(), echo_behind(&gate), &cache).await;
+    let all = [ask(&engine, "m", 7), ask(&engine, "m", 7)];
+    gate.open();
+    for stream in all {
+        assert_eq!(first_byte(stream).await, 7);
+    }
+    assert_eq!(counts(&engine), [2, 1, 1, 1]);
+    assert_eq!((first_byte(ask(&engine, "m", 7)).await, counts(&engine)), (7, [3, 2, 1, 2]));
+}
+
+#[tokio::test]
+async fn each_request_runs_if_the_answer_cannot_be_shared() {
+    let gate = Gate::shut();
+    let behind = gate.clone();
+    let empty = echo().execute(move |_, batch| {
+        behind.pass();
+        for Execution { responder, .. } in batch.executions {
+            responder.complete(Response::default());
+        }
+    });
+    let cache = Arc::new(MemoryCache::default());
+    let engine = serve_with(cached("").options(), empty, &cache).await;
+    let all: Vec<_> = (0..4).map(|_| ask(&engine, "m", 7)).collect();
+    gate.open();
+    for stream in all {
+        assert!(stream.only().await.unwrap().outputs.is_empty());
+    }
+    assert_eq!((counts(&engine), cache.inserts()), ([4, 4, 0, 4], 0));
+}
+
+#[tokio::test]
+async fn equal_requests_to_a_model_that_stops_all_end() {
+    let gate = Gate::shut();
+    let cache = Arc::new(MemoryCache::default());
+    let engine = serve_with(cached("").options(), echo_behind(&gate), &cache).await;
+    let all: Vec<_> = (0..4).map(|_| ask(&engine, "m", 7)).collect();
+    assert!(gate.wait_for(1, TIMEOUT));
+    let stopping = tokio::spawn(async move {
+        engine.stop(TIMEOUT).await.unwrap();
+        engine
+    });
+    gate.open();
+    for stream in all {
+        assert_eq!(first_byte(stream).await, 7);
+    }
+    assert_eq!(stopping.await.unwrap().in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_all_that_wait() {
+    let gate = Gate::shut();
+    let full = "dynamic_batching { default_queue_policy { max_queue_size: 1 default_timeout_microseconds: 60000000 } }";
+    let cache = Arc::new(MemoryCache::default());
+    let engine = serve_with(cached(full).options(), echo_behind(&gate), &cache).await;
+    let busy = ask(&engine, "m", 1);
+    assert!(gate.wait_for(1, TIMEOUT));
+    let queued = ask(&engine, "m", 2);
+    let answer = cache.hold_look_ups();
+    // So many that they may not refuse each other in turn.
+    let named = |number: usize| Request { id: number.to_string().as_str().into(), ..request(7) };
+    let all: Vec<_> = (0..20_000).map(|number| send(&engine, named(number))).collect();
+    answer.notify_one();
+    for (number, stream) in all.into_iter().enumerate() {
+        let expected = format!("[request id: {number}] Exceeds maximum queue size");
+        assert_eq!(stream.only().await.unwrap_err().message, expected);
+    }
+    gate.open();
+    assert_eq!((first_byte(busy).await, first_byte(queued).await), (1, 2));
+}
+
+#[tokio::test]
+async fn a_backend_that_panics_leaves_nobody_waiting() {
+    let gate = Gate::shut();
+    let behind = gate.clone();
+    let panicking = echo().execute(move |_, batch| {
+        behind.pass();
+        let [Execution { .. }] = &batch.executions[..] else {
+            return batch.executions.into_iter().for_each(answer);
+        };
+        panic!("as the test wants");
+    });
+    let cache = Arc::new(MemoryCache::default());
+    let engine = serve_with(cached("").options(), panicking, &cache).await;
+    let all: Vec<_> = (0..4).map(|_| ask(&engine, "m", 7)).collect();
+    assert!(gate.wait_for(1, TIMEOUT));
+    gate.open();
+    for stream in all {
+        assert!(stream.only().await.is_err());
+    }
+    assert_eq!(engine.in_flight(), 0);
+}

@@ -1,0 +1,178 @@
+//! What the response cache costs and saves: a hit beside reading the same request, a small hit beside an execution, and a
+//! stream of requests that never repeat beside the same stream without a cache.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::contenders::Contender;
+use super::plan::{BenchProtocol, BenchRow};
+use super::table::Figures;
+use super::{BenchOptions, write};
+use crate::steps::heading;
+use crate::{process, python};
+
+/// Bytes of the cache. Every answer to an equal request fits.
+const LARGE_CACHE: u64 = 256 << 20;
+/// Bytes of the cache for requests that never repeat: they displace each other.
+const SMALL_CACHE: u64 = 1 << 20;
+
+/// A model, and how many callers ask it.
+struct CacheRow {
+    model: &'static str,
+    cached: &'static str,
+    callers: u32,
+    /// Each request differs from all others.
+    different: bool,
+}
+
+const fn row(model: &'static str, cached: &'static str, callers: u32, different: bool) -> CacheRow {
+    CacheRow { model, cached, callers, different }
+}
+
+const ROWS: [CacheRow; 6] = [
+    row("read_1k", "read_1k_cached", 1, false),
+    row("read_600k", "read_600k_cached", 1, false),
+    row("read_4m", "read_4m_cached", 1, false),
+    row("read_16m", "read_16m_cached", 1, false),
+    row("small", "small_cached", 64, false),
+    row("small", "small_cached", 64, true),
+];
+
+/// Measures, prints and writes the table. Returns true if every request to ours was answered.
+pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
+    let folder = folder.join("caches");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    process::run(python::command().arg("bench/caches.py").arg(&folder))?;
+    let mut text = "| requests | server | without p50 us | with p50 us | added us | without req/s | with req/s | ratio | \
+                    without server us/req | with server us/req | ratio |\n|---|---|"
+        .to_owned();
+    text.push_str(&"---:|".repeat(9));
+    text.push('\n');
+    let mut failed = 0.0;
+    for row in &ROWS {
+        for protocol in [BenchProtocol::HttpBinary, BenchProtocol::Grpc] {
+            let name = row.name(protocol);
+            if !name.contains(&options.filter) {
+                continue;
+            }
+            heading(&name);
+            let bytes = if row.different { SMALL_CACHE } else { LARGE_CACHE };
+            let more = [format!("--cache-config=local,size={bytes}")];
+            // Started for each row: the reference may not survive one.
+            let mut contenders = vec![Contender::ours_with(server, &folder, library, &[], &more)?];
+            if let Some(packages) = &options.reference {
+                contenders.push(Contender::reference_with(packages, server, &folder, &[], &more)?);
+            }
+            let mut rounds = vec![(Vec::new(), Vec::new()); contenders.len()];
+            let mut has_failed = false;
+            for round in 0..options.rounds {
+                for turn in 0..contenders.len() {
+                    // As for the other rows: each round begins with another contender.
+                    let index = (round + turn) % contenders.len();
+                    if index > 0 && has_failed {
+                        continue;
+                    }
+                    match row.measure(&contenders[index], protocol, options.seconds, &folder) {
+                        Ok((without, with)) => {
+                            rounds[index].0.push(without);
+                            rounds[index].1.push(with);
+                        }
+                        // Its rounds until then count.
+                        Err(error) if index > 0 => {
+                            println!("{}: {error:#}", contenders[index].name());
+                            has_failed = true;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            let ours = &rounds[0];
+            failed += ours.0.iter().chain(&ours.1).map(Figures::errors).sum::<f64>();
+            for (contender, (without, with)) in contenders.iter().zip(&rounds) {
+                let medians = (Figures::medians(without), Figures::medians(with));
+                text.push_str(&line(&name, &contender.name(), &medians.0, &medians.1));
+            }
+        }
+    }
+    heading("results");
+    print!("{text}");
+    write(&folder, "cache.md", &text)?;
+    Ok(failed == 0.0)
+}
+
+impl CacheRow {
+    fn name(&self, protocol: BenchProtocol) -> String {
+        let kind = if self.different { "different" } else { "equal" };
+        format!("{kind} {} {} x{}", self.model, protocol.name(), self.callers)
+    }
+
+    /// Makes a measurement without the cache, and one with it.
+    fn measure(
+        &self,
+        contender: &Contender,
+        protocol: BenchProtocol,
+        seconds: u32,
+        folder: &Path,
+    ) -> Result<(Figures, Figures)> {
+        let more =
+            self.different.then(|| format!("--input-data={}", folder.join("different.json").display()));
+        let of = |model: &'static str| {
+            let (name, callers) = (self.name(protocol), self.callers);
+            let row = BenchRow { name, model, protocol, callers, rate: None, bare: false };
+            contender.measure_with(&row, seconds, more.as_slice())
+        };
+        let (without, with) = (of(self.model)?, of(self.cached)?);
+        println!("{:<12} without: {}", contender.name(), without.line());
+        println!("{:<12} with:    {}", "", with.line());
+        Ok((without, with))
+    }
+}
+
+/// A line of the table.
+fn line(row: &str, contender: &str, without: &Figures, with: &Figures) -> String {
+    let both = |column: &str| {
+        let of = |figures: &Figures| figures.column(column).unwrap_or(f64::NAN);
+        (of(without), of(with))
+    };
+    let ((p50, p50_with), (rate, rate_with)) = (both("p50_us"), both("requests_per_second"));
+    let (cost, cost_with) = both("server_us_per_request");
+    let mut text = format!("| {row} | {contender} | {p50:.0} | {p50_with:.0} | {:.0} |", p50_with - p50);
+    writeln!(
+        text,
+        " {rate:.0} | {rate_with:.0} | {:.2} | {cost:.1} | {cost_with:.1} | {:.2} |",
+        rate_with / rate,
+        cost_with / cost
+    )
+    .expect("a string takes all");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_name_of_its_own() {
+        let names =
+            ROWS.iter().flat_map(|row| [BenchProtocol::HttpBinary, BenchProtocol::Grpc].map(|p| row.name(p)));
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(names.contains(&"different small grpc x64".to_owned()));
+    }
+
+    #[test]
+    fn a_line_shows_what_the_cache_adds() {
+        let figures = |p50: u32, cost: u32| {
+            let csv = format!("requests_per_second,p50_us,server_us_per_request\n1000,{p50},{cost}\n");
+            Figures::from_csv(&csv).unwrap()
+        };
+        let text = line("row", "ours", &figures(100, 10), &figures(130, 5));
+        assert_eq!(text, "| row | ours | 100 | 130 | 30 | 1000 | 1000 | 1.00 | 10.0 | 5.0 | 0.50 |\n");
+    }
+}
