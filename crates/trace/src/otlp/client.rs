@@ -1,0 +1,118 @@
+//! The HTTP client of the collector.
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{
+    Method, Request, Uri,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use inference::Error;
+
+use crate::config::OtlpProtocol;
+
+/// The most bytes of an answer that are read. Nothing of it is used.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// Sends batches to one URL.
+pub(super) struct CollectorClient {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    uri: Uri,
+    content_type: &'static str,
+}
+
+impl CollectorClient {
+    /// # Errors
+    /// INVALID_ARG: the URL is not valid, or its scheme is neither `http` nor `https`.
+    pub(super) fn new(url: &str, protocol: OtlpProtocol) -> Result<Self, Error> {
+        let invalid = |why: &dyn std::fmt::Display| {
+            Error::invalid(format!(
+                "--trace-config opentelemetry,url: '{url}' is not a URL of a collector: {why}"
+            ))
+        };
+        let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let uri: Uri = whole.parse().map_err(|error| invalid(&error))?;
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(invalid(&"the scheme must be http or https")),
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls(is_secure)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let content_type = match protocol {
+            OtlpProtocol::HttpJson => "application/json",
+            OtlpProtocol::HttpProtobuf => "application/x-protobuf",
+        };
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), uri, content_type })
+    }
+
+    pub(super) fn url(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// Sends a batch. An error says what the collector has done.
+    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), String> {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(self.uri.clone())
+            .header(CONTENT_TYPE, self.content_type)
+            .header(USER_AGENT, concat!("nereid/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| format!("cannot be asked: {error}"))?;
+        let answer = self.client.request(request).await.map_err(|error| {
+            // The innermost cause says what a person can change.
+            let mut cause: &dyn std::error::Error = &error;
+            while let Some(source) = cause.source() {
+                cause = source;
+            }
+            format!("cannot be reached: {cause}")
+        })?;
+        let status = answer.status();
+        // Read to its end, so that the connection can be used again.
+        let _ = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+        if status.is_success() { Ok(()) } else { Err(format!("has refused spans with status {status}")) }
+    }
+}
+
+/// Certificates are read only for a URL that needs them.
+fn tls(is_secure: bool) -> Result<rustls::ClientConfig, Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    if is_secure {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::internal(format!("TLS cannot be used: {error}")))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_a_scheme_is_http() {
+        let of = |url: &str| {
+            CollectorClient::new(url, OtlpProtocol::HttpJson).map(|client| client.url().to_string())
+        };
+        assert_eq!(of("localhost:4318/v1/traces").unwrap(), "http://localhost:4318/v1/traces");
+        assert_eq!(of("https://host/x").unwrap(), "https://host/x");
+        for wrong in ["ftp://host/x", "http://", "a b"] {
+            let error = of(wrong).unwrap_err();
+            assert!(error.message.contains(&format!("'{wrong}' is not a URL of a collector")), "{error}");
+        }
+    }
+}
