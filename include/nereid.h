@@ -563,7 +563,8 @@ TRITONSERVER_Error *TRITONSERVER_InferenceTraceRequestId(
     TRITONSERVER_InferenceTrace *trace, const char **request_id);
 
 /**
- * Makes a child trace of the same kind; null for null. The caller owns it until a request takes it.
+ * Makes a child trace of the same kind; null for null, and if the server does not trace further
+ * requests. The caller owns it until a request takes it.
  */
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceSpawnChildTrace(
     TRITONSERVER_InferenceTrace *trace, TRITONSERVER_InferenceTrace **child_trace);
@@ -989,10 +990,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetGpuMetrics(
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCpuMetrics(
     TRITONSERVER_ServerOptions *options, bool cpu_metrics);
 
-/**
- * Sets how often measured values are refreshed; without effect, as Nereid measures them when they
- * are read.
- */
+/** Sets the interval of measured values: a measurement is used for half of it. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsInterval(
     TRITONSERVER_ServerOptions *options, uint64_t metrics_interval_ms);
 
@@ -1026,8 +1024,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
     const char *value);
 
 /**
- * Sets which latencies are shown. Only the empty name is allowed, with counter_latencies and
- * settings of features that Nereid does not have.
+ * Sets which latencies are shown. Only the empty name is allowed. Unknown settings have no effect,
+ * as in Triton.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(
     TRITONSERVER_ServerOptions *options, const char *name, const char *setting, const char *value);
@@ -1299,8 +1297,8 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
 
 /**
  * Allocates the memory of an output, which the library writes before it sends the response. The
- * memory belongs to the response. It is host memory, whatever memory type is preferred, and is
- * filled with zeros. A second call is ALREADY_EXISTS.
+ * memory belongs to the response. It is host memory, whatever memory type is preferred. It is
+ * filled with zeros, unless the sender of the request provides it. A second call is ALREADY_EXISTS.
  */
 TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(
     TRITONBACKEND_Output *output, void **buffer, uint64_t buffer_byte_size,

@@ -34,10 +34,11 @@ def size(short, full):
 # How long anything may take before a test gives up, in seconds. Nothing ever takes that long unless it is broken.
 PATIENCE = 60.0
 
+# A unix socket has no port.
 PORT_LINES = {
-    "http_port": re.compile(r"Started HTTPService at \S*:(\d+)"),
-    "grpc_port": re.compile(r"Started GRPCInferenceService at \S*:(\d+)"),
-    "metrics_port": re.compile(r"Started Metrics Service at \S*:(\d+)"),
+    "http_port": re.compile(r"Started HTTPService at (?:unix:|\S*:(\d+))"),
+    "grpc_port": re.compile(r"Started GRPCInferenceService at (?:unix:|\S*:(\d+))"),
+    "metrics_port": re.compile(r"Started Metrics Service at (?:unix:|\S*:(\d+))"),
 }
 
 
@@ -135,7 +136,9 @@ class Server:
             assert self.process.poll() is None, f"ended with {self.process.returncode}; {self.log_end()}"
             log = self.log()
             found = {name: line.search(log) for name, line in PORT_LINES.items()}
-            return all(found.values()) and {name: int(match[1]) for name, match in found.items()}
+            return all(found.values()) and {
+                name: match[1] and int(match[1]) for name, match in found.items()
+            }
 
         for name, port in eventually(started, f"the ports in {self.log_path}").items():
             setattr(self, name, port)
@@ -143,9 +146,17 @@ class Server:
         self.grpc = f"127.0.0.1:{self.grpc_port}"
         self.metrics = f"http://127.0.0.1:{self.metrics_port}/metrics"
 
+    def port_of(self, service):
+        """The port of a further service, by its name in the log."""
+        return int(re.search(rf"Started {service} at \S*:(\d+)", self.log())[1])
+
     def wait_until_ready(self):
         eventually(lambda: http_status(self.http_port, "/v2/health/ready") == 200, f"readiness; {self.log_end()}")
         return self
+
+    def wait_for_log(self, text, count=1):
+        """Waits until the log has the text so many times."""
+        eventually(lambda: self.log().count(text) >= count, f"'{text}' in {self.log_path}")
 
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)

@@ -148,11 +148,3 @@ def test_a_tensor_in_shared_memory_that_nobody_registered_is_refused(client, pro
         client.infer("identity_int32", [tensor])
     assert refusal.value.message() == "Unable to find shared memory region: 'region'"
     assert refusal.value.status() == protocol.status("NOT_FOUND")
-
-
-@pytest.mark.parametrize("question", ["get_log_settings", "get_trace_settings"])
-def test_what_is_not_implemented_says_so(client, protocol, question):
-    with pytest.raises(InferenceServerException) as refusal:
-        getattr(client, question)()
-    assert "is not supported by this version of nereid" in refusal.value.message()
-    assert refusal.value.status() == protocol.status("UNIMPLEMENTED")

@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 
+import ensembles
 import numpy as np
 import pytest
 import repository as models
@@ -54,7 +55,7 @@ def executions(server):
 
 
 def failed(server, operation, reason):
-    return metric(server, "nereid_cache_failed_operations", operation=operation, reason=reason)
+    return metric(server, "nereid_cache_failed_operations_total", operation=operation, reason=reason)
 
 
 def is_available(server):
@@ -97,6 +98,34 @@ def test_servers_share_answers_and_find_them_after_a_restart(start, folder, redi
     ask(later, x + 1, protocol)
     assert executions(later) == 1
     assert len(redis.ask("GET", SECRET)) == 32
+
+
+def write_chain(folder, member):
+    """A cached ensemble with one member that is not cached."""
+    config = "max_batch_size: 0\n" + tensor("input", "X", "FP32", -1) + tensor("output", "Y", "FP32", -1)
+    models.write(folder, "member", models.graph(f"member (float[n] X) => (float[n] Y) {{ Y = {member}(X) }}"), config)
+    steps = ensembles.step("member", {"X": "X"}, {"Y": "Y"})
+    ensembles.write(folder, "chain", config, steps, more=CACHED)
+    return folder
+
+
+def test_servers_share_answers_of_ensembles_with_the_same_members(start, tmp_path, redis, protocol):
+    same, also_same = write_chain(tmp_path / "a", "Identity"), write_chain(tmp_path / "b", "Identity")
+    folders = [same, also_same, write_chain(tmp_path / "c", "Neg")]
+    one, other, different = (start(folder, *redis.cache_options()).wait_until_ready() for folder in folders)
+    x = np.arange(3, dtype=np.float32)
+
+    def ask_chain(server, protocol, factor=1):
+        with protocol.connect(server) as client:
+            answer = client.infer("chain", [protocol.input("X", x)]).as_numpy("Y")
+        np.testing.assert_array_equal(answer, factor * x)
+
+    ask_chain(one, HTTP)
+    eventually(redis.keys, "the answer in the store")
+    ask_chain(other, protocol)
+    assert (hits(one), hits(other)) == (0, 1)
+    ask_chain(different, protocol, factor=-1)
+    assert hits(different) == 0
 
 
 def test_large_answers_are_shared(start, folder, redis):

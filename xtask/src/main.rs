@@ -13,6 +13,7 @@ mod arguments;
 mod bench;
 mod children;
 mod debian;
+mod debian_program;
 mod deepcheck;
 mod demo;
 mod gates;
@@ -20,7 +21,6 @@ mod memcheck;
 mod plugins;
 mod process;
 mod python;
-mod redis_server;
 mod runtime_library;
 mod steps;
 mod store_servers;
@@ -134,9 +134,11 @@ fn run() -> Result<bool> {
                 Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
                 Err(error) => println!("without azurite: {error:#}"),
             }
-            match redis_server::fetch() {
-                Ok(program) => println!("{}={}", redis_server::VARIABLE, program.display()),
-                Err(error) => println!("without redis-server: {error:#}"),
+            for program in debian_program::ALL {
+                match program.fetch() {
+                    Ok(path) => println!("{}={}", program.variable, path.display()),
+                    Err(error) => println!("without {}: {error:#}", program.name),
+                }
             }
             for allocator in allocators::ALL {
                 match allocator.fetch() {

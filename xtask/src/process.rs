@@ -85,7 +85,7 @@ impl ServerProcess {
         let mut server = ServerProcess { child, log, _watched: watched };
         let start = Instant::now();
         let mut shown = 0;
-        while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) {
+        while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) && !server.says_ready() {
             if let Some(status) = server.child.try_wait()? {
                 bail!("the server ended with {status}; its log ends:\n{}", server.log_end());
             }
@@ -111,6 +111,11 @@ impl ServerProcess {
     pub(crate) fn wait(mut self) -> Result<()> {
         self.child.wait()?;
         Ok(())
+    }
+
+    /// Whether the log says so. A port with TLS answers no plain request.
+    fn says_ready(&self) -> bool {
+        fs::read(&self.log).is_ok_and(|text| String::from_utf8_lossy(&text).contains("\"ready in "))
     }
 
     fn log_end(&self) -> String {

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    allocators, deepcheck, demo, gates, memcheck, plugins, process, python, redis_server, runtime_library,
+    allocators, debian_program, deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library,
     store_servers, workspace,
 };
 
@@ -29,7 +29,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         Ok(())
     });
     let mut servers = Vec::new();
-    let mut install = |name: &str, variable: &'static str, install: fn() -> Result<PathBuf>| {
+    let mut install = |name: &str, variable: &'static str, install: &dyn Fn() -> Result<PathBuf>| {
         steps.attempt(name, || {
             let program = install()?;
             println!("{}", program.display());
@@ -37,9 +37,11 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
             Ok(())
         });
     };
-    install("moto", store_servers::MOTO, store_servers::moto);
-    install("azurite", store_servers::AZURITE, store_servers::azurite);
-    install("redis", redis_server::VARIABLE, redis_server::fetch);
+    install("moto", store_servers::MOTO, &store_servers::moto);
+    install("azurite", store_servers::AZURITE, &store_servers::azurite);
+    for program in debian_program::ALL {
+        install(program.name, program.variable, &|| program.fetch());
+    }
     steps.run("tests", || tests(&servers));
     if quick {
         return Ok(steps.summary());

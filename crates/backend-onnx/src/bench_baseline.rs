@@ -3,11 +3,11 @@
 //! Benchmarks compare the server with this baseline. It uses the same wrapper as the backend.
 use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
-use inference::{DataType, Error};
+use inference::{DataType, Error, ForeignMemory};
 
 use crate::{
     LibrarySearch,
-    ort::{AlignedBuffer, Feed, InputValue, OutputValue, Session, SessionOptions, ValueKind},
+    ort::{AlignedBuffer, Feed, InputValue, OutputPlace, OutputValue, Session, SessionOptions, ValueKind},
 };
 
 /// A session with zeros as inputs. Every run overwrites the same outputs.
@@ -70,6 +70,30 @@ impl BareLoop {
             inputs.push(BaselineInput { datatype, shape, bytes: AlignedBuffer::default(), len });
         }
         Ok(Self { session, inputs, outputs: Vec::new() })
+    }
+
+    /// Runs a graph of one input and one output of the same shape `count` times, with both in memory that may be used in
+    /// place. Returns the number of runs.
+    ///
+    /// # Errors
+    /// The errors of the runtime, and memory that does not fit the input or may not be used in place.
+    pub fn run_in_place(
+        &mut self,
+        input: &ForeignMemory,
+        output: &ForeignMemory,
+        count: u32,
+    ) -> Result<u32, Error> {
+        let runtime = self.session.runtime();
+        let unfit = || Error::invalid("the memory does not fit the only input and the only output");
+        let [BaselineInput { datatype, shape, .. }] = &self.inputs[..] else { return Err(unfit()) };
+        let value = InputValue::over_foreign(runtime, *datatype, shape, input)?.ok_or_else(unfit)?;
+        let feeds = [Feed { slot: 0, value }];
+        let place = OutputPlace::over(runtime, *datatype, shape, output)?.ok_or_else(unfit)?;
+        let places = [Some(place)];
+        for _ in 0..count {
+            self.session.run_to_places(None, &feeds, &[0], &places)?;
+        }
+        Ok(count)
     }
 
     /// Runs `count` times. Returns the number of runs.

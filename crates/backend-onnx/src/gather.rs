@@ -2,7 +2,8 @@
 //!
 //! If a request runs alone, the runtime uses its input in place, unless the input has several pieces or its address is
 //! not aligned for its datatype. Inputs of several requests are copied piece by piece into a buffer that the instance
-//! keeps. There is one exception: the inputs are states that an earlier run gave to the same sequences in the same
+//! keeps. Foreign memory is always copied, unless its owner allows that libraries use it in place: a graph may read an
+//! input twice, and rely on finding the same bytes. There is one exception to the copy for several requests: the inputs are states that an earlier run gave to the same sequences in the same
 //! order. The output of that run then contains them as a whole, and the runtime uses it in place. Strings are always
 //! copied, because the runtime has its own form for them.
 use std::sync::{
@@ -89,6 +90,12 @@ impl<'a> Gathering<'a> {
         let shape = self.shape(feed, &parts)?;
         if feed.datatype == DataType::Bytes {
             return self.strings(feed, &shape, &parts, faults).map(Some);
+        }
+        if let [only] = &parts[..]
+            && let TensorMemory::Foreign(memory) = only.memory()
+            && let Some(value) = InputValue::over_foreign(self.runtime, feed.datatype, &shape, memory)?
+        {
+            return Ok(Some(value));
         }
         let bytes = match self.in_one_range(feed, &parts) {
             Some(bytes) => bytes,

@@ -2,7 +2,7 @@
 use std::sync::{Arc, Weak};
 
 use inference::{
-    Error, ExecutionTimes, FailureReason, OutputSelection, Response, Tensor,
+    Error, ExecutionTimes, FailureReason, OutputSelection, Response, Shape, Tensor,
     backend::{BackendInstance, Batch, Execution},
 };
 use smallvec::SmallVec;
@@ -10,9 +10,10 @@ use smallvec::SmallVec;
 use crate::{
     gather::{Copies, Faults, Gathering},
     iteration::{Iteration, answer_cancelled, mark_done},
-    ort::{AlignedBuffer, Feed, OutputValue, RunOptions, Session},
+    ort::{AlignedBuffer, Feed, OrtError, OutputValue, RunOptions, Session},
+    output_places::{ExpectedOutputs, OutputShapes, places},
     plan::{ExecutionPlan, FetchPlan},
-    scatter::{ScatterTarget, scatter},
+    scatter::{ScatterTarget, scatter, scatter_place},
     state::{groups, load_states, store_states},
 };
 
@@ -29,6 +30,7 @@ pub(crate) struct OnnxInstance {
     /// alive.
     carried: Vec<Weak<OutputValue>>,
     copies: Arc<Copies>,
+    output_shapes: OutputShapes,
 }
 
 /// The results of a run for one request.
@@ -52,7 +54,8 @@ impl OnnxInstance {
     ) -> Self {
         let buffers = plan.feeds.iter().map(|_| AlignedBuffer::default()).collect();
         let carried = plan.state_feeds().map(|_| Weak::new()).collect();
-        Self { session, plan, iteration, run_options, buffers, carried, copies }
+        let output_shapes = OutputShapes::default();
+        Self { session, plan, iteration, run_options, buffers, carried, copies, output_shapes }
     }
 
     /// Runs requests together. Stores the state of a request's sequence before it answers the request, and answers the
@@ -119,11 +122,38 @@ impl OnnxInstance {
         let fetches = wanted(&self.plan, executions);
         let slots: SmallVec<[usize; 8]> = fetches.iter().map(|fetch| fetch.slot).collect();
 
+        // A model that answers a request several times needs other memory for each answer.
+        let alone = match executions {
+            [only] if self.iteration.is_none() => Some(only),
+            _ => None,
+        };
+        let expected = match alone {
+            Some(execution) => self.output_shapes.expected(execution, &fetches),
+            None => fetches.iter().map(|_| None).collect(),
+        };
         execution_times.compute_started();
-        let result = self.session.run(self.run_options.as_ref(), &feeds, &slots);
+        let result = run(&self.session, self.run_options.as_ref(), (&feeds, &slots), expected);
         execution_times.compute_ended();
 
-        for (fetch, output) in fetches.iter().zip(result?) {
+        let RunOutputs { outputs, in_place, has_disproved_shapes } = result?;
+        if has_disproved_shapes {
+            self.output_shapes.give_up();
+        }
+        if let Some(execution) = alone.filter(|execution| self.output_shapes.are_wanted(execution)) {
+            let shape = |(fetch, output): (&&FetchPlan, &Option<OutputValue>)| {
+                let output = output.as_ref()?;
+                Some((fetch.slot, output.datatype(), Shape::from_slice(output.shape())))
+            };
+            if in_place.iter().all(Option::is_none) {
+                self.output_shapes.remember(execution, fetches.iter().zip(&outputs).filter_map(shape));
+            }
+        }
+        for ((fetch, output), placed) in fetches.iter().zip(outputs).zip(in_place) {
+            if let Some(placed) = placed {
+                let shape = (placed.datatype, &placed.shape[..]);
+                scatter_place(&self.plan, fetch, shape, &placed.memory, &mut shares)?;
+            }
+            let Some(output) = output else { continue };
             if fetch.tells_who_is_done {
                 mark_done(&self.plan, &output, &mut shares)?;
             }
@@ -202,6 +232,45 @@ impl BackendInstance for OnnxInstance {
             self.run(vec![execution], &execution_times);
         }
     }
+}
+
+/// What a run has made.
+struct RunOutputs {
+    /// The outputs in their order; `None` for those in places of others.
+    outputs: SmallVec<[Option<OutputValue>; 4]>,
+    /// The outputs in places of others.
+    in_place: ExpectedOutputs,
+    /// The expected shapes were wrong.
+    has_disproved_shapes: bool,
+}
+
+/// Runs the session, with outputs in the expected places if that is possible.
+fn run(
+    session: &Arc<Session>,
+    options: Option<&RunOptions>,
+    (feeds, slots): (&[Feed<'_>], &[usize]),
+    mut expected: ExpectedOutputs,
+) -> Result<RunOutputs, OrtError> {
+    let mut has_disproved_shapes = false;
+    if expected.iter().any(Option::is_some) {
+        let places = places(session.runtime(), &expected)?;
+        let made = session.run_to_places(options, feeds, slots, &places);
+        let is_placed: SmallVec<[bool; 4]> = places.iter().map(Option::is_some).collect();
+        drop(places);
+        if let Ok(made) = made {
+            let mut made = made.into_iter();
+            let outputs = is_placed.iter().map(|placed| if *placed { None } else { made.next() }).collect();
+            for (expected, placed) in expected.iter_mut().zip(is_placed) {
+                expected.take_if(|_| !placed);
+            }
+            return Ok(RunOutputs { outputs, in_place: expected, has_disproved_shapes });
+        }
+        // Either the shapes are not as expected, or the run fails anyway. A run without places shows which.
+        has_disproved_shapes = true;
+    }
+    let outputs = session.run(options, feeds, slots)?;
+    let in_place = slots.iter().map(|_| None).collect();
+    Ok(RunOutputs { outputs: outputs.into_iter().map(Some).collect(), in_place, has_disproved_shapes })
 }
 
 /// Whether the row only keeps later slots in their place.

@@ -23,6 +23,7 @@ mod library;
 mod model;
 #[expect(unsafe_code, reason = "the wrapper of the C interface")]
 mod ort;
+mod output_places;
 mod plan;
 mod probe;
 mod scatter;

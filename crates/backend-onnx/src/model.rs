@@ -195,6 +195,10 @@ impl BackendModel for OnnxModel {
         })
     }
 
+    fn copies_foreign_memory(&self) -> bool {
+        true
+    }
+
     fn memory_usage(&self) -> Vec<MemoryUsage> {
         // The sessions are asked after the lock is released.
         let sessions = self.sessions.lock().clone();

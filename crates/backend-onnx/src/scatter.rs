@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::{Error, FailureReason, Name, Shape, Tensor, backend::Execution};
+use inference::{DataType, Error, FailureReason, ForeignMemory, Name, Shape, Tensor, backend::Execution};
 use smallvec::SmallVec;
 
 use crate::{
@@ -55,7 +55,7 @@ pub(crate) fn scatter(
     copies: &Copies,
 ) -> Result<Weak<OutputValue>, Error> {
     let datatype = output.datatype();
-    let answers = fetch.answer.as_ref().map(|answer| parts(plan, fetch, answer, &output, shares));
+    let answers = fetch.answer.as_ref().map(|answer| parts(plan, fetch, answer, output.shape(), shares));
     let states = fetch.state.as_ref().map(|state| state_parts(plan, fetch, state, &output, shares));
     let (answers, states) = (answers.transpose()?, states.transpose()?);
     let is_shared = states.is_some() && shares.len() > 1;
@@ -75,6 +75,25 @@ pub(crate) fn scatter(
         share.states.extend(state.zip(kept).map(|(part, bytes)| tensor(part, bytes)));
     }
     Ok(shared)
+}
+
+/// Gives the only request its output, which a run has written to foreign memory in this shape.
+///
+/// # Errors
+/// As [`scatter`].
+pub(crate) fn scatter_place(
+    plan: &ExecutionPlan,
+    fetch: &FetchPlan,
+    (datatype, shape): (DataType, &[i64]),
+    memory: &ForeignMemory,
+    shares: &mut [ScatterTarget<'_>],
+) -> Result<(), Error> {
+    let (Some(answer), 1) = (&fetch.answer, shares.len()) else { return Ok(()) };
+    let parts = parts(plan, fetch, answer, shape, shares)?;
+    for (share, part) in shares.iter_mut().zip(parts) {
+        share.outputs.push(Tensor::new(fetch.name.clone(), datatype, part.shape, memory.clone()));
+    }
+    Ok(())
 }
 
 /// The elements of an output, before they are divided into parts.
@@ -129,10 +148,10 @@ fn parts(
     plan: &ExecutionPlan,
     fetch: &FetchPlan,
     answer: &AnswerPlan,
-    output: &OutputValue,
+    shape: &[i64],
     shares: &[ScatterTarget<'_>],
 ) -> Result<OutputParts, Error> {
-    let (shape, spec) = (output.shape(), &answer.spec);
+    let spec = &answer.spec;
     if let Some(source) = &answer.scatter {
         return parts_like(plan, answer, shape, source, shares);
     }

@@ -10,7 +10,7 @@ use std::{
 
 use inference::{
     DataType, Error, Name, Response, Tensor,
-    cache::{CachedAnswer, ResponseCache, StorageTerms},
+    cache::{ResponseCache, StorageTerms},
 };
 use nereid_cache::local::LocalResponseCache;
 
@@ -58,11 +58,8 @@ fn insert(cache: &LocalResponseCache, number: u64, name: &Name, size: usize) -> 
     let key = format!("model/1/{number:064x}");
     let shape = [i64::try_from(size).unwrap_or(i64::MAX)];
     let output = Tensor::new(name.clone(), DataType::Uint8, shape[..].into(), vec![1; size]);
-    let mut insertion = cache.insert(
-        &key,
-        Arc::new(CachedAnswer::new([Response::of(vec![output])].into_iter().collect())),
-        StorageTerms::default(),
-    );
+    let mut insertion =
+        cache.insert(&key, Arc::new(Response::of(vec![output]).into()), StorageTerms::default());
     let _ = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     // A hit makes the reference count of the bytes, which an entry then keeps.
     drop(cache.look_up(&key));

@@ -5,3 +5,4 @@
 
 pub mod local;
 pub mod redis;
+mod use_counts;

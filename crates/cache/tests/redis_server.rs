@@ -13,7 +13,7 @@ use std::{
 
 use inference::{
     DataType, Response, Tensor,
-    cache::{CachedAnswer, ResponseCache, StorageTerms},
+    cache::{ResponseCache, StorageTerms},
 };
 use nereid_cache::redis::RedisResponseCache;
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ impl StoreProcess {
     fn insert(&self, key: &str, lifetime: Option<Duration>) {
         let output = Tensor::new("OUT".into(), DataType::Uint8, [1][..].into(), vec![1]);
         let response = Response { outputs: vec![output], parameters: Vec::new() };
-        let answer = Arc::new(CachedAnswer::new([response].into_iter().collect()));
+        let answer = Arc::new(response.into());
         let terms = StorageTerms { lifetime, replaces: false };
         self.runtime.block_on(self.cache.insert(key, answer, terms)).unwrap();
     }

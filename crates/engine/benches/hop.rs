@@ -1,6 +1,8 @@
 //! Measures the overhead of a model: the request, its check, the queue and the instance, and the response. The model
 //! computes nothing.
 //!
+//! `uncounted` is `inline` without the histograms. `scrape` writes the metrics of a thousand models that have served.
+//!
 //! `inline` is an instance that any thread may run, `thread` one that stays on its own thread. One caller, and 64 at
 //! the same time.
 use std::{
@@ -15,6 +17,7 @@ use inference::{
     DataType, Error, Request, RequestInputs, Response, Tensor,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
+    metrics::MetricsForm,
 };
 use nereid_engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use tokio::runtime::Runtime;
@@ -39,8 +42,8 @@ impl Backend for Empty {
 impl BackendModel for Empty {
     fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
         Ok(match config.name.as_str() {
-            "inline" => Instance::Movable(Box::new(Self)),
-            _ => Instance::ThreadBound(Box::new(Self)),
+            "thread" => Instance::ThreadBound(Box::new(Self)),
+            _ => Instance::Movable(Box::new(Self)),
         })
     }
 }
@@ -53,9 +56,9 @@ impl BackendInstance for Empty {
     }
 }
 
-async fn start() -> Engine {
+async fn start(models: &[String], metrics: MetricsOptions) -> Engine {
     let repository = tempfile::tempdir().expect("a temporary directory");
-    for model in ["inline", "thread"] {
+    for model in models {
         fs::create_dir_all(repository.path().join(model).join("1")).expect("the directory is ours");
         fs::write(repository.path().join(model).join("config.pbtxt"), CONFIG).expect("the directory is ours");
     }
@@ -73,7 +76,7 @@ async fn start() -> Engine {
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
         limits: nereid_engine::MemoryLimits::default(),
-        metrics: MetricsOptions { counter_latencies: true, host: false },
+        metrics,
         hold_until_queued: 0,
         hold_until_backlogged: 0,
         rate_limit: None,
@@ -111,7 +114,8 @@ async fn ask_together(model: &Arc<Model>, times: u64) -> Duration {
 
 fn hops(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
-    let engine = runtime.block_on(start());
+    let names = ["inline", "thread"].map(str::to_owned);
+    let engine = runtime.block_on(start(&names, MetricsOptions::default()));
     let mut group = criterion.benchmark_group("hop");
     group.throughput(Throughput::Elements(1));
     for name in ["inline", "thread"] {
@@ -123,9 +127,29 @@ fn hops(criterion: &mut Criterion) {
             bencher.iter_custom(|times| runtime.block_on(ask_together(&model, times)));
         });
     }
+    runtime.block_on(engine.stop(Duration::from_secs(10))).expect("nothing is under way");
+    let uncounted = runtime.block_on(start(&["uncounted".to_owned()], MetricsOptions::none()));
+    let model = uncounted.model("uncounted", None).expect("the model is loaded");
+    group.bench_function("uncounted/1", |bencher| {
+        bencher.iter(|| runtime.block_on(ask(&model, 1)));
+    });
     group.finish();
+    runtime.block_on(uncounted.stop(Duration::from_secs(10))).expect("nothing is under way");
+}
+
+fn scrapes(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let names: Vec<_> = (0..1000).map(|number| format!("m{number}")).collect();
+    let engine = runtime.block_on(start(&names, MetricsOptions::default()));
+    for name in &names {
+        let model = engine.model(name, None).expect("the model is loaded");
+        runtime.block_on(ask(&model, 1));
+    }
+    criterion.bench_function("scrape/1000", |bencher| {
+        bencher.iter(|| black_box(engine.metrics(MetricsForm::Prometheus)));
+    });
     runtime.block_on(engine.stop(Duration::from_secs(10))).expect("nothing is under way");
 }
 
-criterion_group!(benches, hops);
+criterion_group!(benches, hops, scrapes);
 criterion_main!(benches);

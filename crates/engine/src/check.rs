@@ -25,12 +25,21 @@ pub(crate) struct RequestValidator {
     has_sequences: bool,
     /// The control input that receives correlation ids, and its datatype.
     correlation_id: Option<(Name, DataType)>,
-    /// Whether the model's backend can read inputs in memory of devices.
-    reads_device_memory: bool,
+    /// The memory that the model's backend can read.
+    readable: ReadableMemory,
+}
+
+/// The memory that a backend can read besides memory of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ReadableMemory {
+    /// Memory of devices.
+    pub(crate) device: bool,
+    /// Memory that others may write at any time.
+    pub(crate) foreign: bool,
 }
 
 impl RequestValidator {
-    pub(crate) fn new(config: &ModelConfig, reads_device_memory: bool) -> Self {
+    pub(crate) fn new(config: &ModelConfig, readable: ReadableMemory) -> Self {
         let required = config.inputs.iter().filter(|input| !input.optional).count();
         Self {
             required,
@@ -38,7 +47,7 @@ impl RequestValidator {
             compares: config.inputs.iter().any(must_agree) || required < config.inputs.len(),
             has_sequences: matches!(config.scheduling, Scheduling::Sequence(_)),
             correlation_id: correlation_id(config),
-            reads_device_memory,
+            readable,
         }
     }
 
@@ -105,8 +114,8 @@ impl RequestValidator {
         Ok(request.sequence.clone())
     }
 
-    /// Requires memory that the backend can read. Foreign memory whose content is checked is copied first, because
-    /// its owner may change it after the check.
+    /// Requires memory that the backend can read. Foreign memory is copied first if the backend cannot read it, or if its
+    /// content is checked: its owner may change it after the check.
     fn check_memory(
         &self,
         spec: &InputSpec,
@@ -118,8 +127,9 @@ impl RequestValidator {
             TensorMemory::Foreign(_) if spec.datatype == DataType::Bytes || spec.is_shape_tensor => {
                 tensor.bring_to_host()
             }
-            TensorMemory::Foreign(_) => Ok(()),
-            TensorMemory::Device(_) if self.reads_device_memory && !spec.is_shape_tensor => Ok(()),
+            TensorMemory::Foreign(memory) if self.readable.foreign || memory.may_be_used_in_place() => Ok(()),
+            TensorMemory::Foreign(_) => tensor.bring_to_host(),
+            TensorMemory::Device(_) if self.readable.device && !spec.is_shape_tensor => Ok(()),
             TensorMemory::Device(memory) => {
                 let (kind, name, model) = (memory.kind().as_str(), &spec.name, at.model);
                 Err(at.unsupported(format!(

@@ -11,7 +11,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use inference::{Timestamp, panic_message};
@@ -25,6 +25,11 @@ pub fn now() -> Timestamp {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
     Timestamp::from_nanos(nanos)
+}
+
+/// The time since 1970 by the clock of the system, which other servers have too.
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// What the timer thread can wake.

@@ -72,6 +72,21 @@ impl Files {
     }
 }
 
+/// The fingerprint of an ensemble with its own fingerprint, and the versions and fingerprints of its members, one for each
+/// step. `None` if one is not known.
+pub(crate) fn of_ensemble(
+    own: Option<Fingerprint>,
+    members: impl IntoIterator<Item = (i64, Option<Fingerprint>)>,
+) -> Option<Fingerprint> {
+    let mut hasher = Hasher::new();
+    hasher.update(&own?);
+    for (version, fingerprint) in members {
+        hasher.update(&version.to_le_bytes());
+        hasher.update(&fingerprint?);
+    }
+    Some(hasher.finalize().into())
+}
+
 /// Adds bytes and their length, so that no byte can count as part of the next value.
 fn absorb(hasher: &mut Hasher, bytes: impl AsRef<[u8]>) {
     let bytes = bytes.as_ref();
@@ -219,6 +234,25 @@ mod tests {
         assert!(with("model", false) != with("third", false) && with("model", false) != fingerprint(&root));
         assert_ne!(with("model", true), with("model", true));
         assert_ne!(with("gone", false), with("gone", false));
+    }
+
+    #[test]
+    fn the_fingerprint_of_an_ensemble_tells_its_members_apart() {
+        let ensembles = [
+            (1, vec![(1, 2), (1, 3)]),
+            (2, vec![(1, 2), (1, 3)]),
+            (1, vec![(1, 3), (1, 2)]),
+            (1, vec![(1, 2), (2, 3)]),
+            (1, vec![(1, 2)]),
+        ];
+        let made = |own: u8, members: &[(i64, u8)]| {
+            of_ensemble(Some([own; 32]), members.iter().map(|&(version, byte)| (version, Some([byte; 32]))))
+        };
+        let all: BTreeSet<_> = ensembles.iter().map(|(own, members)| made(*own, members)).collect();
+        assert_eq!(all.len(), ensembles.len());
+        assert!(!all.contains(&None));
+        assert_eq!(of_ensemble(Some([1; 32]), [(1, Some([2; 32])), (1, None)]), None);
+        assert_eq!(of_ensemble(None, [(1, Some([2; 32]))]), None);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use inference::{
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
     cache::ResponseCache,
+    metrics::{MetricsForm, MetricsText},
     repository::RepositoryOpener,
 };
 
@@ -53,7 +54,7 @@ pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 use observe::metrics::Exposition;
 pub use observe::{
-    BatchStatistic, DurationStatistic, ModelStatistics, ResponseStatistic, metrics::MetricsOptions,
+    BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic, WantedQuantile,
 };
 pub use options::{
     BackendSetting, ControlMode, EngineOptions, LoadPolicy, ModelControl, RateLimitResource, ServerMetadata,
@@ -61,8 +62,8 @@ pub use options::{
 };
 pub use processors::{ProcessorSet, usable as usable_processors};
 use readiness::ReadinessPolicy;
-pub use readiness::{NotReady, Readiness, ReadinessRule};
-pub use repository::{IndexEntry, LoadParameters, ModelState, Polling};
+pub use readiness::{Readiness, ReadinessRule};
+pub use repository::{IndexEntry, LoadParameters, ModelState, NotReady, Polling};
 use repository::{Loader, Repository, RepositoryOptions};
 pub use thread_group::ThreadGroup;
 
@@ -85,6 +86,37 @@ pub struct Plugins {
     pub more_metrics: Option<Arc<dyn MetricSource>>,
     /// How freed memory goes back to the system.
     pub memory: Option<MemoryFunctions>,
+}
+
+impl Plugins {
+    /// The same plug-ins with a further source of metrics, if there is one.
+    #[must_use]
+    pub fn with_metrics(self, source: Option<Arc<dyn MetricSource>>) -> Self {
+        let more_metrics = match (self.more_metrics, source) {
+            (Some(first), Some(second)) => {
+                Some(Arc::new(MetricSourcePair { first, second }) as Arc<dyn MetricSource>)
+            }
+            (first, second) => first.or(second),
+        };
+        Self { more_metrics, ..self }
+    }
+}
+
+/// Two sources of metrics as one.
+struct MetricSourcePair {
+    first: Arc<dyn MetricSource>,
+    second: Arc<dyn MetricSource>,
+}
+
+impl MetricSource for MetricSourcePair {
+    fn append_to(&self, text: &mut MetricsText) {
+        self.first.append_to(text);
+        self.second.append_to(text);
+    }
+
+    fn value(&self, family: &str, label: (&str, &str)) -> Option<f64> {
+        self.first.value(family, label).or_else(|| self.second.value(family, label))
+    }
 }
 
 /// How the process returns freed memory to the system. This depends on its allocators.
@@ -146,8 +178,11 @@ impl Engine {
         let threads = EngineThreads::start()
             .map_err(|error| Error::internal(format!("failed to start a thread: {error}")))?;
         let plugins = plugins.into();
-        let exposition =
-            Exposition::new(options.metrics, plugins.more_metrics.clone(), plugins.cache.clone());
+        let exposition = Exposition::new(
+            Arc::new(options.metrics.clone()),
+            plugins.more_metrics.clone(),
+            plugins.cache.clone(),
+        );
         let (server, control) = (options.server.clone(), options.control.clone());
         let readiness = ReadinessPolicy::new(options.readiness, control.startup_names());
         let repository = RepositoryOptions {
@@ -333,10 +368,15 @@ impl Engine {
         Ok(models)
     }
 
-    /// All metrics, as Prometheus text 0.0.4.
-    pub fn metrics(&self) -> String {
+    /// All metrics as text.
+    pub fn metrics(&self, form: MetricsForm) -> String {
         let table = self.shared.repository.table();
-        self.shared.exposition.text(table.built().iter(), table.readable())
+        self.shared.exposition.text(form, table.built().iter(), table.readable())
+    }
+
+    /// The value of a metric of a plug-in, by the name of its family and one of its labels.
+    pub fn plugin_metric(&self, family: &str, label: (&str, &str)) -> Option<f64> {
+        self.shared.exposition.plugin_metric(family, label)
     }
 
     /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready

@@ -7,7 +7,11 @@ use std::{
 use inference::{Error, Name};
 use parking_lot::Mutex;
 
-use crate::{Engine, ModelState, model::Model, repository::ModelTable};
+use crate::{
+    Engine, ModelState,
+    model::Model,
+    repository::{ModelTable, NotReady},
+};
 
 /// Which models must be ready so that the server is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,18 +34,6 @@ pub enum Readiness {
     NotReady(Vec<NotReady>),
     /// It is not, because it will stop soon.
     StopAnnounced,
-}
-
-/// A model or a version that keeps the server from being ready.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NotReady {
-    /// Model name.
-    pub name: Name,
-    /// Version number; absent for a model without versions.
-    pub version: Option<i64>,
-    /// State; absent for a model that the server does not have. A version whose backend reports that it is not ready is
-    /// unavailable.
-    pub state: Option<ModelState>,
 }
 
 /// Decides which models must be ready.

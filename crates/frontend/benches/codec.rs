@@ -11,8 +11,11 @@ use nereid_frontend::{
     },
     kserve::output::{Placement, RequestedOutputs},
 };
+use shared_memory::ClientRegions;
 
-const LIMITS: Limits<'_> = Limits { model: "m", max_input_size: 1 << 26 };
+static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
+
+const LIMITS: Limits<'_> = Limits { model: "m", max_input_size: 1 << 26, regions: &NO_REGIONS };
 
 /// A request of numbers. `write` writes each number from its index.
 fn json_numbers(datatype: &str, count: u32, write: impl Fn(u32) -> String) -> Vec<u8> {

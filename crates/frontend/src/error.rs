@@ -2,7 +2,10 @@
 use http::StatusCode;
 use inference::{Error, ErrorCode};
 
-use crate::http::json::write_string;
+use crate::{
+    http::json::write_string,
+    request_facts::{KnownFacts, RequestFacts},
+};
 
 /// The HTTP status of an error. As Triton: http_server.cc, HttpCodeFromError.
 pub fn status(code: ErrorCode) -> StatusCode {
@@ -27,8 +30,18 @@ pub fn body(message: &str) -> Vec<u8> {
 }
 
 /// Writes an error that the client gets to the log, with `--log-verbose`.
-pub(crate) fn note(what: &str, error: &Error) {
-    log::debug!("{what} failed: {}", error.with_code());
+pub(crate) fn note(what: &str, error: &Error, facts: Option<&RequestFacts>) {
+    let Some(KnownFacts { model, version: Some(version), request_id, .. }) = facts.map(RequestFacts::read)
+    else {
+        log::debug!("{what} failed: {}", error.with_code());
+        return;
+    };
+    log::debug!(model:%, version, request_id:%; "{what} failed: {}", error.with_code());
+}
+
+/// Whether [`note`] writes anything.
+pub(crate) fn is_noted() -> bool {
+    log::log_enabled!(log::Level::Debug)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod access_log;
+pub mod api_keys;
 mod cache_headers;
 mod chunks;
 mod compression;
@@ -19,5 +21,10 @@ pub mod http;
 mod inline_wake;
 pub mod kserve;
 pub mod listen;
+pub mod log_control;
 pub mod metrics;
+pub mod reload;
+mod request_facts;
 pub mod restrict;
+pub mod tls;
+mod tracing;

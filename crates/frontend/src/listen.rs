@@ -2,23 +2,56 @@
 //!
 //! The server binds all ports before it loads the first model, so that a port conflict fails before the time for
 //! loading is spent. It listens when the models have been tried: until then connections are refused, as in Triton.
+mod unix_socket;
+
 use std::{
-    io,
+    fmt, io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
 };
 
 use inference::Error;
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub use unix_socket::SocketFile;
+
 /// The most connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A socket that has a port and does not listen yet.
+/// A socket that has an address and does not listen yet.
 #[derive(Debug)]
 pub struct BoundSocket {
     socket: Socket,
+    /// The file of a unix socket.
+    file: Option<SocketFile>,
     /// Address and port as they were given.
     given: String,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Listener {
+    /// On a port.
+    Tcp(TcpListener),
+    /// On a file.
+    Unix(UnixListener, SocketFile),
+}
+
+/// Where a listener listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointAddress {
+    /// A port.
+    Tcp(SocketAddr),
+    /// The file of a unix socket.
+    Unix(PathBuf),
+}
+
+/// The file that an address of the form `unix:<path>` or `unix://<absolute path>` names. `None` for other addresses. The
+/// forms are those of gRPC.
+pub fn unix_path(address: &str) -> Option<&Path> {
+    let path = address.strip_prefix("unix:")?;
+    Some(Path::new(path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path)))
 }
 
 impl BoundSocket {
@@ -38,16 +71,62 @@ impl BoundSocket {
             .and_then(|mut found| found.next().ok_or_else(|| io::Error::other("the name has no address")))
             .map_err(|error| Error::unavailable(format!("cannot resolve address '{address}': {error}")))?;
         let socket = bind(target, reuse_port).map_err(|error| refusal(&given, &error))?;
-        Ok(Self { socket, given })
+        Ok(Self { socket, file: None, given })
+    }
+
+    /// Binds the file `path`, which gets the permissions `mode`. A file that an ended server has left behind is
+    /// replaced.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if another server uses the file, if it is no socket, or if it cannot be made.
+    pub fn bind_unix(path: &Path, mode: u32) -> Result<Self, Error> {
+        let given = format!("unix:{}", path.display());
+        let (socket, file) = unix_socket::bind(path, mode).map_err(|error| refusal(&given, &error))?;
+        Ok(Self { socket, file: Some(file), given })
     }
 
     /// Begins to listen. The listener does not block, because an asynchronous runtime needs that.
     ///
     /// # Errors
     /// UNAVAILABLE: another socket has begun to listen on the port since it was bound.
-    pub fn listen(self) -> Result<TcpListener, Error> {
+    pub fn listen(self) -> Result<Listener, Error> {
         self.socket.listen(BACKLOG).map_err(|error| refusal(&self.given, &error))?;
-        Ok(self.socket.into())
+        Ok(match self.file {
+            None => Listener::Tcp(self.socket.into()),
+            Some(file) => Listener::Unix(self.socket.into(), file),
+        })
+    }
+}
+
+impl Listener {
+    /// Where clients reach the listener.
+    ///
+    /// # Errors
+    /// The system does not know the address.
+    pub fn address(&self) -> io::Result<EndpointAddress> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(EndpointAddress::Tcp),
+            Self::Unix(_, file) => Ok(EndpointAddress::Unix(file.path().to_owned())),
+        }
+    }
+}
+
+impl EndpointAddress {
+    /// The address and port. `None` for a unix socket.
+    pub fn port(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for EndpointAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
     }
 }
 
@@ -80,7 +159,7 @@ mod tests {
     #[test]
     fn a_taken_port_is_named() {
         let first = listener("127.0.0.1", 0, false).unwrap();
-        let port = first.local_addr().unwrap().port();
+        let port = port_of(&first);
         let error = BoundSocket::bind("127.0.0.1", port, false).unwrap_err();
         assert_eq!(error.with_code(), format!("Unavailable: Socket '127.0.0.1:{port}' already in use "));
     }
@@ -97,21 +176,25 @@ mod tests {
 
     #[test]
     fn of_two_sockets_with_one_port_one_may_listen() {
-        let port = listener("127.0.0.1", 0, false).unwrap().local_addr().unwrap().port();
+        let port = port_of(&listener("127.0.0.1", 0, false).unwrap());
         let first = BoundSocket::bind("127.0.0.1", port, false).unwrap();
         let second = BoundSocket::bind("127.0.0.1", port, false).unwrap();
         let _listener = first.listen().unwrap();
         assert!(second.listen().unwrap_err().message.contains("already in use"));
     }
 
-    fn listener(address: &str, port: u16, reuse_port: bool) -> Result<TcpListener, Error> {
+    fn port_of(listener: &Listener) -> u16 {
+        listener.address().unwrap().port().unwrap().port()
+    }
+
+    fn listener(address: &str, port: u16, reuse_port: bool) -> Result<Listener, Error> {
         BoundSocket::bind(address, port, reuse_port)?.listen()
     }
 
     #[test]
     fn two_servers_may_share_a_port_if_both_allow_it() {
         let first = listener("127.0.0.1", 0, true).unwrap();
-        let port = first.local_addr().unwrap().port();
+        let port = port_of(&first);
         assert!(listener("127.0.0.1", port, true).is_ok());
         assert!(listener("127.0.0.1", port, false).is_err());
     }
@@ -127,6 +210,20 @@ mod tests {
         // A machine without IPv6 refuses to create the socket, before it checks the address.
         if let Err(error) = listener("[::1]", 0, false) {
             assert!(error.message.starts_with("cannot listen on '[::1]:0'"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_may_name_a_unix_socket() {
+        for (address, path) in [
+            ("unix:/run/a", Some("/run/a")),
+            ("unix:///run/a", Some("/run/a")),
+            ("unix:a/b", Some("a/b")),
+            ("unix://a", Some("//a")),
+            ("unix", None),
+            ("127.0.0.1", None),
+        ] {
+            assert_eq!(unix_path(address), path.map(Path::new), "{address}");
         }
     }
 }

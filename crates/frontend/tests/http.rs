@@ -1,6 +1,8 @@
 //! The HTTP and metrics endpoints on real sockets: connections and bodies, and how both end.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+#[path = "http/access_log.rs"]
+mod access_log;
 #[path = "http/generate.rs"]
 mod generate;
 
@@ -14,7 +16,7 @@ use std::{
 use engine::{Engine, MetricsOptions, ServerMetadata};
 use inference::backend::Backend;
 use nereid_frontend::{
-    connection::{BodyPace, ClientLimits, ConnectionSlots},
+    connection::{BodyPace, ClientLimits, ConnectionSlots, PortOptions},
     drain::Drain,
     http::{self, HttpService},
     listen::BoundSocket,
@@ -65,7 +67,7 @@ impl Server {
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
             limits: engine::MemoryLimits::default(),
-            metrics: MetricsOptions { counter_latencies: true, host: false },
+            metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,
             rate_limit: None,
@@ -74,11 +76,16 @@ impl Server {
         };
         let engine = runtime.block_on(Engine::start(engine_options, backends)).unwrap();
         let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
-        let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
+        let (address, drain) = (listener.address().unwrap().port().unwrap(), Drain::new());
         let limits = options.limits;
         let service = Arc::new(HttpService::new(engine.clone(), options));
         let slots = ConnectionSlots::unlimited();
-        let serving = runtime.spawn(http::serve(listener, service.clone(), drain.clone(), limits, slots));
+        let serving = runtime.spawn(http::serve(
+            listener,
+            service.clone(),
+            drain.clone(),
+            PortOptions::plain(limits, slots),
+        ));
         Self { runtime, engine, service, address, drain, serving, _repository: repository }
     }
 
@@ -584,10 +591,15 @@ fn a_body_that_stops_coming_ends_the_connection() {
 fn the_metrics_port_knows_one_path() {
     let server = Server::usual();
     let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
-    let address = listener.local_addr().unwrap();
+    let address = listener.address().unwrap().port().unwrap();
     let service = Arc::new(MetricsService::new(server.engine.clone()));
     let slots = ConnectionSlots::unlimited();
-    server.runtime.spawn(http::serve(listener, service, Drain::new(), ClientLimits::default(), slots));
+    server.runtime.spawn(http::serve(
+        listener,
+        service,
+        Drain::new(),
+        PortOptions::plain(ClientLimits::default(), slots),
+    ));
     let mut connection = Connection::open(address).unwrap();
     for path in ["/metrics", "/metrics/"] {
         let answer = connection.ask("GET", path, &[], b"").unwrap();

@@ -229,15 +229,6 @@ impl Buffer {
     pub(crate) fn userp(&self) -> *mut c_void {
         self.userp
     }
-
-    /// The bytes of the output.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        if self.base.is_null() {
-            return &[];
-        }
-        // SAFETY: filled when it was made, and not written since.
-        unsafe { std::slice::from_raw_parts(self.base.cast(), self.byte_size) }
-    }
 }
 
 impl Drop for Buffer {

@@ -13,7 +13,6 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use c_api::types::trace::{self, OwnedTrace, TracedTensor};
 use engine::Model;
 use inference::{Name, ResponseItem, ResponseStream};
 use parking_lot::Mutex;
@@ -21,10 +20,10 @@ use parking_lot::Mutex;
 use crate::{
     calls::CallbackQueue,
     request::RequestReturnGuard,
-    response::{InferenceResponse, Recipient, ResponseOutput},
+    response::{InferenceResponse, Recipient},
 };
 
-/// Dispatches the responses of one request. Dropping it gives the trace back, then the request.
+/// Dispatches the responses of one request. Dropping it gives the request back.
 pub(crate) struct CallbackDispatcher {
     /// The number of wake-ups that the draining thread has not yet processed; 0 if no thread drains.
     wakes: AtomicUsize,
@@ -33,7 +32,7 @@ pub(crate) struct CallbackDispatcher {
     model: Arc<Model>,
     request_id: Name,
     recipient: Recipient,
-    traced: Option<(Arc<OwnedTrace>, Arc<TraceEvents>)>,
+    events: Option<Arc<TraceEvents>>,
     callbacks: CallbackQueue,
     /// Set for a request without input memory: nothing else holds it.
     _return_guard: Option<Arc<RequestReturnGuard>>,
@@ -45,8 +44,8 @@ pub(crate) struct DispatcherParts {
     pub(crate) model: Arc<Model>,
     pub(crate) request_id: Name,
     pub(crate) recipient: Recipient,
-    /// The trace, and its activities that are not yet reported.
-    pub(crate) traced: Option<(Arc<OwnedTrace>, Arc<TraceEvents>)>,
+    /// The calls of the listener of its trace that are not yet made.
+    pub(crate) events: Option<Arc<TraceEvents>>,
     pub(crate) return_guard: Option<Arc<RequestReturnGuard>>,
     pub(crate) callbacks: CallbackQueue,
 }
@@ -54,7 +53,7 @@ pub(crate) struct DispatcherParts {
 impl CallbackDispatcher {
     /// Begins to deliver responses. Does not block.
     pub(crate) fn begin(parts: DispatcherParts) {
-        let DispatcherParts { stream, model, request_id, recipient, traced, return_guard, callbacks } = parts;
+        let DispatcherParts { stream, model, request_id, recipient, events, return_guard, callbacks } = parts;
         let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
         let dispatcher = Arc::new(Self {
             wakes,
@@ -62,11 +61,11 @@ impl CallbackDispatcher {
             model,
             request_id,
             recipient,
-            traced,
+            events,
             callbacks,
             _return_guard: return_guard,
         });
-        if let Some((_, events)) = &dispatcher.traced {
+        if let Some(events) = &dispatcher.events {
             events.told_by(&dispatcher);
         }
         dispatcher.go_on();
@@ -111,7 +110,6 @@ impl CallbackDispatcher {
         let response = item.map_or(ptr::null_mut(), |item| {
             let allocator = &self.recipient.allocator;
             let response = InferenceResponse::new(&self.model, &self.request_id, allocator, item.result);
-            self.trace_outputs(&response);
             Box::into_raw(Box::new(response))
         });
         if last {
@@ -121,18 +119,8 @@ impl CallbackDispatcher {
     }
 
     fn tell_trace(&self) {
-        let Some((trace, events)) = &self.traced else { return };
-        while let Some((activity, nanos)) = events.pop() {
-            trace.report(activity, nanos);
-        }
-    }
-
-    fn trace_outputs(&self, response: &InferenceResponse) {
-        let Some((trace, _)) = &self.traced else { return };
-        for output in response.outputs() {
-            let ResponseOutput { name, datatype, shape, buffer, .. } = output;
-            let tensor = TracedTensor { name, datatype: *datatype, shape, bytes: buffer.bytes() };
-            trace.report_tensor(trace::TENSOR_BACKEND_OUTPUT, &tensor);
+        if let Some(events) = &self.events {
+            events.make_calls();
         }
     }
 }
@@ -145,30 +133,66 @@ impl Wake for CallbackDispatcher {
     }
 }
 
-/// The activities of a request that its trace must report. The threads that work on the request never run code of the
-/// application: they store the activities here, and the dispatcher reports them. It stores at most as many events as a
-/// request has activities.
-#[derive(Default)]
+/// The calls of the listener of a trace. The threads that work on the request never run code of the application: they
+/// store the calls here. The dispatcher makes them while it exists, so that they come before the response that follows.
+/// Afterwards a thread for callbacks makes them. A trace has at most as many calls as its request has activities and
+/// tensors.
 pub(crate) struct TraceEvents {
-    pending: Mutex<VecDeque<(trace::Activity, u64)>>,
+    pending: Mutex<PendingCalls>,
     dispatcher: Mutex<Weak<CallbackDispatcher>>,
+    callbacks: CallbackQueue,
+}
+
+#[derive(Default)]
+struct PendingCalls {
+    calls: VecDeque<Box<dyn FnOnce() + Send>>,
+    /// A thread makes them, or will make them.
+    is_scheduled: bool,
+    /// The request is accepted, or has ended. Before that, no thread may make calls.
+    has_begun: bool,
 }
 
 impl TraceEvents {
-    /// The trace has reached `activity` at that time of CLOCK_MONOTONIC.
-    pub(crate) fn push(&self, activity: trace::Activity, nanos: u64) {
-        self.pending.lock().push_back((activity, nanos));
+    pub(crate) fn new(callbacks: CallbackQueue) -> Self {
+        Self { pending: Mutex::default(), dispatcher: Mutex::default(), callbacks }
+    }
+
+    /// Queues a call.
+    pub(crate) fn push(self: &Arc<Self>, call: Box<dyn FnOnce() + Send>) {
+        self.pending.lock().calls.push_back(call);
         let dispatcher = self.dispatcher.lock().upgrade();
-        if let Some(dispatcher) = dispatcher {
-            dispatcher.wake();
+        match dispatcher {
+            Some(dispatcher) => dispatcher.wake(),
+            None => self.schedule(),
         }
+    }
+
+    /// Has a thread for callbacks make the calls, because the dispatcher has gone.
+    fn schedule(self: &Arc<Self>) {
+        let mut pending = self.pending.lock();
+        if !pending.has_begun || pending.is_scheduled || pending.calls.is_empty() {
+            return;
+        }
+        pending.is_scheduled = true;
+        drop(pending);
+        let events = self.clone();
+        self.callbacks.push(move || {
+            events.make_calls();
+            events.pending.lock().is_scheduled = false;
+            // A call that came in between has seen that it needs no other thread.
+            events.schedule();
+        });
     }
 
     fn told_by(&self, dispatcher: &Arc<CallbackDispatcher>) {
         *self.dispatcher.lock() = Arc::downgrade(dispatcher);
+        self.pending.lock().has_begun = true;
     }
 
-    fn pop(&self) -> Option<(trace::Activity, u64)> {
-        self.pending.lock().pop_front()
+    fn make_calls(&self) {
+        loop {
+            let Some(call) = self.pending.lock().calls.pop_front() else { return };
+            call();
+        }
     }
 }

@@ -5,10 +5,10 @@ use c_api::{
     handle::{borrow, guard},
     types::{
         error::CError,
-        trace::{self, OwnedTrace, Trace, TracedTensor},
+        trace::{OwnedTrace, Trace},
     },
 };
-use inference::{Error, Request, TraceContext};
+use inference::{Error, TraceContext};
 
 use crate::{
     Server,
@@ -50,17 +50,25 @@ unsafe fn send(
     trace: Option<OwnedTrace>,
     callbacks: &CallbackQueue,
 ) -> Result<(), Error> {
+    // A plug-in traces a request with a child of the server's own trace.
+    if let Some(context) = trace.as_ref().and_then(OwnedTrace::of_server) {
+        drop(trace);
+        // SAFETY: null or live as the caller promises.
+        return unsafe { hand_over(handle, Some(context), None, callbacks) }.map(CallbackDispatcher::begin);
+    }
     let traced = trace.map(|trace| {
-        let (callbacks, events) = (callbacks.clone(), Arc::new(TraceEvents::default()));
-        let trace = trace.released_by(move |release| callbacks.push(release));
+        let events = Arc::new(TraceEvents::new(callbacks.clone()));
         let later = events.clone();
-        (Arc::new(trace.told_by(move |activity, nanos| later.push(activity, nanos))), events)
+        let queue = callbacks.clone();
+        let trace = trace.released_by(move |release| queue.push(release));
+        (Arc::new(trace.told_by(move |call| later.push(call))), events)
     });
+    let context = traced.as_ref().map(|(trace, _)| TraceContext::new(trace.clone()));
+    let events = traced.as_ref().map(|(_, events)| events.clone());
     // SAFETY: null or live as the caller promises.
-    let sent = unsafe { hand_over(handle, traced.as_ref(), callbacks) };
-    let outcome = sent.map(CallbackDispatcher::begin);
+    let outcome = unsafe { hand_over(handle, context, events, callbacks) }.map(CallbackDispatcher::begin);
     if outcome.is_err()
-        && let Some(trace) = traced.and_then(|(trace, _)| Arc::into_inner(trace))
+        && let Some((trace, _)) = &traced
     {
         trace.release_here();
     }
@@ -71,7 +79,8 @@ unsafe fn send(
 /// As for `send`.
 unsafe fn hand_over(
     handle: *mut InferenceRequest,
-    traced: Option<&(Arc<OwnedTrace>, Arc<TraceEvents>)>,
+    trace: Option<TraceContext>,
+    events: Option<Arc<TraceEvents>>,
     callbacks: &CallbackQueue,
 ) -> Result<DispatcherParts, Error> {
     // SAFETY: null or live as the caller promises.
@@ -90,30 +99,13 @@ unsafe fn hand_over(
     request.model_version = own.version();
     let request_id = request.id.clone();
     let lends_memory = Arc::strong_count(&return_guard) > 1;
-    if let Some((trace, _)) = traced {
-        request.trace = Some(TraceContext::new(trace.clone()));
-        trace.describe(own.model().name(), own.model().version(), &request.id);
-        trace_inputs(trace, &request);
-    }
+    request.trace = trace;
     let model = own.model().clone();
     let stream = model.infer(request)?;
     return_guard.accept();
     // This guard keeps the handle alive until the end of this function.
     own.running(stream.canceller());
-    let (traced, callbacks) = (traced.cloned(), callbacks.clone());
+    let callbacks = callbacks.clone();
     let kept = (!lends_memory).then(|| return_guard.clone());
-    Ok(DispatcherParts { stream, model, request_id, recipient, traced, return_guard: kept, callbacks })
-}
-
-fn trace_inputs(trace: &OwnedTrace, request: &Request) {
-    if trace.wants_tensors() {
-        for tensor in request.tensors() {
-            let (name, datatype, shape) = (tensor.name(), tensor.datatype(), tensor.shape());
-            // As Triton: a trace does not contain tensors in memory of a device.
-            let Ok(data) = tensor.host() else { continue };
-            let bytes = &data.contiguous()[..];
-            let tensor = TracedTensor { name, datatype, shape, bytes };
-            trace.report_tensor(trace::TENSOR_QUEUE_INPUT, &tensor);
-        }
-    }
+    Ok(DispatcherParts { stream, model, request_id, recipient, events, return_guard: kept, callbacks })
 }

@@ -93,10 +93,6 @@ impl InferenceResponse {
         Self { model: model.clone(), request_id: request_id.clone(), error, outputs, parameters }
     }
 
-    pub(crate) fn outputs(&self) -> &[ResponseOutput] {
-        &self.outputs
-    }
-
     fn output(&self, index: u32) -> Result<&ResponseOutput, Error> {
         at(&self.outputs, index, "outputs")
     }

@@ -2,7 +2,8 @@
 use std::{ffi::CString, fs, ptr};
 
 use c_api::types::error::{CError, consume};
-use nereid_in_process::options::*;
+use frontend::log_control::{LogControl, LogState};
+use nereid_in_process::{logging, options::*};
 
 fn fine(error: *mut CError) {
     // SAFETY: null or an error that this function owns.
@@ -32,6 +33,16 @@ fn log_options_act_on_the_log_of_the_process() {
         fine(TRITONSERVER_ServerOptionsSetLogVerbose(options, 1));
         fine(TRITONSERVER_ServerOptionsSetLogFormat(options, 1));
         log::debug!("four");
+        let log = logging::of_process().unwrap();
+        let expected = LogState {
+            file: path.display().to_string(),
+            info: false,
+            warning: false,
+            error: false,
+            verbose_level: 1,
+            format: "ISO8601",
+        };
+        assert_eq!(log.state(), expected, "clients see what the program has set");
         fine(TRITONSERVER_ServerOptionsSetLogVerbose(options, -1));
         log::debug!("hidden");
         fine(TRITONSERVER_ServerOptionsSetLogFile(options, ptr::null()));

@@ -48,4 +48,4 @@ pub use tensor_memory::{
     DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory,
 };
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
-pub use trace::{TraceActivity, TraceContext, TraceSink};
+pub use trace::{TensorActivity, TraceActivity, TraceContext, TraceId, TraceIdentity, TraceSink};

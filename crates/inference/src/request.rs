@@ -5,8 +5,8 @@ use bytes::Bytes;
 use scheduling::SequenceStep;
 
 use crate::{
-    ByteReservation, ClientId, Error, MemoryKind, Name, NoRoom, REQUEST_BYTES, Tensor, TensorData,
-    TensorMemory, TraceContext, cache::CacheControl,
+    ByteReservation, ClientId, Error, ForeignMemory, MemoryKind, Name, NoRoom, REQUEST_BYTES, Tensor,
+    TensorData, TensorMemory, TraceContext, cache::CacheControl,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
@@ -62,6 +62,18 @@ pub trait OutputPlacement: fmt::Debug + Send + Sync {
         byte_size: Option<usize>,
         preferred: (MemoryKind, i64),
     ) -> Result<(MemoryKind, i64), Error>;
+
+    /// Memory in which the backend may place the output with that name, if the output fits: the beginning of the memory
+    /// then is the memory of the output. `None`: the backend provides the memory.
+    fn memory(&self, name: &Name) -> Option<ForeignMemory> {
+        let _ = name;
+        None
+    }
+
+    /// Whether [`OutputPlacement::memory`] may return memory.
+    fn offers_memory(&self) -> bool {
+        false
+    }
 }
 
 /// The outputs of a model that a request wants.
@@ -198,6 +210,16 @@ impl Request {
         }
     }
 
+    /// Memory for the output with that name, if the sender of the request offers memory.
+    pub fn output_memory(&self, name: &Name) -> Option<ForeignMemory> {
+        self.output_placement.as_ref()?.memory(name)
+    }
+
+    /// Keeps the outputs in memory of the server, so that they do not change while somebody else uses them.
+    pub fn keep_outputs_on_host(&mut self) {
+        self.output_placement = self.output_placement.take().filter(|placement| !placement.offers_memory());
+    }
+
     /// Whether the client wants that output.
     pub fn wants(&self, output: &str) -> bool {
         self.outputs.includes(output)
@@ -239,7 +261,7 @@ pub fn id_prefix(request_id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataType, DeviceMemory, DevicePiece, ForeignMemory};
+    use crate::{DataType, DeviceMemory, DevicePiece};
 
     #[test]
     fn memory_of_a_device_takes_no_room_on_the_host() {
@@ -253,5 +275,42 @@ mod tests {
         let inputs = RequestInputs::Tensors(memories.map(tensor).into());
         let request = Request { inputs, ..Request::default() };
         assert_eq!(request.reserved_bytes(), REQUEST_BYTES + 7);
+    }
+
+    /// Placement on the host, with or without memory.
+    #[derive(Debug)]
+    struct Offer(Option<ForeignMemory>);
+
+    impl OutputPlacement for Offer {
+        fn placement(
+            &self,
+            _: Option<&Name>,
+            _: Option<usize>,
+            preferred: (MemoryKind, i64),
+        ) -> Result<(MemoryKind, i64), Error> {
+            Ok(preferred)
+        }
+
+        fn memory(&self, _: &Name) -> Option<ForeignMemory> {
+            self.0.clone()
+        }
+
+        fn offers_memory(&self) -> bool {
+            self.0.is_some()
+        }
+    }
+
+    #[test]
+    fn outputs_that_stay_on_the_host_are_offered_no_memory() {
+        let request = |offer| {
+            let mut request =
+                Request { output_placement: Some(Arc::new(Offer(offer))), ..Request::default() };
+            let is_offered = request.output_memory(&"OUT".into()).is_some();
+            request.keep_outputs_on_host();
+            (is_offered, request.output_memory(&"OUT".into()).is_some(), request.output_placement.is_some())
+        };
+        assert_eq!(request(ForeignMemory::zeroed(4)), (true, false, false));
+        // What only answers questions stays.
+        assert_eq!(request(None), (false, false, true));
     }
 }

@@ -220,6 +220,26 @@ pub trait ForeignRegion: fmt::Debug + Send + Sync {
     /// # Errors
     /// The memory does not exist any more, for example because its owner has made it smaller.
     fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), Error>;
+
+    /// Copies `source` into the region, from `offset` on. The range lies within [`ForeignRegion::byte_size`].
+    ///
+    /// # Errors
+    /// As [`ForeignRegion::read`]. A part of the bytes may have been written.
+    fn write(&self, offset: usize, source: &[u8]) -> Result<(), Error>;
+
+    /// Whether libraries may read and write the memory by its address. If not, they get copies, because its owner may
+    /// harm a library by changing bytes that the library has checked.
+    fn may_be_used_in_place(&self) -> bool {
+        false
+    }
+
+    /// Requires that the memory still exists. Code that gave a library the address asks this afterwards.
+    ///
+    /// # Errors
+    /// As [`ForeignRegion::read`]: what the library has read or written since the region exists may be lost.
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A range of a [`ForeignRegion`]. Clones are the same memory.
@@ -280,6 +300,62 @@ impl ForeignMemory {
         assert_eq!(target.len(), self.byte_size, "the target is as long as the memory");
         self.region.read(self.offset, target)
     }
+
+    /// Copies `data` to the beginning of the memory. False if the data are longer than the memory; then nothing is
+    /// copied.
+    ///
+    /// # Errors
+    /// That of [`ForeignRegion::write`].
+    pub fn write(&self, data: &TensorData) -> Result<bool, Error> {
+        if data.len() > self.byte_size {
+            return Ok(false);
+        }
+        let mut offset = self.offset;
+        for piece in data.pieces() {
+            self.region.write(offset, piece)?;
+            offset += piece.len();
+        }
+        Ok(true)
+    }
+
+    /// Whether libraries may read and write the memory by its address.
+    pub fn may_be_used_in_place(&self) -> bool {
+        self.region.may_be_used_in_place()
+    }
+
+    /// Requires that the memory still exists.
+    ///
+    /// # Errors
+    /// That of [`ForeignRegion::check`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.region.check()
+    }
+
+    /// The first `byte_size` bytes of the memory; `None` if there are fewer.
+    #[must_use]
+    pub fn first(&self, byte_size: usize) -> Option<Self> {
+        (byte_size <= self.byte_size).then(|| Self { byte_size, ..self.clone() })
+    }
+
+    /// The memory without its first `offset` bytes; `None` if there are fewer.
+    #[must_use]
+    pub fn starting_at(&self, offset: usize) -> Option<Self> {
+        let byte_size = self.byte_size.checked_sub(offset)?;
+        Some(Self { offset: self.offset + offset, byte_size, ..self.clone() })
+    }
+
+    /// Whether both have a byte of the same region in common.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let is_before_end = |offset: usize, range: &Self| offset < range.offset + range.byte_size;
+        Arc::ptr_eq(&self.region, &other.region)
+            && is_before_end(self.offset, other)
+            && is_before_end(other.offset, self)
+    }
+
+    /// Whether both begin at the same byte of the same region.
+    pub fn begins_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.region, &other.region) && self.offset == other.offset
+    }
 }
 
 /// Memory of the process that a library writes by its address. The bytes are atomic: no reference to plain bytes could
@@ -300,6 +376,16 @@ impl ForeignRegion for HeapRegion {
         let bytes = self.0.iter().skip(offset);
         target.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte.load(Relaxed));
         Ok(())
+    }
+
+    fn write(&self, offset: usize, source: &[u8]) -> Result<(), Error> {
+        let places = self.0.iter().skip(offset);
+        source.iter().zip(places).for_each(|(byte, place)| place.store(*byte, Relaxed));
+        Ok(())
+    }
+
+    fn may_be_used_in_place(&self) -> bool {
+        true
     }
 }
 
@@ -391,6 +477,10 @@ mod tests {
         fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Error> {
             Err(Error::invalid("the region is smaller than it was"))
         }
+
+        fn write(&self, _: usize, _: &[u8]) -> Result<(), Error> {
+            Err(Error::invalid("the region is smaller than it was"))
+        }
     }
 
     #[test]
@@ -415,6 +505,32 @@ mod tests {
         let mut target = [0; 2];
         range.copy_to(&mut target, "x").unwrap();
         assert_eq!(target, [2, 3]);
+    }
+
+    #[test]
+    fn data_are_written_to_the_beginning_of_foreign_memory() {
+        let memory = ForeignMemory::copied_from(&vec![9; 6].into());
+        let range = ForeignMemory::range(memory.region.clone(), 1, 4).unwrap();
+        let data = TensorData::from_pieces([Bytes::from_static(&[1, 2]), Bytes::from_static(&[3])]);
+        assert_eq!(range.write(&data), Ok(true));
+        assert_eq!(memory.read().unwrap(), [9, 1, 2, 3, 9, 9]);
+        assert_eq!(range.write(&vec![7; 5].into()), Ok(false));
+        assert_eq!(memory.read().unwrap(), [9, 1, 2, 3, 9, 9]);
+        let lost = ForeignMemory::range(Arc::new(Truncated), 0, 8).unwrap();
+        assert!(lost.write(&data).is_err());
+    }
+
+    #[test]
+    fn ranges_of_one_region_may_overlap() {
+        let whole = ForeignMemory::copied_from(&vec![9; 6].into());
+        let range =
+            |offset, byte_size| ForeignMemory::range(whole.region.clone(), offset, byte_size).unwrap();
+        assert!(range(0, 3).overlaps(&range(2, 1)) && range(2, 1).overlaps(&range(0, 3)));
+        assert!(!range(0, 3).overlaps(&range(3, 3)) && !range(3, 3).overlaps(&range(0, 3)));
+        assert!(!range(0, 6).overlaps(&ForeignMemory::copied_from(&vec![9; 6].into())));
+        assert!(range(2, 3).begins_as(&range(2, 1)) && !range(2, 3).begins_as(&range(1, 3)));
+        assert_eq!(range(2, 3).first(3).map(|first| first.byte_size()), Some(3));
+        assert!(range(2, 3).first(4).is_none());
     }
 
     #[test]

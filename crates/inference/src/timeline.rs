@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, OnceLock,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -15,7 +15,10 @@ use std::{
 use parking_lot::Mutex;
 use scheduling::Timestamp;
 
-use crate::{TraceActivity, TraceContext, TraceSink, cache::CacheStatus};
+use crate::{
+    Response, Tensor, TensorActivity, TraceActivity, TraceContext, cache::CacheStatus,
+    trace::WeakTraceContext,
+};
 
 /// The times at which an execution reached each phase, as the backend reports them
 /// (`TRITONBACKEND_ModelInstanceReportStatistics`).
@@ -93,9 +96,22 @@ pub struct Timeline {
     execution: OnceLock<Arc<ExecutionTimes>>,
     end: Rendezvous,
     cache_status: OnceLock<CacheStatus>,
+    has_responded: AtomicBool,
     is_traced: bool,
-    /// Removed when the request ends. A later owner of the timeline must not keep the trace alive.
-    trace: Mutex<Option<TraceContext>>,
+    trace: Mutex<TraceState>,
+}
+
+/// What a timeline knows about the trace of its request.
+#[derive(Debug, Default)]
+struct TraceState {
+    /// Removed when the trace has received everything. A later owner of the timeline must not keep the trace alive.
+    trace: Option<TraceContext>,
+    /// A backend that reports times itself has the request. The trace does not end before the backend releases it.
+    is_held: bool,
+    /// The request ended at this time while the backend had it.
+    ended: Option<Timestamp>,
+    /// The trace has received the times of the execution, or receives none.
+    has_times: bool,
 }
 
 impl Timeline {
@@ -104,14 +120,25 @@ impl Timeline {
         let queue_start = AtomicU64::new(0);
         let end = Rendezvous::default();
         let (execution, cache_status) = (OnceLock::new(), OnceLock::new());
-        let (is_traced, trace) = (false, Mutex::new(None));
-        Self { request_start, rows, queue_start, execution, end, cache_status, is_traced, trace }
+        let (has_responded, is_traced, trace) = (AtomicBool::new(false), false, Mutex::default());
+        Self {
+            request_start,
+            rows,
+            queue_start,
+            execution,
+            end,
+            cache_status,
+            has_responded,
+            is_traced,
+            trace,
+        }
     }
 
     /// The same timeline with a trace, if the request is traced.
     #[must_use]
     pub fn traced(self, trace: Option<TraceContext>) -> Self {
-        let traced = Self { is_traced: trace.is_some(), trace: Mutex::new(trace), ..self };
+        let state = TraceState { trace, ..TraceState::default() };
+        let traced = Self { is_traced: state.trace.is_some(), trace: Mutex::new(state), ..self };
         traced.tell(TraceActivity::RequestStart, traced.request_start);
         traced
     }
@@ -125,13 +152,25 @@ impl Timeline {
 
     /// The trace of the request, if it is traced and has not ended.
     pub fn trace(&self) -> Option<TraceContext> {
-        if self.is_traced { self.trace.lock().clone() } else { None }
+        if self.is_traced { self.trace.lock().trace.clone() } else { None }
     }
 
-    /// Records that the request has reached its queue, or waits for an equal request. The trace receives the first time.
-    pub fn queued(&self, at: Timestamp) {
-        if self.queue_start.swap(at.as_nanos(), Relaxed) == 0 {
-            self.tell(TraceActivity::QueueStart, at);
+    /// Records that the request with these inputs has reached its queue, or waits for an equal request. The trace
+    /// receives the first time, and the inputs if it wants tensors.
+    pub fn queued(&self, at: Timestamp, inputs: &[Tensor]) {
+        if self.queue_start.swap(at.as_nanos(), Relaxed) != 0 {
+            return;
+        }
+        if let Some(trace) = self.trace() {
+            trace.tell(TraceActivity::QueueStart, at);
+            trace.tell_tensors(TensorActivity::QueueInput, inputs);
+        }
+    }
+
+    /// Tells the outputs of a response to the trace, if it wants tensors.
+    pub fn responded(&self, response: &Response) {
+        if let Some(trace) = self.trace() {
+            trace.tell_tensors(TensorActivity::BackendOutput, &response.outputs);
         }
     }
 
@@ -153,6 +192,11 @@ impl Timeline {
         self.queue_start.load(Relaxed) != 0
     }
 
+    /// Returns true for the first caller only: the one that has the first response.
+    pub fn responds_first(&self) -> bool {
+        !self.has_responded.swap(true, Relaxed)
+    }
+
     /// Records where the answer comes from, for a request that has asked the response cache. Only the first one counts.
     pub fn set_cache_status(&self, status: CacheStatus) {
         let _ = self.cache_status.set(status);
@@ -171,15 +215,75 @@ impl Timeline {
         }
     }
 
-    /// Records the end of the request. The trace now also receives the times that the backend has not recorded.
-    pub fn ended(&self, at: Timestamp) {
-        let trace = if self.is_traced { self.trace.lock().take() } else { None };
-        let Some(trace) = trace else { return };
-        if let Some(execution) = self.execution() {
-            execution.tell_missing(&trace, at);
-            trace.tell(TraceActivity::ComputeEnd, at);
+    /// Records the execution of a request whose work other models do. Its trace receives the times of their requests
+    /// as children, and none of its own.
+    pub fn executed_by_members(&self, execution_times: Arc<ExecutionTimes>) {
+        let _ = self.execution.set(execution_times);
+        if self.is_traced {
+            self.trace.lock().has_times = true;
         }
-        trace.tell(TraceActivity::RequestEnd, at);
+    }
+
+    /// A backend that reports its times with [`Responder::report`](crate::Responder::report) takes the request. It
+    /// calls [`Timeline::released`] at the end.
+    pub fn held(&self) {
+        if self.is_traced {
+            self.trace.lock().is_held = true;
+        }
+    }
+
+    /// The backend that has [held](Timeline::held) the request releases it. If the request has ended, its trace ends.
+    pub fn released(&self) {
+        if !self.is_traced {
+            return;
+        }
+        let mut state = self.trace.lock();
+        state.is_held = false;
+        let Some(ended) = state.ended.take() else { return };
+        let (trace, has_times) = (state.trace.take(), state.has_times);
+        drop(state);
+        let now = self.execution().map_or(ended, |execution| (execution.clock)());
+        self.tell_end(trace, has_times, ended, now);
+    }
+
+    /// Records the end of the request. The trace now also receives the times that the backend has not recorded, unless
+    /// the backend still has the request and may report them.
+    pub fn ended(&self, at: Timestamp) {
+        if !self.is_traced {
+            return;
+        }
+        let mut state = self.trace.lock();
+        if state.is_held {
+            state.ended.get_or_insert(at);
+            return;
+        }
+        let (trace, has_times) = (state.trace.take(), state.has_times);
+        drop(state);
+        self.tell_end(trace, has_times, at, at);
+    }
+
+    /// `computed`: the latest time at which the execution can have ended.
+    fn tell_end(&self, trace: Option<TraceContext>, has_times: bool, computed: Timestamp, end: Timestamp) {
+        let Some(trace) = trace else { return };
+        if let Some(execution) = self.execution().filter(|_| !has_times) {
+            execution.tell_missing(&trace, computed);
+            trace.tell(TraceActivity::ComputeEnd, computed);
+        }
+        trace.tell(TraceActivity::RequestEnd, end);
+    }
+
+    /// Tells the times that a backend reports to the trace. A request that was executed several times has the times of
+    /// the first report.
+    fn tell_reported(&self, times: ReportedTimes) {
+        let mut state = self.trace.lock();
+        if !state.is_held || std::mem::replace(&mut state.has_times, true) {
+            return;
+        }
+        let Some(trace) = state.trace.clone() else { return };
+        drop(state);
+        trace.tell(TraceActivity::ComputeInputEnd, times.compute_start);
+        trace.tell(TraceActivity::ComputeOutputStart, times.compute_end);
+        trace.tell(TraceActivity::ComputeEnd, times.exec_end);
     }
 
     /// The execution that contains the request, after it has started.
@@ -209,6 +313,9 @@ impl Timeline {
     /// Records the backend's times. Returns the time of the count, if the request has already been counted without
     /// them.
     pub(crate) fn report(&self, times: ReportedTimes) -> Option<Timestamp> {
+        if self.is_traced {
+            self.tell_reported(times);
+        }
         self.end.report(times)
     }
 }
@@ -229,7 +336,7 @@ pub struct ExecutionTimes {
     taken: AtomicBool,
     count: Rendezvous,
     /// The traces of the requests of the batch that are traced and have not ended.
-    traces: Vec<Weak<dyn TraceSink>>,
+    traces: Vec<WeakTraceContext>,
 }
 
 impl ExecutionTimes {
@@ -269,7 +376,10 @@ impl ExecutionTimes {
         let at = (self.clock)();
         let first = time.swap(at.as_nanos(), Relaxed) == 0;
         if first {
-            self.traces.iter().filter_map(Weak::upgrade).for_each(|trace| trace.reached(activity, at));
+            self.traces
+                .iter()
+                .filter_map(WeakTraceContext::upgrade)
+                .for_each(|trace| trace.tell(activity, at));
         }
     }
 
@@ -362,6 +472,10 @@ mod tests {
         fn reached(&self, activity: TraceActivity, at: Timestamp) {
             self.0.lock().push((activity, at.as_nanos()));
         }
+
+        fn identity(&self) -> crate::TraceIdentity {
+            crate::TraceIdentity::unique(0)
+        }
     }
 
     #[test]
@@ -372,7 +486,7 @@ mod tests {
         let said = || std::mem::take(&mut *told.0.lock());
         let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace.clone()));
         assert_eq!(said(), [(RequestStart, 1)]);
-        timeline.queued(Timestamp::from_nanos(2));
+        timeline.queued(Timestamp::from_nanos(2), &[]);
         assert_eq!(said(), [(QueueStart, 2)]);
         let times =
             Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(3)).traced(std::iter::once(trace)));
@@ -383,5 +497,85 @@ mod tests {
         assert_eq!(said(), [(ComputeInputEnd, 3)]);
         timeline.ended(Timestamp::from_nanos(9));
         assert_eq!(said(), [(ComputeOutputStart, 9), (ComputeEnd, 9), (RequestEnd, 9)]);
+    }
+
+    fn traced(told: &Arc<Told>) -> Timeline {
+        let trace = TraceContext::new(told.clone());
+        let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace));
+        timeline.executing(Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(8))));
+        told.0.lock().clear();
+        timeline
+    }
+
+    #[test]
+    fn a_backend_that_holds_a_request_reports_its_times_before_the_trace_ends() {
+        use TraceActivity::*;
+        let told = Arc::new(Told::default());
+        let timeline = traced(&told);
+        timeline.held();
+        timeline.ended(Timestamp::from_nanos(5));
+        assert!(told.0.lock().is_empty());
+        timeline.report(TIMES);
+        assert_eq!(*told.0.lock(), [(ComputeInputEnd, 2), (ComputeOutputStart, 3), (ComputeEnd, 4)]);
+        timeline.released();
+        assert_eq!(told.0.lock()[3..], [(RequestEnd, 8)]);
+        assert!(timeline.trace().is_none());
+    }
+
+    #[test]
+    fn a_backend_that_reports_nothing_leaves_the_times_of_the_server() {
+        use TraceActivity::*;
+        let told = Arc::new(Told::default());
+        let timeline = traced(&told);
+        timeline.held();
+        timeline.ended(Timestamp::from_nanos(9));
+        timeline.released();
+        let times = [(ComputeInputEnd, 8), (ComputeOutputStart, 9), (ComputeEnd, 9), (RequestEnd, 8)];
+        assert_eq!(*told.0.lock(), times);
+    }
+
+    #[test]
+    fn a_request_that_is_released_before_its_last_response_ends_with_that_response() {
+        use TraceActivity::*;
+        let told = Arc::new(Told::default());
+        let timeline = traced(&told);
+        timeline.held();
+        timeline.report(TIMES);
+        timeline.released();
+        assert_eq!(told.0.lock().len(), 3);
+        timeline.ended(Timestamp::from_nanos(9));
+        assert_eq!(told.0.lock()[3..], [(RequestEnd, 9)]);
+    }
+
+    #[test]
+    fn a_trace_that_outlives_its_request_gets_no_time_twice() {
+        use TraceActivity::*;
+        let told = Arc::new(Told::default());
+        let trace = TraceContext::new(told.clone());
+        let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace.clone()));
+        let times = Arc::new(
+            ExecutionTimes::start(1, || Timestamp::from_nanos(3)).traced(std::iter::once(trace.clone())),
+        );
+        timeline.executing(times.clone());
+        timeline.ended(Timestamp::from_nanos(9));
+        // The backend still has the batch.
+        times.compute_started();
+        times.compute_ended();
+        let names: Vec<_> = told.0.lock().iter().map(|(activity, _)| *activity).collect();
+        assert_eq!(
+            names,
+            [RequestStart, ComputeStart, ComputeInputEnd, ComputeOutputStart, ComputeEnd, RequestEnd]
+        );
+    }
+
+    #[test]
+    fn a_request_whose_work_others_do_has_no_times_of_an_execution() {
+        let told = Arc::new(Told::default());
+        let timeline =
+            Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(TraceContext::new(told.clone())));
+        timeline.executed_by_members(Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(3))));
+        timeline.report(TIMES);
+        timeline.ended(Timestamp::from_nanos(9));
+        assert_eq!(*told.0.lock(), [(TraceActivity::RequestStart, 1), (TraceActivity::RequestEnd, 9)]);
     }
 }

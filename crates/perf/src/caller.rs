@@ -9,14 +9,15 @@ use bytes::Bytes;
 
 use crate::call_failure::CallFailure;
 use crate::chain::ChainedModel;
+use crate::endpoint::ServerEndpoint;
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
 use crate::options::{PerfOptions, Protocol};
 
 /// The prepared requests, shared by all callers.
 pub(crate) enum Prepared {
-    Http { address: Rc<str>, requests: Turns<Bytes>, chain: Rc<[ChainedModel]> },
-    Grpc { calls: Turns<GrpcCall>, streaming: bool, chain: Rc<[ChainedModel]> },
+    Http { endpoint: ServerEndpoint, requests: Turns<Bytes>, chain: Rc<[ChainedModel]> },
+    Grpc { endpoint: ServerEndpoint, calls: Turns<GrpcCall>, streaming: bool, chain: Rc<[ChainedModel]> },
 }
 
 /// A list whose elements the callers take in turn. Clones share the position. Never empty.
@@ -50,7 +51,7 @@ impl<T> Clone for Turns<T> {
 /// Sends one request after the other. Reopens its connection when necessary.
 pub(crate) enum Caller {
     Http {
-        address: Rc<str>,
+        endpoint: ServerEndpoint,
         requests: Turns<Bytes>,
         chain: Rc<[ChainedModel]>,
         connection: Option<HttpConnection>,
@@ -71,10 +72,10 @@ impl Caller {
     /// The text under which the failure is counted.
     pub(crate) async fn call(&mut self, on_response: impl FnMut()) -> Result<(), String> {
         match self {
-            Caller::Http { address, requests, chain, connection } => {
+            Caller::Http { endpoint, requests, chain, connection } => {
                 let mut open = match connection.take() {
                     Some(open) => open,
-                    None => reopened(HttpConnection::open(address).await).await?,
+                    None => reopened(HttpConnection::open(endpoint).await).await?,
                 };
                 match exchange_http(&mut open, requests.next().clone(), chain).await {
                     Ok(()) => *connection = Some(open),
@@ -147,17 +148,17 @@ async fn reopened<T>(result: Result<T>) -> Result<T, String> {
 pub(crate) async fn open(count: usize, prepared: &Prepared, options: &PerfOptions) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(count);
     match prepared {
-        Prepared::Http { address, requests, chain } => {
+        Prepared::Http { endpoint, requests, chain } => {
             for _ in 0..count {
-                let connection = Some(HttpConnection::open(address).await?);
-                let (address, requests, chain) = (address.clone(), requests.clone(), chain.clone());
-                callers.push(Caller::Http { address, requests, chain, connection });
+                let connection = Some(HttpConnection::open(endpoint).await?);
+                let (endpoint, requests, chain) = (endpoint.clone(), requests.clone(), chain.clone());
+                callers.push(Caller::Http { endpoint, requests, chain, connection });
             }
         }
-        Prepared::Grpc { calls, streaming, chain } => {
+        Prepared::Grpc { endpoint, calls, streaming, chain } => {
             let mut connections = Vec::new();
             for _ in 0..connection_count(options, count) {
-                connections.push(Rc::new(GrpcConnection::open(&options.address).await?));
+                connections.push(Rc::new(GrpcConnection::open(endpoint).await?));
             }
             for connection in connections.iter().cycle().take(count) {
                 let (calls, chain, connection) = (calls.clone(), chain.clone(), connection.clone());

@@ -43,7 +43,7 @@ impl ChainedModel {
     /// # Errors
     /// The response lacks one of the inputs.
     pub(crate) fn http_request(&self, answer: &HttpAnswer) -> Result<Bytes> {
-        payload::http_infer(&self.options, &self.inputs_among(&http_outputs(answer)?)?)
+        payload::http_infer(&self.options, &self.inputs_among(&http_outputs(answer)?)?, None)
     }
 
     /// The call of this model after a response of the model before it.
@@ -53,7 +53,7 @@ impl ChainedModel {
     pub(crate) fn grpc_call(&self, answer: Bytes) -> Result<GrpcCall> {
         let tensors = self.inputs_among(&grpc_outputs(answer)?)?;
         let call = self.call.as_ref().context("a chain keeps its protocol")?;
-        Ok(call.with_message(payload::grpc_infer(&self.options, &tensors)))
+        Ok(call.with_message(payload::grpc_infer(&self.options, &tensors, None)))
     }
 
     fn inputs_among(&self, outputs: &[InputTensor]) -> Result<Vec<InputTensor>> {
@@ -112,7 +112,7 @@ mod tests {
         let input =
             |name: &&str| ModelInput { name: (*name).into(), datatype: "FP32".into(), shape: vec![-1] };
         let inputs = inputs.iter().map(input).collect();
-        ChainedModel::new(options, TargetModel { inputs, max_batch_size: 8 }).unwrap()
+        ChainedModel::new(options, TargetModel { inputs, outputs: Vec::new(), max_batch_size: 8 }).unwrap()
     }
 
     #[test]

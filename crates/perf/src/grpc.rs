@@ -10,9 +10,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::TcpStream;
 
 use crate::call_failure::CallFailure;
+use crate::endpoint::ServerEndpoint;
 use crate::payload::{SERVICE, grpc_message};
 
 /// The sizes of windows and frames. They are large enough that the client does not slow down responses of megabytes.
@@ -22,7 +22,7 @@ const FRAME_SIZE: u32 = 1 << 20;
 
 /// An HTTP/2 connection that any number of callers share. The first caller that finds it closed reopens it.
 pub(crate) struct GrpcConnection {
-    address: String,
+    endpoint: ServerEndpoint,
     sender: RefCell<SendRequest<Full<Bytes>>>,
 }
 
@@ -54,15 +54,15 @@ impl GrpcCall {
 }
 
 impl GrpcConnection {
-    pub(crate) async fn open(address: &str) -> Result<GrpcConnection> {
-        let sender = RefCell::new(connect(address).await?);
-        Ok(GrpcConnection { address: address.to_owned(), sender })
+    pub(crate) async fn open(endpoint: &ServerEndpoint) -> Result<GrpcConnection> {
+        let sender = RefCell::new(connect(endpoint).await?);
+        Ok(GrpcConnection { endpoint: endpoint.clone(), sender })
     }
 
     /// Connects again, unless another caller has already done so.
     pub(crate) async fn reopen(&self) -> Result<()> {
         if self.sender.borrow().is_closed() {
-            let sender = connect(&self.address).await?;
+            let sender = connect(&self.endpoint).await?;
             self.sender.replace(sender);
         }
         Ok(())
@@ -117,7 +117,7 @@ impl GrpcConnection {
         method: &str,
         message: &impl Message,
     ) -> Result<A> {
-        let call = GrpcCall::new(&self.address, method, grpc_message(message))?;
+        let call = GrpcCall::new(&self.endpoint.address, method, grpc_message(message))?;
         let answer = self.message(&call).await;
         let answer = answer.map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
         A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
@@ -166,16 +166,15 @@ fn next_message(unread: &mut BytesMut) -> Option<Bytes> {
     (rest.len() - 4 >= length).then(|| unread.split_to(5 + length).freeze().split_off(5))
 }
 
-async fn connect(address: &str) -> Result<SendRequest<Full<Bytes>>> {
-    let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
-    stream.set_nodelay(true)?;
+async fn connect(endpoint: &ServerEndpoint) -> Result<SendRequest<Full<Bytes>>> {
+    let stream = endpoint.connect().await?;
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME_SIZE)
         .handshake(TokioIo::new(stream))
         .await
-        .with_context(|| format!("no HTTP/2 with {address}"))?;
+        .with_context(|| format!("no HTTP/2 with {}", endpoint.address))?;
     // The task ends with the last sender. The calls on the connection report its errors.
     tokio::spawn(connection);
     Ok(sender)

@@ -8,9 +8,9 @@
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::call_failure::CallFailure;
+use crate::endpoint::{ServerEndpoint, ServerStream};
 
 /// The size of the buffer, in bytes. It is large enough to read megabytes of tensors in few reads.
 const BUFFER_SIZE: usize = 256 * 1024;
@@ -19,7 +19,7 @@ const MAX_KEPT: usize = 1 << 20;
 
 /// One connection. After a [`CallFailure::Broken`] the caller must replace it.
 pub(crate) struct HttpConnection {
-    stream: TcpStream,
+    stream: ServerStream,
     buffer: Box<[u8]>,
 }
 
@@ -41,10 +41,8 @@ struct Head {
 }
 
 impl HttpConnection {
-    pub(crate) async fn open(address: &str) -> Result<HttpConnection> {
-        let stream =
-            TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
-        stream.set_nodelay(true)?;
+    pub(crate) async fn open(endpoint: &ServerEndpoint) -> Result<HttpConnection> {
+        let stream = endpoint.connect().await?;
         Ok(HttpConnection { stream, buffer: vec![0; BUFFER_SIZE].into_boxed_slice() })
     }
 
@@ -110,7 +108,10 @@ impl HttpConnection {
     /// Writes the request and reads until the head of the response is complete. Returns the head, and the number of
     /// bytes in the buffer.
     async fn send(&mut self, request: &[u8]) -> Result<(Head, usize)> {
-        self.stream.write_all(request).await.context("the connection broke while sending")?;
+        let sending = "the connection broke while sending";
+        self.stream.write_all(request).await.context(sending)?;
+        // An encrypted connection may keep the end of it.
+        self.stream.flush().await.context(sending)?;
         let mut filled = 0;
         loop {
             filled += self.read(filled).await?;

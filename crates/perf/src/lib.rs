@@ -12,6 +12,7 @@ mod arrivals;
 mod call_failure;
 mod caller;
 mod chain;
+mod endpoint;
 mod grpc;
 mod histogram;
 mod http;
@@ -21,6 +22,7 @@ mod options;
 mod payload;
 mod processor_time;
 mod report;
+mod shared_memory;
 mod tensors;
 mod timer;
 
@@ -33,10 +35,12 @@ use anyhow::{Context, Result, ensure};
 use crate::call_failure::CallFailure;
 use crate::caller::{Prepared, Turns};
 use crate::chain::ChainedModel;
+use crate::endpoint::ServerEndpoint;
 use crate::load::{Measured, MeasurementPlan};
 use crate::model::TargetModel;
 use crate::options::{Load, PerfOptions, Protocol};
 use crate::report::ReportRow;
+use crate::shared_memory::SharedTensors;
 
 /// Runs the load generator to its end; blocks. The first argument is the program's name.
 ///
@@ -67,7 +71,20 @@ fn run_with(options: &PerfOptions, out: &mut dyn Write) -> Result<()> {
 }
 
 async fn measure(options: &PerfOptions, out: &mut dyn Write) -> Result<Vec<ReportRow>> {
-    let prepared = prepare(options).await?;
+    let endpoint = ServerEndpoint::new(options)?;
+    let (prepared, shared) = prepare(&endpoint, options).await?;
+    let rows = measure_rows(options, &prepared, out).await;
+    if let Some(shared) = shared {
+        shared.unregister(&endpoint, options.protocol).await?;
+    }
+    rows
+}
+
+async fn measure_rows(
+    options: &PerfOptions,
+    prepared: &Prepared,
+    out: &mut dyn Write,
+) -> Result<Vec<ReportRow>> {
     let plan = MeasurementPlan {
         warm_up: options.warm_up,
         until: options.until,
@@ -81,7 +98,7 @@ async fn measure(options: &PerfOptions, out: &mut dyn Write) -> Result<Vec<Repor
     };
     for (callers, rate) in steps {
         let connections = caller::connection_count(options, callers);
-        let measured = row(callers, rate, &prepared, options, &plan).await?;
+        let measured = row(callers, rate, prepared, options, &plan).await?;
         let row = ReportRow { callers, connections, rate, measured };
         report::write_row(out, &row, options)?;
         rows.push(row);
@@ -103,45 +120,64 @@ async fn row(
     }
 }
 
-/// Reads the models' inputs from the server and prepares the requests of the run.
-async fn prepare(options: &PerfOptions) -> Result<Prepared> {
-    let inputs = describe(options).await?.resolve(options.batch, &options.shapes)?;
+/// Reads the models' inputs from the server and prepares the requests of the run, and their shared memory.
+async fn prepare(
+    endpoint: &ServerEndpoint,
+    options: &PerfOptions,
+) -> Result<(Prepared, Option<SharedTensors>)> {
+    let described = describe(endpoint, options).await?;
+    let inputs = described.resolve(options.batch, &options.shapes)?;
     let requests = tensors::fill(&inputs, &options.content, options.seed)?;
+    let shared = match options.shared_memory {
+        Some(output_byte_size) => {
+            let shared = SharedTensors::create(&requests, &described.outputs, output_byte_size)?;
+            shared.register(endpoint, options.protocol).await?;
+            Some(shared)
+        }
+        None => None,
+    };
+    let places = |index: usize| shared.as_ref().map(|shared| shared.of_request(index));
+    let requests = requests.iter().enumerate();
     let mut chain = Vec::new();
     for model in &options.then {
         let options = PerfOptions { model: model.clone(), version: None, ..options.clone() };
-        let described = describe(&options).await?;
+        let described = describe(endpoint, &options).await?;
         chain.push(ChainedModel::new(options, described)?);
     }
     let chain = chain.into();
-    Ok(match options.protocol {
+    let prepared = match options.protocol {
         Protocol::HttpJson | Protocol::HttpBinary => {
-            let requests = Turns::of(requests.iter().map(|tensors| payload::http_infer(options, tensors)))?;
-            Prepared::Http { address: options.address.as_str().into(), requests, chain }
+            let requests =
+                requests.map(|(index, tensors)| payload::http_infer(options, tensors, places(index)));
+            let requests = Turns::of(requests)?;
+            Prepared::Http { endpoint: endpoint.clone(), requests, chain }
         }
         Protocol::Grpc => {
             let method = if options.streaming { "ModelStreamInfer" } else { "ModelInfer" };
-            let calls = requests.iter().map(|tensors| {
-                grpc::GrpcCall::new(&options.address, method, payload::grpc_infer(options, tensors))
+            let calls = requests.map(|(index, tensors)| {
+                let message = payload::grpc_infer(options, tensors, places(index));
+                grpc::GrpcCall::new(&endpoint.address, method, message)
             });
-            Prepared::Grpc { calls: Turns::of(calls)?, streaming: options.streaming, chain }
+            let calls = Turns::of(calls)?;
+            Prepared::Grpc { endpoint: endpoint.clone(), calls, streaming: options.streaming, chain }
         }
-    })
+    };
+    Ok((prepared, shared))
 }
 
 /// Reads the model's inputs from the server.
-async fn describe(options: &PerfOptions) -> Result<TargetModel> {
+async fn describe(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
     let asking = || format!("asking the server about model '{}'", options.model);
     let model = match options.protocol {
-        Protocol::HttpJson | Protocol::HttpBinary => match describe_over_http(options).await {
-            Err(error) if speaks_grpc(&options.address).await => Err(error.context(format!(
+        Protocol::HttpJson | Protocol::HttpBinary => match describe_over_http(endpoint, options).await {
+            Err(error) if speaks_grpc(endpoint).await => Err(error.context(format!(
                 "{} speaks gRPC: add --protocol grpc, or name the HTTP port",
                 options.address
             ))),
             described => described,
         },
-        Protocol::Grpc => match describe_over_grpc(options).await {
-            Err(error) if speaks_http(&options.address).await => {
+        Protocol::Grpc => match describe_over_grpc(endpoint, options).await {
+            Err(error) if speaks_http(endpoint).await => {
                 let text = "speaks HTTP/1.1 and not gRPC: name the gRPC port, or leave out --protocol grpc";
                 Err(error.context(format!("{} {text}", options.address)))
             }
@@ -155,19 +191,19 @@ async fn describe(options: &PerfOptions) -> Result<TargetModel> {
 const PROBE: Duration = Duration::from_secs(2);
 
 /// Tells whether a gRPC call to this address gets a response, even a refusal.
-async fn speaks_grpc(address: &str) -> bool {
+async fn speaks_grpc(endpoint: &ServerEndpoint) -> bool {
     let asking = async {
-        let connection = grpc::GrpcConnection::open(address).await?;
+        let connection = grpc::GrpcConnection::open(endpoint).await?;
         connection.fetch::<proto::ServerLiveResponse>("ServerLive", &proto::ServerLiveRequest {}).await
     };
     tokio::time::timeout(PROBE, asking).await.is_ok_and(|answer| answer.is_ok())
 }
 
 /// Tells whether a request to this address gets a response of HTTP/1.1.
-async fn speaks_http(address: &str) -> bool {
+async fn speaks_http(endpoint: &ServerEndpoint) -> bool {
     let asking = async {
-        let mut connection = http::HttpConnection::open(address).await?;
-        let request = payload::http_get(address, "/v2/health/live");
+        let mut connection = http::HttpConnection::open(endpoint).await?;
+        let request = payload::http_get(&endpoint.address, "/v2/health/live");
         Ok::<_, anyhow::Error>(connection.exchange(&request).await)
     };
     match tokio::time::timeout(PROBE, asking).await {
@@ -176,16 +212,16 @@ async fn speaks_http(address: &str) -> bool {
     }
 }
 
-async fn describe_over_http(options: &PerfOptions) -> Result<TargetModel> {
-    let mut connection = http::HttpConnection::open(&options.address).await?;
+async fn describe_over_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
+    let mut connection = http::HttpConnection::open(endpoint).await?;
     let path = payload::model_path(options);
     let metadata = connection.fetch(&payload::http_get(&options.address, &path)).await?;
     let config = connection.fetch(&payload::http_get(&options.address, &format!("{path}/config"))).await?;
     TargetModel::from_json(&metadata, &config)
 }
 
-async fn describe_over_grpc(options: &PerfOptions) -> Result<TargetModel> {
-    let connection = grpc::GrpcConnection::open(&options.address).await?;
+async fn describe_over_grpc(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
+    let connection = grpc::GrpcConnection::open(endpoint).await?;
     let (name, version) = (options.model.clone(), options.version.clone().unwrap_or_default());
     let metadata = proto::ModelMetadataRequest { name: name.clone(), version: version.clone() };
     let config = proto::ModelConfigRequest { name, version };

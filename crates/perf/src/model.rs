@@ -9,6 +9,8 @@ use serde_json::Value;
 #[derive(Debug, PartialEq)]
 pub(crate) struct TargetModel {
     pub(crate) inputs: Vec<ModelInput>,
+    /// The names of its outputs.
+    pub(crate) outputs: Vec<String>,
     /// 0 if the model has no batch dimension.
     pub(crate) max_batch_size: u64,
 }
@@ -40,7 +42,10 @@ impl TargetModel {
                 })
             })
             .collect::<Result<_>>()?;
-        Ok(TargetModel { inputs, max_batch_size: config["max_batch_size"].as_u64().unwrap_or(0) })
+        let outputs = metadata["outputs"].as_array().into_iter().flatten();
+        let outputs = outputs.filter_map(|output| output["name"].as_str().map(str::to_owned)).collect();
+        let max_batch_size = config["max_batch_size"].as_u64().unwrap_or(0);
+        Ok(TargetModel { inputs, outputs, max_batch_size })
     }
 
     /// Reads the responses of `ModelMetadata` and `ModelConfig`.
@@ -50,6 +55,7 @@ impl TargetModel {
     ) -> TargetModel {
         let inputs = metadata.inputs.into_iter();
         TargetModel {
+            outputs: metadata.outputs.into_iter().map(|output| output.name).collect(),
             inputs: inputs
                 .map(|input| ModelInput { name: input.name, datatype: input.datatype, shape: input.shape })
                 .collect(),

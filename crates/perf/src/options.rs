@@ -18,6 +18,8 @@ pub(crate) struct PerfOptions {
     pub(crate) version: Option<String>,
     /// `host:port`.
     pub(crate) address: String,
+    /// `None`: connections are not encrypted.
+    pub(crate) encryption: Option<TrustedCertificates>,
     pub(crate) protocol: Protocol,
     /// Each request has its own stream with any number of responses.
     pub(crate) streaming: bool,
@@ -32,9 +34,20 @@ pub(crate) struct PerfOptions {
     /// Shapes from the command line, without the batch dimension, by input name.
     pub(crate) shapes: BTreeMap<String, Vec<i64>>,
     pub(crate) content: InputContent,
+    /// Tensors are in shared memory, with so many bytes for each output. `None`: they are in the messages.
+    pub(crate) shared_memory: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) csv: Option<PathBuf>,
     pub(crate) server_pids: Vec<u32>,
+}
+
+/// Which certificates the server may have.
+#[derive(Debug, PartialEq, Clone)]
+pub(crate) enum TrustedCertificates {
+    /// Those that the system trusts.
+    OfSystem,
+    /// Those that a certificate in this file has signed.
+    File(PathBuf),
 }
 
 /// The network protocol.
@@ -127,6 +140,11 @@ fn command() -> Command {
             .action(ArgAction::Append),
         )
         .arg(text("url", "HOST:PORT", "The server [default: 127.0.0.1:8000, or :8001 for grpc]").short('u'))
+        .arg(text(
+            "ca-certificates",
+            "FILE",
+            "For https and grpcs: trust these (PEM) [default: the system's]",
+        ))
         .arg(
             text("protocol", "NAME", "What to speak")
                 .short('i')
@@ -172,6 +190,19 @@ fn command() -> Command {
             text("server-pid", "PID", "Report processor time of this process and its descendants")
                 .action(ArgAction::Append),
         )
+        .args(shared_memory_arguments())
+}
+
+fn shared_memory_arguments() -> [Arg; 2] {
+    let place = Arg::new("shared-memory").long("shared-memory").value_name("none|system");
+    let room = Arg::new("output-shared-memory-size").long("output-shared-memory-size").value_name("BYTES");
+    [
+        place
+            .help("Where tensors are: in the messages, or in shared memory")
+            .value_parser(["none", "system"])
+            .default_value("none"),
+        room.help("Room for each output in shared memory").default_value("102400"),
+    ]
 }
 
 fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
@@ -194,15 +225,29 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
     if !then.is_empty() && (streaming || protocol == Protocol::HttpJson) {
         return Err("--then takes single responses with binary tensors".into());
     }
+    let output_byte_size =
+        count("--output-shared-memory-size", or_default("output-shared-memory-size"))? as u64;
+    let shared_memory = (or_default("shared-memory") == "system").then_some(output_byte_size);
+    if shared_memory.is_some() && (streaming || !then.is_empty() || protocol == Protocol::HttpJson) {
+        return Err("--shared-memory is for single responses: without --streaming, --then and JSON".into());
+    }
     let default_address = if protocol == Protocol::Grpc { "127.0.0.1:8001" } else { "127.0.0.1:8000" };
+    let (address, is_encrypted) = match given("url") {
+        None => (default_address.to_owned(), false),
+        Some(url) => address(url, protocol)?,
+    };
+    let trusted = given("ca-certificates");
+    if trusted.is_some() && !is_encrypted {
+        return Err("--ca-certificates is for encrypted connections: write --url https:// or grpcs://".into());
+    }
+    let trusted =
+        trusted.map_or(TrustedCertificates::OfSystem, |file| TrustedCertificates::File(file.into()));
     Ok(PerfOptions {
         model: given("model").expect("the option is required").to_owned(),
         then,
         version: given("model-version").map(str::to_owned),
-        address: match given("url") {
-            None => default_address.to_owned(),
-            Some(url) => address(url, protocol)?,
-        },
+        address,
+        encryption: is_encrypted.then_some(trusted),
         protocol,
         streaming,
         load: load(given("concurrency"), given("request-rate"))?,
@@ -223,6 +268,7 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
             "random" => InputContent::Random,
             path => InputContent::File(path.into()),
         },
+        shared_memory,
         seed: number("--seed", or_default("seed"))?,
         csv: given("csv").map(PathBuf::from),
         server_pids: many(matches, "server-pid")
@@ -231,16 +277,17 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
     })
 }
 
-/// Reads `HOST:PORT` from an address or a URL. A scheme must match the protocol, and a path is refused.
-fn address(url: &str, protocol: Protocol) -> Result<String, String> {
+/// Reads `HOST:PORT` from an address or a URL, and whether connections are encrypted. A scheme must match the protocol, and
+/// a path is refused.
+fn address(url: &str, protocol: Protocol) -> Result<(String, bool), String> {
     let wrong = |why: &str| Err(format!("--url is HOST:PORT, got '{url}': {why}"));
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    match (scheme.to_ascii_lowercase().as_str(), protocol) {
-        ("" | "http", _) | ("grpc", Protocol::Grpc) => {}
-        ("grpc", Protocol::HttpJson | Protocol::HttpBinary) => return wrong("add --protocol grpc"),
-        ("https" | "grpcs", _) => return wrong("encrypted connections are not supported"),
-        _ => return wrong("the scheme is neither http nor grpc"),
-    }
+    let is_encrypted = match (scheme.to_ascii_lowercase().as_str(), protocol) {
+        ("" | "http", _) | ("grpc", Protocol::Grpc) => false,
+        ("https", _) | ("grpcs", Protocol::Grpc) => true,
+        ("grpc" | "grpcs", Protocol::HttpJson | Protocol::HttpBinary) => return wrong("add --protocol grpc"),
+        _ => return wrong("the scheme is neither http, https, grpc nor grpcs"),
+    };
     let address = rest.strip_suffix('/').unwrap_or(rest);
     if address.contains('/') {
         return wrong("it has a path");
@@ -248,7 +295,7 @@ fn address(url: &str, protocol: Protocol) -> Result<String, String> {
     match address.rsplit_once(':') {
         // The last colon of an IPv6 address is inside its brackets.
         Some((host, port)) if !host.is_empty() && !port.ends_with(']') => match port.parse::<u16>() {
-            Ok(_) => Ok(address.to_owned()),
+            Ok(_) => Ok((address.to_owned(), is_encrypted)),
             Err(_) => wrong("the port is not a number from 0 to 65535"),
         },
         Some(("", _)) => wrong("the host is missing"),
@@ -359,6 +406,7 @@ mod tests {
             then: Vec::new(),
             version: Some("3".into()),
             address: "host:9".into(),
+            encryption: None,
             protocol: Protocol::Grpc,
             streaming: true,
             load: Load::Open { rates: vec![10.0, 2.5], callers: 4 },
@@ -369,11 +417,20 @@ mod tests {
             sequences: true,
             shapes: [("IN".to_owned(), vec![1, 16]), ("a:b".to_owned(), vec![0])].into(),
             content: InputContent::Random,
+            shared_memory: None,
             seed: 9,
             csv: Some("out.csv".into()),
             server_pids: vec![12, 13],
         };
         assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn shared_memory_has_room_for_outputs() {
+        assert_eq!(parsed("-m m --shared-memory none").unwrap().shared_memory, None);
+        assert_eq!(parsed("-m m --shared-memory system").unwrap().shared_memory, Some(102_400));
+        let line = "-m m --shared-memory=system --output-shared-memory-size=16";
+        assert_eq!(parsed(line).unwrap().shared_memory, Some(16));
     }
 
     #[test]
@@ -399,9 +456,9 @@ mod tests {
             assert_eq!(parsed(&format!("-m m {line}")).unwrap().address, address);
         }
         for (url, why) in [
-            ("https://host:1", "encrypted connections are not supported"),
             ("grpc://host:1", "add --protocol grpc"),
-            ("ftp://host:1", "the scheme is neither http nor grpc"),
+            ("grpcs://host:1", "add --protocol grpc"),
+            ("ftp://host:1", "the scheme is neither http, https, grpc nor grpcs"),
             ("http://host:1/v2", "it has a path"),
             ("host", "the port is missing"),
             ("[::1]", "the port is missing"),
@@ -412,6 +469,17 @@ mod tests {
             let error = parsed(&format!("-m m -u {url}")).unwrap_err();
             assert!(error.contains(&format!("--url is HOST:PORT, got '{url}': {why}")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_scheme_that_ends_in_s_encrypts() {
+        let encryption = |line: &str| parsed(&format!("-m m {line}")).unwrap().encryption;
+        assert_eq!(encryption("-u http://host:1"), None);
+        assert_eq!(encryption("-u https://host:1"), Some(TrustedCertificates::OfSystem));
+        let file = Some(TrustedCertificates::File("ca.pem".into()));
+        assert_eq!(encryption("-u grpcs://host:1 -i grpc --ca-certificates ca.pem"), file);
+        let error = parsed("-m m --ca-certificates ca.pem").unwrap_err();
+        assert!(error.contains("write --url https://"), "{error}");
     }
 
     #[test]
@@ -440,6 +508,10 @@ mod tests {
             ("-m m --shape IN", "--shape"),
             ("-m m --shape IN:-1", "--shape"),
             ("-m m --batch none", "--batch"),
+            ("-m m --shared-memory cuda", "cuda"),
+            ("-m m --shared-memory system --payload json", "--shared-memory"),
+            ("-m m --shared-memory system --streaming -i grpc", "--shared-memory"),
+            ("-m m --shared-memory system --output-shared-memory-size 0", "--output-shared-memory-size"),
             ("-m m -i thrift", "thrift"),
         ] {
             let error = parsed(line).unwrap_err();

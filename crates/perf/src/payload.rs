@@ -7,6 +7,7 @@ use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
 use crate::options::{PerfOptions, Protocol};
+use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
 
 /// Path of the gRPC service.
@@ -33,9 +34,17 @@ pub(crate) fn http_get(address: &str, path: &str) -> Bytes {
 ///
 /// # Errors
 /// A tensor has no JSON form.
-pub(crate) fn http_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Result<Bytes> {
-    let binary = options.protocol == Protocol::HttpBinary;
-    let header = json_header(tensors, binary, options.sequences)?;
+pub(crate) fn http_infer(
+    options: &PerfOptions,
+    tensors: &[InputTensor],
+    places: Option<RequestPlaces<'_>>,
+) -> Result<Bytes> {
+    // Without tensors after it, the JSON part is the whole body.
+    let binary = options.protocol == Protocol::HttpBinary && places.is_none();
+    let header = match places {
+        Some(places) => json_header_of_places(tensors, places, options.sequences)?,
+        None => json_header(tensors, binary, options.sequences)?,
+    };
     let tail: usize = if binary { tensors.iter().map(|tensor| tensor.bytes.len()).sum() } else { 0 };
 
     let mut request = BytesMut::with_capacity(512 + header.len() + tail);
@@ -53,6 +62,42 @@ pub(crate) fn http_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Resu
         tensors.iter().for_each(|tensor| request.put_slice(&tensor.bytes));
     }
     Ok(request.freeze())
+}
+
+/// A whole HTTP/1.1 POST request.
+pub(crate) fn http_post(address: &str, path: &str, body: &str) -> Bytes {
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json");
+    format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into()
+}
+
+/// The body of a request whose tensors are in shared memory.
+fn json_header_of_places(
+    tensors: &[InputTensor],
+    places: RequestPlaces<'_>,
+    sequences: bool,
+) -> Result<String> {
+    let of = |place: &TensorPlace| {
+        serde_json::json!({
+            "shared_memory_region": places.region,
+            "shared_memory_offset": place.offset,
+            "shared_memory_byte_size": place.byte_size,
+        })
+    };
+    let inputs = tensors.iter().zip(places.inputs).map(|(InputTensor { input, .. }, place)| {
+        serde_json::json!({
+            "name": input.name, "datatype": input.datatype, "shape": input.shape, "parameters": of(place),
+        })
+    });
+    let outputs = places.outputs.iter();
+    let outputs = outputs.map(|(name, place)| serde_json::json!({"name": name, "parameters": of(place)}));
+    let mut request = serde_json::json!({
+        "inputs": inputs.collect::<Vec<_>>(), "outputs": outputs.collect::<Vec<_>>(),
+    });
+    if sequences {
+        request["parameters"] =
+            serde_json::json!({"sequence_id": 1, "sequence_start": true, "sequence_end": true});
+    }
+    Ok(serde_json::to_string(&request)?)
 }
 
 fn json_header(tensors: &[InputTensor], binary: bool, sequences: bool) -> Result<String> {
@@ -79,16 +124,41 @@ fn json_header(tensors: &[InputTensor], binary: bool, sequences: bool) -> Result
     Ok(format!(r#"{{"parameters":{{{parameters}}},"inputs":[{}]}}"#, inputs.join(",")))
 }
 
-/// A gRPC inference request: one length-prefixed message with raw tensors.
-pub(crate) fn grpc_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Bytes {
-    let inputs =
-        tensors.iter().map(|InputTensor { input, .. }| proto::model_infer_request::InferInputTensor {
+/// A gRPC inference request: one length-prefixed message with raw tensors, or with the places of the tensors.
+pub(crate) fn grpc_infer(
+    options: &PerfOptions,
+    tensors: &[InputTensor],
+    places: Option<RequestPlaces<'_>>,
+) -> Bytes {
+    let choice = |choice| proto::InferParameter { parameter_choice: Some(choice) };
+    let number = |number: u64| choice(ParameterChoice::Int64Param(number.cast_signed()));
+    let placed = |region: &str, place: &TensorPlace| {
+        let region = choice(ParameterChoice::StringParam(region.to_owned()));
+        let parameters = [
+            ("shared_memory_region", region),
+            ("shared_memory_offset", number(place.offset)),
+            ("shared_memory_byte_size", number(place.byte_size)),
+        ];
+        parameters.map(|(key, value)| (key.to_owned(), value)).into()
+    };
+    let inputs = tensors.iter().enumerate().map(|(index, InputTensor { input, .. })| {
+        proto::model_infer_request::InferInputTensor {
             name: input.name.clone(),
             datatype: input.datatype.clone(),
             shape: input.shape.clone(),
+            parameters: places.map(|places| placed(places.region, &places.inputs[index])).unwrap_or_default(),
             ..Default::default()
-        });
-    let choice = |choice| proto::InferParameter { parameter_choice: Some(choice) };
+        }
+    });
+    let outputs = places.into_iter().flat_map(|places| {
+        places.outputs.iter().map(move |(name, place)| {
+            proto::model_infer_request::InferRequestedOutputTensor {
+                name: name.clone(),
+                parameters: placed(places.region, place),
+            }
+        })
+    });
+    let raw = tensors.iter().filter(|_| places.is_none());
     let sequence = [
         ("sequence_id", choice(ParameterChoice::Int64Param(1))),
         ("sequence_start", choice(ParameterChoice::BoolParam(true))),
@@ -101,7 +171,8 @@ pub(crate) fn grpc_infer(options: &PerfOptions, tensors: &[InputTensor]) -> Byte
         model_name: options.model.clone(),
         model_version: options.version.clone().unwrap_or_default(),
         inputs: inputs.collect(),
-        raw_input_contents: tensors.iter().map(|tensor| tensor.bytes.clone()).collect(),
+        outputs: outputs.collect(),
+        raw_input_contents: raw.map(|tensor| tensor.bytes.clone()).collect(),
         ..Default::default()
     })
 }
@@ -140,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_json_request_holds_its_numbers() {
-        let request = http_infer(&options("-m m --payload json -u host:1"), &[tensor()]).unwrap();
+        let request = http_infer(&options("-m m --payload json -u host:1"), &[tensor()], None).unwrap();
         let (head, body) = head_and_body(&request);
         assert!(head.starts_with("POST /v2/models/m/infer HTTP/1.1\r\nHost: host:1\r\n"), "{head}");
         assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
@@ -151,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_binary_request_holds_its_bytes_behind_the_header() {
-        let request = http_infer(&options("-m m -x 2"), &[tensor()]).unwrap();
+        let request = http_infer(&options("-m m -x 2"), &[tensor()], None).unwrap();
         let (head, body) = head_and_body(&request);
         assert!(head.starts_with("POST /v2/models/m/versions/2/infer "), "{head}");
         let (json, tail) = body.split_at(body.len() - 2);
@@ -164,17 +235,37 @@ mod tests {
 
     #[test]
     fn each_request_may_be_its_own_sequence() {
-        let request = http_infer(&options("-m m --payload json --sequences"), &[tensor()]).unwrap();
+        let request = http_infer(&options("-m m --payload json --sequences"), &[tensor()], None).unwrap();
         let body: Value = serde_json::from_slice(&head_and_body(&request).1).unwrap();
         let expected = serde_json::json!({"sequence_id": 1, "sequence_start": true, "sequence_end": true});
         assert_eq!(body["parameters"], expected);
-        let framed = grpc_infer(&options("-m m -i grpc --sequences"), &[tensor()]);
+        let framed = grpc_infer(&options("-m m -i grpc --sequences"), &[tensor()], None);
         assert_eq!(proto::ModelInferRequest::decode(framed.slice(5..)).unwrap().parameters.len(), 3);
     }
 
     #[test]
+    fn a_request_names_the_places_of_its_tensors() {
+        let outputs = [("Y".to_owned(), TensorPlace { offset: 64, byte_size: 100 })];
+        let inputs = [TensorPlace { offset: 0, byte_size: 2 }];
+        let places = Some(RequestPlaces { region: "r", inputs: &inputs, outputs: &outputs });
+        let line = "-m m --shared-memory system";
+        let request = http_infer(&options(line), &[tensor()], places).unwrap();
+        let (head, body) = head_and_body(&request);
+        assert!(!head.contains("Inference-Header-Content-Length"), "{head}");
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["inputs"][0]["parameters"]["shared_memory_byte_size"], 2);
+        assert_eq!(body["outputs"][0]["parameters"]["shared_memory_offset"], 64);
+        let framed = grpc_infer(&options(&format!("{line} -i grpc")), &[tensor()], places);
+        let request = proto::ModelInferRequest::decode(framed.slice(5..)).unwrap();
+        assert!(request.raw_input_contents.is_empty());
+        assert_eq!(request.outputs[0].name, "Y");
+        let region = &request.inputs[0].parameters["shared_memory_region"];
+        assert_eq!(region.parameter_choice, Some(ParameterChoice::StringParam("r".into())));
+    }
+
+    #[test]
     fn a_grpc_request_decodes_to_what_was_meant() {
-        let framed = grpc_infer(&options("-m m -i grpc"), &[tensor()]);
+        let framed = grpc_infer(&options("-m m -i grpc"), &[tensor()], None);
         assert_eq!(framed[..5], [0, 0, 0, 0, (framed.len() - 5) as u8]);
         let request = proto::ModelInferRequest::decode(framed.slice(5..)).unwrap();
         assert_eq!(request.model_name, "m");

@@ -4,6 +4,58 @@ use crate::request::Entry;
 /// Index of an instance within its model.
 pub type InstanceId = usize;
 
+/// Why a batch ended where it did: what kept further requests out, or why the batch did not wait for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BatchEnd {
+    /// The batch has the largest size, or the next request does not fit into it.
+    Full,
+    /// The batch has a preferred size, or the next request would pass the largest one. For slots of sequences: enough of
+    /// them have a request.
+    PreferredSize,
+    /// The queue delay of its oldest request was over.
+    Delay,
+    /// The next request has another shape.
+    Shape,
+    /// The batching strategy of the model did not admit the next request.
+    Strategy,
+    /// No further request waited, an instance was idle, and the model has no queue delay.
+    #[default]
+    IdleInstance,
+    /// The model drains, so that waiting for further requests has no effect.
+    Drain,
+    /// The model does not batch: each request is a batch.
+    Unbatched,
+}
+
+impl BatchEnd {
+    /// All reasons, in the order of their discriminants.
+    pub const ALL: [Self; 8] = [
+        Self::Full,
+        Self::PreferredSize,
+        Self::Delay,
+        Self::Shape,
+        Self::Strategy,
+        Self::IdleInstance,
+        Self::Drain,
+        Self::Unbatched,
+    ];
+
+    /// The reason in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::PreferredSize => "preferred_size",
+            Self::Delay => "delay",
+            Self::Shape => "shape",
+            Self::Strategy => "strategy",
+            Self::IdleInstance => "idle_instance",
+            Self::Drain => "drain",
+            Self::Unbatched => "unbatched",
+        }
+    }
+}
+
 /// Requests that must run together on one instance.
 #[derive(Debug)]
 pub struct ScheduledBatch<T> {
@@ -11,6 +63,8 @@ pub struct ScheduledBatch<T> {
     pub instance: InstanceId,
     /// The rows in the order in which the model must see them. At least one row is a request.
     pub rows: Vec<Row<T>>,
+    /// Why it has no more rows.
+    pub end: BatchEnd,
 }
 
 /// A row position in a batch.
@@ -36,6 +90,7 @@ pub enum Row<T> {
 pub struct DueBatch {
     pub(crate) instance: InstanceId,
     pub(crate) requests: usize,
+    pub(crate) end: BatchEnd,
 }
 
 impl DueBatch {
@@ -45,8 +100,8 @@ impl DueBatch {
         self.instance
     }
 
-    /// The instance, and the number of requests in the batch.
-    pub(crate) fn used_up(self) -> (InstanceId, usize) {
-        (self.instance, self.requests)
+    /// The instance, the number of requests in the batch, and why it ends with them.
+    pub(crate) fn used_up(self) -> (InstanceId, usize, BatchEnd) {
+        (self.instance, self.requests, self.end)
     }
 }

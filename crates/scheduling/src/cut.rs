@@ -5,7 +5,7 @@
 //! computed again.
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{request::Meta, steps, time::Timestamp};
+use crate::{batch::BatchEnd, request::Meta, steps, time::Timestamp};
 
 /// Limits that a batch must keep, and sizes that it prefers.
 #[derive(Debug)]
@@ -29,8 +29,10 @@ pub(crate) struct Front {
     shape_key: u64,
     /// The best position for a cut, as a number of requests. 0: no cut is worthwhile.
     best_cut: usize,
-    /// Whether the next request may not join these.
-    closed: bool,
+    /// Why a batch would end there.
+    best_end: BatchEnd,
+    /// Why the next request may not join these, if it may not.
+    closed: Option<BatchEnd>,
 }
 
 impl Front {
@@ -41,7 +43,7 @@ impl Front {
 
     /// Whether no further request can join.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+        self.closed.is_some()
     }
 }
 
@@ -51,7 +53,7 @@ pub(crate) enum Cut {
     /// No request waits.
     Empty,
     /// The first `n` requests should leave now.
-    Release(usize),
+    Release(usize, BatchEnd),
     /// A better batch may be possible at this time.
     Hold(Timestamp),
 }
@@ -72,7 +74,7 @@ impl CutRule {
         arrived: Timestamp,
         may_join: impl FnOnce() -> bool,
     ) -> Front {
-        if front.closed {
+        if front.is_closed() {
             return front;
         }
         steps::count();
@@ -82,13 +84,19 @@ impl CutRule {
             // not block the queue.
             front.oldest = arrived;
             front.shape_key = meta.shape_key;
-            front.closed = !may_join();
+            front.closed = (!may_join()).then_some(BatchEnd::Strategy);
         } else {
             if rows > self.largest_preferred && front.best_cut == 0 {
-                front.best_cut = front.requests;
+                (front.best_cut, front.best_end) = (front.requests, self.reached());
             }
-            if rows > self.max_batch_size || meta.shape_key != front.shape_key || !may_join() {
-                front.closed = true;
+            front.closed = if rows > self.max_batch_size {
+                Some(BatchEnd::Full)
+            } else if meta.shape_key != front.shape_key {
+                Some(BatchEnd::Shape)
+            } else {
+                (!may_join()).then_some(BatchEnd::Strategy)
+            };
+            if front.is_closed() {
                 return front;
             }
         }
@@ -96,7 +104,7 @@ impl CutRule {
         front.rows = rows;
         front.oldest = front.oldest.min(arrived);
         if self.preferred.contains(&rows) {
-            front.best_cut = front.requests;
+            (front.best_cut, front.best_end) = (front.requests, BatchEnd::PreferredSize);
         }
         front
     }
@@ -110,19 +118,40 @@ impl CutRule {
         let patience_ends = front.oldest + self.max_delay;
         let impatient = !self.max_delay.is_zero() && patience_ends <= now;
         if front.best_cut > 0 && !impatient {
-            return Cut::Release(front.best_cut);
+            let is_whole = front.best_cut == front.requests;
+            return Cut::Release(
+                front.best_cut,
+                if is_whole { self.end_of(front, front.best_end) } else { front.best_end },
+            );
         }
-        let complete = front.closed || front.rows >= self.largest_preferred;
-        if complete || impatient || self.max_delay.is_zero() {
-            return Cut::Release(front.requests);
-        }
-        Cut::Hold(patience_ends)
+        let end = if impatient {
+            BatchEnd::Delay
+        } else if self.max_delay.is_zero() {
+            BatchEnd::IdleInstance
+        } else if front.is_closed() || front.rows >= self.largest_preferred {
+            self.reached()
+        } else {
+            return Cut::Hold(patience_ends);
+        };
+        Cut::Release(front.requests, self.end_of(front, end))
+    }
+
+    /// Why a batch ends that is at least as large as the largest preferred size.
+    fn reached(&self) -> BatchEnd {
+        if self.preferred.is_empty() { BatchEnd::IdleInstance } else { BatchEnd::PreferredSize }
+    }
+
+    /// Why a batch of all requests of the front ends: if no further request can join, that is the reason, otherwise
+    /// `end`.
+    fn end_of(&self, front: &Front, end: BatchEnd) -> BatchEnd {
+        if front.rows >= self.max_batch_size { BatchEnd::Full } else { front.closed.unwrap_or(end) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use BatchEnd::{Delay, Full, IdleInstance, PreferredSize, Shape, Strategy};
 
     const NOW: Timestamp = Timestamp::from_nanos(1_000_000);
     const DELAY: Duration = Duration::from_micros(100);
@@ -142,41 +171,41 @@ mod tests {
     #[test]
     fn without_delay_the_largest_preferred_part_leaves_first() {
         let rule = rule(8, &[4, 6], Duration::ZERO);
-        assert_eq!(decide(&rule, &[(1, 0); 7], NOW), Cut::Release(6));
-        assert_eq!(decide(&rule, &[(1, 0); 5], NOW), Cut::Release(4));
-        assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Release(3));
+        assert_eq!(decide(&rule, &[(1, 0); 7], NOW), Cut::Release(6, PreferredSize));
+        assert_eq!(decide(&rule, &[(1, 0); 5], NOW), Cut::Release(4, PreferredSize));
+        assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Release(3, IdleInstance));
     }
 
     #[test]
     fn with_delay_a_size_that_is_not_preferred_waits() {
         let rule = rule(8, &[4, 6], DELAY);
         assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Hold(NOW + DELAY));
-        assert_eq!(decide(&rule, &[(1, 0); 3], NOW + DELAY), Cut::Release(3));
+        assert_eq!(decide(&rule, &[(1, 0); 3], NOW + DELAY), Cut::Release(3, Delay));
     }
 
     #[test]
     fn a_batch_about_to_pass_the_largest_preferred_size_is_cut_before() {
         let rule = rule(8, &[2, 6], DELAY);
-        assert_eq!(decide(&rule, &[(3, 0), (4, 0)], NOW), Cut::Release(1));
+        assert_eq!(decide(&rule, &[(3, 0), (4, 0)], NOW), Cut::Release(1, PreferredSize));
     }
 
     #[test]
     fn a_batch_that_has_waited_long_enough_may_grow_to_the_maximum() {
         let rule = rule(8, &[2, 6], DELAY);
-        assert_eq!(decide(&rule, &[(3, 0), (4, 0), (1, 0), (1, 0)], NOW + DELAY), Cut::Release(3));
+        assert_eq!(decide(&rule, &[(3, 0), (4, 0), (1, 0), (1, 0)], NOW + DELAY), Cut::Release(3, Full));
     }
 
     #[test]
     fn a_different_shape_flushes_what_came_before_it() {
         let rule = rule(8, &[6], DELAY);
-        assert_eq!(decide(&rule, &[(1, 16), (1, 16), (1, 8)], NOW), Cut::Release(2));
+        assert_eq!(decide(&rule, &[(1, 16), (1, 16), (1, 8)], NOW), Cut::Release(2, Shape));
     }
 
     #[test]
     fn a_request_larger_than_any_batch_runs_alone() {
         let rule = rule(8, &[8], DELAY);
-        assert_eq!(decide(&rule, &[(9, 0), (1, 0)], NOW), Cut::Release(1));
-        assert_eq!(decide(&rule, &[(u32::MAX, 0), (u32::MAX, 0)], NOW), Cut::Release(1));
+        assert_eq!(decide(&rule, &[(9, 0), (1, 0)], NOW), Cut::Release(1, Full));
+        assert_eq!(decide(&rule, &[(u32::MAX, 0), (u32::MAX, 0)], NOW), Cut::Release(1, Full));
     }
 
     #[test]
@@ -186,7 +215,7 @@ mod tests {
         let two = add(add(Front::default(), || true), || true);
         assert_eq!(rule.decide(&two, NOW), Cut::Hold(NOW + DELAY));
         let ended = add(two, || false);
-        assert_eq!(rule.decide(&ended, NOW), Cut::Release(2));
+        assert_eq!(rule.decide(&ended, NOW), Cut::Release(2, Strategy));
         assert_eq!(add(ended, || panic!("it is over")), ended);
     }
 
@@ -195,7 +224,7 @@ mod tests {
         let rule = rule(8, &[8], DELAY);
         let alone = rule.extended(Front::default(), &Meta::default(), NOW, || false);
         assert!(alone.is_closed());
-        assert_eq!(rule.decide(&alone, NOW), Cut::Release(1));
+        assert_eq!(rule.decide(&alone, NOW), Cut::Release(1, Strategy));
     }
 
     #[test]
@@ -211,16 +240,16 @@ mod tests {
     fn without_batching_every_request_is_a_batch() {
         for max_batch_size in [0, 1] {
             let rule = rule(max_batch_size, &[], Duration::ZERO);
-            assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Release(1));
+            assert_eq!(decide(&rule, &[(1, 0); 3], NOW), Cut::Release(1, Full));
         }
     }
 
     #[test]
     fn without_preferred_sizes_nothing_is_worth_waiting_for() {
         let rule = rule(8, &[], DELAY);
-        assert_eq!(decide(&rule, &[(1, 0)], NOW), Cut::Release(1));
-        assert_eq!(decide(&rule, &[(1, 0); 9], NOW), Cut::Release(1));
-        assert_eq!(decide(&rule, &[(1, 0); 9], NOW + DELAY), Cut::Release(8));
+        assert_eq!(decide(&rule, &[(1, 0)], NOW), Cut::Release(1, IdleInstance));
+        assert_eq!(decide(&rule, &[(1, 0); 9], NOW), Cut::Release(1, IdleInstance));
+        assert_eq!(decide(&rule, &[(1, 0); 9], NOW + DELAY), Cut::Release(8, Full));
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod steps;
 mod time;
 mod unbatched;
 
-pub use batch::{DueBatch, InstanceId, Row, ScheduledBatch};
+pub use batch::{BatchEnd, DueBatch, InstanceId, Row, ScheduledBatch};
 pub use dynamic::{DynamicBatcher, DynamicBatching, QueuePolicy, TimeoutAction};
 pub use ensemble::{
     EnsembleAction, EnsembleGraph, EnsembleRun, GraphStep, StepIndex, StepInput, StepRun, TensorIndex,

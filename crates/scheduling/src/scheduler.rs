@@ -95,13 +95,13 @@ impl<T> Scheduler<T> {
 
     /// Removes the batch that the last call to `due` described.
     pub fn take(&mut self, due: DueBatch) -> ScheduledBatch<T> {
-        let (instance, requests) = due.used_up();
+        let (instance, requests, end) = due.used_up();
         let rows = match self {
             Self::Unbatched(unbatched) => unbatched.take().into_iter().collect(),
             Self::Dynamic(dynamic) => dynamic.take(requests),
             Self::Sequence(sequence) => sequence.take(instance, requests),
         };
-        ScheduledBatch { instance, rows }
+        ScheduledBatch { instance, rows, end }
     }
 
     /// Adds requests to a batch that has left but has not begun: those that would be in it if it left only now.
@@ -111,10 +111,10 @@ impl<T> Scheduler<T> {
     pub fn grow(&mut self, now: Timestamp, batch: &mut ScheduledBatch<T>) -> bool {
         match self {
             Self::Dynamic(dynamic) => {
-                let more = dynamic.take_more(now, &batch.rows);
-                let has_grown = !more.is_empty();
+                let Some((more, end)) = dynamic.take_more(now, &batch.rows) else { return false };
                 batch.rows.extend(more);
-                has_grown
+                batch.end = end;
+                true
             }
             Self::Unbatched(_) | Self::Sequence(_) => false,
         }

@@ -1,6 +1,6 @@
 //! The default scheduler: each request is its own batch, for any idle instance.
 use crate::{
-    batch::{DueBatch, InstanceId, Row},
+    batch::{BatchEnd, DueBatch, InstanceId, Row},
     rejection::{Rejected, Rejection},
     request::{Entry, EntryId, Meta},
     serial_queue::SerialQueue,
@@ -46,7 +46,7 @@ impl<T> Unbatched<T> {
 
     pub(crate) fn due(&self, idle: &[InstanceId]) -> Option<DueBatch> {
         let &instance = idle.first()?;
-        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1 })
+        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1, end: BatchEnd::Unbatched })
     }
 
     pub(crate) fn take(&mut self) -> Option<Row<T>> {

@@ -1,44 +1,50 @@
 //! The composition root: it makes every part and passes each part explicitly to its users.
-use std::{
-    fmt,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use engine::{Engine, MetricsOptions, ModelControl, Plugins, ServerMetadata};
 use frontend::{
-    connection::{ClientLimits, ConnectionSlots, SlotCounter},
+    access_log::AccessLog,
+    connection::{ClientLimits, ConnectionSlots, PortOptions},
     drain::Drain,
     forward::HeaderForward,
     grpc::{self, GrpcOptions, GrpcState},
-    http::{self, HttpService},
-    listen::BoundSocket,
+    http::{self, HttpService, SageMakerService, VertexAiService},
+    listen::{BoundSocket, EndpointAddress, Listener},
+    log_control::LogControl,
     metrics::MetricsService,
+    reload::ReloadThread,
 };
 use inference::{
-    Error,
+    Error, MetricSource,
     backend::{Backend, BackendFinder},
 };
+use shared_memory::ClientRegions;
 use tokio::task::JoinHandle;
+use trace::Tracer;
 
+mod ports;
 mod stopping;
+mod vertex_ai;
 
 use crate::{
-    Extensions, backend_settings, descriptors,
+    AccessLogWriter, Extensions, backend_settings, logging,
     options::{
-        Connections, GrpcSettings, HttpSettings, ListenSettings, RequiredHeader, ResolvedOptions,
-        RestrictionSettings, TRITON_VERSION,
+        GrpcSettings, HttpProtocolSettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
+        TRITON_VERSION,
     },
     startup_tables,
 };
+use ports::{Credentials, Slots, Sockets};
 
 /// A server whose ports are bound and whose models are not loaded.
 pub struct StartingServer<'a> {
     options: &'a ResolvedOptions,
     engine: Engine,
     handle: Arc<in_process::Server>,
+    tracer: Arc<Tracer>,
     sockets: Sockets,
+    credentials: Credentials,
+    access_log: Option<Arc<AccessLogWriter>>,
     /// The built-in backends.
     backends: Vec<Arc<dyn Backend>>,
     finder: Option<Arc<dyn BackendFinder>>,
@@ -49,8 +55,12 @@ pub struct Server {
     engine: Engine,
     /// The server's handle for plug-ins.
     handle: Arc<in_process::Server>,
+    tracer: Arc<Tracer>,
     /// The endpoints, in the order in which they were started.
     endpoints: Vec<Endpoint>,
+    /// Reads certificates and API keys again. `None` if there are none.
+    reload: Option<Arc<ReloadThread>>,
+    access_log: Option<Arc<AccessLogWriter>>,
     times: StopTimes,
 }
 
@@ -78,7 +88,7 @@ pub enum Stopped {
 /// A listening socket and its service.
 struct Endpoint {
     service: EndpointService,
-    address: SocketAddr,
+    address: EndpointAddress,
     drain: Drain,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -88,6 +98,8 @@ struct Endpoint {
 enum EndpointService {
     Grpc,
     Http,
+    SageMaker,
+    VertexAi,
     Metrics,
 }
 
@@ -106,20 +118,14 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// The bound sockets. The server binds them before it loads any model, so that a port conflict fails before the time
-/// for loading is spent (P-W38).
-struct Sockets {
-    grpc: Option<BoundSocket>,
-    http: Option<BoundSocket>,
-    metrics: Option<BoundSocket>,
-}
-
 impl<'a> StartingServer<'a> {
     /// Binds the ports, opens the response cache, and makes the engine. Must be called in a tokio runtime.
     ///
     /// # Errors
     /// Something that the options name is not available.
     pub async fn new(options: &'a ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
+        vertex_ai::check_routes(options)?;
+        let credentials = Credentials::read(options)?;
         let sockets = Sockets::bind(options)?;
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
@@ -129,13 +135,19 @@ impl<'a> StartingServer<'a> {
         }
         backend_settings::log_default_batch_size(&options.backends.settings);
         let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
-        let plugins = Plugins { cache, ..extensions.plugins };
+        let tracer = Arc::new(Tracer::start(&options.tracing).map_err(creating)?);
+        let access_log = options.access_log.as_ref().map(AccessLogWriter::start).transpose();
+        let access_log = access_log.map_err(creating)?;
+        let plugins = Plugins { cache, ..extensions.plugins }
+            .with_metrics(tracer.metrics())
+            .with_metrics(access_log.clone().map(|log| log as Arc<dyn MetricSource>))
+            .with_metrics(Some(Arc::new(credentials.metrics_of_certificates())));
         let (backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
         let engine = Engine::new(engine_options(options).map_err(creating)?, plugins).map_err(creating)?;
         // Plug-ins call the server through its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
-        Ok(Self { options, engine, handle, sockets, backends, finder })
+        Ok(Self { options, engine, handle, tracer, sockets, credentials, access_log, backends, finder })
     }
 
     /// Loads the models. Returns when each is ready or has failed. Dropping the future interrupts nothing: call
@@ -173,8 +185,16 @@ impl<'a> StartingServer<'a> {
             return Err(creating(Error::internal("failed to load all models")));
         }
         let times = StopTimes::of(options);
-        let mut server = Server { engine: self.engine, handle: self.handle, endpoints: Vec::new(), times };
-        server.open_endpoints(self.sockets, options)?;
+        let mut server = Server {
+            engine: self.engine,
+            handle: self.handle,
+            tracer: self.tracer,
+            endpoints: Vec::new(),
+            access_log: self.access_log,
+            reload: self.credentials.reload.clone(),
+            times,
+        };
+        server.open_endpoints(self.sockets, &self.credentials, options)?;
         Ok(server)
     }
 }
@@ -190,32 +210,68 @@ impl Server {
         starting.serve(loaded).await
     }
 
-    fn open_endpoints(&mut self, sockets: Sockets, options: &ResolvedOptions) -> Result<(), StartError> {
+    fn open_endpoints(
+        &mut self,
+        sockets: Sockets,
+        credentials: &Credentials,
+        options: &ResolvedOptions,
+    ) -> Result<(), StartError> {
         let slots = Slots::new(options.connections);
         let limits = options.client_limits;
+        let engine = self.engine.clone();
+        let regions = options.shared_memory.map_or_else(ClientRegions::forbidden, ClientRegions::allowed);
+        let shared = ProtocolParts {
+            credentials,
+            regions,
+            tracer: self.tracer.clone(),
+            access_log: self.access_log(),
+        };
+        let http_service = || {
+            let options = http_options(&options.http_protocol, limits, &shared)?;
+            Ok(HttpService::new(engine.clone(), options))
+        };
         if let (Some(socket), Some(grpc)) = (sockets.grpc, &options.grpc) {
             let drain = Drain::new();
-            let state = grpc_options(grpc, limits, slots.grpc)
+            let state = grpc_options(grpc, limits, slots.grpc, &shared)
                 .and_then(|options| GrpcState::new(self.engine.clone(), options, drain.clone()))
                 .map_err(|error| EndpointService::Grpc.failed(error))?;
             self.open(EndpointService::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
         }
-        if let (Some(socket), Some(http)) = (sockets.http, &options.http) {
-            let drain = Drain::new();
-            let options = http_options(http, limits).map_err(|error| EndpointService::Http.failed(error))?;
-            let service = Arc::new(HttpService::new(self.engine.clone(), options));
-            self.open(EndpointService::Http, socket, drain.clone(), |socket| {
-                http::serve(socket, service, drain, limits, slots.http)
-            })?;
+        if let Some(socket) = sockets.http {
+            let service = http_service().map_err(|error| EndpointService::Http.failed(error))?;
+            let port = PortOptions { limits, slots: slots.http, tls: credentials.http.clone() };
+            self.open_http(EndpointService::Http, socket, Arc::new(service), port)?;
         }
-        if let Some(socket) = sockets.metrics {
-            let drain = Drain::new();
-            let service = Arc::new(MetricsService::new(self.engine.clone()));
-            self.open(EndpointService::Metrics, socket, drain.clone(), |socket| {
-                http::serve(socket, service, drain, limits, slots.metrics)
-            })?;
+        let metrics = options.metrics.as_ref().map(|_| Arc::new(MetricsService::new(self.engine.clone())));
+        if let (Some(socket), Some(sagemaker)) = (sockets.sagemaker, &options.sagemaker) {
+            let service = http_service().map_err(|error| EndpointService::SageMaker.failed(error))?;
+            let service = SageMakerService::new(service, sagemaker.options.clone());
+            let port = PortOptions::plain(limits, slots.managed.clone());
+            self.open_http(EndpointService::SageMaker, socket, Arc::new(service), port)?;
+        }
+        if let (Some(socket), Some(settings)) = (sockets.vertex_ai, &options.vertex_ai) {
+            let service = vertex_ai::options(settings, &self.engine)
+                .and_then(|options| Ok(VertexAiService::new(http_service()?, metrics.clone(), options)))
+                .map_err(|error| EndpointService::VertexAi.failed(error))?;
+            let port = PortOptions::plain(limits, slots.managed);
+            self.open_http(EndpointService::VertexAi, socket, Arc::new(service), port)?;
+        }
+        if let (Some(socket), Some(service)) = (sockets.metrics, metrics) {
+            let port = PortOptions { limits, slots: slots.metrics, tls: credentials.metrics.clone() };
+            self.open_http(EndpointService::Metrics, socket, service, port)?;
         }
         Ok(())
+    }
+
+    fn open_http<S: http::Respond>(
+        &mut self,
+        endpoint: EndpointService,
+        socket: BoundSocket,
+        service: Arc<S>,
+        port: PortOptions,
+    ) -> Result<(), StartError> {
+        let drain = Drain::new();
+        self.open(endpoint, socket, drain.clone(), |socket| http::serve(socket, service, drain, port))
     }
 
     fn open<F>(
@@ -223,19 +279,28 @@ impl Server {
         service: EndpointService,
         socket: BoundSocket,
         drain: Drain,
-        serve: impl FnOnce(TcpListener) -> F,
+        serve: impl FnOnce(Listener) -> F,
     ) -> Result<(), StartError>
     where
         F: Future<Output = Result<(), Error>> + Send + 'static,
     {
         let socket = socket.listen().map_err(|error| service.failed(error))?;
-        let address = socket.local_addr().map_err(|error| {
+        let address = socket.address().map_err(|error| {
             service.failed(Error::unavailable(format!("the socket has no address: {error}")))
         })?;
         let task = tokio::spawn(serve(socket));
         log::info!("Started {} at {address}", service.started());
         self.endpoints.push(Endpoint { service, address, drain, task });
         Ok(())
+    }
+
+    fn access_log(&self) -> Option<Arc<dyn AccessLog>> {
+        self.access_log.clone().map(|log| log as Arc<dyn AccessLog>)
+    }
+
+    /// The log of requests, if there is one.
+    pub fn access_log_writer(&self) -> Option<&Arc<AccessLogWriter>> {
+        self.access_log.as_ref()
     }
 
     /// Tells whether each model has been loaded with all its versions.
@@ -248,23 +313,38 @@ impl Server {
         &self.handle
     }
 
-    /// The address of the HTTP endpoint, if it is on.
+    /// Reads certificates and API keys again if they have changed, and again when they change. `None` if there are none.
+    pub fn reload_thread(&self) -> Option<&Arc<ReloadThread>> {
+        self.reload.as_ref()
+    }
+
+    /// The address of the HTTP endpoint, if it is on and has a port.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.address(EndpointService::Http)
     }
 
-    /// The address of the gRPC endpoint, if it is on.
+    /// The address of the gRPC endpoint, if it is on and has a port.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.address(EndpointService::Grpc)
     }
 
-    /// The address of the metrics endpoint, if it is on.
+    /// The address of the metrics endpoint, if it is on and has a port.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.address(EndpointService::Metrics)
     }
 
+    /// The address of the endpoint for SageMaker, if it is on.
+    pub fn sagemaker_address(&self) -> Option<SocketAddr> {
+        self.address(EndpointService::SageMaker)
+    }
+
+    /// The address of the endpoint for Vertex AI, if it is on.
+    pub fn vertex_ai_address(&self) -> Option<SocketAddr> {
+        self.address(EndpointService::VertexAi)
+    }
+
     fn address(&self, service: EndpointService) -> Option<SocketAddr> {
-        self.endpoints.iter().find(|endpoint| endpoint.service == service).map(|endpoint| endpoint.address)
+        self.endpoints.iter().find(|endpoint| endpoint.service == service)?.address.port()
     }
 }
 
@@ -287,6 +367,8 @@ impl EndpointService {
         match self {
             Self::Grpc => "GRPCInferenceService",
             Self::Http => "HTTPService",
+            Self::SageMaker => "Sagemaker HTTPService",
+            Self::VertexAi => "Vertex AI HTTPService",
             Self::Metrics => "Metrics Service",
         }
     }
@@ -295,7 +377,20 @@ impl EndpointService {
         match self {
             Self::Grpc => "gRPC service connections and inference handlers",
             Self::Http => "HTTP service connections",
+            Self::SageMaker => "Sagemaker service connections",
+            Self::VertexAi => "Vertex AI service connections",
             Self::Metrics => "metrics service connections",
+        }
+    }
+
+    /// The name of the port in the log and in metrics.
+    fn port_name(self) -> &'static str {
+        match self {
+            Self::Grpc => "gRPC",
+            Self::Http => "HTTP",
+            Self::SageMaker => "SageMaker",
+            Self::VertexAi => "Vertex AI",
+            Self::Metrics => "metrics",
         }
     }
 
@@ -303,46 +398,11 @@ impl EndpointService {
         let name = match self {
             Self::Grpc => "GRPC",
             Self::Http => "HTTP",
+            Self::SageMaker => "Sagemaker",
+            Self::VertexAi => "Vertex AI",
             Self::Metrics => "Metrics",
         };
         StartError { doing: format!("failed to start {name} service"), error }
-    }
-}
-
-impl Sockets {
-    fn bind(options: &ResolvedOptions) -> Result<Self, StartError> {
-        let bind = |service: EndpointService, at: Option<&ListenSettings>| {
-            at.map(|at| {
-                BoundSocket::bind(&at.address, at.port, at.reuse_port).map_err(|error| service.failed(error))
-            })
-            .transpose()
-        };
-        Ok(Self {
-            grpc: bind(EndpointService::Grpc, options.grpc.as_ref().map(|grpc| &grpc.listen))?,
-            http: bind(EndpointService::Http, options.http.as_ref().map(|http| &http.listen))?,
-            metrics: bind(EndpointService::Metrics, options.metrics.as_ref().map(|metrics| &metrics.listen))?,
-        })
-    }
-}
-
-/// How many connections each port may have.
-struct Slots {
-    http: ConnectionSlots,
-    grpc: ConnectionSlots,
-    metrics: ConnectionSlots,
-}
-
-impl Slots {
-    fn new(connections: Connections) -> Self {
-        let total = SlotCounter::new(descriptors::connections_within_limit(connections.total));
-        let of = |own: Option<usize>| {
-            ConnectionSlots::new(own.map(SlotCounter::new).into_iter().chain([total.clone()]))
-        };
-        Self {
-            http: of(connections.http),
-            grpc: of(connections.grpc),
-            metrics: ConnectionSlots::new([SlotCounter::new(connections.metrics)]),
-        }
     }
 }
 
@@ -354,7 +414,7 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),
-            extensions: in_process::EXTENSIONS.map(str::to_owned).to_vec(),
+            extensions: protocol_extensions(),
         },
         repositories: repository.paths.iter().map(Into::into).collect(),
         readiness: server.readiness,
@@ -365,10 +425,8 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
         agent_directory: repository.agent_directory.clone(),
         backend_settings: backend_settings::all(options),
         limits: options.limits,
-        metrics: MetricsOptions {
-            counter_latencies: metrics.as_ref().is_some_and(|metrics| metrics.counter_latencies),
-            host: metrics.as_ref().is_some_and(|metrics| metrics.cpu),
-        },
+        // Without the endpoint, nobody reads what would be counted.
+        metrics: metrics.as_ref().map_or_else(MetricsOptions::none, |metrics| metrics.shown.clone()),
         hold_until_queued: test_hooks.delay_scheduler,
         hold_until_backlogged: test_hooks.backlog_delay_scheduler,
         rate_limit: options.rate_limit.clone(),
@@ -380,12 +438,39 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
     })
 }
 
-fn http_options(http: &HttpSettings, limits: ClientLimits) -> Result<http::HttpOptions, Error> {
+/// What the protocols share.
+struct ProtocolParts<'a> {
+    credentials: &'a Credentials,
+    regions: ClientRegions,
+    tracer: Arc<Tracer>,
+    access_log: Option<Arc<dyn AccessLog>>,
+}
+
+/// The extensions of the protocols. Those about shared memory are named also if the operator does not allow it, as in
+/// Triton: their calls are answered.
+fn protocol_extensions() -> Vec<String> {
+    let mut extensions = in_process::EXTENSIONS.to_vec();
+    let after = extensions.iter().position(|name| *name == "model_configuration").map_or(0, |at| at + 1);
+    extensions.splice(after..after, ["system_shared_memory", "cuda_shared_memory"]);
+    extensions.into_iter().map(str::to_owned).collect()
+}
+
+fn http_options(
+    http: &HttpProtocolSettings,
+    limits: ClientLimits,
+    shared: &ProtocolParts<'_>,
+) -> Result<http::HttpOptions, Error> {
     Ok(http::HttpOptions {
         max_input_size: http.max_input_size.get(),
         limits,
         forward: forward(http.header_forward_pattern.as_deref())?,
+        log: log(),
+        access_log: shared.access_log.clone(),
         restrictions: restrictions(&http.restrictions),
+        describes_itself: http.describes_itself,
+        api_keys: shared.credentials.api_keys.clone(),
+        regions: shared.regions.clone(),
+        tracer: shared.tracer.clone(),
     })
 }
 
@@ -393,13 +478,17 @@ fn grpc_options(
     grpc: &GrpcSettings,
     limits: ClientLimits,
     slots: ConnectionSlots,
+    shared: &ProtocolParts<'_>,
 ) -> Result<GrpcOptions, Error> {
     Ok(GrpcOptions {
         forward: forward(grpc.header_forward_pattern.as_deref())?,
+        log: log(),
+        access_log: shared.access_log.clone(),
         restrictions: restrictions(&grpc.restrictions),
+        api_keys: shared.credentials.api_keys.clone(),
         most_unread_responses: grpc.most_unread_responses,
         compression: grpc.compression,
-        tls: grpc.tls.clone(),
+        tls: shared.credentials.grpc.clone(),
         limits,
         slots,
         max_concurrent_streams: grpc.max_concurrent_streams,
@@ -407,7 +496,14 @@ fn grpc_options(
         pings: grpc.pings,
         max_connection_age: grpc.max_connection_age,
         max_connection_age_grace: grpc.max_connection_age_grace,
+        regions: shared.regions.clone(),
+        tracer: shared.tracer.clone(),
     })
+}
+
+/// The log of the process. `None` if a program has installed another one.
+fn log() -> Option<Arc<dyn LogControl>> {
+    logging::of_process().map(|log| log as Arc<dyn LogControl>)
 }
 
 fn forward(pattern: Option<&str>) -> Result<Option<HeaderForward>, Error> {

@@ -3,6 +3,7 @@
 //! This crate knows how all other crates fit together, and does not depend on how they work.
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod assemble;
 mod backend_settings;
 pub mod descriptors;
@@ -12,6 +13,7 @@ pub mod signals;
 mod startup_tables;
 pub mod table;
 
+pub use access_log::AccessLogWriter;
 pub use assemble::{Server, StartError, StartingServer, Stopped};
 pub use extensions::Extensions;
 pub use in_process::logging;

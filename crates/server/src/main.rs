@@ -1,4 +1,5 @@
-//! `nereid`: serves models, or measures the performance of a server (`nereid perf`).
+//! `nereid`: serves models, or measures the performance of a server (`nereid perf`), or makes API keys
+//! (`nereid api-key`).
 #![forbid(unsafe_code)]
 use std::{
     io::{self, Write},
@@ -9,6 +10,7 @@ use std::{
 
 use backend_onnx::{LibrarySearch, prevent_telemetry};
 use c_api::plugin::exit_at_once;
+use frontend::api_keys;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
     Extensions, StartingServer, Stopped,
@@ -16,6 +18,8 @@ use server::{
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     signals::{self, Signals},
 };
+
+use tokio::sync::watch;
 
 /// One thread makes tensors and another frees them. This allocator is fast in that case.
 #[global_allocator]
@@ -26,6 +30,9 @@ fn main() -> ExitCode {
     if arguments.peek().is_some_and(|first| first == "perf") {
         return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
     }
+    if arguments.peek().is_some_and(|first| first == "api-key") {
+        return print_api_key(arguments);
+    }
     match options::parse(arguments, &ProcessEnvironment::of_this_process()) {
         Ok(Invocation::Serve(options)) => serve(&options).unwrap_or_else(|error| fail(&error)),
         Ok(Invocation::Print(text)) => {
@@ -34,6 +41,31 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(bad) => fail(&bad.to_string()),
+    }
+}
+
+/// `nereid api-key`: makes a key, or with `--hash` the digest of a key from stdin.
+fn print_api_key(arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let words: Vec<_> = arguments.skip(1).collect();
+    let made = match &words[..] {
+        [] => api_keys::new_key()
+            .map_err(anyhow::Error::from)
+            .map(|key| format!("key:    {key}\nsha256: {}\n", api_keys::digest_text(&key))),
+        [word] if word == "--hash" => io::read_to_string(io::stdin())
+            .map_err(anyhow::Error::from)
+            .map(|key| format!("{}\n", api_keys::digest_text(key.trim_end_matches(['\r', '\n'])))),
+        _ => Err(anyhow::anyhow!(
+            "Usage: nereid api-key           makes a key and its digest for --api-key-file\n       nereid api-key --hash    \
+             reads a key from stdin and prints its digest"
+        )),
+    };
+    match made {
+        Ok(text) => {
+            // If the reader has closed stdout, the error does not matter.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
     }
 }
 
@@ -81,7 +113,9 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         env!("CARGO_PKG_VERSION")
     );
     let connections = options.connections;
-    server::descriptors::make_room(connections.total.saturating_add(connections.metrics));
+    let regions = options.shared_memory.map_or(0, |allowed| allowed.limits.regions);
+    let descriptors = connections.total.saturating_add(connections.metrics).saturating_add(regions);
+    server::descriptors::make_room(descriptors);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The engine lends threads to executions, but never the last one: so each processor can have one.
         .worker_threads(engine::usable_processors().get() + 1)
@@ -110,7 +144,8 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
 
 async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -> anyhow::Result<Ended> {
     let mut signals = Signals::listen()?;
-    tokio::spawn(signals::reopen_log_on_hangup(log)?);
+    let (access_log, reopened) = watch::channel(None);
+    tokio::spawn(signals::reopen_logs_on_hangup(log, reopened)?);
     let starting = tokio::select! {
         starting = StartingServer::new(options, extensions(options)) => starting?,
         // A plug-in may be in the middle of its initialization.
@@ -121,6 +156,12 @@ async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -
         _ = signals.first() => return Ok(ended(starting.interrupt().await)),
     };
     let server = starting.serve(loaded).await?;
+    if let Some(reload) = server.reload_thread().cloned() {
+        // A signal that came while the models were loaded counts, too.
+        reload.look_now();
+        tokio::spawn(signals::on_hangup(move || reload.look_now())?);
+    }
+    access_log.send_replace(server.access_log_writer().cloned());
     let took = begun.elapsed().as_millis();
     if server.all_loaded() {
         log::info!("ready in {took} ms");

@@ -1,4 +1,5 @@
-//! The signals of the process: SIGINT and SIGTERM ask the server to stop, SIGHUP asks it to reopen the log file.
+//! The signals of the process: SIGINT and SIGTERM ask the server to stop, SIGHUP asks it to reopen the log
+//! file, and to look whether certificates and API keys have changed.
 //!
 //! After [`Signals::listen`], SIGINT and SIGTERM no longer end the process. The server reports the first of them and
 //! ignores later ones. Rust's start-up code ignores SIGPIPE, so writing to a closed connection is an ordinary error.
@@ -7,22 +8,45 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use in_process::logging::LogSettings;
+use tokio::sync::watch;
+
+use crate::AccessLogWriter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Reopens the log file at each SIGHUP, for ever. After the call SIGHUP no longer ends the process. Must be called in a
+/// Reopens the log file and the file of the access log at each SIGHUP, for ever. After the call SIGHUP no longer ends the process. Must be called in a
 /// tokio runtime with I/O enabled.
 ///
 /// # Errors
 /// The system does not permit a handler for the signal.
-pub fn reopen_log_on_hangup(log: Arc<LogSettings>) -> io::Result<impl Future<Output = ()>> {
+pub fn reopen_logs_on_hangup(
+    log: Arc<LogSettings>,
+    access_log: watch::Receiver<Option<Arc<AccessLogWriter>>>,
+) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
+            let access_log = access_log.borrow().clone();
+            access_log.inspect(|access_log| access_log.reopen());
             match log.reopen() {
                 Ok(Some(path)) => log::info!("opened the log file '{}' anew (SIGHUP)", path.display()),
-                Ok(None) => log::info!("SIGHUP has no effect: the log is not in a file (--log-file)"),
+                Ok(None) => {
+                    log::info!("the log is not in a file, so SIGHUP does not open it anew (--log-file)");
+                }
                 Err(error) => log::error!("the old log file stays open (SIGHUP): {error}"),
             }
+        }
+    })
+}
+
+/// Calls `act` at each SIGHUP, for ever. Must be called in a tokio runtime with I/O enabled.
+///
+/// # Errors
+/// The system does not permit a handler for the signal.
+pub fn on_hangup(act: impl Fn()) -> io::Result<impl Future<Output = ()>> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            act();
         }
     })
 }

@@ -35,6 +35,7 @@ fn calls_that_clients_give_up_and_batchers_that_start_are_logged_in_the_words_of
     let address = served.grpc;
     let request = json!({
         "model_name": "m",
+        "id": "r",
         "inputs": [{"name": "IN", "datatype": "INT32", "shape": ["1"], "contents": {"int_contents": [7]}}]
     });
     let message = framed(&schema::encode("inference.ModelInferRequest", &request).unwrap());
@@ -54,6 +55,9 @@ fn calls_that_clients_give_up_and_batchers_that_start_are_logged_in_the_words_of
         let _ = call.rest().await;
     });
     assert!(gate.wait_for(2, TIMEOUT), "both requests are being executed");
+    let fields = |handler: &str| {
+        if handler == "ModelInferHandler" { " [model: m, version: 1, request_id: r]" } else { "" }
+    };
     let logged = |words: &str| fs::read_to_string(&file).unwrap().contains(words);
     assert!(logged("\"Starting dynamic-batcher thread for m at nice 0...\""));
     assert!(logged(&format!("\"Started HTTPService at {}\"", served.http)));
@@ -63,7 +67,7 @@ fn calls_that_clients_give_up_and_batchers_that_start_are_logged_in_the_words_of
     stream.abort();
     let deadline = Instant::now() + TIMEOUT;
     for handler in ["ModelInferHandler", "ModelStreamInferHandler"] {
-        while !logged(&format!("\"Cancellation notification received for {handler}\"")) {
+        while !logged(&format!("\"Cancellation notification received for {handler}{}\"", fields(handler))) {
             assert!(Instant::now() < deadline, "{handler}: {}", fs::read_to_string(&file).unwrap());
             std::thread::yield_now();
         }

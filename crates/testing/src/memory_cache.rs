@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 /// Keeps every entry until the end, with the error texts of Triton's `local` cache.
 #[derive(Debug, Default)]
 pub struct MemoryCache {
-    entries: Mutex<BTreeMap<String, Vec<u8>>>,
+    entries: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     /// Maximum size of an entry in bytes.
     limit: Option<usize>,
     broken: AtomicBool,
@@ -29,6 +29,8 @@ pub struct MemoryCache {
     inserts: AtomicUsize,
     /// Look-ups that begin while it is set wait until it is notified.
     held: Mutex<Option<Arc<Notify>>>,
+    /// The same for insertions.
+    held_insertions: Mutex<Option<Arc<Notify>>>,
 }
 
 impl MemoryCache {
@@ -46,7 +48,7 @@ impl MemoryCache {
     pub fn age_by(&self, age: Duration) {
         for entry in self.entries.lock().values_mut() {
             let Ok(mut answer) = packed::read(entry) else { continue };
-            answer.computed_ms -= u64::try_from(age.as_millis()).unwrap_or(u64::MAX).min(answer.computed_ms);
+            answer.computed = answer.computed.saturating_sub(age);
             // The size depends on no number.
             let _ = packed::write(&answer, entry);
         }
@@ -60,6 +62,11 @@ impl MemoryCache {
     /// From now on look-ups wait until the test notifies the result.
     pub fn hold_look_ups(&self) -> Arc<Notify> {
         self.held.lock().get_or_insert_default().clone()
+    }
+
+    /// From now on insertions wait until the test notifies the result.
+    pub fn hold_insertions(&self) -> Arc<Notify> {
+        self.held_insertions.lock().get_or_insert_default().clone()
     }
 
     /// Replaces the stored bytes of each entry.
@@ -101,14 +108,13 @@ impl MemoryCache {
         if entries.contains_key(key) && !terms.replaces {
             return Err(Error::new(ErrorCode::AlreadyExists, format!("key '{key}' already exists")));
         }
-        let needed = packed::size(answer)?;
+        let entry = pack(answer)?;
+        let needed = entry.len();
         if let Some(limit) = self.limit.filter(|&limit| needed > limit) {
             return Err(Error::internal(format!(
                 "Requested byte_size: {needed} is greater than total cache size: {limit}"
             )));
         }
-        let mut entry = vec![0; needed];
-        packed::write(answer, &mut entry)?;
         entries.insert(key.to_owned(), entry);
         Ok(())
     }
@@ -117,6 +123,10 @@ impl MemoryCache {
 impl ResponseCache for MemoryCache {
     fn name(&self) -> &str {
         "local"
+    }
+
+    fn outlives_server(&self) -> bool {
+        true
     }
 
     fn look_up(&self, key: &str) -> CacheFuture<Option<CachedAnswer>> {
@@ -136,7 +146,15 @@ impl ResponseCache for MemoryCache {
     }
 
     fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
-        Box::pin(ready(self.write(key, &answer, terms)))
+        let Some(held) = self.held_insertions.lock().clone() else {
+            return Box::pin(ready(self.write(key, &answer, terms)));
+        };
+        let (entries, key) = (self.entries.clone(), key.to_owned());
+        Box::pin(async move {
+            held.notified().await;
+            entries.lock().insert(key, pack(&answer)?);
+            Ok(())
+        })
     }
 
     fn replaces_answers(&self) -> bool {
@@ -149,6 +167,12 @@ impl ResponseCache for MemoryCache {
         entries.retain(|key, _| !key.starts_with(prefix));
         Box::pin(ready(Ok((before - entries.len()) as u64)))
     }
+}
+
+fn pack(answer: &CachedAnswer) -> Result<Vec<u8>, Error> {
+    let mut entry = vec![0; packed::size(answer)?];
+    packed::write(answer, &mut entry)?;
+    Ok(entry)
 }
 
 /// Finds one cache, under the name `local`.
@@ -191,7 +215,7 @@ mod tests {
 
     fn answer(text: &'static str) -> CachedAnswer {
         let parameters = vec![("text".into(), Parameter::String(text.into()))];
-        CachedAnswer::new([Response { outputs: vec![], parameters }].into_iter().collect())
+        Response { outputs: vec![], parameters }.into()
     }
 
     fn write(cache: &MemoryCache, text: &'static str) -> Result<(), Error> {

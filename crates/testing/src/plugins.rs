@@ -170,7 +170,7 @@ mod tests {
     use crate::elf;
 
     /// Kind, source, and the number of entries that it defines.
-    const ALL: [(Kind, &str); 11] = [
+    const ALL: [(Kind, &str); 12] = [
         (Kind::Backend, "identity"),
         (Kind::Backend, "repeat"),
         (Kind::Backend, "failing"),
@@ -178,6 +178,7 @@ mod tests {
         (Kind::Backend, "iterate"),
         (Kind::Backend, "config"),
         (Kind::Backend, "holding"),
+        (Kind::Backend, "tracing"),
         (Kind::Cache, "cache"),
         (Kind::RepoAgent, "agent"),
         (Kind::BatchStrategy, "single_batch"),

@@ -43,4 +43,11 @@ impl ForeignRegion for TestRegion {
         target.copy_from_slice(range.ok_or_else(|| Error::invalid("the region is smaller than it was"))?);
         Ok(())
     }
+
+    fn write(&self, offset: usize, source: &[u8]) -> Result<(), Error> {
+        let mut bytes = self.bytes.lock();
+        let range = bytes.get_mut(offset..offset + source.len());
+        range.ok_or_else(|| Error::invalid("the region is smaller than it was"))?.copy_from_slice(source);
+        Ok(())
+    }
 }

@@ -19,8 +19,16 @@ use crate::{children, python};
 
 /// Adversaries, and the clients that each is compared with, as `bench/adversary.py` names them. Responses are computed
 /// whether anybody reads them or not, so a reader that stops is compared with one that reads.
-const KINDS: [(&str, Option<&str>); 4] =
-    [("cancelled", None), ("stopped", Some("drained")), ("repeated", None), ("bombs", None)];
+const KINDS: [(&str, Option<&str>); 8] = [
+    ("cancelled", None),
+    ("stopped", Some("drained")),
+    ("repeated", None),
+    ("bombs", None),
+    ("idle", None),
+    ("headers", None),
+    ("resets", None),
+    ("scrapes", None),
+];
 
 /// Callers of the others.
 const CALLERS: u32 = 4;
@@ -42,9 +50,13 @@ struct Adversary {
 
 impl Adversary {
     /// Starts it and waits until it has taken its share once.
-    fn start(kind: &str, http_port: u16, grpc_port: u16) -> Result<Self> {
+    fn start(kind: &str, against: &Contender) -> Result<Self> {
+        let &Contender::Server { http_port, grpc_port, metrics_port, .. } = against else {
+            bail!("no server to measure")
+        };
         let mut command = python::command();
-        command.arg("bench/adversary.py").arg(kind).arg(http_port.to_string()).arg(grpc_port.to_string());
+        command.arg("bench/adversary.py").arg(kind);
+        command.args([http_port, grpc_port, metrics_port].map(|port| port.to_string()));
         let child = command.stdout(Stdio::piped()).spawn().context("cannot start Python")?;
         let watched = children::Child::watch(child.id())?;
         let mut adversary = Self { child, _watched: watched };
@@ -76,7 +88,6 @@ pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path) -> Re
 
 /// Clients of one model while a client of the same model has stopped to read, compared with one that reads.
 fn readers(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
-    let &Contender::Server { http_port, grpc_port, .. } = ours else { bail!("no server to measure") };
     heading(READERS);
     let kinds = ["read", "unread"];
     let mut rates = [Vec::new(), Vec::new()];
@@ -84,7 +95,7 @@ fn readers(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bo
     for round in 0..options.rounds {
         for turn in 0..kinds.len() {
             let turn = (round + turn) % kinds.len();
-            let other = Adversary::start(kinds[turn], http_port, grpc_port)?;
+            let other = Adversary::start(kinds[turn], ours)?;
             let (figures, failed) = generation::in_flight(ours, folder, 63, options.seconds)?;
             drop(other);
             println!("{:<12} {}", kinds[turn], figures.line());
@@ -138,13 +149,12 @@ fn measure(
     ours: &Contender,
     options: &BenchOptions,
 ) -> Result<(AdversaryFigures, f64)> {
-    let &Contender::Server { http_port, grpc_port, .. } = ours else { bail!("no server to measure") };
     let (mut p99_us, mut errors) = ([Vec::new(), Vec::new()], 0.0);
     for round in 0..options.rounds {
         for turn in 0..2 {
             // As for the other rows: each round begins with another one.
             let turn = (round + turn) % 2;
-            let other = beside[turn].map(|kind| Adversary::start(kind, http_port, grpc_port)).transpose()?;
+            let other = beside[turn].map(|kind| Adversary::start(kind, ours)).transpose()?;
             let figures = ours.measure(&row, options.seconds)?;
             drop(other);
             println!("{:<12} {}", beside[turn].unwrap_or("alone"), figures.line());

@@ -62,9 +62,9 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
             let bytes = if row.different { SMALL_CACHE } else { LARGE_CACHE };
             let more = [format!("--cache-config=local,size={bytes}")];
             // Started for each row: the reference may not survive one.
-            let mut contenders = vec![Contender::ours_with(server, &folder, library, &[], &more)?];
+            let mut contenders = vec![Contender::ours_with("ours", server, &folder, library, &more)?];
             if let Some(packages) = &options.reference {
-                contenders.push(Contender::reference_with(packages, server, &folder, &[], &more)?);
+                contenders.push(Contender::reference_with("reference", packages, server, &folder, &more)?);
             }
             let mut rounds = vec![(Vec::new(), Vec::new()); contenders.len()];
             let mut has_failed = false;

@@ -21,6 +21,9 @@ pub(crate) enum Contender {
         server: ServerProcess,
         http_port: u16,
         grpc_port: u16,
+        metrics_port: u16,
+        /// The certificate of its ports, if they are encrypted.
+        certificate: Option<PathBuf>,
         /// The binary with the load generator, the same for all contenders.
         perf: PathBuf,
     },
@@ -34,15 +37,15 @@ impl Contender {
     /// Starts Nereid with the repository `FOLDER/ours`. `reloaded`: only these models, which can be loaded again; empty:
     /// all models.
     pub(crate) fn ours(binary: &Path, folder: &Path, library: &Path, reloaded: &[&str]) -> Result<Contender> {
-        Contender::ours_with(binary, folder, library, reloaded, &[])
+        Contender::ours_with("ours", binary, folder, library, &explicit(reloaded))
     }
 
-    /// As [`Contender::ours`], with more options of the server.
+    /// As [`Contender::ours`], with another name and more options of the server.
     pub(crate) fn ours_with(
+        name: &'static str,
         binary: &Path,
         folder: &Path,
         library: &Path,
-        reloaded: &[&str],
         more: &[String],
     ) -> Result<Contender> {
         let mut command = Command::new(binary);
@@ -52,8 +55,21 @@ impl Contender {
         command.arg(format!("--backend-directory={}", backends.display()));
         // So that a client that has stopped reading is ended while it is measured.
         command.arg("--max-unread-response-bytes=33554432").args(more);
-        explicit(&mut command, reloaded);
-        Contender::start("ours", "ours", command, folder, binary)
+        Contender::start(name, "ours", command, folder, binary)
+    }
+
+    /// The same contender, whose ports are encrypted and have this certificate.
+    ///
+    /// # Errors
+    /// The contender has no ports.
+    pub(crate) fn encrypted_by(self, certificate: PathBuf) -> Result<Contender> {
+        match self {
+            Contender::Server { name, server, http_port, grpc_port, metrics_port, perf, .. } => {
+                let certificate = Some(certificate);
+                Ok(Contender::Server { name, server, http_port, grpc_port, metrics_port, certificate, perf })
+            }
+            Contender::Bare { .. } => bail!("no server to encrypt"),
+        }
     }
 
     /// Starts the earlier build of Nereid at `binary` with the repository `FOLDER/ours`. `perf` has the load generator.
@@ -75,18 +91,18 @@ impl Contender {
         folder: &Path,
         reloaded: &[&str],
     ) -> Result<Contender> {
-        Contender::reference_with(packages, perf, folder, reloaded, &[])
+        Contender::reference_with("reference", packages, perf, folder, &explicit(reloaded))
     }
 
-    /// As [`Contender::reference`], with more options of the server.
+    /// As [`Contender::reference`], with another name and more options of the server.
     ///
     /// # Errors
     /// As [`Contender::reference`].
     pub(crate) fn reference_with(
+        name: &'static str,
         packages: &Path,
         perf: &Path,
         folder: &Path,
-        reloaded: &[&str],
         more: &[String],
     ) -> Result<Contender> {
         let installed = packages.join("pytriton/tritonserver");
@@ -103,9 +119,8 @@ impl Contender {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         command.env("PATH", path);
-        explicit(&mut command, reloaded);
         command.arg(format!("--cache-directory={}", installed.join("caches").display())).args(more);
-        Contender::start("reference", "reference", command, folder, perf)
+        Contender::start(name, "reference", command, folder, perf)
     }
 
     fn start(
@@ -120,7 +135,8 @@ impl Contender {
         command.arg(format!("--http-port={http_port}")).arg(format!("--grpc-port={grpc_port}"));
         command.arg(format!("--metrics-port={metrics_port}"));
         let server = ServerProcess::start(&mut command, folder.join(format!("{name}.log")), http_port)?;
-        Ok(Contender::Server { name, server, http_port, grpc_port, perf: perf.to_owned() })
+        let perf = perf.to_owned();
+        Ok(Contender::Server { name, server, http_port, grpc_port, metrics_port, certificate: None, perf })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -163,7 +179,7 @@ impl Contender {
         protocol: BenchProtocol,
         options: &[String],
     ) -> Result<Figures> {
-        let Contender::Server { server, http_port, grpc_port, perf, .. } = self else {
+        let Contender::Server { server, http_port, grpc_port, certificate, perf, .. } = self else {
             bail!("no server to measure")
         };
         let port = if protocol == BenchProtocol::Grpc { grpc_port } else { http_port };
@@ -173,19 +189,24 @@ impl Contender {
         if !options.iter().any(|option| option.starts_with("--input-data")) {
             command.arg("--input-data=random");
         }
-        command.arg(format!("--url=127.0.0.1:{port}")).args(options);
+        match certificate {
+            None => command.arg(format!("--url=127.0.0.1:{port}")),
+            Some(certificate) => command
+                .arg(format!("--url=https://localhost:{port}"))
+                .arg("--ca-certificates")
+                .arg(certificate),
+        };
+        command.args(options);
         command.arg(format!("--server-pid={}", server.pid())).arg("--csv").arg(&csv);
         process::output(&mut command)?;
         Figures::from_csv(&fs::read_to_string(&csv)?)
     }
 }
 
-/// Has the server load these models, if any, and load them again when told to.
-fn explicit(command: &mut Command, models: &[&str]) {
-    if !models.is_empty() {
-        command.arg("--model-control-mode=explicit");
-        command.args(models.iter().map(|model| format!("--load-model={model}")));
-    }
+/// The options of a server that loads these models, and loads them again when told to. None if there are no models.
+pub(crate) fn explicit(models: &[&str]) -> Vec<String> {
+    let mode = (!models.is_empty()).then(|| "--model-control-mode=explicit".to_owned());
+    mode.into_iter().chain(models.iter().map(|model| format!("--load-model={model}"))).collect()
 }
 
 /// Makes the backends folder of Triton: its Python backend with the stub for the interpreter that it will find, and the
@@ -197,9 +218,15 @@ fn reference_backends(packages: &Path, folder: &Path) -> Result<PathBuf> {
     let version = version.context("--reference: site-packages must lie in a folder named python3.N")?;
 
     let backends = identity_backend(folder)?;
-    process::run(Command::new("cp").arg("-r").arg(installed.join("backends/python")).arg(&backends))?;
+    // Another contender may run from the files that are there.
+    let copy = || {
+        let mut copy = Command::new("cp");
+        copy.args(["-r", "--remove-destination"]);
+        copy
+    };
+    process::run(copy().arg(installed.join("backends/python")).arg(&backends))?;
     let stub = installed.join("python_backend_stubs").join(version).join("triton_python_backend_stub");
-    process::run(Command::new("cp").arg(stub).arg(backends.join("python")))?;
+    process::run(copy().arg(stub).arg(backends.join("python")))?;
     Ok(backends)
 }
 

@@ -7,8 +7,10 @@ mod cache;
 mod contenders;
 mod ensemble;
 mod generation;
+mod observe;
 mod plan;
 mod reload;
+mod shared_memory;
 mod table;
 
 use std::fs;
@@ -45,6 +47,8 @@ enum Only {
     Reload,
     Ensemble,
     Cache,
+    Observe,
+    SharedMemory,
     Micro,
 }
 
@@ -63,9 +67,13 @@ impl BenchOptions {
                 Some("reload") => Some(Only::Reload),
                 Some("ensemble") => Some(Only::Ensemble),
                 Some("cache") => Some(Only::Cache),
+                Some("observe") => Some(Only::Observe),
+                Some("shm") => Some(Only::SharedMemory),
                 Some("micro") => Some(Only::Micro),
                 Some(other) => {
-                    bail!("--only is load, adversary, reload, ensemble, cache or micro, not '{other}'")
+                    bail!(
+                        "--only is load, adversary, reload, ensemble, cache, observe, shm or micro, not '{other}'"
+                    )
                 }
             },
             filter: arguments.value("--filter")?.unwrap_or_default(),
@@ -105,6 +113,14 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     if wanted(Only::Cache) {
         let (folder, server, library) = prepare(options)?;
         good &= cache::run(options, &folder, &server, &library)?;
+    }
+    if wanted(Only::Observe) {
+        let (folder, server, library) = prepare(options)?;
+        good &= observe::run(options, &folder, &server, &library)?;
+    }
+    if wanted(Only::SharedMemory) {
+        let (folder, server, library) = prepare(options)?;
+        good &= shared_memory::run(options, &folder, &server, &library)?;
     }
     if wanted(Only::Micro) {
         micro()?;
@@ -148,7 +164,7 @@ fn load(options: &BenchOptions) -> Result<bool> {
     let before = before.transpose()?;
 
     let mut table = ResultTable::new();
-    let mut comparison = ComparisonTable::new();
+    let mut comparison = ComparisonTable::new("this build : the earlier one");
     for row in &rows {
         heading(&row.name);
         let mut contenders = vec![&ours];

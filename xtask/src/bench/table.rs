@@ -112,8 +112,10 @@ impl ResultTable {
     }
 }
 
-/// How this build compares with an earlier one, as ratios within each round.
+/// How a contender compares with another one, as ratios within each round.
 pub(crate) struct ComparisonTable {
+    /// Which contender is divided by which.
+    heading: &'static str,
     rows: Vec<(String, [Option<Ratios>; COMPARED.len()])>,
 }
 
@@ -138,16 +140,15 @@ impl Ratios {
 }
 
 impl ComparisonTable {
-    pub(crate) fn new() -> ComparisonTable {
-        ComparisonTable { rows: Vec::new() }
+    pub(crate) fn new(heading: &'static str) -> ComparisonTable {
+        ComparisonTable { heading, rows: Vec::new() }
     }
 
     /// Adds a row. Both lists have the same rounds.
-    pub(crate) fn extend(&mut self, row: &str, ours: &[Figures], before: &[Figures]) {
+    pub(crate) fn extend(&mut self, row: &str, one: &[Figures], other: &[Figures]) {
         let ratios = COMPARED.map(|(name, _)| {
-            let both = ours.iter().zip(before);
-            let ratio =
-                |(ours, before): (&Figures, &Figures)| Some(ours.column(name)? / before.column(name)?);
+            let both = one.iter().zip(other);
+            let ratio = |(one, other): (&Figures, &Figures)| Some(one.column(name)? / other.column(name)?);
             Ratios::of(both.filter_map(ratio).collect())
         });
         self.rows.push((row.to_owned(), ratios));
@@ -155,7 +156,7 @@ impl ComparisonTable {
 
     pub(crate) fn markdown(&self) -> String {
         let headings = COMPARED.map(|(_, heading)| heading).join(" | ");
-        let mut text = format!("| this build : the earlier one | {headings} |\n|---|---:|---:|\n");
+        let mut text = format!("| {} | {headings} |\n|---|---:|---:|\n", self.heading);
         for (row, ratios) in &self.rows {
             let cells = ratios.map(|ratios| {
                 ratios.map_or("-".into(), |Ratios { median, low, high }| {
@@ -191,7 +192,7 @@ mod tests {
     fn builds_are_compared_within_each_round() {
         let [ours, before] = [[110.0, 90.0, 200.0, 100.0, 300.0], [100.0, 100.0, 100.0, 100.0, 100.0]];
         let rounds = |rates: [f64; 5]| rates.map(|rate| figures(rate, 0));
-        let mut table = ComparisonTable::new();
+        let mut table = ComparisonTable::new("this build : the earlier one");
         table.extend("tiny", &rounds(ours), &rounds(before));
         let markdown = table.markdown();
         assert!(markdown.ends_with("\n| tiny | - | 1.10 (1.00 to 2.00) |\n"), "{markdown}");

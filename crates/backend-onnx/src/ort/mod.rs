@@ -3,6 +3,7 @@
 //! `ort-sys` provides only the layout of the function table. The library is opened at run time. The safe types
 //! guarantee:
 //! - an [`InputValue`] borrows the bytes it was made over, so a run never reads freed memory;
+//! - an [`OutputPlace`] borrows the foreign memory it was made over, so a run never writes freed memory;
 //! - an [`OutputValue`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from
 //!   the session's arena;
 //! - a [`Session`] keeps the [`FilesInMemory`] that it was made with, because the runtime reads tensors there;
@@ -34,4 +35,4 @@ pub(crate) use runtime::{GlobalThreads, Runtime};
 pub(crate) use session::{Feed, RunOptions, Session};
 pub(crate) use signature::{Signature, ValueInfo, ValueKind};
 pub(crate) use telemetry::{disable_telemetry_by_environment, is_telemetry_disabled_by_environment};
-pub(crate) use value::{InputValue, Strings};
+pub(crate) use value::{InputValue, OutputPlace, Strings};

@@ -10,7 +10,7 @@ use ort_sys as sys;
 use smallvec::SmallVec;
 
 use super::{
-    FilesInMemory, InputValue, OrtError, OutputValue, Runtime, SessionOptions, Signature,
+    FilesInMemory, InputValue, OrtError, OutputPlace, OutputValue, Runtime, SessionOptions, Signature,
     options::{NativeOptions, path_text},
     runtime::not_null,
 };
@@ -124,19 +124,44 @@ impl Session {
         feeds: &[Feed<'_>],
         wanted: &[usize],
     ) -> Result<SmallVec<[OutputValue; 4]>, OrtError> {
-        let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
-            SmallVec::from_elem(ptr::null_mut(), wanted.len());
+        let places: SmallVec<[Option<OutputPlace<'_>>; 4]> = wanted.iter().map(|_| None).collect();
+        self.run_to_places(options, feeds, wanted, &places)
+    }
+
+    /// As [`Session::run`], but writes outputs to the given places. They have the shapes that the outputs will have.
+    /// Returns the outputs without a place, in their order.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; also if an output has another shape than its place. The places may have been written then.
+    pub(crate) fn run_to_places(
+        self: &Arc<Self>,
+        options: Option<&RunOptions>,
+        feeds: &[Feed<'_>],
+        wanted: &[usize],
+        places: &[Option<OutputPlace<'_>>],
+    ) -> Result<SmallVec<[OutputValue; 4]>, OrtError> {
+        let ours = |place: &OutputPlace<'_>| place.belongs_to(&self.runtime);
+        if places.len() != wanted.len() || !places.iter().flatten().all(ours) {
+            return Err(OrtError::invalid_argument("the places belong to another run"));
+        }
+        let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> = places
+            .iter()
+            .map(|place| place.as_ref().map_or(ptr::null_mut(), OutputPlace::as_mut_ptr))
+            .collect();
         let result = self.run_into(options, feeds, wanted, &mut pointers);
+        let made = pointers.into_iter().zip(places).filter(|(_, place)| place.is_none());
         // Takes ownership of all outputs of the run before any early return.
-        let outputs: SmallVec<[Result<OutputValue, OrtError>; 4]> = pointers
-            .into_iter()
-            .map(|pointer| {
+        let outputs: SmallVec<[Result<OutputValue, OrtError>; 4]> = made
+            .map(|(pointer, _)| {
                 let pointer = not_null(pointer, "output")?;
                 // SAFETY: the run has left a value that this function now owns, and these were its inputs.
                 unsafe { OutputValue::take(pointer, self, feeds) }
             })
             .collect();
         result?;
+        if !places.iter().flatten().all(OutputPlace::is_used) {
+            return Err(OrtError::invalid_argument("an output is not in its place"));
+        }
         outputs.into_iter().collect()
     }
 

@@ -6,7 +6,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use inference::DataType;
+use inference::{DataType, ForeignMemory};
 use ort_sys as sys;
 
 use super::{Element, OrtError, Runtime, runtime::not_null};
@@ -51,23 +51,34 @@ impl<'a> InputValue<'a> {
         // An empty slice may have any address. The runtime needs a readable one.
         static NOTHING: [u64; 1] = [0];
         let data = if bytes.is_empty() { NOTHING.as_ptr().cast() } else { bytes.as_ptr() };
-        let mut pointer = ptr::null_mut();
         // SAFETY: `data` has `bytes.len()` readable bytes for as long as this value lives, aligned for the element. The
-        // runtime takes them as mutable because the same call makes outputs; it does not write to inputs of a run.
-        runtime.check(unsafe {
-            ((*runtime.api()).CreateTensorWithDataAsOrtValue)(
-                runtime.memory(),
-                data.cast_mut().cast::<c_void>(),
-                bytes.len(),
-                shape.as_ptr(),
-                shape.len(),
-                Element::sys(datatype),
-                &raw mut pointer,
-            )
-        })?;
+        // runtime does not write to inputs of a run.
+        let pointer = unsafe { tensor_over(runtime, datatype, shape, data.cast_mut(), bytes.len())? };
         let start = data.addr();
         let range = start..start + bytes.len();
-        Ok(Self { pointer: not_null(pointer, "tensor")?, runtime, range, bytes: PhantomData })
+        Ok(Self { pointer, runtime, range, bytes: PhantomData })
+    }
+
+    /// A tensor that uses foreign memory in place. `None` if datatype, shape or address do not allow that, or if the
+    /// owner of the memory does not.
+    ///
+    /// # Errors
+    /// That of the runtime.
+    pub(crate) fn over_foreign(
+        runtime: &'a Runtime,
+        datatype: DataType,
+        shape: &[i64],
+        memory: &'a ForeignMemory,
+    ) -> Result<Option<Self>, OrtError> {
+        if !can_be_used(datatype, shape, memory) {
+            return Ok(None);
+        }
+        let (data, len) = (memory.address(), memory.byte_size());
+        // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to read it, and it is
+        // aligned. The runtime does not write to inputs of a run.
+        let pointer = unsafe { tensor_over(runtime, datatype, shape, data, len)? };
+        let range = data.addr()..data.addr() + len;
+        Ok(Some(Self { pointer, runtime, range, bytes: PhantomData }))
     }
 
     pub(super) fn as_ptr(&self) -> *const sys::OrtValue {
@@ -81,6 +92,94 @@ impl<'a> InputValue<'a> {
     /// Whether that address is among the borrowed bytes.
     pub(super) fn lends(&self, address: usize) -> bool {
         self.range.contains(&address)
+    }
+}
+
+/// Whether a tensor of that datatype and shape can be the whole of the memory, where it is.
+fn can_be_used(datatype: DataType, shape: &[i64], memory: &ForeignMemory) -> bool {
+    memory.byte_size() > 0
+        && byte_count(datatype, shape) == Some(memory.byte_size())
+        && datatype.byte_size().is_some_and(|size| memory.address().addr().is_multiple_of(size))
+        && memory.may_be_used_in_place()
+}
+
+/// A tensor that uses these bytes in place.
+///
+/// # Safety
+/// The address has that many bytes, aligned for the element, as long as the tensor exists. They are readable, and
+/// writable if the tensor is an output.
+unsafe fn tensor_over(
+    runtime: &Runtime,
+    datatype: DataType,
+    shape: &[i64],
+    data: *mut u8,
+    len: usize,
+) -> Result<NonNull<sys::OrtValue>, OrtError> {
+    let mut pointer = ptr::null_mut();
+    // SAFETY: as the caller promises. The runtime takes all bytes as mutable, because the same call makes outputs.
+    runtime.check(unsafe {
+        ((*runtime.api()).CreateTensorWithDataAsOrtValue)(
+            runtime.memory(),
+            data.cast::<c_void>(),
+            len,
+            shape.as_ptr(),
+            shape.len(),
+            Element::sys(datatype),
+            &raw mut pointer,
+        )
+    })?;
+    not_null(pointer, "tensor")
+}
+
+/// Foreign memory that a run writes an output to.
+pub(crate) struct OutputPlace<'a> {
+    pointer: NonNull<sys::OrtValue>,
+    runtime: &'a Runtime,
+    memory: &'a ForeignMemory,
+}
+
+impl<'a> OutputPlace<'a> {
+    /// The whole memory for an output of that datatype and shape. `None` as for [`InputValue::over_foreign`].
+    ///
+    /// # Errors
+    /// That of the runtime.
+    pub(crate) fn over(
+        runtime: &'a Runtime,
+        datatype: DataType,
+        shape: &[i64],
+        memory: &'a ForeignMemory,
+    ) -> Result<Option<Self>, OrtError> {
+        if !can_be_used(datatype, shape, memory) {
+            return Ok(None);
+        }
+        // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to write it, and it is
+        // aligned.
+        let pointer = unsafe { tensor_over(runtime, datatype, shape, memory.address(), memory.byte_size())? };
+        Ok(Some(Self { pointer, runtime, memory }))
+    }
+
+    pub(super) fn as_mut_ptr(&self) -> *mut sys::OrtValue {
+        self.pointer.as_ptr()
+    }
+
+    pub(super) fn belongs_to(&self, runtime: &Runtime) -> bool {
+        ptr::eq(self.runtime, runtime)
+    }
+
+    /// Whether a run has left the output in the memory, and not somewhere else.
+    pub(super) fn is_used(&self) -> bool {
+        let mut data = ptr::null_mut();
+        // SAFETY: the value lives and is a tensor of fixed-size elements.
+        let status =
+            unsafe { ((*self.runtime.api()).GetTensorMutableData)(self.pointer.as_ptr(), &raw mut data) };
+        self.runtime.check(status).is_ok() && data.addr() == self.memory.address().addr()
+    }
+}
+
+impl Drop for OutputPlace<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this value owns the tensor and frees it once. The memory belongs to somebody else.
+        unsafe { ((*self.runtime.api()).ReleaseValue)(self.pointer.as_ptr()) };
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod batching;
 mod datatypes;
+mod foreign_memory;
 mod graph;
 mod iteration;
 mod loading;

@@ -105,6 +105,6 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseNewFromFactory(
     guard(|| unsafe {
         put(response, ptr::null_mut())?;
         let factory = borrow(factory)?;
-        give(response, Response::new(&factory.responder, &factory.model))
+        give(response, Response::new(&factory.responder, &factory.model, None))
     })
 }

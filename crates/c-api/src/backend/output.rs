@@ -1,7 +1,7 @@
 //! `TRITONBACKEND_Output`: one output of a response, and the memory the backend writes it into.
 use std::ffi::c_void;
 
-use inference::{DataType, Error, ErrorCode, Name, Shape, Tensor};
+use inference::{DataType, Error, ErrorCode, ForeignMemory, Name, Shape, Tensor, TensorData, TensorMemory};
 use parking_lot::Mutex;
 
 use super::memory::zeroed;
@@ -21,8 +21,18 @@ pub struct Output {
     datatype: DataType,
     /// The shape that a client sees.
     shape: Shape,
-    memory: Mutex<Option<Vec<u8>>>,
+    memory: Mutex<Option<OutputMemory>>,
+    /// Memory of the sender of the request, which the output may be in.
+    offered: Option<ForeignMemory>,
     attributes: BufferAttributes,
+}
+
+/// The memory of an output.
+#[derive(Debug)]
+enum OutputMemory {
+    Own(Vec<u8>),
+    /// The beginning of the offered memory.
+    Offered(ForeignMemory),
 }
 
 impl Handle for Output {
@@ -30,8 +40,9 @@ impl Handle for Output {
 }
 
 impl Output {
-    pub(super) fn new(name: Name, datatype: DataType, shape: Shape) -> Self {
-        Self { name, datatype, shape, memory: Mutex::default(), attributes: BufferAttributes::default() }
+    pub(super) fn new(name: Name, datatype: DataType, shape: Shape, offered: Option<ForeignMemory>) -> Self {
+        let attributes = BufferAttributes::default();
+        Self { name, datatype, shape, memory: Mutex::default(), offered, attributes }
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -46,8 +57,9 @@ impl Output {
         &self.shape
     }
 
-    /// Memory of that size, all zero, at most once. Zero, because a client may see the bytes that the library does not
-    /// write. Null for 0 bytes, as the front ends of Triton give it.
+    /// Memory of that size, at most once: the offered memory if it suffices, otherwise memory of the server. The latter is
+    /// all zero, because a client may see the bytes that the library does not write. Null for 0 bytes, as the front ends of
+    /// Triton give it.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let mut place = self.memory.lock();
         if place.is_some() {
@@ -59,24 +71,38 @@ impl Output {
         let no_room =
             || Error::unavailable(format!("failed to allocate {byte_size} bytes for output '{}'", self.name));
         let len = usize::try_from(byte_size).map_err(|_| no_room())?;
+        if let Some(offered) = self.offered.as_ref().filter(|_| len > 0).and_then(|memory| memory.first(len))
+        {
+            self.attributes.set_byte_size(len);
+            let buffer = offered.address().cast();
+            *place = Some(OutputMemory::Offered(offered));
+            return Ok(buffer);
+        }
         let mut memory = zeroed(len).ok_or_else(no_room)?;
         self.attributes.set_byte_size(len);
         let buffer = if len == 0 { std::ptr::null_mut() } else { memory.as_mut_ptr().cast() };
-        *place = Some(memory);
+        *place = Some(OutputMemory::Own(memory));
         Ok(buffer)
     }
 
     /// The tensor that the backend has written.
     pub(super) fn into_tensor(self) -> Tensor {
-        let mut memory = self.memory.into_inner().unwrap_or_default();
-        memory.truncate(self.attributes.byte_size());
+        let byte_size = self.attributes.byte_size();
+        let memory: TensorMemory = match self.memory.into_inner() {
+            None => TensorData::default().into(),
+            Some(OutputMemory::Own(mut memory)) => {
+                memory.truncate(byte_size);
+                memory.into()
+            }
+            Some(OutputMemory::Offered(memory)) => memory.first(byte_size).unwrap_or(memory).into(),
+        };
         Tensor::new(self.name, self.datatype, self.shape, memory)
     }
 }
 
 /// Allocates the memory of an output, which the library writes before it sends the response. The memory belongs to the
-/// response. It is host memory, whatever memory type is preferred, and is filled with zeros. A second call is
-/// ALREADY_EXISTS.
+/// response. It is host memory, whatever memory type is preferred. It is filled with zeros, unless the sender of the request
+/// provides it. A second call is ALREADY_EXISTS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_OutputBuffer(
     output: *mut Output,

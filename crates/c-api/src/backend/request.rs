@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    Error, Name, OutputSelection, Parameter, RequestInputs, Responder, SequenceId, TraceContext,
+    Error, Name, OutputPlacement, OutputSelection, Parameter, RequestInputs, Responder, SequenceId,
     backend::{Execution, SequenceState},
 };
 use parking_lot::Mutex;
@@ -43,6 +43,8 @@ pub struct Request {
     response_index: OnceLock<Arc<AtomicU64>>,
     /// Output states. They live as long as the request, because the library knows their addresses.
     states: Mutex<Vec<StableBox<State>>>,
+    /// The trace as the library sees it, if the library has asked for a trace that is not of a program.
+    trace_handle: OnceLock<StableBox<Trace>>,
     _in_use: Option<InUseGuard>,
 }
 
@@ -66,6 +68,7 @@ impl Request {
         request.inputs.extend(states.into_iter().flatten().map(Input::new));
         request.responder = Some(execution.responder.clone());
         request.state = execution.state.clone();
+        execution.responder.timeline().held();
         request.execution = Mutex::new(Some(execution));
         request
     }
@@ -94,6 +97,7 @@ impl Request {
             correlation_text: OnceLock::new(),
             response_index: OnceLock::new(),
             states: Mutex::default(),
+            trace_handle: OnceLock::new(),
             _in_use: hold,
         }
     }
@@ -121,8 +125,13 @@ impl Request {
     }
 
     fn trace(&self) -> *mut Trace {
-        let trace = self.asked.trace.as_ref().and_then(TraceContext::sink::<OwnedTrace>);
-        trace.map_or(ptr::null_mut(), OwnedTrace::as_ptr)
+        let Some(trace) = &self.asked.trace else { return ptr::null_mut() };
+        match trace.sink::<OwnedTrace>() {
+            Some(trace) => trace.as_ptr(),
+            None => {
+                self.trace_handle.get_or_init(|| StableBox::new(Trace::of_server(trace.clone()))).as_ptr()
+            }
+        }
     }
 
     fn invalid(&self, what: &str) -> Error {
@@ -167,6 +176,11 @@ impl Request {
             OutputSelection::All => self.model.outputs(),
             named_or_nothing => named_or_nothing.names(),
         }
+    }
+
+    /// Where the sender of the request wants its outputs.
+    pub(super) fn output_placement(&self) -> Option<Arc<dyn OutputPlacement>> {
+        self.asked.output_placement.clone()
     }
 
     /// Kind and number of the memory where an output will lie. The library may state a preference.
@@ -217,6 +231,7 @@ impl Request {
         let Some(mut execution) = place.take() else {
             return Err(Error::invalid("a request that is not executed cannot be rescheduled"));
         };
+        execution.responder.timeline().released();
         // State inputs come anew each time.
         let states = execution.state.as_ref().map_or(0, SequenceState::count);
         let own = self.inputs.len().saturating_sub(states);
@@ -224,9 +239,18 @@ impl Request {
         let (inputs, reservation) = (RequestInputs::Tensors(tensors), execution.request.reservation.take());
         execution.request = inference::Request { inputs, reservation, ..self.asked.share() };
         execution.reschedule().map_err(|(error, execution)| {
+            execution.responder.timeline().held();
             *place = Some(execution);
             error
         })
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(execution) = self.execution.get_mut() {
+            execution.responder.timeline().released();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `TRITONBACKEND_Response`: a response that a backend is making.
 use std::{ffi::c_char, ptr, sync::Arc};
 
-use inference::{Error, FailureReason, Name, Parameter, Parameters, Responder, Shape};
+use inference::{Error, FailureReason, Name, OutputPlacement, Parameter, Parameters, Responder, Shape};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -20,6 +20,8 @@ use crate::{
 pub struct Response {
     responder: Responder,
     model: Arc<Model>,
+    /// Offers memory for outputs.
+    placement: Option<Arc<dyn OutputPlacement>>,
     /// The library knows their addresses.
     outputs: Mutex<SmallVec<[StableBox<Output>; 2]>>,
     parameters: Mutex<Parameters>,
@@ -34,8 +36,13 @@ impl Handle for Response {
 pub(super) const FINAL: u32 = 1;
 
 impl Response {
-    pub(super) fn new(responder: &Responder, model: &Arc<Model>) -> Self {
+    pub(super) fn new(
+        responder: &Responder,
+        model: &Arc<Model>,
+        placement: Option<Arc<dyn OutputPlacement>>,
+    ) -> Self {
         Self {
+            placement,
             responder: responder.clone(),
             model: model.clone(),
             outputs: Mutex::default(),
@@ -56,7 +63,10 @@ impl Response {
             .ok_or_else(|| Error::invalid(format!("output '{name}' has an unknown datatype, {kind}")))?;
         let (batch, rest) = shape.split_at(usize::from(config.max_batch_size.is_some()).min(shape.len()));
         let shape: Shape = batch.iter().copied().chain(spec.outward(rest)).collect();
-        let output = StableBox::new(Output::new(spec.name.clone(), datatype, shape));
+        // A model that is decoupled needs other memory for each of its responses.
+        let placement = self.placement.as_ref().filter(|_| !config.decoupled);
+        let offered = placement.and_then(|placement| placement.memory(&spec.name));
+        let output = StableBox::new(Output::new(spec.name.clone(), datatype, shape, offered));
         let address = output.as_ptr();
         self.outputs.lock().push(output);
         Ok(address)
@@ -91,7 +101,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseNew(
     guard(|| unsafe {
         put(response, ptr::null_mut())?;
         let request = borrow(request)?;
-        give(response, Response::new(request.responder()?, request.model()))
+        give(response, Response::new(request.responder()?, request.model(), request.output_placement()))
     })
 }
 

@@ -197,6 +197,11 @@ impl ResponseCache for CLibraryCache {
         self.workers.ask(move |cache| cache.look_up(&key))
     }
 
+    /// Only the library knows, so it may.
+    fn outlives_server(&self) -> bool {
+        true
+    }
+
     fn insert(&self, key: &str, answer: Arc<CachedAnswer>, _: StorageTerms) -> CacheFuture<()> {
         let key = key.to_owned();
         self.workers.run(move |cache| cache.insert(&key, &answer))

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use inference::{
     Error, ErrorCode, MetricSource, Name,
     cache::{CacheFuture, CachedAnswer, ResponseCache, StorageTerms, packed},
-    metrics::{MetricFamilyText, MetricKind},
+    metrics::MetricsText,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -26,6 +26,8 @@ mod space;
 
 use shard::bookkeeping;
 use space::Space;
+
+use crate::use_counts::{UseCounts, append_gauge};
 
 /// The name on the command line.
 pub const NAME: &str = "local";
@@ -53,18 +55,10 @@ struct Memory {
     common: Arc<Space>,
     /// Of models with a quota, by name.
     own: Mutex<HashMap<Name, Arc<Space>>>,
-    counts: Counts,
+    uses: UseCounts,
+    evictions: AtomicU64,
     /// Known only to this process.
     secret: [u8; 32],
-}
-
-#[derive(Default)]
-struct Counts {
-    hits: AtomicU64,
-    misses: AtomicU64,
-    evictions: AtomicU64,
-    look_up_nanos: AtomicU64,
-    insertion_nanos: AtomicU64,
 }
 
 /// What a cache has done since its start.
@@ -121,7 +115,8 @@ impl LocalResponseCache {
             used: AtomicUsize::new(0),
             common: space.clone(),
             own: Mutex::default(),
-            counts: Counts::default(),
+            uses: UseCounts::default(),
+            evictions: AtomicU64::new(0),
             secret: rand::random(),
         };
         Self { memory: Arc::new(memory), space }
@@ -134,28 +129,26 @@ impl LocalResponseCache {
 
     /// What the cache has done so far.
     pub fn statistics(&self) -> CacheStatistics {
-        let Memory { used, common, own, counts, .. } = &*self.memory;
+        let Memory { used, common, own, uses, evictions, .. } = &*self.memory;
         let own: Vec<_> = own.lock().values().cloned().collect();
         CacheStatistics {
             entries: own.iter().chain([common]).map(|space| space.entries()).sum(),
             used_bytes: used.load(Relaxed),
-            hits: counts.hits.load(Relaxed),
-            misses: counts.misses.load(Relaxed),
-            evictions: counts.evictions.load(Relaxed),
-            look_up_time: Duration::from_nanos(counts.look_up_nanos.load(Relaxed)),
-            insertion_time: Duration::from_nanos(counts.insertion_nanos.load(Relaxed)),
+            hits: uses.hits(),
+            misses: uses.misses(),
+            evictions: evictions.load(Relaxed),
+            look_up_time: uses.look_up_time(),
+            insertion_time: uses.insertion_time(),
         }
     }
 
     fn found(&self, key: &str) -> Result<Option<CachedAnswer>, Error> {
         let begun = Instant::now();
-        let counts = &self.memory.counts;
         let found = self.space.get(key);
-        let count = if found.is_some() { &counts.hits } else { &counts.misses };
-        count.fetch_add(1, Relaxed);
-        let found = found.as_ref().map(packed::read_shared).transpose();
-        counts.look_up_nanos.fetch_add(nanos(begun), Relaxed);
-        found
+        let is_hit = found.is_some();
+        let answer = found.as_ref().map(packed::read_shared).transpose();
+        self.memory.uses.looked_up(begun, is_hit);
+        answer
     }
 
     fn store(&self, key: &str, answer: &CachedAnswer, replaces: bool) -> Result<(), Error> {
@@ -186,7 +179,7 @@ impl LocalResponseCache {
                 return Err(exists(key));
             }
         };
-        memory.counts.insertion_nanos.fetch_add(nanos(begun), Relaxed);
+        memory.uses.inserted(begun);
         Ok(())
     }
 }
@@ -199,10 +192,19 @@ impl Memory {
             self.evict([space]).ok_or_else(nothing_to_evict)?;
         }
         let reserve = |used: usize| (used + weight <= self.limit).then_some(used + weight);
+        if self.used.fetch_update(Relaxed, Relaxed, reserve).is_ok() {
+            return Ok(());
+        }
+        let ordered;
+        let spaces = if self.own.lock().is_empty() {
+            // No model has a quota, so all share one space.
+            std::slice::from_ref(space)
+        } else {
+            ordered = self.in_order_of_eviction(space);
+            &ordered
+        };
         while self.used.fetch_update(Relaxed, Relaxed, reserve).is_err() {
-            // What is reserved for a model by its quota is taken last, that of the model itself first.
-            let own: Vec<_> = self.own.lock().values().cloned().collect();
-            if self.evict([&self.common, space].into_iter().chain(&own)).is_none() {
+            if self.evict(spaces).is_none() {
                 space.release(weight);
                 return Err(nothing_to_evict());
             }
@@ -210,11 +212,21 @@ impl Memory {
         Ok(())
     }
 
+    /// Who gives room for an entry of `space`: first the models that have gone, then the models without a quota, then the
+    /// model itself. What is reserved for other models by their quotas is taken last.
+    fn in_order_of_eviction(&self, space: &Arc<Space>) -> Vec<Arc<Space>> {
+        // A model that is there holds its space too.
+        let is_used = |space: &&Arc<Space>| Arc::strong_count(space) > 1;
+        let own = self.own.lock();
+        let (used, left): (Vec<_>, Vec<_>) = own.values().partition(is_used);
+        left.into_iter().chain([&self.common, space]).chain(used).cloned().collect()
+    }
+
     /// Evicts an entry of the first of the spaces that has one.
     fn evict<'a>(&self, spaces: impl IntoIterator<Item = &'a Arc<Space>>) -> Option<()> {
         let freed = spaces.into_iter().find_map(|space| space.evict())?;
         self.used.fetch_sub(freed, Relaxed);
-        self.counts.evictions.fetch_add(1, Relaxed);
+        self.evictions.fetch_add(1, Relaxed);
         Some(())
     }
 }
@@ -233,37 +245,25 @@ fn exists(key: &str) -> Error {
     Error::new(ErrorCode::AlreadyExists, format!("key '{key}' already exists"))
 }
 
-fn nanos(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// The metrics of Triton's cache of the same name.
 impl MetricSource for LocalResponseCache {
-    fn append_to(&self, text: &mut String) {
-        let CacheStatistics { entries, used_bytes, hits, misses, evictions, look_up_time, insertion_time } =
-            self.statistics();
-        let gauges = [
-            ("util", "Cache utilization [0.0 - 1.0]", used_bytes as f64 / self.limit() as f64),
-            ("num_entries", "Number of responses stored in response cache", entries as f64),
-            ("num_lookups", "Number of cache lookups in response cache", (hits + misses) as f64),
-            ("num_hits", "Number of cache hits in response cache", hits as f64),
-            ("num_misses", "Number of cache misses in response cache", misses as f64),
-            ("num_evictions", "Number of cache evictions in response cache", evictions as f64),
-            (
-                "lookup_duration",
-                "Total cache lookup duration (hit and miss), in microseconds",
-                look_up_time.as_micros() as f64,
-            ),
-            (
-                "insertion_duration",
-                "Total cache insertion duration, in microseconds",
-                insertion_time.as_micros() as f64,
-            ),
-        ];
-        for (name, help, value) in gauges {
-            let name = format!("nv_cache_{name}");
-            MetricFamilyText::begin(text, &name, MetricKind::Gauge, help).sample("", value);
-        }
+    fn append_to(&self, text: &mut MetricsText) {
+        let CacheStatistics { entries, used_bytes, evictions, .. } = self.statistics();
+        let used = used_bytes as f64 / self.limit() as f64;
+        append_gauge(text, "nv_cache_util", "Cache utilization [0.0 - 1.0]", used);
+        append_gauge(
+            text,
+            "nv_cache_num_entries",
+            "Number of responses stored in response cache",
+            entries as f64,
+        );
+        self.memory.uses.append_to(text);
+        append_gauge(
+            text,
+            "nv_cache_num_evictions",
+            "Number of cache evictions in response cache",
+            evictions as f64,
+        );
     }
 }
 

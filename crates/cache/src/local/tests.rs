@@ -16,7 +16,7 @@ fn response(data: impl Into<TensorData>) -> CachedAnswer {
         outputs: vec![Tensor::new("OUT".into(), DataType::Uint8, shape[..].into(), data)],
         parameters: vec![("p".into(), Parameter::Int(7))],
     };
-    CachedAnswer::new([response].into_iter().collect())
+    response.into()
 }
 
 fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
@@ -142,14 +142,22 @@ fn other_models_do_not_displace_the_answers_of_a_model_with_a_quota() {
 fn the_space_of_a_model_that_has_gone_is_used_when_room_is_short() {
     let whole = LocalResponseCache::of(20_000);
     drop(whole.with_quota(&"empty".into(), 20_000).unwrap());
-    let own = whole.with_quota(&"m".into(), 20_000).unwrap();
+    let gone = whole.with_quota(&"gone".into(), 9_000).unwrap();
     assert_eq!(whole.memory.own.lock().len(), 1, "a space without answers goes with its model");
-    fill(&*own, &whole, "own");
-    drop(own);
-    for used in fill(&whole, &whole, "key") {
-        assert!(used <= 20_000);
+    fill(&*gone, &whole, "gone");
+    let there = whole.with_quota(&"there".into(), 9_000).unwrap();
+    fill(&*there, &whole, "there");
+    drop(gone);
+    let mut inserted = 0;
+    while whole.memory.own.lock().get("gone").is_some_and(|space| space.used() > 0) {
+        insert(&whole, &format!("key {inserted}"), response(vec![1; 100])).unwrap();
+        assert!(whole.statistics().used_bytes <= 20_000);
+        inserted += 1;
     }
-    assert!(look_up(&whole, "key 299").is_some());
+    let is_there = |number: &usize| look_up(&whole, &format!("key {number}")).is_some();
+    assert_eq!((0..inserted).filter(is_there).count(), inserted, "the answers of others are taken later");
+    fill(&whole, &whole, "more");
+    assert!(look_up(&*there, "there 299").is_some());
 }
 
 #[test]
@@ -268,8 +276,9 @@ fn the_metrics_are_those_of_tritons_cache() {
     look_up(&cache, "key");
     insert(&cache, "key", response(vec![1])).unwrap();
     look_up(&cache, "key");
-    let mut text = String::new();
+    let mut text = MetricsText::default();
     cache.append_to(&mut text);
+    let text = text.finish();
     for line in
         ["nv_cache_num_entries 1", "nv_cache_num_lookups 2", "nv_cache_num_hits 1", "nv_cache_num_misses 1"]
     {

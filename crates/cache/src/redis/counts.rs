@@ -1,12 +1,10 @@
 //! What the cache counts, and its metrics.
-use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Instant,
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use inference::metrics::{MetricFamilyText, MetricKind, label_text};
+use inference::metrics::{MetricFamilyText, MetricKind, MetricsText, label_text};
 
 use super::connection::OperationFailure;
+use crate::use_counts::{UseCounts, append_gauge};
 
 /// The kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,25 +71,11 @@ impl From<&OperationFailure> for OperationFailureReason {
 /// What the cache has done since its start.
 #[derive(Debug, Default)]
 pub(super) struct OperationCounts {
-    hits: AtomicU64,
-    misses: AtomicU64,
-    look_up_nanos: AtomicU64,
-    insertion_nanos: AtomicU64,
+    pub(super) uses: UseCounts,
     failures: [[AtomicU64; OperationFailureReason::ALL.len()]; CacheOperation::ALL.len()],
 }
 
 impl OperationCounts {
-    /// A look-up has ended. A look-up that failed is a miss.
-    pub(super) fn looked_up(&self, begun: Instant, is_hit: bool) {
-        if is_hit { &self.hits } else { &self.misses }.fetch_add(1, Relaxed);
-        self.look_up_nanos.fetch_add(nanos(begun), Relaxed);
-    }
-
-    /// An insertion has ended.
-    pub(super) fn inserted(&self, begun: Instant) {
-        self.insertion_nanos.fetch_add(nanos(begun), Relaxed);
-    }
-
     /// An operation was not done.
     pub(super) fn failed(&self, operation: CacheOperation, reason: OperationFailureReason) {
         self.failures[operation as usize][reason as usize].fetch_add(1, Relaxed);
@@ -103,35 +87,13 @@ impl OperationCounts {
     }
 
     /// Appends the metrics of Triton's cache `local`, as far as this cache knows them, and those that only this one has.
-    pub(super) fn append_to(&self, text: &mut String, is_available: bool) {
-        let (hits, misses) = (self.hits.load(Relaxed), self.misses.load(Relaxed));
-        let micros = |nanos: &AtomicU64| nanos.load(Relaxed) / 1000;
-        let gauges = [
-            ("nv_cache_num_lookups", "Number of cache lookups in response cache", hits + misses),
-            ("nv_cache_num_hits", "Number of cache hits in response cache", hits),
-            ("nv_cache_num_misses", "Number of cache misses in response cache", misses),
-            (
-                "nv_cache_lookup_duration",
-                "Total cache lookup duration (hit and miss), in microseconds",
-                micros(&self.look_up_nanos),
-            ),
-            (
-                "nv_cache_insertion_duration",
-                "Total cache insertion duration, in microseconds",
-                micros(&self.insertion_nanos),
-            ),
-            (
-                "nereid_cache_available",
-                "1 if the store of the response cache answers, 0 while it is away",
-                u64::from(is_available),
-            ),
-        ];
-        for (name, help, value) in gauges {
-            MetricFamilyText::begin(text, name, MetricKind::Gauge, help).sample("", value as f64);
-        }
+    pub(super) fn append_to(&self, text: &mut MetricsText, is_available: bool) {
+        self.uses.append_to(text);
+        let help = "1 if the store of the response cache answers, 0 while it is away";
+        append_gauge(text, "nereid_cache_available", help, f64::from(u8::from(is_available)));
         let help = "Number of operations of the response cache that were not done";
         let mut failures =
-            MetricFamilyText::begin(text, "nereid_cache_failed_operations", MetricKind::Counter, help);
+            MetricFamilyText::begin(text, "nereid_cache_failed_operations_total", MetricKind::Counter, help);
         for operation in CacheOperation::ALL {
             for reason in OperationFailureReason::ALL {
                 let labels = [("operation", operation.label()), ("reason", reason.label())];
@@ -143,20 +105,18 @@ impl OperationCounts {
     }
 }
 
-fn nanos(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
     fn each_count_has_its_own_sample() {
         let counts = OperationCounts::default();
         let begun = Instant::now();
-        [true, true, false].into_iter().for_each(|is_hit| counts.looked_up(begun, is_hit));
-        counts.inserted(begun);
+        [true, true, false].into_iter().for_each(|is_hit| counts.uses.looked_up(begun, is_hit));
+        counts.uses.inserted(begun);
         for (count, (operation, reason)) in CacheOperation::ALL
             .into_iter()
             .flat_map(|operation| OperationFailureReason::ALL.map(|reason| (operation, reason)))
@@ -164,23 +124,25 @@ mod tests {
         {
             (0..count).for_each(|_| counts.failed(operation, reason));
         }
-        let mut text = String::new();
-        counts.append_to(&mut text, true);
+        let shown = |is_available| {
+            let mut text = MetricsText::default();
+            counts.append_to(&mut text, is_available);
+            text.finish()
+        };
+        let text = shown(true);
         for line in [
             "nv_cache_num_lookups 3",
             "nv_cache_num_hits 2",
             "nv_cache_num_misses 1",
             "nereid_cache_available 1",
-            "nereid_cache_failed_operations{operation=\"look_up\",reason=\"limit\"} 1",
-            "nereid_cache_failed_operations{operation=\"look_up\",reason=\"unreadable\"} 5",
-            "nereid_cache_failed_operations{operation=\"insertion\",reason=\"away\"} 6",
-            "nereid_cache_failed_operations{operation=\"insertion\",reason=\"refused\"} 10",
+            "nereid_cache_failed_operations_total{operation=\"look_up\",reason=\"limit\"} 1",
+            "nereid_cache_failed_operations_total{operation=\"look_up\",reason=\"unreadable\"} 5",
+            "nereid_cache_failed_operations_total{operation=\"insertion\",reason=\"away\"} 6",
+            "nereid_cache_failed_operations_total{operation=\"insertion\",reason=\"refused\"} 10",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
         }
         assert_eq!(text.matches("# TYPE").count(), 7);
-        text.clear();
-        counts.append_to(&mut text, false);
-        assert!(text.contains("\nnereid_cache_available 0\n"));
+        assert!(shown(false).contains("\nnereid_cache_available 0\n"));
     }
 }

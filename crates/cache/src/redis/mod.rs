@@ -17,6 +17,7 @@ use bytes::Bytes;
 use inference::{
     Error, MetricSource,
     cache::{CacheFuture, CachedAnswer, ResponseCache, StorageTerms},
+    metrics::MetricsText,
 };
 use redis::{Cmd, Value};
 use tokio::{
@@ -100,53 +101,6 @@ impl RedisResponseCache {
             operations: Arc::new(Semaphore::new(limits.operations)),
             insertion_bytes: Arc::new(Semaphore::new(limits.insertion_bytes)),
             runtime,
-        })
-    }
-
-    fn insert_answer(
-        &self,
-        key: &str,
-        answer: Arc<CachedAnswer>,
-        lifetime: Option<Duration>,
-    ) -> CacheFuture<()> {
-        let begun = Instant::now();
-        let lifetime = lifetime.into_iter().chain(self.store.ttl()).min();
-        if lifetime.is_some_and(|lifetime| lifetime < Duration::from_millis(1)) {
-            return Box::pin(ready(Ok(())));
-        }
-        let size = match value::size(&answer) {
-            Ok(size) => size,
-            Err(error) => return Box::pin(ready(Err(error))),
-        };
-        let reserved = self.begin(CacheOperation::Insertion).and_then(|permit| {
-            let bytes = u32::try_from(size).ok()?;
-            match self.insertion_bytes.clone().try_acquire_many_owned(bytes) {
-                Ok(bytes) => Some((permit, bytes)),
-                Err(_) => self.dropped(CacheOperation::Insertion, OperationFailureReason::Limit),
-            }
-        });
-        let Some(permits) = reserved else { return Box::pin(ready(Ok(()))) };
-        let (store, key) = (self.store.clone(), key.to_owned());
-        self.spawn(async move {
-            let stored = insert(&store, &key, answer, size, lifetime).await;
-            store.counts.inserted(begun);
-            drop(permits);
-            stored
-        })
-    }
-
-    fn look_up_entry(&self, key: &str) -> CacheFuture<Option<CachedAnswer>> {
-        let begun = Instant::now();
-        let Some(permit) = self.begin(CacheOperation::LookUp) else {
-            self.store.counts.looked_up(begun, false);
-            return Box::pin(ready(Ok(None)));
-        };
-        let (store, key) = (self.store.clone(), key.to_owned());
-        self.spawn(async move {
-            let found = look_up(&store, &key).await;
-            store.counts.looked_up(begun, matches!(found, Ok(Some(_))));
-            drop(permit);
-            found
         })
     }
 
@@ -266,7 +220,7 @@ fn escaped(text: &str) -> String {
 }
 
 impl MetricSource for RedisResponseCache {
-    fn append_to(&self, text: &mut String) {
+    fn append_to(&self, text: &mut MetricsText) {
         self.store.counts.append_to(text, self.store.is_available());
     }
 }
@@ -277,20 +231,57 @@ impl ResponseCache for RedisResponseCache {
     }
 
     fn look_up(&self, key: &str) -> CacheFuture<Option<CachedAnswer>> {
-        self.look_up_entry(key)
+        let begun = Instant::now();
+        let Some(permit) = self.begin(CacheOperation::LookUp) else {
+            self.store.counts.uses.looked_up(begun, false);
+            return Box::pin(ready(Ok(None)));
+        };
+        let (store, key) = (self.store.clone(), key.to_owned());
+        self.spawn(async move {
+            let found = look_up(&store, &key).await;
+            store.counts.uses.looked_up(begun, matches!(found, Ok(Some(_))));
+            drop(permit);
+            found
+        })
     }
 
     /// The entry expires after its lifetime, or after the setting `ttl` if that is shorter. It replaces an older one.
     fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
-        self.insert_answer(key, answer, terms.lifetime)
+        let begun = Instant::now();
+        let lifetime = terms.lifetime.into_iter().chain(self.store.ttl()).min();
+        if lifetime.is_some_and(|lifetime| lifetime < Duration::from_millis(1)) {
+            return Box::pin(ready(Ok(())));
+        }
+        let size = match value::size(&answer) {
+            Ok(size) => size,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        let reserved = self.begin(CacheOperation::Insertion).and_then(|permit| {
+            let bytes = u32::try_from(size).ok()?;
+            match self.insertion_bytes.clone().try_acquire_many_owned(bytes) {
+                Ok(bytes) => Some((permit, bytes)),
+                Err(_) => self.dropped(CacheOperation::Insertion, OperationFailureReason::Limit),
+            }
+        });
+        let Some(permits) = reserved else { return Box::pin(ready(Ok(()))) };
+        let (store, key) = (self.store.clone(), key.to_owned());
+        self.spawn(async move {
+            let stored = insert(&store, &key, answer, size, lifetime).await;
+            store.counts.uses.inserted(begun);
+            drop(permits);
+            stored
+        })
     }
 
     fn replaces_answers(&self) -> bool {
         true
     }
 
-    /// Entries that other servers insert
-    /// meanwhile may stay. The store never blocks for long, because it removes the entries in steps.
+    fn outlives_server(&self) -> bool {
+        true
+    }
+
+    /// Entries that other servers insert meanwhile may stay. The store never blocks for long, because it removes the entries in steps.
     fn remove_all(&self, prefix: &str) -> CacheFuture<u64> {
         let (store, pattern) = (self.store.clone(), format!("{ENTRY_PREFIX}{}*", escaped(prefix)));
         self.spawn(async move {

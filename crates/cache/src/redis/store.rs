@@ -104,7 +104,7 @@ impl RedisStore {
     }
 
     /// A connection for one operation. Clones end with the connection, not the other way round.
-    fn connection(&self) -> Option<(ConnectionGeneration, MultiplexedConnection)> {
+    pub(super) fn connection(&self) -> Option<(ConnectionGeneration, MultiplexedConnection)> {
         let mut link = self.link.lock();
         let generation = link.breaker.admit()?;
         link.next = (link.next + 1) % link.connections.len().max(1);
@@ -112,7 +112,8 @@ impl RedisStore {
         Some((generation, connection))
     }
 
-    fn failed(
+    /// An operation had no answer. If the breaker opens, ends the operations that still wait.
+    pub(super) fn failed(
         &self,
         generation: ConnectionGeneration,
         failure: ConnectionFailure,
@@ -121,7 +122,6 @@ impl RedisStore {
         let mut link = self.link.lock();
         let change = link.breaker.failed(generation, failure, self.now());
         let is_open = link.breaker.next_probe().is_some();
-        // Operations that still wait on them end at once.
         let ended = if is_open { mem::take(&mut link.connections) } else { Vec::new() };
         drop(link);
         drop(ended);

@@ -70,7 +70,7 @@ fn make_header(key: &str, body: &[u8]) -> [u8; HEADER_BYTES] {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
+    use std::{fmt::Write as _, time::Duration};
 
     use inference::{DataType, Parameter, Response, Tensor};
 
@@ -79,14 +79,14 @@ mod tests {
     fn answer() -> CachedAnswer {
         let output = Tensor::new("OUT".into(), DataType::Uint8, [3][..].into(), vec![1, 2, 3]);
         let response = Response { outputs: vec![output], parameters: vec![("p".into(), Parameter::Int(7))] };
-        CachedAnswer { responses: [response].into_iter().collect(), computed_ms: 1_000 }
+        CachedAnswer { computed: Duration::from_secs(1), ..response.into() }
     }
 
     #[test]
     fn a_value_is_read_as_it_was_written_and_shares_its_memory() {
         let value = Bytes::from(encode("key", &answer()).unwrap());
         let back = decode("key", &value).unwrap();
-        assert_eq!(back.computed_ms, 1_000);
+        assert_eq!(back.computed, Duration::from_secs(1));
         let [back] = &back.responses[..] else { panic!("one response") };
         assert_eq!(back.parameters, answer().responses[0].parameters);
         let data = back.outputs[0].host().unwrap().contiguous();

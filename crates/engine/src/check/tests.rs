@@ -7,6 +7,9 @@ use testing::TestRegion;
 
 use super::*;
 
+/// A backend that copies foreign memory itself.
+const FOREIGN: ReadableMemory = ReadableMemory { device: false, foreign: true };
+
 fn spec(name: &str, datatype: DataType, dims: &[i64]) -> InputSpec {
     InputSpec {
         name: name.into(),
@@ -36,7 +39,7 @@ fn ints(name: &str, shape: &[i64], count: usize) -> Tensor {
 
 fn check(config: &ModelConfig, inputs: Vec<Tensor>) -> Result<(Meta, Request), String> {
     let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
-    let meta = RequestValidator::new(config, false)
+    let meta = RequestValidator::new(config, FOREIGN)
         .check(config, &mut request)
         .map_err(|error| error.to_string())?;
     Ok((meta, request))
@@ -92,7 +95,7 @@ fn a_name_that_comes_again_is_found_among_many() {
             let inputs = [many(count), vec![ints(name, &[1, 16], 16)]].concat();
             let outputs = inputs.iter().map(|input| input.name().clone()).collect();
             let mut request = Request { outputs, ..Request::default() };
-            let error = RequestValidator::new(&simple(), false)
+            let error = RequestValidator::new(&simple(), FOREIGN)
                 .check(&simple(), &mut request)
                 .unwrap_err()
                 .to_string();
@@ -132,7 +135,9 @@ fn outputs_are_known_and_named_once() {
             outputs: outputs.iter().map(|&name| name.into()).collect(),
             ..Request::default()
         };
-        RequestValidator::new(&config, false).check(&config, &mut request).map_err(|error| error.to_string())
+        RequestValidator::new(&config, FOREIGN)
+            .check(&config, &mut request)
+            .map_err(|error| error.to_string())
     };
     ask(&["OUT"]).unwrap();
     assert_eq!(ask(&["NOPE"]).unwrap_err(), "unexpected inference output 'NOPE' for model 'm'");
@@ -246,6 +251,33 @@ fn strings_in_foreign_memory_are_copied_before_they_are_checked() {
 }
 
 #[test]
+fn foreign_memory_is_copied_for_backends_that_do_not_do_it_themselves() {
+    let region = TestRegion::new(b"12345");
+    let config = config(0, vec![spec("N", DataType::Uint8, &[5])]);
+    let bytes_after_change = |foreign| {
+        region.write(b"12345");
+        let tensor = tensor("N", DataType::Uint8, &[5], region.memory());
+        let mut request = Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() };
+        let validator = RequestValidator::new(&config, ReadableMemory { device: false, foreign });
+        validator.check(&config, &mut request).unwrap();
+        region.write(b"abcde");
+        request.tensors()[0].host().unwrap().contiguous()
+    };
+    assert_eq!(bytes_after_change(false), "12345");
+    assert_eq!(bytes_after_change(true), "abcde");
+}
+
+#[test]
+fn foreign_memory_that_may_be_used_in_place_stays_where_it_is() {
+    let memory = inference::ForeignMemory::copied_from(&vec![1, 2].into());
+    let config = config(0, vec![spec("N", DataType::Uint8, &[2])]);
+    let tensor = tensor("N", DataType::Uint8, &[2], memory);
+    let mut request = Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() };
+    RequestValidator::new(&config, ReadableMemory::default()).check(&config, &mut request).unwrap();
+    assert!(matches!(request.tensors()[0].memory(), TensorMemory::Foreign(_)));
+}
+
+#[test]
 fn memory_of_a_device_needs_a_backend_that_reads_it() {
     let on_device = |name: &str, datatype, byte_size: usize| {
         let memory = DeviceMemory::new(0, [DevicePiece { address: 64, byte_size }], std::sync::Arc::new(()));
@@ -254,7 +286,9 @@ fn memory_of_a_device_needs_a_backend_that_reads_it() {
     let check = |spec: InputSpec, tensor, reads_device_memory| {
         let config = config(0, vec![spec]);
         let mut request = Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() };
-        let checked = RequestValidator::new(&config, reads_device_memory).check(&config, &mut request);
+        let checked =
+            RequestValidator::new(&config, ReadableMemory { device: reads_device_memory, foreign: false })
+                .check(&config, &mut request);
         checked.map(drop).map_err(|error| error.with_code())
     };
     let refused = |name: &str| {
@@ -281,7 +315,7 @@ fn a_length_prefix_may_be_split_over_pieces() {
 fn raw_bytes_get_their_shape_from_the_configuration() {
     let ask = |config: &ModelConfig, data: Vec<u8>| {
         let mut request = Request { inputs: RequestInputs::Raw(data.into()), ..Request::default() };
-        RequestValidator::new(config, false)
+        RequestValidator::new(config, FOREIGN)
             .check(config, &mut request)
             .map_err(|error| error.to_string())?;
         Ok::<_, String>(request.tensors()[0].clone())
@@ -321,7 +355,7 @@ fn raw_bytes_for_an_endless_shape_are_refused() {
     let config = config(0, vec![spec("A", DataType::Int32, &[1 << 40, 1 << 40, -1])]);
     let mut request =
         Request { inputs: RequestInputs::Raw(Bytes::from_static(b"1234").into()), ..Request::default() };
-    let error = RequestValidator::new(&config, false).check(&config, &mut request).unwrap_err();
+    let error = RequestValidator::new(&config, FOREIGN).check(&config, &mut request).unwrap_err();
     assert!(error.message.contains("got 4"), "{error}");
 }
 

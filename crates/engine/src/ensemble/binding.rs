@@ -66,6 +66,11 @@ impl MemberBinding {
         Ok((binding, fitted))
     }
 
+    /// The members, one for each step.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Model> {
+        self.steps.iter().map(|step| &*step.member)
+    }
+
     /// Whether these are the members.
     pub(crate) fn is_to(&self, members: &[Arc<Model>]) -> bool {
         self.steps.len() == members.len()

@@ -107,7 +107,7 @@ impl Ensemble {
         queued: Timestamp,
     ) -> Result<(), Error> {
         let Execution { request, responder, .. } = execution;
-        responder.timeline().queued(queued);
+        responder.timeline().queued(queued, request.tensors());
         let (binding, pins) = match self.pin() {
             Ok(pinned) => pinned,
             Err(error) => {

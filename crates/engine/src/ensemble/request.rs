@@ -12,7 +12,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use inference::{
     EntryId, Error, ExecutionTimes, FailureReason, Name, Parameter, ReportedTimes, Request, RequestInputs,
-    Responder, Response, ResponseItem, SequenceId, SequenceStep, Timestamp, id_prefix,
+    Responder, Response, ResponseItem, SequenceId, SequenceStep, Timestamp, TraceContext, id_prefix,
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
 use tokio::sync::oneshot;
@@ -215,11 +215,7 @@ impl EnsembleRequest {
             client: None,
             most_unread: member.config().decoupled.then_some(MOST_UNREAD),
             reservation: None,
-            trace: self
-                .request
-                .trace
-                .as_ref()
-                .and_then(|trace| trace.child(member.name(), member.version(), &self.request.id)),
+            trace: self.request.trace.as_ref().and_then(TraceContext::child),
             output_placement: None,
         };
         // The member holds what it needs of them.
@@ -240,9 +236,10 @@ impl EnsembleRequest {
         let mut named = inputs.iter().flatten().filter_map(|input| input.sequence.as_ref());
         let first = named.next()?;
         if named.any(|other| other != first) {
+            let (model, request_id) = (&self.ensemble.config.name, &self.request.id);
             log::error!(
-                "in ensemble '{}', a step receives inputs of different sequences; the first one is used",
-                self.ensemble.config.name
+                model:%, request_id:%;
+                "in ensemble '{model}', a step receives inputs of different sequences; the first one is used"
             );
         }
         Some(first.clone())
@@ -311,7 +308,7 @@ impl EnsembleRequest {
     /// The request succeeds: reports the times of all members together as the times of the ensemble.
     fn report(&self) {
         let Some(responder) = &self.responder else { return };
-        responder.timeline().executing(self.times.clone());
+        responder.timeline().executed_by_members(self.times.clone());
         let StepTimes { input_ns, infer_ns, output_ns } = self.member_times;
         let exec_start = self.times.exec_start;
         let compute_start = exec_start + Duration::from_nanos(input_ns);

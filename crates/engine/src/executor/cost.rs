@@ -1,5 +1,7 @@
 //! How long the executions of a model take, as far as it decides which thread runs the next one.
 
+use std::time::Duration;
+
 /// A cautious estimate of the duration of the next execution. Two long executions in a row, or long executions that
 /// occur again and again, raise it at once. It falls slowly.
 #[derive(Default)]
@@ -9,6 +11,8 @@ pub(super) struct ExecutionCost {
     measured: u32,
     /// Rises with each execution that is not brief, falls with each brief one.
     suspicion: u32,
+    /// The mean time of one request of the last executions.
+    request_nanos: Option<u64>,
 }
 
 impl ExecutionCost {
@@ -21,8 +25,11 @@ impl ExecutionCost {
     /// Three long executions among few cannot be accidents.
     const SUSPICIOUS: u32 = 3 * Self::LONG_WEIGHT - 8;
 
-    /// An execution has taken so many nanoseconds.
-    pub(super) fn note(&mut self, nanos: u64) {
+    /// An execution of `requests` requests, at least one, has taken so many nanoseconds.
+    pub(super) fn note(&mut self, nanos: u64, requests: usize) {
+        let each = nanos / requests.max(1) as u64;
+        // An eighth of each execution: about the last ten decide.
+        self.request_nanos = Some(self.request_nanos.map_or(each, |mean| mean - mean / 8 + each / 8));
         // A single long execution usually means that the thread was preempted. It is no property of the model.
         let believed = nanos.min(self.last_nanos);
         self.last_nanos = nanos;
@@ -33,6 +40,12 @@ impl ExecutionCost {
         } else {
             self.suspicion.saturating_sub(1)
         };
+    }
+
+    /// The expected time of `requests` requests, if each runs as the last ones did. `None` before the first execution.
+    pub(super) fn time_of(&self, requests: usize) -> Option<Duration> {
+        let nanos = self.request_nanos?.saturating_mul(requests as u64);
+        Some(Duration::from_nanos(nanos))
     }
 
     /// Whether the next execution is expected to be brief.
@@ -49,7 +62,7 @@ mod tests {
 
     fn after(executions: &[u64]) -> bool {
         let mut cost = ExecutionCost::default();
-        executions.iter().for_each(|&nanos| cost.note(nanos));
+        executions.iter().for_each(|&nanos| cost.note(nanos, 1));
         cost.is_brief()
     }
 
@@ -58,6 +71,17 @@ mod tests {
         assert!(!after(&[1_000; 7]));
         assert!(after(&[1_000; 8]));
         assert!(!after(&[1_000_000; 8]));
+    }
+
+    #[test]
+    fn waiting_requests_take_as_long_as_the_last_ones_did() {
+        let mut cost = ExecutionCost::default();
+        assert_eq!(cost.time_of(5), None);
+        cost.note(8_000, 4);
+        assert_eq!(cost.time_of(5), Some(Duration::from_nanos(10_000)));
+        (0..100).for_each(|_| cost.note(8_000, 1));
+        let time = cost.time_of(5).unwrap().as_nanos();
+        assert!((39_000..=40_000).contains(&time), "{time}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Weak,
+    time::Duration,
 };
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
@@ -61,6 +62,24 @@ impl Policy {
         scheduler.drain();
         Self { scheduler, unused_strategy: None }
     }
+}
+
+/// What an instance has done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Executed {
+    /// How long the execution has taken.
+    pub(super) nanos: u64,
+    /// The number of its requests.
+    pub(super) requests: usize,
+}
+
+/// The work that waits for an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WaitingWork {
+    /// The number of requests.
+    pub(crate) requests: usize,
+    /// How long the instances probably need for them. `None` if they wait and nothing was executed yet.
+    pub(crate) time: Option<Duration>,
 }
 
 /// The actions that a call of the driver asks its caller to perform.
@@ -175,19 +194,18 @@ impl Driver {
         self.policy.scheduler.enqueue(at, meta, execution)
     }
 
-    /// An instance has finished a batch. `executed` is its duration in nanoseconds; `None` if all its requests were
-    /// cancelled.
+    /// An instance has finished a batch. `executed` is `None` if all its requests were cancelled.
     pub(super) fn finished(
         &mut self,
         instance: InstanceId,
         movable: Option<MovableInstance>,
-        executed: Option<u64>,
+        executed: Option<Executed>,
     ) {
         self.idle_instances[instance] = movable;
         self.idle.insert(0, instance);
         self.resource_claims.has_run(instance);
-        if let Some(nanos) = executed {
-            self.cost.note(nanos);
+        if let Some(Executed { nanos, requests }) = executed {
+            self.cost.note(nanos, requests);
         }
     }
 
@@ -249,6 +267,14 @@ impl Driver {
     /// The number of requests that wait.
     pub(super) fn pending(&self) -> usize {
         self.policy.scheduler.in_flight()
+    }
+
+    /// The requests that wait, and how long all instances together need for them.
+    pub(super) fn waiting_work(&self) -> WaitingWork {
+        let requests = self.pending();
+        let instances = u32::try_from(self.instances.max(1)).unwrap_or(u32::MAX);
+        let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
+        WaitingWork { requests, time: time.map(|time| time / instances) }
     }
 
     /// Whether a sequence may still get requests.

@@ -46,6 +46,7 @@ mod warmup;
 
 use assemble::Sequences;
 use backend_handle::BackendModelHandle;
+pub(crate) use driver::WaitingWork;
 use driver::{Driver, Policy};
 use instance::{Assignment, InstanceBuilder, build_all};
 use instances::Instances;
@@ -162,7 +163,7 @@ impl Executor {
         queued: Timestamp,
     ) -> Result<(), Error> {
         // Set before another thread may execute the request.
-        execution.responder.timeline().queued(queued);
+        execution.responder.timeline().queued(queued, execution.request.tensors());
         let number = execution.responder.queue_number();
         let mut driver = self.driver.lock();
         let at = now();
@@ -210,9 +211,9 @@ impl Executor {
         self.fault.get()
     }
 
-    /// The number of requests that wait for an instance.
-    pub(crate) fn pending(&self) -> usize {
-        self.driver.lock().pending()
+    /// The work that waits for an instance.
+    pub(crate) fn waiting_work(&self) -> WaitingWork {
+        self.driver.lock().waiting_work()
     }
 
     /// Whether a sequence may still get requests.

@@ -12,12 +12,12 @@ use inference::{
     backend::{BackendInstance, Execution, SlotGuard, SlotOwner, SlotRef},
     panic_message,
 };
-use scheduling::{Entry, InstanceId, Note, Rejected, Row};
+use scheduling::{Entry, InstanceId, Note, Rejected, Row, ScheduledBatch};
 
 use super::{
     Executor,
     assemble::assemble,
-    driver::{Actions, Driver},
+    driver::{Actions, Driver, Executed},
     instance::{Assignment, WorkerMessage},
 };
 use crate::{
@@ -72,11 +72,13 @@ impl Executor {
         assignment: Assignment,
         thread_bound: &mut Option<Box<dyn BackendInstance>>,
     ) -> Option<Assignment> {
-        let Assignment { batch: scheduling::ScheduledBatch { instance, mut rows }, mut movable } = assignment;
+        let Assignment { batch: ScheduledBatch { instance, mut rows, end: batch_end }, mut movable } =
+            assignment;
         let start = now();
         rows.retain_mut(|row| !answer_if_cancelled(row));
-        let has_work = rows.iter().any(|row| matches!(row, Row::Request { .. }));
-        if has_work {
+        let requests = rows.iter().filter(|row| matches!(row, Row::Request { .. })).count();
+        if requests > 0 {
+            self.record.batch_began(batch_end);
             let slot_owner = self.sequences.as_ref().map(|_| self.clone() as Arc<dyn SlotOwner>);
             let assembled = assemble(rows, instance, self.sequences.as_ref().zip(slot_owner.as_ref()));
             let execution_times = assembled.batch.execution_times.clone();
@@ -97,7 +99,7 @@ impl Executor {
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
         let mut driver = self.driver.lock();
-        driver.finished(instance, movable, has_work.then_some(nanos));
+        driver.finished(instance, movable, (requests > 0).then_some(Executed { nanos, requests }));
         let actions = driver.step(end, &self.orders);
         drop(driver);
         self.notify_if_closing();

@@ -13,10 +13,11 @@ use tokio::runtime::Handle;
 use super::{Handover, Model, ModelCache, ModelCacheParts, ModelWork, Replacement};
 use crate::clock::TimerThread;
 use crate::{
-    check::RequestValidator,
+    check::{ReadableMemory, RequestValidator},
     clock::now,
     ensemble::{Ensemble, MemberBinding, Pins},
-    fingerprint,
+    fingerprint::{self, Fingerprint},
+    observe::{Latencies, MetricsOptions, Record},
     order::Orders,
 };
 
@@ -29,6 +30,8 @@ pub(crate) struct EnsembleParts {
     pub(crate) scheduling: Arc<EnsembleScheduling>,
     /// The server's response cache, if the ensemble uses it.
     pub(crate) cache: Option<Arc<dyn ResponseCache>>,
+    /// Of its own files and configuration, if it is needed.
+    pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) clock: TimerThread,
     /// Bytes that requests may hold between steps, if the configuration does not say.
     pub(crate) intermediate_bytes: usize,
@@ -41,6 +44,8 @@ pub(crate) struct EnsembleParts {
     pub(crate) since: Timestamp,
     /// Looks models up, for requests that come after the version has been replaced.
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
+    /// What is counted of requests.
+    pub(crate) metrics: Arc<MetricsOptions>,
 }
 
 /// What the fronts of one ensemble have in common.
@@ -114,19 +119,22 @@ impl Model {
 impl EnsembleOrigin {
     fn front(&self, ensemble: &Arc<Ensemble>, fitted: &FittedEnsemble) -> Model {
         let EnsembleParts { namespace, version, config, cache, inflight, unread, inferer, .. } = &self.parts;
-        let EnsembleParts { runtime, clock, .. } = &self.parts;
+        let EnsembleParts { runtime, clock, metrics, .. } = &self.parts;
         let mut shown = config.shown.clone();
         if fitted.decoupled {
             shown.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
         }
         let config = Arc::new(with_members(&config.typed, fitted));
-        // Answers of other members are not found: nobody knows what distinguishes them.
+        let binding = ensemble.binding();
+        let members = binding.members().map(|member| (member.version, member.fingerprint));
+        let fingerprint = fingerprint::of_ensemble(self.parts.fingerprint, members);
         let cached = cache.as_ref().zip(config.response_cache).map(|(cache, caching)| {
             ModelCache::new(ModelCacheParts {
                 cache: cache.clone(),
                 model: &config.name,
                 version: *version,
-                fingerprint: fingerprint::unique_fingerprint(),
+                // If the answers of a member cannot be told apart, those of earlier members are not found.
+                fingerprint: fingerprint.unwrap_or_else(fingerprint::unique_fingerprint),
                 caching,
                 runtime: runtime.clone(),
                 clock: clock.clone(),
@@ -136,12 +144,16 @@ impl EnsembleOrigin {
             namespace: namespace.clone(),
             version: *version,
             shown,
-            // Members refuse memory that they cannot read.
-            validator: Arc::new(RequestValidator::new(&config, true)),
-            record: Arc::default(),
+            // Members refuse memory of devices that they cannot read. All members get the same copy of foreign memory.
+            validator: Arc::new(RequestValidator::new(
+                &config,
+                ReadableMemory { device: true, foreign: false },
+            )),
+            record: Arc::new(Record::new(Latencies::new(metrics, &config, now()))),
             in_flight: Arc::default(),
             orders: Arc::new(Orders::of(&config.scheduling, 0)),
             cached,
+            fingerprint,
             inflight: inflight.clone(),
             unread: unread.clone(),
             work: ModelWork::Ensemble(ensemble.clone()),

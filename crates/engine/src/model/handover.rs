@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::{Model, ModelCache, Replacement};
 use crate::{
     executor::{ExecutorUpdateParts, PreparedUpdate},
+    fingerprint::Fingerprint,
     host_policy::Placed,
     in_flight::InFlight,
 };
@@ -38,6 +39,7 @@ pub(crate) struct UpdateParts {
     pub(crate) directory: PathBuf,
     pub(crate) instances: Vec<Placed>,
     pub(crate) cached: Option<Arc<ModelCache>>,
+    pub(crate) fingerprint: Option<Fingerprint>,
 }
 
 impl Model {
@@ -46,7 +48,8 @@ impl Model {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn with_instances(&self, parts: UpdateParts) -> Result<Arc<Self>, Error> {
-        let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, cached } = parts;
+        let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, .. } = parts;
+        let UpdateParts { cached, fingerprint, .. } = parts;
         let config = Arc::new(typed);
         let executor = self.work.executor().ok_or_else(|| Error::internal("an ensemble has no instances"))?;
         let update =
@@ -67,6 +70,7 @@ impl Model {
             in_flight: Arc::default(),
             orders: self.orders.clone(),
             cached,
+            fingerprint,
             inflight: self.inflight.clone(),
             unread: self.unread.clone(),
             work: self.work.clone(),

@@ -16,14 +16,15 @@ use inference::{
 use scheduling::Meta;
 
 use crate::{
-    check::RequestValidator,
+    check::{ReadableMemory, RequestValidator},
     clock::now,
     engine_threads::EngineThreads,
-    executor::{Executor, ExecutorParts},
+    executor::{Executor, ExecutorParts, WaitingWork},
+    fingerprint::Fingerprint,
     host_policy::Placed,
     in_flight::InFlight,
     limiter::Limiter,
-    observe::{ModelStatistics, Record},
+    observe::{Latencies, MetricsOptions, ModelStatistics, Record},
     order::Orders,
 };
 
@@ -53,6 +54,8 @@ pub struct Model {
     orders: Arc<Orders>,
     /// The server's response cache, if there is one and the model uses it.
     cached: Option<Arc<ModelCache>>,
+    /// What distinguishes the answers of this version from those of others, if it was needed.
+    fingerprint: Option<Fingerprint>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
     work: ModelWork,
@@ -79,6 +82,7 @@ pub(crate) struct ModelParts {
     /// The rate limiter, if the server has one.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Arc<ModelCache>>,
+    pub(crate) fingerprint: Option<Fingerprint>,
     /// The budget for the inputs of requests.
     pub(crate) inflight: Arc<ByteBudget>,
     /// The budget for the responses that clients have not read.
@@ -87,6 +91,8 @@ pub(crate) struct ModelParts {
     pub(crate) since: Timestamp,
     /// Looks models up, for requests that come after the version has been replaced.
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
+    /// What is counted of requests.
+    pub(crate) metrics: Arc<MetricsOptions>,
 }
 
 /// A request that has been validated, and what its response channel is made of.
@@ -104,12 +110,19 @@ impl Model {
     /// The first error of an instance.
     pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
         let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
-        let ModelParts { namespace, directory, backend, instances, strategy, threads, limiter, .. } = parts;
+        let ModelParts {
+            metrics, namespace, directory, backend, instances, strategy, threads, limiter, ..
+        } = parts;
+        let fingerprint = parts.fingerprint;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
-        let validator = Arc::new(RequestValidator::new(&config, backend.reads_device_memory()));
-        let record = Arc::new(Record::default());
+        let readable = ReadableMemory {
+            device: backend.reads_device_memory(),
+            foreign: backend.copies_foreign_memory(),
+        };
+        let validator = Arc::new(RequestValidator::new(&config, readable));
+        let record = Arc::new(Record::new(Latencies::new(&metrics, &config, since)));
         let orders = Arc::new(Orders::of(&config.scheduling, active));
         let executor = Executor::start(ExecutorParts {
             version,
@@ -134,6 +147,7 @@ impl Model {
             in_flight: Arc::default(),
             orders,
             cached,
+            fingerprint,
             inflight,
             unread,
             work: ModelWork::Executor(executor),
@@ -226,9 +240,14 @@ impl Model {
         }
         let arrived = now();
         let meta = self.validator.check(&self.config, &mut request)?;
+        if let Some(trace) = &request.trace {
+            trace.accepted(self.name(), self.version, &request.id);
+        }
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
         let asks_cache = |_: &&Arc<ModelCache>| !self.in_flight.is_draining() && !request.has_device_memory();
         if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
+            // The answer is also for other requests.
+            request.keep_outputs_on_host();
             return cached.infer(self, ValidRequest { request, meta, timeline, flow });
         }
         self.in_flight.begin();
@@ -311,9 +330,9 @@ impl Model {
         self.work.memory_usage()
     }
 
-    /// The number of requests that wait for an instance.
-    pub(crate) fn pending(&self) -> usize {
-        self.work.pending()
+    /// The work that waits for an instance.
+    pub(crate) fn waiting_work(&self) -> WaitingWork {
+        self.work.waiting_work()
     }
 
     /// The number of accepted requests whose last response has not been sent.
@@ -375,10 +394,23 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Counts a response, which need not be the last one.
+    fn tell_response(&self, response: &InFlightResponse) {
+        if response.result().is_some() && self.record.wants_first_responses() {
+            self.record.responded(response.timeline(), now());
+        }
+    }
+}
+
 /// Each response of each request passes this path once: the model counts it, puts it in order, and makes it visible.
 /// Responses of a model with a response cache pass `CachePath` first.
 impl ResponsePath for Model {
     fn respond(&self, response: InFlightResponse) {
+        if let Some(Ok(answer)) = response.result() {
+            response.timeline().responded(answer);
+        }
+        self.tell_response(&response);
         if let Some(outcome) = response.outcome() {
             let at = now();
             self.record.request_ended(response.timeline(), outcome, at);

@@ -115,6 +115,7 @@ pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
         default_model_filename: String::new(),
         parameters: BTreeMap::new(),
         metric_tags: BTreeMap::new(),
+        histogram_buckets: BTreeMap::new(),
         graph_level: None,
         low_priority: false,
         cpu_accelerators: vec![],
@@ -154,10 +155,12 @@ impl ModelParts {
             threads: EngineThreads::start().unwrap(),
             limiter: None,
             cached: None,
+            fingerprint: None,
             inflight: ByteBudget::new(usize::MAX),
             unread: UnreadBudget::unlimited(),
             since: now(),
             inferer: None,
+            metrics: Arc::default(),
         }
     }
 }
@@ -196,7 +199,7 @@ async fn requests_that_wait_for_a_busy_instance_run_together() {
     let first = ask(&model, 1);
     let busy = begun.recv().unwrap();
     let waiting: Vec<_> = (2..5).map(|value| ask(&model, value)).collect();
-    assert_eq!(model.pending(), 3);
+    assert_eq!(model.waiting_work().requests, 3);
     busy.go_on.send(GateAnswer::Echo).unwrap();
     let together = begun.recv().unwrap();
     assert_eq!((busy.requests, together.requests), (1, 3));
@@ -302,7 +305,7 @@ async fn a_cancelled_request_leaves_the_queue_at_once() {
         panic!("an error ends it")
     };
     assert_eq!(error.code, ErrorCode::Cancelled);
-    assert_eq!((model.pending(), model.record().failures(FailureReason::Cancelled)), (0, 1));
+    assert_eq!((model.waiting_work().requests, model.record().failures(FailureReason::Cancelled)), (0, 1));
     busy.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!(echoed(running).await, 1);
 }

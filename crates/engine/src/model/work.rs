@@ -7,7 +7,10 @@ use inference::{
 };
 use scheduling::Meta;
 
-use crate::{ensemble::Ensemble, executor::Executor};
+use crate::{
+    ensemble::Ensemble,
+    executor::{Executor, WaitingWork},
+};
 
 /// Does the work of a model version.
 #[derive(Clone)]
@@ -80,11 +83,11 @@ impl ModelWork {
         self.executor().map(|executor| executor.memory_usage()).unwrap_or_default()
     }
 
-    /// The number of requests that wait.
-    pub(super) fn pending(&self) -> usize {
+    /// The work that waits. The members of an ensemble have the time.
+    pub(super) fn waiting_work(&self) -> WaitingWork {
         match self {
-            Self::Executor(executor) => executor.pending(),
-            Self::Ensemble(ensemble) => ensemble.pending(),
+            Self::Executor(executor) => executor.waiting_work(),
+            Self::Ensemble(ensemble) => WaitingWork { requests: ensemble.pending(), time: None },
         }
     }
 

@@ -1,16 +1,23 @@
 //! Metrics of the machine: its processors and its memory.
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 
 /// Reads the kernel's tables on demand. Nothing runs in between.
 pub(crate) struct Host {
-    last: Mutex<CpuSample>,
+    last: Mutex<HostSample>,
+    /// How long a sample is used.
+    lifetime: Duration,
 }
 
-struct CpuSample {
+struct HostSample {
+    at: Instant,
     ticks: Ticks,
     utilization: f64,
+    memory: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
@@ -20,27 +27,43 @@ struct Ticks {
 }
 
 impl Host {
-    /// Takes the baseline for the first reading.
-    pub(crate) fn new() -> Self {
-        Self { last: Mutex::new(CpuSample { ticks: read_ticks().unwrap_or_default(), utilization: 0.0 }) }
+    /// Takes the baseline for the first reading. A sample is used for `lifetime`.
+    pub(crate) fn new(lifetime: Duration) -> Self {
+        let sample = HostSample {
+            at: Instant::now(),
+            ticks: read_ticks().unwrap_or_default(),
+            utilization: 0.0,
+            memory: read_memory(),
+        };
+        Self { last: Mutex::new(sample), lifetime }
     }
 
-    /// Share of processor time used since the last reading, 0 to 1. Returns the last value if the kernel's clock has
-    /// not ticked since then (P-W58).
-    pub(crate) fn cpu_utilization(&self) -> f64 {
+    /// Share of processor time used between the last two samples, 0 to 1. Stays the same if the kernel's clock has not
+    /// ticked between them (P-W58). Then total and used memory in bytes.
+    pub(crate) fn read(&self) -> (f64, Option<(u64, u64)>) {
         let mut last = self.last.lock();
-        if let Some(ticks) = read_ticks().filter(|ticks| ticks.all > last.ticks.all) {
-            let spent = ticks.busy.saturating_sub(last.ticks.busy) as f64;
-            last.utilization = spent / (ticks.all - last.ticks.all) as f64;
-            last.ticks = ticks;
+        let now = Instant::now();
+        if now.duration_since(last.at) >= self.lifetime {
+            last.take(read_ticks(), now);
+            last.memory = read_memory();
         }
-        last.utilization
+        (last.utilization, last.memory)
     }
+}
 
-    /// Total and used memory in bytes.
-    pub(crate) fn memory(&self) -> Option<(u64, u64)> {
-        parse_memory(&fs::read_to_string("/proc/meminfo").ok()?)
+impl HostSample {
+    fn take(&mut self, ticks: Option<Ticks>, now: Instant) {
+        if let Some(ticks) = ticks.filter(|ticks| ticks.all > self.ticks.all) {
+            let spent = ticks.busy.saturating_sub(self.ticks.busy) as f64;
+            self.utilization = spent / (ticks.all - self.ticks.all) as f64;
+            self.ticks = ticks;
+            self.at = now;
+        }
     }
+}
+
+fn read_memory() -> Option<(u64, u64)> {
+    parse_memory(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 fn read_ticks() -> Option<Ticks> {
@@ -70,6 +93,36 @@ fn parse_memory(meminfo: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn sample() -> HostSample {
+        HostSample {
+            at: Instant::now(),
+            ticks: Ticks { busy: 10, all: 100 },
+            utilization: 0.25,
+            memory: None,
+        }
+    }
+
+    #[test]
+    fn the_load_is_that_between_two_measurements_and_stays_if_the_clock_has_not_ticked() {
+        let mut sample = sample();
+        sample.take(Some(Ticks { busy: 10, all: 100 }), Instant::now());
+        assert_eq!(sample.utilization, 0.25);
+        sample.take(None, Instant::now());
+        assert_eq!(sample.utilization, 0.25);
+        sample.take(Some(Ticks { busy: 40, all: 150 }), Instant::now());
+        assert_eq!((sample.utilization, sample.ticks), (0.6, Ticks { busy: 40, all: 150 }));
+    }
+
+    #[test]
+    fn a_measurement_is_used_for_its_lifetime() {
+        let read = |lifetime| {
+            let host = Host { last: Mutex::new(sample()), lifetime };
+            host.read().1.is_some()
+        };
+        assert!(!read(Duration::from_secs(3600)), "nothing is measured again");
+        assert!(read(Duration::ZERO));
+    }
 
     #[test]
     fn the_kernels_tables_are_understood() {

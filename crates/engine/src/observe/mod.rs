@@ -1,9 +1,18 @@
 //! Counters of requests: statistics for clients, and metrics for dashboards.
 mod host;
+mod labels;
+mod latencies;
 pub(crate) mod metrics;
+mod options;
+mod quantiles;
 mod record;
 mod responses;
+mod sharded_histogram;
+mod summary;
 
+pub(crate) use latencies::Latencies;
+pub use options::MetricsOptions;
+pub use quantiles::WantedQuantile;
 pub use record::{BatchStatistic, DurationStatistic, ModelStatistics};
 pub(crate) use record::{Lookup, Record};
 pub use responses::ResponseStatistic;

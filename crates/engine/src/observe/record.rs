@@ -1,7 +1,10 @@
 //! The counters of one model version. Written once when a request ends, read by statistics and metrics.
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -10,8 +13,13 @@ use inference::{
     backend::MemoryUsage,
 };
 use parking_lot::Mutex;
+use scheduling::BatchEnd;
 
-use super::responses::{ResponseStatistic, Responses};
+use super::{
+    labels::SeriesLabels,
+    latencies::Latencies,
+    responses::{ResponseStatistic, Responses},
+};
 
 /// How often an event happened, and its total duration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -146,13 +154,57 @@ pub(crate) struct Record {
     failures: [AtomicU64; 4],
     batches: Mutex<BTreeMap<u32, BatchStatistic>>,
     responses: Responses,
+    /// The batches by the reason why they ended.
+    batch_ends: [AtomicU64; BatchEnd::ALL.len()],
+    latencies: Latencies,
+    labels: OnceLock<SeriesLabels>,
 }
 
 impl Record {
+    /// Without any request.
+    pub(crate) fn new(latencies: Latencies) -> Self {
+        Self { latencies, ..Self::default() }
+    }
+
+    /// How durations are distributed.
+    pub(super) fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// The labels of the model's metrics. `make` makes them once.
+    pub(super) fn labels(&self, make: impl FnOnce() -> SeriesLabels) -> &SeriesLabels {
+        self.labels.get_or_init(make)
+    }
+
+    /// Counts a batch that begins to run.
+    pub(crate) fn batch_began(&self, end: BatchEnd) {
+        self.batch_ends[end as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The number of batches that ended for one reason.
+    pub(super) fn batches_ended(&self, end: BatchEnd) -> u64 {
+        self.batch_ends[end as usize].load(Relaxed)
+    }
+
+    /// Whether [`responded`](Self::responded) must be called.
+    pub(crate) fn wants_first_responses(&self) -> bool {
+        self.latencies.wants_first_responses()
+    }
+
+    /// A response has come. Only the first one of a request counts.
+    pub(crate) fn responded(&self, timeline: &Timeline, now: Timestamp) {
+        if timeline.responds_first() {
+            self.latencies.first_response(now - timeline.request_start);
+        }
+    }
+
     /// Counts a request that has just ended.
     pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Outcome<'_>, now: Timestamp) {
         match outcome {
-            Outcome::Success => self.success.add(now - timeline.request_start),
+            Outcome::Success => {
+                self.success.add(now - timeline.request_start);
+                self.latencies.succeeded(timeline, now);
+            }
             Outcome::Failure(error) => {
                 self.failures[error.reason as usize].fetch_add(1, Relaxed);
                 // The statistics leave out a request that was never queued. As Triton: only metrics count it (P-W30).
@@ -167,11 +219,13 @@ impl Record {
         let Some(execution_times) = timeline.execution() else { return };
         if matches!(outcome, Outcome::Success) {
             let seen = observed(execution_times, now);
-            self.queue.add(seen.exec_start - timeline.queue_start());
+            let queued = seen.exec_start - timeline.queue_start();
+            self.queue.add(queued);
             self.compute_input.add(seen.input());
             self.compute_infer.add(seen.infer());
             self.compute_output.add(seen.output());
             self.inferences.fetch_add(timeline.rows.into(), Relaxed);
+            self.latencies.executed(queued, seen);
             // Done last: a report that comes later revises these counters.
             if let Some(times) = timeline.counted(now) {
                 self.revise_request(timeline, now, times);
@@ -184,7 +238,9 @@ impl Record {
     pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         let Some(execution_times) = timeline.execution() else { return };
         let (seen, queued) = (observed(execution_times, counted), timeline.queue_start());
-        self.queue.revise(seen.exec_start - queued, times.exec_start - queued);
+        let (before, after) = (seen.exec_start - queued, times.exec_start - queued);
+        self.queue.revise(before, after);
+        self.latencies.revise((before, seen), (after, times));
         self.compute_input.revise(seen.input(), times.input());
         self.compute_infer.revise(seen.infer(), times.infer());
         self.compute_output.revise(seen.output(), times.output());
@@ -233,8 +289,11 @@ impl Record {
     /// Counts a request that is answered from the cache.
     pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Timestamp) {
         self.success.add(now - timeline.request_start);
-        self.queue.add(lookup.began - lookup.queued);
-        self.cache_hit.add(lookup.ended - lookup.began);
+        let (queued, looked_up) = (lookup.began - lookup.queued, lookup.ended - lookup.began);
+        self.queue.add(queued);
+        self.cache_hit.add(looked_up);
+        self.latencies.succeeded(timeline, now);
+        self.latencies.cache_hit(queued, looked_up, now);
     }
 
     /// Counts a cache miss whose request has succeeded. The look-up `took` so long. That time is added to the request's
@@ -245,9 +304,17 @@ impl Record {
     }
 
     /// Adds the time of the insertion to a request that was counted as a miss.
-    pub(crate) fn cache_insertion(&self, took: Duration) {
+    pub(crate) fn cache_insertion(&self, looked_up: Option<Duration>, took: Duration, now: Timestamp) {
         self.success.prolong(took);
         self.cache_miss.prolong(took);
+        if let Some(looked_up) = looked_up {
+            self.cache_miss_ended(looked_up + took, now);
+        }
+    }
+
+    /// A cache miss is over. It took so long, with the insertion if there was one.
+    pub(crate) fn cache_miss_ended(&self, took: Duration, now: Timestamp) {
+        self.latencies.cache_miss(took, now);
     }
 
     /// Reverts the count of a miss, because an equal request has been stored first. As Triton: neither hit nor miss.
@@ -328,7 +395,7 @@ mod tests {
 
     fn executed(record: &Record, rows: u32, execution_times: &Arc<ExecutionTimes>, outcome: Outcome<'_>) {
         let timeline = Timeline::new(at(10), rows);
-        timeline.queued(at(11));
+        timeline.queued(at(11), &[]);
         timeline.executing(execution_times.clone());
         record.request_ended(&timeline, outcome, at(50));
     }
@@ -376,7 +443,7 @@ mod tests {
             let counting = Arc::new(Counting(Record::default()));
             let (responder, _stream) =
                 response_channel(Timeline::new(at(10), 2), counting.clone(), Flow::unlimited());
-            responder.timeline().queued(at(11));
+            responder.timeline().queued(at(11), &[]);
             responder.timeline().executing(Arc::new(ExecutionTimes::start(2, || at(20))));
             let (backend, batch) = (responder.clone(), responder.batch_reporter().unwrap());
             let report = || {

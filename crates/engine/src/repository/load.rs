@@ -26,10 +26,11 @@ use tokio::runtime::Handle;
 
 use super::{config_file::ConfigFileReader, files, strategy};
 use crate::{
-    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, Plugins, RateLimitResource,
-    ThreadGroup,
+    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, MetricsOptions, Plugins,
+    RateLimitResource, ThreadGroup,
     clock::now,
     engine_threads::EngineThreads,
+    fingerprint::{Files, Fingerprint},
     host_policy::{Binding, Placed},
     limiter::Limiter,
     model::{EnsembleParts, Model, ModelCache, ModelCacheParts, ModelParts, UpdateParts, cache_for_model},
@@ -61,6 +62,7 @@ pub(crate) struct Loader {
     inferer: Option<Arc<dyn Inferer>>,
     host_policies: BTreeMap<String, HostPolicy>,
     policy: LoadPolicy,
+    metrics: Arc<MetricsOptions>,
 }
 
 /// What a load has built.
@@ -133,6 +135,7 @@ impl Loader {
             inferer: None,
             host_policies: options.host_policies,
             policy: options.load_policy,
+            metrics: Arc::new(options.metrics),
         }
     }
 
@@ -189,6 +192,7 @@ impl Loader {
     /// Reads one version of an ensemble. Blocks.
     fn load_ensemble(&self, plan: &LoadPlan, version: i64, directory: &Path) -> Result<LoadedModel, Error> {
         let since = now();
+        let files = self.read_files(plan, version, directory);
         let completed = plan.declared.to_be_completed();
         let config = self.resolve(plan, directory, completed, &CompletionContext::default())?;
         let Scheduling::Ensemble(scheduling) = &config.typed.scheduling else {
@@ -199,6 +203,7 @@ impl Loader {
             version,
             scheduling: scheduling.clone(),
             cache: self.cache_for(&config.typed)?,
+            fingerprint: files.map(|files| files.with(&config.shown, &BTreeMap::new())),
             clock: self.threads.clock.clone(),
             config,
             intermediate_bytes: self.intermediate_bytes,
@@ -207,6 +212,7 @@ impl Loader {
             runtime: self.runtime.clone(),
             since,
             inferer: self.inferer.clone(),
+            metrics: self.metrics.clone(),
         })))
     }
 
@@ -220,8 +226,7 @@ impl Loader {
         let since = now();
         let declared = &plan.declared.config;
         let mut source = self.source(plan, version, directory);
-        let is_cached = declared.response_cache.as_ref().is_some_and(|cache| cache.enable);
-        let files = is_cached.then(|| crate::fingerprint::Files::read(directory, version));
+        let files = self.read_files(plan, version, directory);
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
         let environment = CompletionContext {
@@ -242,25 +247,19 @@ impl Loader {
         let is_outdated = || begun.is_outdated();
         let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
-        let cache = self.cache_for(&config.typed)?;
-        let cached = cache.zip(fingerprint).zip(config.typed.response_cache);
-        let cached = cached.map(|((cache, fingerprint), caching)| {
-            ModelCache::new(ModelCacheParts {
-                cache,
-                model: &plan.name,
-                version,
-                fingerprint,
-                caching,
-                runtime: self.runtime.clone(),
-                clock: self.threads.clock.clone(),
-            })
-        });
+        let cached = self.cached(&config.typed, version, fingerprint)?;
         let (instances, directory) = (self.instances(&config.typed), directory.to_path_buf());
         let opened = match begun {
             BegunCopy::Opened(opened) => opened,
             BegunCopy::Updates(base) => {
                 log::info!("updating the instances of '{}' version {version}", plan.name);
-                return base.with_instances(UpdateParts { config, directory, instances, cached });
+                return base.with_instances(UpdateParts {
+                    config,
+                    directory,
+                    instances,
+                    cached,
+                    fingerprint,
+                });
             }
         };
         opened.configured(&config.shown);
@@ -276,11 +275,43 @@ impl Loader {
             threads: self.threads.clone(),
             limiter: self.limiter.clone(),
             cached,
+            fingerprint,
             inflight: self.inflight.clone(),
             unread: self.unread.clone(),
             since,
             inferer: self.inferer.clone(),
+            metrics: self.metrics.clone(),
         })
+    }
+
+    /// The use of the response cache by a version with this fingerprint, if it uses the cache.
+    fn cached(
+        &self,
+        config: &ModelConfig,
+        version: i64,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Option<Arc<ModelCache>>, Error> {
+        let cached = self.cache_for(config)?.zip(fingerprint).zip(config.response_cache);
+        Ok(cached.map(|((cache, fingerprint), caching)| {
+            ModelCache::new(ModelCacheParts {
+                cache,
+                model: &config.name,
+                version,
+                fingerprint,
+                caching,
+                runtime: self.runtime.clone(),
+                clock: self.threads.clock.clone(),
+            })
+        }))
+    }
+
+    /// Reads the files of a version if the response cache must know them: if the version uses it, or if an ensemble with
+    /// this member may find answers that other servers have stored.
+    fn read_files(&self, plan: &LoadPlan, version: i64, directory: &Path) -> Option<Files> {
+        let caching = plan.declared.config.response_cache.as_ref();
+        let is_needed = caching.is_some_and(|cache| cache.enable)
+            || self.plugins.cache.as_ref().is_some_and(|cache| cache.outlives_server());
+        is_needed.then(|| Files::read(directory, version))
     }
 
     /// What a backend gets to open a version.

@@ -36,7 +36,7 @@ pub(crate) use load::Loader;
 pub use polling::Polling;
 use repositories::Repositories;
 pub(crate) use table::ModelTable;
-pub use table::{IndexEntry, ModelState};
+pub use table::{IndexEntry, ModelState, NotReady};
 use task::RepositoryTask;
 
 /// How the repository task works, fixed at its start.

@@ -7,7 +7,7 @@ use std::{
 use inference::{Error, Name};
 use lifecycle::{CopyId, IN_TWO_REPOSITORIES, Lifecycle, ModelKey, NoVersion, NoVersionCause, VersionStatus};
 
-use crate::{model::Model, readiness::NotReady};
+use crate::model::Model;
 
 /// Whether a model version can be used (protocol extension "model repository").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,18 @@ pub struct IndexEntry {
     pub state: Option<ModelState>,
     /// Why the version is not ready; may be empty.
     pub reason: String,
+}
+
+/// A model or a version that keeps the server from being ready.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NotReady {
+    /// Model name.
+    pub name: Name,
+    /// Version number; absent for a model without versions.
+    pub version: Option<i64>,
+    /// State; absent for a model that the server does not have. A version whose backend reports that it is not ready is
+    /// unavailable.
+    pub state: Option<ModelState>,
 }
 
 impl IndexEntry {

@@ -86,13 +86,12 @@ async fn no_instance_waits_for_clients_and_the_client_furthest_behind_gets_an_er
     let unread: Vec<_> = (0..6).map(|value| ask(&engine, "m", value)).collect();
     // No client reads, and still all executions end.
     tokio::time::timeout(TIMEOUT, async {
-        while engine.in_flight() > 0 {
+        while engine.in_flight() > 0 || ended.load(SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
     })
     .await
     .unwrap();
-    assert!(ended.load(SeqCst) > 0);
     let mut whole = 0;
     for stream in unread {
         match read(stream).await {

@@ -205,6 +205,21 @@ async fn the_cache_of_a_model_can_be_emptied() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_being_stored_does_not_outlive_the_emptying() {
+    let (engine, cache) = serve("", numbers()).await;
+    let stored = cache.hold_insertions();
+    assert_eq!(whence(ask(&engine, "m", 0)).await.0, 1);
+    assert_eq!(engine.model("m", None).unwrap().empty_cache().await.unwrap(), 0);
+    stored.notify_one();
+    // The insertion ends with the removal.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(cache.keys().is_empty());
+    assert_eq!(whence(ask(&engine, "m", 0)).await, (2, Some(CacheStatus::Miss)));
+}
+
+#[tokio::test]
 async fn a_model_without_a_cache_has_none_to_empty() {
     let engine = cached("").serve(echo()).await;
     let error = engine.model("m", None).unwrap().empty_cache().await.unwrap_err();

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use inference::{
-    DataType, Error, ErrorCode, FailureReason, Parameter, Request, RequestInputs, Response, ResponseStream,
-    Tensor, backend::Execution,
+    DataType, Error, ErrorCode, FailureReason, ForeignMemory, MemoryKind, Name, OutputPlacement, Parameter,
+    Request, RequestInputs, Response, ResponseStream, Tensor, backend::Execution, metrics::MetricsForm,
 };
 use nereid_engine::{DurationStatistic, Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
 use testing::{Gate, MemoryCache, TestRegion};
 
+use crate::ensembles::chain;
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, request, serves, value};
 
 const ENABLED: &str = "response_cache { enable: true }";
@@ -285,6 +286,36 @@ async fn cached_responses_outlive_the_server_but_not_a_change_of_the_model() {
 }
 
 #[tokio::test]
+async fn cached_responses_of_an_ensemble_outlive_the_server_but_not_a_change_of_a_member() {
+    let cache = Arc::new(MemoryCache::default());
+    let hits = async |repository: &Repository| {
+        let engine = serve_with(repository.options(), echo(), &cache).await;
+        engine.load_models().await.unwrap();
+        assert!(serves(&engine, "m").await);
+        engine.stop(TIMEOUT).await.unwrap();
+        statistics(&engine).cache_hit.count
+    };
+    let repository = |weights: &str| {
+        Repository::new()
+            .model("m", &chain(&["inner", "direct"], ENABLED), &["1"])
+            .model("inner", &chain(&["nested"], ""), &["1"])
+            .model("direct", ECHO, &["1"])
+            .model("nested", ECHO, &["1"])
+            .file("nested/1/weights", weights)
+    };
+    let first = repository("old");
+    assert_eq!(hits(&first).await, 0);
+    assert_eq!(hits(&first).await, 1, "the same models after a restart");
+    assert_eq!(hits(&repository("old")).await, 1, "the same models of another server");
+    assert_eq!(hits(&repository("new")).await, 0, "another member of a member");
+    let second = first.model("direct", ECHO, &["2"]);
+    assert_eq!(hits(&second).await, 0, "another version of a member");
+    let third = second.model("m", &chain(&["direct", "inner"], ENABLED), &["1"]);
+    assert_eq!(hits(&third).await, 0, "the ensemble has changed");
+    assert_eq!(cache.keys().len(), 4);
+}
+
+#[tokio::test]
 async fn a_hit_does_not_overtake_earlier_requests_where_order_is_asked_for() {
     let gate = Gate::shut();
     let backend = echo().execute({
@@ -344,12 +375,12 @@ async fn metrics_of_the_cache_are_of_models_that_want_it() {
     let repository = cached("").model("plain", ECHO, &["1"]);
     for counter_latencies in [true, false] {
         let mut options = repository.options();
-        options.metrics = MetricsOptions { counter_latencies, host: false };
+        options.metrics = MetricsOptions { counter_latencies, host: false, ..MetricsOptions::default() };
         let engine = serve_with(options, echo(), &Arc::default()).await;
         for value in [1, 1, 1, 2] {
             assert_eq!(first_byte(ask(&engine, "m", value)).await, value);
         }
-        let text = engine.metrics();
+        let text = engine.metrics(MetricsForm::Prometheus);
         let of_cache: Vec<_> = text.lines().filter(|line| line.contains("nv_cache_")).collect();
         let counted = statistics(&engine);
         let families = [
@@ -397,4 +428,46 @@ async fn a_slow_cache_delays_only_its_own_requests_and_for_a_limited_time() {
     // The cache does not answer this time, and the request stops waiting for it.
     assert_eq!(first_byte(ask(&engine, "m", 4)).await, 4);
     assert_eq!((cache.lookups(), engine.in_flight()), (2, 0));
+}
+
+/// Offers memory for every output.
+#[derive(Debug)]
+struct Offer(ForeignMemory);
+
+impl OutputPlacement for Offer {
+    fn placement(
+        &self,
+        _: Option<&Name>,
+        _: Option<usize>,
+        preferred: (MemoryKind, i64),
+    ) -> Result<(MemoryKind, i64), Error> {
+        Ok(preferred)
+    }
+
+    fn memory(&self, _: &Name) -> Option<ForeignMemory> {
+        Some(self.0.clone())
+    }
+
+    fn offers_memory(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cached_is_not_written_to_memory_of_its_client() {
+    let told = |repository: Repository| async move {
+        let backend = echo().execute(|_, batch| {
+            for Execution { request, responder, .. } in batch.executions {
+                let is_offered = u8::from(request.output_memory(&"OUT".into()).is_some());
+                let out = Tensor::new("OUT".into(), DataType::Uint8, [1, 1][..].into(), vec![is_offered]);
+                responder.complete(Response::of(vec![out]));
+            }
+        });
+        let (engine, _) = serve(&repository, backend).await;
+        let memory = ForeignMemory::zeroed(1).unwrap();
+        let offering = Request { output_placement: Some(Arc::new(Offer(memory))), ..request(0) };
+        first_byte(send(&engine, offering)).await
+    };
+    assert_eq!(told(cached("")).await, 0);
+    assert_eq!(told(Repository::new().model("m", ECHO, &["1"])).await, 1);
 }

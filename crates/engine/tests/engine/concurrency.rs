@@ -2,7 +2,7 @@
 //! instances.
 use std::sync::mpsc;
 
-use inference::backend::Execution;
+use inference::{backend::Execution, metrics::MetricsForm};
 use nereid_engine::Engine;
 
 use crate::support::{Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, value};
@@ -21,7 +21,7 @@ fn with_instances(count: u32) -> String {
 /// The number of requests of a model that wait for an instance.
 fn waiting(engine: &Engine, model: &str) -> u64 {
     let prefix = format!("nv_inference_pending_request_count{{model=\"{model}\",");
-    let metrics = engine.metrics();
+    let metrics = engine.metrics(MetricsForm::Prometheus);
     let line = metrics.lines().find(|line| line.starts_with(&prefix)).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }

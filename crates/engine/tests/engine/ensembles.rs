@@ -37,7 +37,7 @@ fn ensemble(steps: &[String], rest: &str) -> String {
     )
 }
 
-fn chain(models: &[&str], rest: &str) -> String {
+pub(crate) fn chain(models: &[&str], rest: &str) -> String {
     let tensor = |index: usize| match index {
         0 => "IN".to_owned(),
         last if last == models.len() => "OUT".to_owned(),

@@ -7,6 +7,7 @@ mod cache_controls;
 mod caching;
 mod concurrency;
 mod control;
+mod distributions;
 mod documentation;
 mod ensembles;
 mod host_policies;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, thread};
 use inference::{
     Error, ErrorCode, FailureReason, MemoryKind, Response,
     backend::{Execution, MemoryUsage},
+    metrics::MetricsForm,
 };
 use nereid_engine::{Engine, MetricsOptions, ModelStatistics};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -86,7 +87,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
 }
 
 /// Names, kinds and texts of all families, in order.
-const FAMILIES: [(&str, &str, &str); 16] = [
+const FAMILIES: [(&str, &str, &str); 17] = [
     ("nv_inference_request_success", "counter", "Number of successful inference requests, all batch sizes"),
     ("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes"),
     ("nv_inference_count", "counter", "Number of inferences performed (does not include cached requests)"),
@@ -125,6 +126,11 @@ const FAMILIES: [(&str, &str, &str); 16] = [
         "gauge",
         "Instantaneous number of pending requests awaiting execution per-model.",
     ),
+    (
+        "nereid_queued_work_seconds",
+        "gauge",
+        "Estimated time that the instances of a model need for the requests that wait, in seconds",
+    ),
     ("nv_model_load_duration_secs", "gauge", "Model load time in seconds"),
     ("nv_pinned_memory_pool_total_bytes", "gauge", "Pinned memory pool total memory size, in bytes"),
     ("nv_pinned_memory_pool_used_bytes", "gauge", "Pinned memory pool used memory size, in bytes"),
@@ -151,10 +157,11 @@ async fn families_come_in_order_and_can_be_left_out() {
     let repository = Repository::new().model("m", ECHO, &["1"]);
     for (counter_latencies, host) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut options = repository.options();
-        options.metrics = MetricsOptions { counter_latencies, host };
+        options.metrics =
+            MetricsOptions { counter_latencies, host, model_histograms: false, ..MetricsOptions::default() };
         let engine = start(options, echo()).await;
         ask(&engine, "m", 0).only().await.unwrap();
-        let text = engine.metrics();
+        let text = engine.metrics(MetricsForm::Prometheus);
         let shown = |name: &str| {
             (counter_latencies || !name.ends_with("_duration_us")) && (host || !name.starts_with("nv_cpu_"))
         };
@@ -183,7 +190,7 @@ async fn metrics_contain_the_memory_that_backends_report() {
         MemoryUsage { kind: MemoryKind::Gpu, id: 1, byte_size: 7_000_000_000 },
     ];
     let repository = Repository::new().model("m", ECHO, &["1"]);
-    let text = repository.serve(echo().memory(memory)).await.metrics();
+    let text = repository.serve(echo().memory(memory)).await.metrics(MetricsForm::Prometheus);
     let shown: Vec<_> = text.lines().filter(|line| line.starts_with("nereid_model_memory_bytes")).collect();
     assert_eq!(
         shown,
@@ -205,7 +212,7 @@ async fn series_carry_the_tags_of_their_model_and_are_sorted() {
     for value in [1, 2, 3] {
         let _ = ask(&engine, "c", value).only().await;
     }
-    let text = engine.metrics();
+    let text = engine.metrics(MetricsForm::Prometheus);
     let of = |family: &str| {
         let prefix = format!("{family}{{");
         text.lines().filter(|line| line.starts_with(&prefix)).map(str::to_owned).collect::<Vec<_>>()
@@ -241,8 +248,7 @@ async fn what_waits_is_pending_until_it_runs() {
     let mut options = repository.options();
     options.hold_until_queued = 3;
     let engine = start(options, echo()).await;
-    let pending =
-        || samples(&engine.metrics())[r#"nv_inference_pending_request_count{model="m",version="1"}"#];
+    let pending = || samples(&engine.metrics(MetricsForm::Prometheus))[r#"nv_inference_pending_request_count{model="m",version="1"}"#];
     let held = [ask(&engine, "m", 0), ask(&engine, "m", 0)];
     assert_eq!(pending(), 2.0);
     ask(&engine, "m", 0).only().await.unwrap();
@@ -333,7 +339,7 @@ async fn load(config: &str, backend: Native) {
         tokio::task::yield_now().await;
     }
     let counted = engine.statistics(Some("m"), None).unwrap().remove(0);
-    let text = engine.metrics();
+    let text = engine.metrics(MetricsForm::Prometheus);
     let metrics = samples(&text);
     let failed = |reason: &str| {
         let series = format!(r#"nv_inference_request_failure{{model="m",reason="{reason}",version="1"}}"#);

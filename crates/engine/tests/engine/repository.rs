@@ -1,5 +1,5 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
-use inference::ErrorCode;
+use inference::{ErrorCode, metrics::MetricsForm};
 use nereid_engine::{Engine, LoadParameters, Plugins, ReadinessRule};
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};
@@ -37,7 +37,7 @@ async fn an_empty_repository_is_ready() {
     let engine = Repository::new().serve(echo()).await;
     assert!(engine.ready().await.unwrap());
     assert_eq!(index(&engine), [""; 0]);
-    assert!(!engine.metrics().contains("nv_inference"));
+    assert!(!engine.metrics(MetricsForm::Prometheus).contains("nv_inference"));
 }
 
 #[tokio::test]

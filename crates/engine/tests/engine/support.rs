@@ -84,7 +84,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
         limits: nereid_engine::MemoryLimits::default(),
-        metrics: MetricsOptions { counter_latencies: true, host: false },
+        metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
         hold_until_queued: 0,
         hold_until_backlogged: 0,
         rate_limit: None,

@@ -1,16 +1,18 @@
 //! The accept loop of every port.
-use std::{io, net::SocketAddr, pin::pin, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
 use inference::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
 
-use super::slots::ConnectionSlots;
-use crate::{drain::Drain, inline_wake::with_inline_wake};
+use super::{
+    slots::ConnectionSlots,
+    stream::{AcceptingListener, ClientStream, accept_waiting},
+};
+use crate::{drain::Drain, inline_wake::with_inline_wake, listen::Listener};
 
 /// The pause after a failed accept. Most accepts fail because no file descriptors are left. The pause doubles up to
 /// [`LONGEST_PAUSE`] while accepts continue to fail.
@@ -44,16 +46,15 @@ pub(crate) struct Port {
 /// # Errors
 /// INTERNAL if the listener cannot be used.
 pub(crate) async fn accept<F>(
-    listener: std::net::TcpListener,
+    listener: Listener,
     port: Port,
-    serve: impl Fn(TcpStream) -> F,
+    serve: impl Fn(ClientStream) -> F,
 ) -> Result<(), Error>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let unusable = |error| Error::internal(format!("cannot accept connections: {error}"));
-    listener.set_nonblocking(true).map_err(unusable)?;
-    let listener = TcpListener::from_std(listener).map_err(unusable)?;
+    let listener = AcceptingListener::new(listener).map_err(unusable)?;
     let mut accepting = Accepting::new(port);
     let drain = accepting.port.drain.clone();
     let mut begun = pin!(drain.begun());
@@ -74,7 +75,7 @@ where
     Ok(())
 }
 
-async fn next(listener: &TcpListener, retry_at: Option<Instant>) -> io::Result<(TcpStream, SocketAddr)> {
+async fn next(listener: &AcceptingListener, retry_at: Option<Instant>) -> io::Result<ClientStream> {
     if let Some(retry_at) = retry_at {
         sleep_until(retry_at).await;
     }
@@ -105,12 +106,12 @@ impl Accepting {
         }
     }
 
-    fn take<F>(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>, serve: &impl Fn(TcpStream) -> F)
+    fn take<F>(&mut self, accepted: io::Result<ClientStream>, serve: &impl Fn(ClientStream) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(error) => return self.back_off(&error),
         };
         (self.pause, self.retry_at) = (None, None);
@@ -130,18 +131,13 @@ impl Accepting {
 
     /// Takes the connections that the system has already established, and closes the listener: to their clients they are
     /// open, and may have a request under way.
-    fn take_waiting<F>(&mut self, listener: TcpListener, serve: &impl Fn(TcpStream) -> F)
+    fn take_waiting<F>(&mut self, listener: AcceptingListener, serve: &impl Fn(ClientStream) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        // As a listener of the standard library it does not wait for the runtime's readiness.
-        let Ok(listener) = listener.into_std() else { return };
+        let Ok(listener) = listener.into_listener() else { return };
         for _ in 0..MAX_WAITING {
-            let accepted = listener.accept().and_then(|(stream, address)| {
-                stream.set_nonblocking(true)?;
-                Ok((TcpStream::from_std(stream)?, address))
-            });
-            match accepted {
+            match accept_waiting(&listener) {
                 Ok(accepted) => self.take(Ok(accepted), serve),
                 // None is left, or they cannot be accepted.
                 Err(_) => return,
@@ -149,7 +145,7 @@ impl Accepting {
         }
     }
 
-    fn refuse(&mut self, stream: TcpStream, limit: usize) {
+    fn refuse(&mut self, stream: ClientStream, limit: usize) {
         if !std::mem::replace(&mut self.is_full, true) {
             log::warn!("the {} port refuses connections: there are {limit} already", self.port.name);
         }
@@ -176,7 +172,7 @@ impl Accepting {
 
 /// Sends `answer` and closes the connection. Meanwhile it reads what the client sends: if a connection closes with
 /// unread bytes, it is reset, and the client might lose the answer.
-pub(crate) async fn answer_and_close(mut stream: TcpStream, answer: impl AsRef<[u8]>, limit: Duration) {
+pub(crate) async fn answer_and_close(mut stream: ClientStream, answer: impl AsRef<[u8]>, limit: Duration) {
     let told = async {
         stream.write_all(answer.as_ref()).await?;
         stream.shutdown().await?;
@@ -216,6 +212,7 @@ mod tests {
     async fn connections_that_wait_when_the_drain_begins_are_accepted_and_later_ones_refused() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        let listener = Listener::Tcp(listener);
         let waiting: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let drain = Drain::new();
         drain.begin();

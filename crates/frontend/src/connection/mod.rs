@@ -3,17 +3,41 @@
 //! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
 //! how long a client may take. [`ConnectionSlots`] limits the number of connections.
 mod accept;
+mod handshake;
 mod pace;
 mod slots;
+mod stream;
 mod write_timeout;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 pub(crate) use accept::{Port, accept, answer_and_close};
+pub(crate) use handshake::{encrypted, handshake_in_time};
 pub use pace::BodyPace;
 pub(crate) use pace::BodyProgress;
 pub use slots::{ConnectionSlots, SlotCounter};
+pub(crate) use stream::ClientStream;
 pub(crate) use write_timeout::{Timed, WriteTimeout};
+
+use crate::tls::TlsPort;
+
+/// How a port treats its connections.
+#[derive(Debug, Clone)]
+pub struct PortOptions {
+    /// The limits that clients must keep.
+    pub limits: ClientLimits,
+    /// How many connections there may be. Handshakes count, too.
+    pub slots: ConnectionSlots,
+    /// Encrypts the connections. `None` for plain text.
+    pub tls: Option<Arc<TlsPort>>,
+}
+
+impl PortOptions {
+    /// Plain text, with these limits.
+    pub fn plain(limits: ClientLimits, slots: ConnectionSlots) -> Self {
+        Self { limits, slots, tls: None }
+    }
+}
 
 /// The time limits and the size limit for a client. The defaults are those of the command line. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,28 +1,36 @@
 //! The rare calls: one message in, one message out. They use the generated types and are not optimised for speed.
 use std::collections::BTreeMap;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use engine::{Engine, LoadParameters};
+use bytes::Bytes;
+use engine::{Engine, IndexEntry, LoadParameters};
 use inference::Error;
 use prost::Message;
 use proto::{
-    CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse, ModelConfigRequest, ModelConfigResponse,
-    ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse, ModelRepositoryParameter,
-    ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelLoadResponse,
-    RepositoryModelUnloadRequest, RepositoryModelUnloadResponse, ServerLiveRequest, ServerLiveResponse,
-    ServerMetadataRequest, ServerReadyRequest, ServerReadyResponse, SystemSharedMemoryStatusRequest,
-    SystemSharedMemoryStatusResponse,
+    ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse,
+    ModelRepositoryParameter, ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest,
+    RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
+    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerReadyRequest, ServerReadyResponse,
+    TraceSettingRequest, TraceSettingResponse,
     health::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus},
     model_repository_parameter::ParameterChoice,
+    trace_setting_response::SettingValue,
 };
 
 use super::{
-    message::{MAX_MESSAGE, PREFIX},
+    logging,
+    message::{decode, encode},
+    shared_memory::RegionCall,
+    state::GrpcState,
     status::Status,
 };
 use crate::{
+    api_keys::Access,
     chunks::Chunks,
-    kserve::{metadata, shared_memory, statistics, version},
+    kserve::{
+        metadata, statistics,
+        trace_settings::{self, CountErrorForm, GivenSetting},
+        version,
+    },
     restrict::Category,
 };
 
@@ -40,19 +48,9 @@ pub(crate) enum AdminCall {
     RepositoryIndex,
     RepositoryModelLoad,
     RepositoryModelUnload,
-    /// The status of shared memory. The server never has a region.
-    SystemRegions,
-    CudaRegions,
-    /// Registers or unregisters shared memory. Only `--allow-client-shm` would allow this.
-    ControlRegions,
-    /// A call of the protocol that this version of the server does not offer.
-    NotOffered(Subject),
-}
-
-/// The subject of a call that the server does not offer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject {
-    TraceSettings,
+    /// A call about shared memory.
+    Regions(RegionCall),
+    TraceSetting,
     LogSettings,
 }
 
@@ -70,15 +68,9 @@ impl AdminCall {
             "RepositoryIndex" => Self::RepositoryIndex,
             "RepositoryModelLoad" => Self::RepositoryModelLoad,
             "RepositoryModelUnload" => Self::RepositoryModelUnload,
-            "SystemSharedMemoryStatus" => Self::SystemRegions,
-            "CudaSharedMemoryStatus" => Self::CudaRegions,
-            "SystemSharedMemoryRegister"
-            | "SystemSharedMemoryUnregister"
-            | "CudaSharedMemoryRegister"
-            | "CudaSharedMemoryUnregister" => Self::ControlRegions,
-            "TraceSetting" => Self::NotOffered(Subject::TraceSettings),
-            "LogSettings" => Self::NotOffered(Subject::LogSettings),
-            _ => return None,
+            "TraceSetting" => Self::TraceSetting,
+            "LogSettings" => Self::LogSettings,
+            name => return RegionCall::named(name).map(Self::Regions),
         })
     }
 
@@ -92,17 +84,49 @@ impl AdminCall {
             Self::RepositoryIndex | Self::RepositoryModelLoad | Self::RepositoryModelUnload => {
                 Category::ModelRepository
             }
-            Self::SystemRegions | Self::CudaRegions | Self::ControlRegions => Category::SharedMemory,
-            Self::NotOffered(Subject::TraceSettings) => Category::Trace,
-            Self::NotOffered(Subject::LogSettings) => Category::Logging,
+            Self::Regions(_) => Category::SharedMemory,
+            Self::TraceSetting => Category::Trace,
+            Self::LogSettings => Category::Logging,
         }
+    }
+
+    /// Checks that the sender may use the model that the call names, if it names one.
+    ///
+    /// # Errors
+    /// The API key does not permit it, or the message cannot be read.
+    pub(crate) fn check_model(self, access: &Access, frames: &[Bytes]) -> Result<(), Status> {
+        let model = match self {
+            Self::ModelReady | Self::ModelMetadata | Self::ModelConfig | Self::ModelStatistics => {
+                decode::<ModelFirst>(frames)?.name
+            }
+            Self::RepositoryModelLoad | Self::RepositoryModelUnload | Self::TraceSetting => {
+                decode::<ModelSecond>(frames)?.name
+            }
+            Self::ServerLive
+            | Self::ServerReady
+            | Self::HealthCheck
+            | Self::ServerMetadata
+            | Self::RepositoryIndex
+            | Self::Regions(_)
+            | Self::LogSettings => return Ok(()),
+        };
+        // Statistics and settings of no model are those of all models. Statistics show only what the sender may see.
+        let may_be_all = matches!(self, Self::ModelStatistics | Self::TraceSetting);
+        let named = Some(model.as_str()).filter(|model| !model.is_empty() || !may_be_all);
+        Ok(access.check(self.category(), named)?)
     }
 
     /// Answers the call.
     ///
     /// # Errors
     /// The status that ends the call.
-    pub(crate) async fn answer(self, engine: &Engine, frames: &[Bytes]) -> Result<Chunks, Status> {
+    pub(crate) async fn answer(
+        self,
+        state: &GrpcState,
+        frames: &[Bytes],
+        access: &Access,
+    ) -> Result<Chunks, Status> {
+        let engine = &state.engine;
         match self {
             Self::ServerLive => {
                 let ServerLiveRequest {} = decode(frames)?;
@@ -141,13 +165,14 @@ impl AdminCall {
             Self::ModelStatistics => {
                 let request: ModelStatisticsRequest = decode(frames)?;
                 let name = (!request.name.is_empty()).then_some(&*request.name);
-                let counted = engine.statistics(name, version::parse(&request.version)?)?;
+                let mut counted = engine.statistics(name, version::parse(&request.version)?)?;
+                counted.retain(|model| access.shows(&model.name));
                 encode(&statistics::response(&counted))
             }
             Self::RepositoryIndex => {
                 let request: RepositoryIndexRequest = decode(frames)?;
                 only_one_repository(&request.repository_name)?;
-                encode(&metadata::index(engine.index(request.ready).await))
+                encode(&metadata::index(visible_index(engine, request.ready, access).await))
             }
             Self::RepositoryModelLoad => {
                 load(engine, decode(frames)?).await?;
@@ -157,28 +182,51 @@ impl AdminCall {
                 unload(engine, &decode(frames)?).await?;
                 encode(&RepositoryModelUnloadResponse {})
             }
-            Self::SystemRegions => {
-                let request: SystemSharedMemoryStatusRequest = decode(frames)?;
-                shared_memory::status("system", &request.name)?;
-                encode(&SystemSharedMemoryStatusResponse::default())
-            }
-            Self::CudaRegions => {
-                let request: CudaSharedMemoryStatusRequest = decode(frames)?;
-                shared_memory::status("cuda", &request.name)?;
-                encode(&CudaSharedMemoryStatusResponse::default())
-            }
-            Self::ControlRegions => Err(shared_memory::disabled().into()),
-            Self::NotOffered(subject) => Err(not_offered(subject).into()),
+            Self::Regions(call) => call.answer(&state.options.regions, frames),
+            Self::TraceSetting => encode(&trace_setting(state, decode(frames)?)?),
+            Self::LogSettings => encode(&logging::answer(state.options.log.as_deref(), &decode(frames)?)?),
         }
     }
 }
 
-fn not_offered(subject: Subject) -> Error {
-    let what = match subject {
-        Subject::TraceSettings => "trace settings",
-        Subject::LogSettings => "log settings",
-    };
-    Error::unsupported(format!("{what} is not supported by this version of nereid"))
+/// The index without the models that the sender may not see.
+async fn visible_index(engine: &Engine, ready_only: bool, access: &Access) -> Vec<IndexEntry> {
+    let mut index = engine.index(ready_only).await;
+    index.retain(|entry| access.shows(&entry.name));
+    index
+}
+
+/// The name of the model in the messages that begin with it.
+#[derive(Clone, PartialEq, Message)]
+struct ModelFirst {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+/// The name of the model in the messages whose second field it is.
+#[derive(Clone, PartialEq, Message)]
+struct ModelSecond {
+    #[prost(string, tag = "2")]
+    name: String,
+}
+
+fn trace_setting(state: &GrpcState, request: TraceSettingRequest) -> Result<TraceSettingResponse, Error> {
+    let TraceSettingRequest { mut settings, model_name } = request;
+    let model = (!model_name.is_empty()).then_some(&*model_name);
+    trace_settings::check_model(&state.engine, model)?;
+    if settings.contains_key(trace_settings::FILE) {
+        return Err(trace_settings::file_is_fixed());
+    }
+    let tracer = &state.options.tracer;
+    trace_settings::change(tracer, model, CountErrorForm::Grpc, |name| {
+        Ok(settings.remove(name).map(|setting| match setting.value {
+            values if values.is_empty() => GivenSetting::Clear,
+            values => GivenSetting::Values(values),
+        }))
+    })?;
+    let shown = tracer.shown(model).into_iter();
+    let settings = shown.map(|setting| (setting.name.to_owned(), SettingValue { value: setting.values }));
+    Ok(TraceSettingResponse { settings: settings.collect() })
 }
 
 async fn load(engine: &Engine, request: RepositoryModelLoadRequest) -> Result<(), Error> {
@@ -236,23 +284,4 @@ fn only_one_repository(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::unsupported("'repository_name' specification is not supported"))
-}
-
-fn decode<M: Message + Default>(frames: &[Bytes]) -> Result<M, Status> {
-    let mut message = Chunks::new();
-    frames.iter().for_each(|frame| message.push(frame.clone()));
-    M::decode(message).map_err(|_| Status::unparsable())
-}
-
-/// Encodes the message after its prefix.
-fn encode(message: &impl Message) -> Result<Chunks, Status> {
-    let length = message.encoded_len();
-    let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE) else {
-        return Err(Error::internal(format!("a response of {length} bytes is too large for gRPC")).into());
-    };
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
-    bytes.put_u8(0);
-    bytes.put_u32(prefix);
-    message.encode_raw(&mut bytes);
-    Ok(bytes.freeze().into())
 }

@@ -2,12 +2,12 @@
 use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use hyper::{server::conn::http2, service::service_fn};
+use http::Request;
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use inference::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    net::TcpStream,
     time::{sleep, timeout},
 };
 
@@ -18,8 +18,10 @@ use super::{
     transport::{PREFACE, Transport, go_away},
 };
 use crate::{
-    connection::{Port, accept, answer_and_close},
+    access_log::PeerAddress,
+    connection::{ClientStream, Port, accept, answer_and_close, encrypted, handshake_in_time},
     drain::Drain,
+    listen::Listener,
 };
 
 /// The answer to clients that speak HTTP/1.
@@ -36,22 +38,19 @@ const IDLE_GRACE: Duration = Duration::from_secs(60);
 /// server connects again and again; it must not need a connection for each call.
 const LATE_CONNECTION_AGE: Duration = Duration::from_secs(1);
 
-/// How long a handshake may take after the server has begun to stop.
-const LAST_HANDSHAKES: Duration = Duration::from_millis(20);
-
 /// Serves the port until the drain of `state` has begun and every connection has ended. If all slots of the port are
 /// taken, the server refuses a new connection: its calls end with UNAVAILABLE. Dropping the future ends all connections
 /// at once.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
-pub async fn serve(listener: std::net::TcpListener, state: Arc<GrpcState>) -> Result<(), Error> {
+pub async fn serve(listener: Listener, state: Arc<GrpcState>) -> Result<(), Error> {
     let port = Port {
         name: "gRPC",
         drain: state.drain.clone(),
         slots: state.options.slots.clone(),
         // A client that expects TLS could not read the answer.
-        refusal: if state.tls.is_some() { |_| Vec::new() } else { refusal },
+        refusal: if state.options.tls.is_some() { |_| Vec::new() } else { refusal },
     };
     let count = std::cell::Cell::new(0);
     accept(listener, port, move |stream| {
@@ -70,49 +69,37 @@ fn refusal(limit: usize) -> Vec<u8> {
 }
 
 /// Serves the `count`-th connection from its first byte to its last.
-async fn connection(stream: TcpStream, state: Arc<GrpcState>, count: u64) {
-    if let Err(error) = stream.set_nodelay(true) {
+async fn connection(stream: ClientStream, state: Arc<GrpcState>, count: u64) {
+    if let Err(error) = stream.set_nodelay() {
         log::debug!("failed to prepare a gRPC connection: {error}");
         return;
     }
-    match &state.tls {
-        Some(acceptor) => match in_time(&state, acceptor.accept(stream)).await {
-            Some(Ok(stream)) => serve_calls(stream, Bytes::new(), &state, count).await,
-            Some(Err(error)) => log::debug!("a gRPC connection failed to become encrypted: {error}"),
-            None => {}
-        },
-        None => match in_time(&state, speaks_http2(stream)).await {
-            Some(Ok((stream, true))) => {
-                serve_calls(stream, Bytes::from_static(PREFACE), &state, count).await;
+    let limit = state.options.limits.header_timeout;
+    let accepted = AcceptedConnection {
+        count,
+        is_unix: matches!(stream, ClientStream::Unix(_)),
+        peer: state.options.access_log.as_ref().and_then(|_| stream.peer()).map(PeerAddress),
+    };
+    if let Some(tls) = &state.options.tls {
+        // Boxed, so that connections without TLS have a smaller future.
+        let serving = Box::pin(async {
+            if let Some(stream) = encrypted(stream, tls, limit, &state.drain).await {
+                serve_calls(stream, Bytes::new(), accepted, &state).await;
             }
-            Some(Ok((stream, false))) => answer_and_close(stream, NOT_HTTP2, NOT_HTTP2_TIMEOUT).await,
-            Some(Err(_)) | None => {}
-        },
+        });
+        return serving.await;
     }
-}
-
-/// Awaits the handshake, which the client must complete before its first call. `None` if the handshake takes too long
-/// or the server stops meanwhile.
-async fn in_time<T>(state: &GrpcState, handshake: impl Future<Output = T>) -> Option<T> {
-    let done = async {
-        match state.options.limits.header_timeout {
-            Some(limit) => timeout(limit, handshake).await.ok(),
-            None => Some(handshake.await),
+    match handshake_in_time(limit, &state.drain, speaks_http2(stream)).await {
+        Some(Ok((stream, true))) => {
+            serve_calls(stream, Bytes::from_static(PREFACE), accepted, &state).await;
         }
-    };
-    let stopped = async {
-        state.drain.begun().await;
-        // A handshake that has begun may end, and its first call is answered.
-        sleep(LAST_HANDSHAKES).await;
-    };
-    tokio::select! {
-        done = done => done,
-        () = stopped => None,
+        Some(Ok((stream, false))) => answer_and_close(stream, NOT_HTTP2, NOT_HTTP2_TIMEOUT).await,
+        Some(Err(_)) | None => {}
     }
 }
 
 /// Tells whether the client sends the preface of HTTP/2. If so, the function has read exactly the preface.
-async fn speaks_http2(mut stream: TcpStream) -> io::Result<(TcpStream, bool)> {
+async fn speaks_http2(mut stream: ClientStream) -> io::Result<(ClientStream, bool)> {
     let mut begin = [0; PREFACE.len()];
     let mut have = 0;
     while have < begin.len() {
@@ -127,19 +114,36 @@ async fn speaks_http2(mut stream: TcpStream) -> io::Result<(TcpStream, bool)> {
     Ok((stream, true))
 }
 
+/// What is known of a connection before its first byte.
+#[derive(Clone, Copy)]
+struct AcceptedConnection {
+    /// So many connections were accepted, with this one.
+    count: u64,
+    is_unix: bool,
+    /// The client, if it is logged.
+    peer: Option<PeerAddress>,
+}
+
 /// Serves the calls of a connection. `ahead` contains its first bytes, which were read already. When the connection is
 /// too old or idle, or the stop of the server is announced, the connection accepts no more calls and finishes the calls in
 /// flight.
-async fn serve_calls<S>(stream: S, ahead: Bytes, state: &Arc<GrpcState>, count: u64)
+async fn serve_calls<S>(stream: S, ahead: Bytes, accepted: AcceptedConnection, state: &Arc<GrpcState>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let AcceptedConnection { count, is_unix, peer } = accepted;
     let options = &state.options;
     let calls = Arc::<CallCounter>::default();
-    let io = TokioIo::new(Transport::new(stream, ahead, options, calls.clone()));
+    let transport = Transport::new(stream, ahead, options, calls.clone());
+    let io = TokioIo::new(if is_unix { transport.mending_authority() } else { transport });
     let executor = CallExecutor { calls: calls.clone(), write_timeout: options.limits.write_timeout };
     let age = options.max_connection_age.map(|age| age.mul_f64(jitter(count)));
-    let service = service_fn(|request| service::answer(state.clone(), request));
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        service::answer(state.clone(), request)
+    });
     let mut connection = pin!(builder(state, executor).serve_connection(io, service));
     let grace = tokio::select! {
         ended = connection.as_mut() => return note(ended),

@@ -1,7 +1,10 @@
 //! The bytes of an input with typed contents, and the shared-memory region that an input names.
+use std::borrow::Cow;
+
 use inference::{DataType, Error, TensorData};
 
 use super::decode::{Choice, Contents, InferParameters};
+use crate::kserve::shared_memory::RegionRange;
 
 /// How error texts name an unknown datatype.
 pub(crate) const INVALID: &str = "<invalid>";
@@ -85,14 +88,14 @@ fn low_bytes<const N: usize>(kept: usize, values: impl Iterator<Item = [u8; N]>)
     bytes
 }
 
-/// The shared-memory region that a tensor names. `None` if the tensor names none.
+/// The part of a shared memory region that a tensor names. `None` if the tensor names none.
 ///
 /// # Errors
 /// INVALID_ARG for parameters that contradict each other or the schema.
 pub(crate) fn region<'p>(
     parameters: &'p InferParameters<'_>,
     tensor: &str,
-) -> Result<Option<&'p str>, Error> {
+) -> Result<Option<RegionRange<'p>>, Error> {
     let find = |key: &str| parameters.iter().find(|(name, _)| name == key).map(|(_, choice)| choice);
     let wrong_type = |key: &str, expected: &str| {
         Error::invalid(format!(
@@ -104,24 +107,26 @@ pub(crate) fn region<'p>(
         Some(Some(Choice::String(region))) => Some(&**region),
         Some(_) => return Err(wrong_type("shared_memory_region", "string_param")),
     };
-    for key in ["shared_memory_offset", "shared_memory_byte_size"] {
-        match find(key) {
-            None => {}
-            Some(_) if region.is_none() => {
-                return Err(Error::invalid(format!(
-                    "'{key}' can not be specified without 'shared_memory_region' parameter for tensor '{tensor}'"
-                )));
-            }
-            Some(Some(Choice::Int64(_))) => {}
-            Some(_) => return Err(wrong_type(key, "int64_param")),
+    let number = |key: &str| match find(key) {
+        None => Ok(None),
+        Some(_) if region.is_none() => Err(Error::invalid(format!(
+            "'{key}' can not be specified without 'shared_memory_region' parameter for tensor '{tensor}'"
+        ))),
+        // A negative number counts as a huge one, as in the reference. The rules for ranges refuse that.
+        Some(Some(Choice::Int64(number))) => Ok(Some(number.cast_unsigned())),
+        Some(_) => Err(wrong_type(key, "int64_param")),
+    };
+    let offset = number("shared_memory_offset")?.unwrap_or(0);
+    let byte_size = number("shared_memory_byte_size")?;
+    match (region, byte_size) {
+        (None, _) => Ok(None),
+        (Some(region), Some(byte_size)) => {
+            Ok(Some(RegionRange { region: Cow::Borrowed(region), offset, byte_size }))
         }
-    }
-    if region.is_some() && find("shared_memory_byte_size").is_none() {
-        return Err(Error::invalid(format!(
+        (Some(_), None) => Err(Error::invalid(format!(
             "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '{tensor}'"
-        )));
+        ))),
     }
-    Ok(region)
 }
 
 #[cfg(test)]
@@ -170,20 +175,34 @@ mod tests {
         }
     }
 
-    fn region_of(parameters: &[(&'static str, Choice<'static>)]) -> Result<Option<String>, String> {
+    fn region_of(
+        parameters: &[(&'static str, Choice<'static>)],
+    ) -> Result<Option<(String, u64, u64)>, String> {
         let parameters =
             parameters.iter().map(|(key, choice)| ((*key).into(), Some(choice.clone()))).collect::<Vec<_>>();
         let region = region(&parameters, "X");
-        region.map(|region| region.map(str::to_owned)).map_err(|error| error.message.into_owned())
+        let region = region.map_err(|error| error.message.into_owned())?;
+        Ok(region.map(|range| (range.region.into_owned(), range.offset, range.byte_size)))
+    }
+
+    #[test]
+    fn a_negative_number_is_a_huge_one() {
+        let named = ("shared_memory_region", Choice::String("r".into()));
+        let size = ("shared_memory_byte_size", Choice::Int64(-2));
+        let offset = ("shared_memory_offset", Choice::Int64(-1));
+        let expected = ("r".to_owned(), u64::MAX, u64::MAX - 1);
+        assert_eq!(region_of(&[named, size, offset]), Ok(Some(expected)));
     }
 
     #[test]
     fn a_region_comes_with_its_size() {
         let named = ("shared_memory_region", Choice::String("r".into()));
         let size = ("shared_memory_byte_size", Choice::Int64(4));
-        let offset = ("shared_memory_offset", Choice::Int64(4));
+        let offset = ("shared_memory_offset", Choice::Int64(8));
         assert_eq!(region_of(&[]), Ok(None));
-        assert_eq!(region_of(&[named.clone(), size.clone(), offset.clone()]), Ok(Some("r".to_owned())));
+        assert_eq!(region_of(&[named.clone(), size.clone()]), Ok(Some(("r".to_owned(), 0, 4))));
+        let all = [named.clone(), size.clone(), offset.clone()];
+        assert_eq!(region_of(&all), Ok(Some(("r".to_owned(), 8, 4))));
         let expected = [
             (
                 vec![named.clone()],

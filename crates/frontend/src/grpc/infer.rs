@@ -1,9 +1,11 @@
 //! `ModelInfer`: one request, one response.
 use std::sync::Arc;
 
+use bytes::Bytes;
+use engine::now;
 use http::{HeaderMap, Response, request::Parts};
 use hyper::body::Incoming;
-use inference::{Error, Request, ResponseStream};
+use inference::{Error, Name, Request, ResponseStream};
 
 use super::{
     cancellation::CallWatch,
@@ -15,7 +17,12 @@ use super::{
     state::GrpcState,
     status::Status,
 };
-use crate::{cache_headers, decode_pool::Work};
+use crate::{
+    cache_headers,
+    decode_pool::Work,
+    request_facts::{self, RequestFacts},
+    tracing::{MessageTimes, TracedSend, response_complete},
+};
 
 /// Answers the call.
 ///
@@ -32,31 +39,62 @@ pub(crate) async fn answer(
     let limits = &state.options.limits;
     // From its message on, the call is counted as a request.
     let open = state.reserve_call()?;
+    let waiting = state.options.tracer.is_on().then(now);
     let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
     drop(open);
+    let noted = NotedCall {
+        times: waiting.map(|waiting| MessageTimes { waiting, arrived: now() }),
+        facts: RequestFacts::of(&head.extensions).cloned(),
+    };
+    if let Some(facts) = &noted.facts {
+        facts.set_request_bytes(message.frames.iter().map(Bytes::len).sum());
+    }
+    let wants_timing = request_facts::wants_timing(&head.headers);
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
     let (asked, mut responses) = match brief(message) {
-        Ok(message) => start(state, &head.headers, message)?,
+        Ok(message) => start(state, &head.headers, message, &noted)?,
         // The future is boxed, so that calls with brief messages have a smaller future.
-        Err(LongMessage(message)) => Box::pin(start_long(state, head.headers.clone(), message)).await?,
+        Err(LongMessage(message)) => {
+            Box::pin(start_long(state, head.headers.clone(), message, noted.clone())).await?
+        }
     };
     drop(head);
-    let mut watch = CallWatch::begin("ModelInferHandler");
+    let mut watch = CallWatch::begin("ModelInferHandler", noted.facts);
     let response = responses.take_only().await;
-    watch.end();
-    let mut response = response?;
+    watch.end(&responses);
+    response_complete(asked.trace.as_ref());
+    let mut response = match response {
+        Ok(response) => response,
+        Err(error) => {
+            // The status is sent with the headers.
+            drop(asked.trace.map(TracedSend::grpc));
+            return Err(error.into());
+        }
+    };
     asked.finish(&mut response)?;
     let mut version = itoa::Buffer::new();
     let message = asked.message(&response, version.format(asked.model.version()), None).unary()?;
     let mut reply = match compressor {
-        None => reply::message(message, None),
+        None => reply::message(message, None, asked.trace.map(TracedSend::grpc)),
         Some(compressor) => {
             let message = compressor.compress(message).await?;
-            reply::message(message, Some(compressor.coding))
+            reply::message(message, Some(compressor.coding), asked.trace.map(TracedSend::grpc))
         }
     };
     cache_headers::tell(reply.headers_mut(), &responses);
+    if wants_timing {
+        return Ok(reply.map(|body| body.with_trailer(request_facts::timing(&responses))));
+    }
     Ok(reply)
+}
+
+/// What is noted of a call besides its answer.
+#[derive(Clone)]
+struct NotedCall {
+    /// If requests are traced.
+    times: Option<MessageTimes>,
+    /// If requests are logged.
+    facts: Option<Arc<RequestFacts>>,
 }
 
 /// A message that takes long to decode.
@@ -73,9 +111,10 @@ fn start(
     state: &GrpcState,
     headers: &HeaderMap,
     message: ReceivedMessage,
+    noted: &NotedCall,
 ) -> Result<(RequestContext, ResponseStream), Status> {
     let mut request = Request::default();
-    let asked = decode_request(state, headers, message, &mut request)?;
+    let asked = decode_request(state, headers, message, noted, &mut request)?;
     let responses = asked.model.infer(request)?;
     Ok((asked, responses))
 }
@@ -85,11 +124,12 @@ async fn start_long(
     state: &Arc<GrpcState>,
     headers: HeaderMap,
     message: ReceivedMessage,
+    noted: NotedCall,
 ) -> Result<(RequestContext, ResponseStream), Status> {
     let state = state.clone();
     let decoded = Work::pooled(move |_| {
         let mut request = Request::default();
-        decode_request(&state, &headers, message, &mut request).map(|asked| (asked, request))
+        decode_request(&state, &headers, message, &noted, &mut request).map(|asked| (asked, request))
     });
     let (asked, request) = decoded.await??;
     let responses = asked.model.infer(request)?;
@@ -100,16 +140,22 @@ fn decode_request(
     state: &GrpcState,
     headers: &HeaderMap,
     ReceivedMessage { frames, reservation }: ReceivedMessage,
+    noted: &NotedCall,
     request: &mut Request,
 ) -> Result<RequestContext, Status> {
     let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
+    request::check_access(state, headers, &message)?;
     let model = request::model(state, &message)?;
+    if let Some(facts) = &noted.facts {
+        facts.set_model(&model);
+        facts.set_request_id(&Name::new(&message.id));
+    }
     if model.config().decoupled {
         return Err(Error::unsupported(
             "ModelInfer RPC doesn't support models with decoupled transaction policy",
         )
         .into());
     }
-    let origin = MessageOrigin { headers, reservation, stream: None };
+    let origin = MessageOrigin { headers, reservation, stream: None, times: noted.times };
     Ok(request::decode(state, model, message, origin, request)?)
 }

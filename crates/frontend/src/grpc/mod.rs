@@ -9,7 +9,6 @@
 mod admin;
 mod calls;
 mod cancellation;
-mod client_certificates;
 mod compression;
 mod connection;
 mod contents;
@@ -19,6 +18,7 @@ mod frames;
 mod framing;
 mod infer;
 mod keepalive;
+mod logging;
 mod message;
 mod metadata;
 mod options;
@@ -29,17 +29,17 @@ mod reflection;
 mod reply;
 mod request;
 mod service;
+mod shared_memory;
 mod state;
 mod status;
 mod stream;
-mod tls;
 mod transport;
-mod v1_certificate;
+mod unix_authority;
 mod wire;
 
 pub use connection::serve;
 pub use keepalive::KeepaliveRules;
-pub use options::{CompressionLevel, GrpcOptions, TlsOptions};
+pub use options::{CompressionLevel, GrpcOptions};
 pub use police::PingRules;
 pub use state::GrpcState;
 

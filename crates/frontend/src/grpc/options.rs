@@ -1,11 +1,18 @@
 //! The settings of the gRPC endpoint. They do not change while the server runs.
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use shared_memory::ClientRegions;
+use trace::Tracer;
 
 use super::{keepalive::KeepaliveRules, police::PingRules};
 use crate::{
+    access_log::AccessLog,
+    api_keys::ApiKeys,
     connection::{ClientLimits, ConnectionSlots},
     forward::HeaderForward,
+    log_control::LogControl,
     restrict::Restrictions,
+    tls::TlsPort,
 };
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
@@ -13,15 +20,21 @@ use crate::{
 pub struct GrpcOptions {
     /// Which metadata becomes parameters of requests (`--grpc-header-forward-pattern`).
     pub forward: Option<HeaderForward>,
+    /// The log that clients may see and change.
+    pub log: Option<Arc<dyn LogControl>>,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<dyn AccessLog>>,
     /// The parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
+    /// The keys that clients need (`--api-key-file`). `None`: they need none.
+    pub api_keys: Option<Arc<ApiKeys>>,
     /// A model waits while the client has not read this many responses of one streamed request
     /// (`--grpc-max-response-pool-size`). `None`: the model does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
     /// How the server compresses the responses of the two infer calls (`--grpc-infer-response-compression-level`).
     pub compression: CompressionLevel,
     /// TLS (`--grpc-use-ssl` and its related options).
-    pub tls: Option<TlsOptions>,
+    pub tls: Option<Arc<TlsPort>>,
     /// The limits that clients must keep.
     pub limits: ClientLimits,
     /// How many connections the port may have.
@@ -39,6 +52,10 @@ pub struct GrpcOptions {
     /// How long the calls of such a connection may go on before the server closes it
     /// (`--grpc-max-connection-age-grace`). `None`: without limit.
     pub max_connection_age_grace: Option<Duration>,
+    /// The regions of shared memory that clients have registered, with any protocol.
+    pub regions: ClientRegions,
+    /// Samples requests, and has the settings of tracing.
+    pub tracer: Arc<Tracer>,
 }
 
 /// How strongly the server compresses responses.
@@ -55,18 +72,6 @@ pub enum CompressionLevel {
     High,
 }
 
-/// The files of an endpoint with TLS, all in PEM form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsOptions {
-    /// Certificate chain of the server (`--grpc-server-cert`).
-    pub certificate: PathBuf,
-    /// The private key of the server (`--grpc-server-key`).
-    pub key: PathBuf,
-    /// The root certificates for client certificates (`--grpc-root-cert`). If they are given, each client must present
-    /// a certificate (`--grpc-use-ssl-mutual`).
-    pub client_roots: Option<PathBuf>,
-}
-
 impl GrpcOptions {
     /// The default limit for the calls of one connection. Clients usually have fewer calls. The limit is low enough
     /// that a few connections cannot use up the memory.
@@ -77,7 +82,10 @@ impl Default for GrpcOptions {
     fn default() -> Self {
         Self {
             forward: None,
+            log: None,
+            access_log: None,
             restrictions: Restrictions::default(),
+            api_keys: None,
             most_unread_responses: None,
             compression: CompressionLevel::None,
             tls: None,
@@ -88,6 +96,8 @@ impl Default for GrpcOptions {
             pings: PingRules::default(),
             max_connection_age: None,
             max_connection_age_grace: None,
+            regions: ClientRegions::default(),
+            tracer: Arc::new(Tracer::off()),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 
 use bytes::Buf;
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
 };
 use http_body::{Body, Frame};
@@ -18,16 +18,16 @@ use super::{
     status::Status,
     stream::StreamBody,
 };
-use crate::{chunks::Chunks, compression::Coding};
+use crate::{chunks::Chunks, compression::Coding, tracing::TracedSend};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The body of a reply.
 pub(crate) enum GrpcReply {
     /// One message, then the status OK.
-    Message(Chunks, Pieces),
+    Message(Chunks, Pieces, Option<TracedSend>, Option<Box<Trailer>>),
     /// The status OK, after hyper has taken the message.
-    Status,
+    Status(Option<Box<Trailer>>),
     /// An empty body, or the end of any body.
     Empty,
     /// The responses of a stream, each when it is ready.
@@ -35,6 +35,9 @@ pub(crate) enum GrpcReply {
     /// The answer of the reflection service.
     Reflection(Box<tonic::body::Body>),
 }
+
+/// A trailer besides those of the status.
+pub(crate) type Trailer = (HeaderName, HeaderValue);
 
 impl Body for GrpcReply {
     type Data = Chunks;
@@ -59,24 +62,45 @@ impl Body for GrpcReply {
         match self {
             Self::Empty => true,
             Self::Reflection(body) => body.is_end_stream(),
-            Self::Message(..) | Self::Status | Self::Stream(_) => false,
+            Self::Message(..) | Self::Status(_) | Self::Stream(_) => false,
         }
     }
 }
 
 impl GrpcReply {
+    /// The number of bytes that are present.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Message(message, ..) => message.remaining() as u64,
+            Self::Status(_) | Self::Empty | Self::Stream(_) | Self::Reflection(_) => 0,
+        }
+    }
+
+    /// The same reply with another trailer after its message.
+    pub(crate) fn with_trailer(self, trailer: Trailer) -> Self {
+        match self {
+            Self::Message(message, pieces, traced, _) => {
+                Self::Message(message, pieces, traced, Some(Box::new(trailer)))
+            }
+            other => other,
+        }
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
         match self {
-            Self::Message(message, pieces) => {
+            Self::Message(message, pieces, traced, trailer) => {
                 let piece = pieces.next(message);
                 if !message.has_remaining() {
-                    *self = Self::Status;
+                    drop(traced.take());
+                    *self = Self::Status(trailer.take());
                 }
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
-            Self::Status => {
+            Self::Status(trailer) => {
+                let mut trailers = Status::ok().trailers();
+                trailers.extend(trailer.take().map(|trailer| *trailer));
                 *self = Self::Empty;
-                Poll::Ready(Some(Ok(Frame::trailers(Status::ok().trailers()))))
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
             Self::Empty => Poll::Ready(None),
             Self::Stream(stream) => stream.poll_frame(context).map(|frame| frame.map(Ok)),
@@ -88,9 +112,13 @@ impl GrpcReply {
     }
 }
 
-/// A reply with one message.
-pub(crate) fn message(message: Chunks, coding: Option<Coding>) -> Response<GrpcReply> {
-    let mut response = grpc(GrpcReply::Message(message, Pieces::new()));
+/// A reply with one message. `traced` learns when the connection has taken the message.
+pub(crate) fn message(
+    message: Chunks,
+    coding: Option<Coding>,
+    traced: Option<TracedSend>,
+) -> Response<GrpcReply> {
+    let mut response = grpc(GrpcReply::Message(message, Pieces::new(), traced, None));
     name_coding(&mut response, coding);
     response
 }

@@ -7,8 +7,11 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData, id_prefix,
+    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
+    TensorMemory, id_prefix,
 };
+use shared_memory::ClientRegions;
+use trace::RequestTrace;
 
 use super::{
     contents,
@@ -17,11 +20,15 @@ use super::{
     parameters,
     state::GrpcState,
 };
+use crate::api_keys::{Access, AccessDenied, is_key_header};
 use crate::cache_headers;
 use crate::kserve::{
     output::{Placement, RequestedOutput, RequestedOutputs},
-    shared_memory, version,
+    shared_memory::RegionRange,
+    version,
 };
+use crate::restrict::Category;
+use crate::tracing::MessageTimes;
 
 /// What the server keeps of a running request, to answer it.
 pub(crate) struct RequestContext {
@@ -30,6 +37,8 @@ pub(crate) struct RequestContext {
     /// The client asked for a final response even if it is empty.
     pub(crate) empty_final: bool,
     requested_outputs: RequestedOutputs,
+    /// The trace of the request, if it is sampled.
+    pub(crate) trace: Option<RequestTrace>,
 }
 
 /// How a message came.
@@ -40,6 +49,24 @@ pub(crate) struct MessageOrigin<'h> {
     pub(crate) reservation: ByteReservation,
     /// The client, if it came on a stream.
     pub(crate) stream: Option<ClientId>,
+    /// When it came, if requests are traced.
+    pub(crate) times: Option<MessageTimes>,
+}
+
+/// Checks that the sender of a message may use the model that it asks for, which need not exist.
+///
+/// # Errors
+/// The API key does not permit it.
+pub(crate) fn check_access(
+    state: &GrpcState,
+    headers: &HeaderMap,
+    message: &InferMessage<'_>,
+) -> Result<(), AccessDenied> {
+    let keys = state.options.api_keys.as_ref();
+    if keys.is_none() {
+        return Ok(());
+    }
+    Access::of(keys, headers).check(Category::Inference, Some(&message.model_name))
 }
 
 /// The model that a message asks for.
@@ -63,7 +90,9 @@ pub(crate) fn decode(
     origin: MessageOrigin<'_>,
     request: &mut Request,
 ) -> Result<RequestContext, Error> {
-    let MessageOrigin { headers, reservation, stream } = origin;
+    let MessageOrigin { headers, reservation, stream, times } = origin;
+    let trace = times.and_then(|times| times.sample(&state.options.tracer, model.name(), headers));
+    request.trace = trace.as_ref().map(RequestTrace::context);
     let id = Name::new(&message.id);
     request.id = id.clone();
     request.model_version = version::parse(&message.model_version)?;
@@ -75,32 +104,44 @@ pub(crate) fn decode(
     forward(state, headers, request)?;
     request.cache_control = cache_headers::of_request(headers);
     let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
-    let tensors: Result<_, _> =
-        message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id)).collect();
-    request.inputs = RequestInputs::Tensors(tensors?);
+    let regions = &state.options.regions;
+    let tensors: Result<Vec<_>, _> =
+        message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id, regions)).collect();
+    let tensors = tensors?;
     let mut requested_outputs = RequestedOutputs::all(Placement::Binary);
+    for tensor in &tensors {
+        if let TensorMemory::Foreign(memory) = tensor.memory() {
+            requested_outputs.regions().reads(memory.clone());
+        }
+    }
+    request.inputs = RequestInputs::Tensors(tensors);
     let mut names = Vec::with_capacity(message.outputs.len());
     for output in &message.outputs {
         let spec = model.config().output(&output.name);
         let name = spec.map_or_else(|| Name::new(&output.name), |spec| spec.name.clone());
-        if let Some(classes) = classes(output)? {
-            requested_outputs
-                .add(name.clone(), RequestedOutput { placement: Placement::Binary, classes: Some(classes) });
+        match output_form(output)? {
+            OutputForm::Elements => {}
+            OutputForm::Classes(classes) => requested_outputs
+                .add(name.clone(), RequestedOutput { placement: Placement::Binary, classes: Some(classes) }),
+            OutputForm::Region(range) => {
+                requested_outputs.regions().writes(name.clone(), range.memory(regions)?);
+            }
         }
         names.push(name);
     }
     request.outputs = names.into();
+    request.output_placement = requested_outputs.placement();
     request.count_in(reservation)?;
-    Ok(RequestContext { model, id, empty_final, requested_outputs })
+    Ok(RequestContext { model, id, empty_final, requested_outputs, trace })
 }
 
 impl RequestContext {
     /// Converts the outputs of a response into the form that the client asked for.
     ///
     /// # Errors
-    /// An output cannot be classified.
+    /// An output cannot be classified, or does not fit into its region.
     pub(crate) fn finish(&self, response: &mut inference::Response) -> Result<(), Error> {
-        self.requested_outputs.classify_for(self.model.config(), &mut response.outputs)
+        self.requested_outputs.finish_for(self.model.config(), &mut response.outputs)
     }
 
     /// The message for a response. Streams set `last`.
@@ -121,11 +162,16 @@ impl RequestContext {
     }
 }
 
-/// Turns metadata into parameters, as the server's options say. Headers that gRPC itself needs are never forwarded.
+/// Turns metadata into parameters, as the server's options say. Headers that gRPC itself needs are never forwarded, nor
+/// are API keys.
 fn forward(state: &GrpcState, headers: &HeaderMap, request: &mut Request) -> Result<(), Error> {
     let Some(forward) = &state.options.forward else { return Ok(()) };
+    let has_keys = state.options.api_keys.is_some();
     for (name, value) in headers {
         let name = name.as_str();
+        if has_keys && is_key_header(name) {
+            continue;
+        }
         if !name.starts_with("grpc-") && !matches!(name, "te" | "content-type") {
             forward.forward(name, value.as_bytes(), &mut request.parameters)?;
         }
@@ -140,34 +186,40 @@ struct Raw {
 }
 
 /// An input with its bytes: its typed contents, or the next raw contents.
-fn tensor(input: InferInput<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Result<Tensor, Error> {
+fn tensor(
+    input: InferInput<'_>,
+    raw: &mut Raw,
+    model: &Model,
+    id: &Name,
+    regions: &ClientRegions,
+) -> Result<Tensor, Error> {
     let spec = model.config().input(&input.name);
     let name = spec.map_or_else(|| Name::new(&input.name), |spec| spec.name.clone());
     let model_name = model.name();
-    let region = contents::region(&input.parameters, &name)?;
-    if let Some(region) = region {
-        return Err(if input.contents.is_some() {
-            Error::invalid(format!(
+    let range = contents::region(&input.parameters, &name)?;
+    let memory: TensorMemory = match (input.contents, range) {
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid(format!(
                 "unexpected 'content' provided when using shared memory for input tensor '{name}' for model \
                  '{model_name}'"
-            ))
-        } else {
-            shared_memory::unknown_region(region)
-        });
-    }
-    let data = match input.contents {
-        Some(_) if raw.any => {
+            )));
+        }
+        (None, Some(range)) => range.memory(regions)?.into(),
+        (Some(_), None) if raw.any => {
             return Err(Error::invalid(format!(
                 "contents field must not be specified when using raw_input_contents for '{name}' for model \
                  '{model_name}'"
             )));
         }
-        Some(contents) => contents::bytes(*contents, input.datatype, &name, model_name)?,
-        None => raw.rest.next().ok_or_else(|| {
-            Error::invalid(format!(
-                "unable to find data for input tensor '{name}' for model '{model_name}' in request."
-            ))
-        })?,
+        (Some(contents), None) => contents::bytes(*contents, input.datatype, &name, model_name)?.into(),
+        (None, None) => {
+            let data = raw.rest.next().ok_or_else(|| {
+                Error::invalid(format!(
+                    "unable to find data for input tensor '{name}' for model '{model_name}' in request."
+                ))
+            })?;
+            data.into()
+        }
     };
     let datatype = match (input.datatype, spec) {
         (Some(datatype), _) => datatype,
@@ -182,12 +234,21 @@ fn tensor(input: InferInput<'_>, raw: &mut Raw, model: &Model, id: &Name) -> Res
         // The model has no such input. The engine refuses the input by its name, so the datatype does not matter.
         (None, None) => DataType::Bytes,
     };
-    Ok(Tensor::new(name, datatype, input.shape, data))
+    Ok(Tensor::new(name, datatype, input.shape, memory))
 }
 
-/// How many of the best classes of an output the client wants.
-fn classes(output: &InferRequestedOutput<'_>) -> Result<Option<NonZeroU64>, Error> {
-    let region = contents::region(&output.parameters, &output.name)?;
+/// What the client wants of an output.
+enum OutputForm<'a> {
+    /// Its elements in the response.
+    Elements,
+    /// So many of its best classes in the response.
+    Classes(NonZeroU64),
+    /// Its elements in a region of shared memory.
+    Region(RegionRange<'a>),
+}
+
+fn output_form<'a>(output: &'a InferRequestedOutput<'_>) -> Result<OutputForm<'a>, Error> {
+    let range = contents::region(&output.parameters, &output.name)?;
     let choice = output.parameters.iter().find(|(key, _)| key == "classification").map(|(_, choice)| choice);
     let classes = match choice {
         None => None,
@@ -203,11 +264,12 @@ fn classes(output: &InferRequestedOutput<'_>) -> Result<Option<NonZeroU64>, Erro
             ));
         }
     };
-    match region {
-        Some(_) if classes.is_some() => {
+    match (range, classes) {
+        (Some(_), Some(_)) => {
             Err(Error::invalid("output can't set both 'shared_memory_region' and 'classification'"))
         }
-        Some(region) => Err(shared_memory::unknown_region(region)),
-        None => Ok(classes),
+        (Some(range), None) => Ok(OutputForm::Region(range)),
+        (None, Some(classes)) => Ok(OutputForm::Classes(classes)),
+        (None, None) => Ok(OutputForm::Elements),
     }
 }

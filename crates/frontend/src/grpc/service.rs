@@ -15,7 +15,13 @@ use super::{
     status::{Code, Status},
     stream::StreamBody,
 };
-use crate::restrict::Category;
+use crate::{
+    access_log::{AccessLine, PeerAddress},
+    api_keys::Access,
+    error,
+    request_facts::{KnownFacts, RequestFacts},
+    restrict::Category,
+};
 
 /// How long the server still answers calls that come after the beginning of its stop: their clients may not know of it.
 const LAST_CALLS: Duration = Duration::from_secs(1);
@@ -69,7 +75,56 @@ pub(crate) async fn answer(
     if !metadata::is_grpc(request.headers()) {
         return Ok(reply::not_grpc(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    Ok(dispatch(&state, request).await.unwrap_or_else(|status| reply::failed(&status)))
+    let path = request.uri().path();
+    // The requests of a stream have entries of their own.
+    let log = state.options.access_log.as_ref().filter(|_| Target::of(path) != Some(Target::StreamInfer));
+    let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
+    let line = AccessLine::begin(log, "grpc", peer, || call_name(path).to_owned());
+    let outcome = match (line, error::is_noted()) {
+        (None, false) => dispatch(&state, request).await,
+        // The future is boxed, so that calls that nobody notes have a smaller future.
+        (line, _) => Box::pin(noted(&state, request, line)).await,
+    };
+    Ok(outcome.unwrap_or_else(|status| reply::failed(&status)))
+}
+
+/// Answers a call whose facts are for the log.
+async fn noted(
+    state: &Arc<GrpcState>,
+    mut request: Request<Incoming>,
+    mut line: Option<Box<AccessLine>>,
+) -> Result<Response<GrpcReply>, Status> {
+    let facts = line.as_ref().map(|line| line.facts().clone()).unwrap_or_default();
+    request.extensions_mut().insert(facts.clone());
+    let path = request.uri().path().to_owned();
+    let outcome = dispatch(state, request).await;
+    let (code, bytes) = match &outcome {
+        Ok(reply) => (Code::Ok, reply.body().len()),
+        Err(status) => {
+            note(call_name(&path), status, &facts);
+            (status.code, 0)
+        }
+    };
+    if let Some(line) = &mut line {
+        line.set_status(code as u16);
+        line.add_response_bytes(bytes);
+    }
+    outcome
+}
+
+/// The name of a call without its service.
+fn call_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn note(call: &str, Status { code, message }: &Status, facts: &RequestFacts) {
+    let KnownFacts { model, version, request_id, .. } = facts.read();
+    match version {
+        Some(version) => {
+            log::debug!(model:%, version, request_id:%; "{call} failed: {code:?}: {message}");
+        }
+        None => log::debug!("{call} failed: {code:?}: {message}"),
+    }
 }
 
 async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<Response<GrpcReply>, Status> {
@@ -88,7 +143,8 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
         let open = state.reserve_call()?;
         let messages = Messages::new(body, coding, &state.options.limits, state.engine.inflight_bytes());
         let compressor = Compressor::agreed(state.options.compression, &head.headers);
-        let body = StreamBody::new(state.clone(), head.headers, messages, granted, open);
+        let peer = head.extensions.get::<PeerAddress>().map(|peer| peer.0);
+        let body = StreamBody::new(state.clone(), (head.headers, peer), messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     match granted {
@@ -107,7 +163,8 @@ fn check_restriction(state: &GrpcState, target: Target, headers: &HeaderMap) -> 
     state.options.restrictions.check(category, header).map_err(|denied| {
         let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
         Status::new(Code::Unavailable, text)
-    })
+    })?;
+    Ok(Access::of(state.options.api_keys.as_ref(), headers).check(category, None)?)
 }
 
 async fn answer_once(
@@ -138,5 +195,7 @@ async fn answer_admin(
     let coding = compression::of_request(&head.headers)?;
     let limits = &state.options.limits;
     let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
-    Ok(reply::message(call.answer(&state.engine, &message.frames).await?, None))
+    let access = Access::of(state.options.api_keys.as_ref(), &head.headers);
+    call.check_model(&access, &message.frames)?;
+    Ok(reply::message(call.answer(state, &message.frames, &access).await?, None, None))
 }

@@ -1,9 +1,8 @@
 //! The state that all connections of the endpoint share.
 use engine::Engine;
 use inference::{ByteReservation, Error};
-use tokio_rustls::TlsAcceptor;
 
-use super::{options::GrpcOptions, reflection::Reflection, tls};
+use super::{options::GrpcOptions, reflection::Reflection};
 use crate::drain::Drain;
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
@@ -16,18 +15,15 @@ pub struct GrpcState {
     pub(crate) options: GrpcOptions,
     pub(crate) drain: Drain,
     pub(crate) reflection: Reflection,
-    pub(crate) tls: Option<TlsAcceptor>,
 }
 
 impl GrpcState {
-    /// Reads the certificates, if TLS is configured. When `drain` begins, the endpoint refuses new calls. `drain` also
-    /// counts the connections.
+    /// When `drain` begins, the endpoint refuses new calls. `drain` also counts the connections.
     ///
     /// # Errors
-    /// A certificate or key cannot be used. The text names the file (P-W22).
+    /// INTERNAL: the schema for reflection cannot be used.
     pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
-        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
-        Ok(Self { engine, options, drain, reflection: Reflection::new()?, tls })
+        Ok(Self { engine, options, drain, reflection: Reflection::new()? })
     }
 
     /// Counts an open call in the server's budget.

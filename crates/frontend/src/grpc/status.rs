@@ -6,6 +6,8 @@ use inference::{Error, ErrorCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 pub(crate) use tonic::Code;
 
+use crate::api_keys::AccessDenied;
+
 /// The header or trailer with the code.
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The header or trailer with the text.
@@ -80,6 +82,16 @@ impl Status {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         Self { code: code(error.code), message: error.message }
+    }
+}
+
+impl From<AccessDenied> for Status {
+    fn from(denied: AccessDenied) -> Self {
+        let code = match &denied {
+            AccessDenied::NoKey | AccessDenied::UnknownKey => Code::Unauthenticated,
+            AccessDenied::Category(..) | AccessDenied::Model(..) => Code::PermissionDenied,
+        };
+        Self::new(code, denied.to_string())
     }
 }
 

@@ -17,18 +17,22 @@
 //! that has carried sequences also waits until the server gives up waiting for sequences.
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
+use engine::now;
 use futures_util::{Stream, StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{ByteReservation, ClientId, Error, Name, Request, Response, ResponseItem, ResponseStream};
+use inference::{
+    ByteReservation, ClientId, Error, Name, Request, Response, ResponseItem, ResponseStream, Timestamp,
+};
 use tokio::time::Sleep;
 
 use super::{
@@ -44,7 +48,12 @@ use super::{
     status::Status,
     wire::Malformed,
 };
-use crate::{chunks::Chunks, decode_pool::Work};
+use crate::{
+    access_log::AccessLine,
+    chunks::Chunks,
+    decode_pool::Work,
+    tracing::{MessageTimes, TracedSend, response_complete},
+};
 
 /// The most requests of one call in flight. At this limit the body reads no more requests. The limit is high because
 /// requests of a sequence may wait for others that come later on the same call.
@@ -61,6 +70,7 @@ pub(crate) struct StreamBody {
     state: Arc<GrpcState>,
     /// The headers of the call. Its requests get the forwarded headers.
     headers: HeaderMap,
+    peer: Option<SocketAddr>,
     messages: Messages<Incoming>,
     /// True while the client may send more requests.
     reading: bool,
@@ -89,6 +99,10 @@ pub(crate) struct StreamBody {
     /// The collected messages that are not sent yet.
     leaving: Chunks,
     pieces: Pieces,
+    /// The traces of the requests whose messages are collected.
+    sending: Vec<TracedSend>,
+    /// When the body began to wait for the next message, if requests are traced.
+    waiting: Option<Timestamp>,
     /// The status that ends the call when everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
@@ -102,6 +116,8 @@ type LongDecoding = Work<Result<Box<(AcceptedMessage, Request)>, Malformed>>;
 /// What is known of a message when it is decoded.
 struct AcceptedMessage {
     id: Name,
+    /// Its size, for the access log.
+    bytes: usize,
     /// The model exists and is decoupled.
     decoupled: bool,
     /// What the server keeps of the request, and the version as the client wrote it.
@@ -118,7 +134,7 @@ impl StreamBody {
     /// Answers the requests in `messages`.
     pub(crate) fn new(
         state: Arc<GrpcState>,
-        headers: HeaderMap,
+        (headers, peer): (HeaderMap, Option<SocketAddr>),
         messages: Messages<Incoming>,
         granted: Option<Duration>,
         open: ByteReservation,
@@ -126,9 +142,11 @@ impl StreamBody {
         let compressor = Compressor::agreed(state.options.compression, &headers);
         let errors_end_call = headers.get("triton_grpc_error").is_some_and(|value| value == "true");
         let drain = state.drain.clone();
+        let waiting = state.options.tracer.is_on().then(now);
         Self {
             state,
             headers,
+            peer,
             messages,
             reading: true,
             decoding: None,
@@ -146,9 +164,11 @@ impl StreamBody {
             compressing: None,
             leaving: Chunks::new(),
             pieces: Pieces::new(),
+            sending: Vec::new(),
+            waiting,
             failure: None,
             ended: false,
-            watch: CallWatch::begin("ModelStreamInferHandler"),
+            watch: CallWatch::begin("ModelStreamInferHandler", None),
             _open: open,
         }
     }
@@ -213,13 +233,18 @@ impl StreamBody {
     }
 
     fn next_piece(&mut self) -> Poll<Option<Frame<Chunks>>> {
-        Poll::Ready(Some(Frame::data(self.pieces.next(&mut self.leaving))))
+        let piece = self.pieces.next(&mut self.leaving);
+        if !self.leaving.has_remaining() {
+            // The connection takes the rest now.
+            self.sending.clear();
+        }
+        Poll::Ready(Some(Frame::data(piece)))
     }
 
     /// Ends the call with these trailers. Requests that still run are cancelled.
     fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
         self.ended = true;
-        self.watch.end();
+        self.watch.end_call();
         self.decoding = None;
         self.ordered.clear();
         self.unordered.clear();
@@ -268,36 +293,59 @@ impl StreamBody {
     }
 
     fn accept(&mut self, message: ReceivedMessage) {
+        let times = self.message_times();
         if !decode::is_brief(&message.frames) {
             self.messages.pause();
-            self.decoding = Some(self.decode_in_pool(message));
+            self.decoding = Some(self.decode_in_pool(message, times));
             return;
         }
         let mut request = Request::default();
-        match decode_message(&self.state, &self.headers, self.client, message, &mut request) {
+        let origin = (&self.headers, self.client, times);
+        match decode_message(&self.state, origin, message, &mut request) {
             Ok(accepted) => self.start(accepted, request),
             Err(Malformed) => self.failure = Some(Status::unparsable()),
         }
     }
 
-    fn decode_in_pool(&self, message: ReceivedMessage) -> LongDecoding {
+    /// The times of the message that has come, if requests are traced. The body now waits for the next message.
+    fn message_times(&mut self) -> Option<MessageTimes> {
+        let arrived = self.state.options.tracer.is_on().then(now);
+        let waiting = std::mem::replace(&mut self.waiting, arrived).or(arrived);
+        Some(MessageTimes { waiting: waiting?, arrived: arrived? })
+    }
+
+    fn decode_in_pool(&self, message: ReceivedMessage, times: Option<MessageTimes>) -> LongDecoding {
         let (state, headers, client) = (self.state.clone(), self.headers.clone(), self.client);
         Work::pooled(move |_| {
             let mut request = Request::default();
-            let accepted = decode_message(&state, &headers, client, message, &mut request)?;
+            let accepted = decode_message(&state, (&headers, client, times), message, &mut request)?;
             Ok(Box::new((accepted, request)))
         })
     }
 
     #[inline]
     fn start(&mut self, accepted: AcceptedMessage, request: Request) {
-        let AcceptedMessage { id, decoupled, decoded } = accepted;
+        let AcceptedMessage { id, decoupled, decoded, bytes } = accepted;
+        let mut line = AccessLine::begin(self.state.options.access_log.as_ref(), "grpc", self.peer, || {
+            "ModelStreamInfer".to_owned()
+        });
+        if let Some(line) = &mut line {
+            line.set_request_bytes(bytes as u64);
+            line.facts().set_request_id(&id);
+            if let Ok((asked, _)) = &decoded {
+                line.facts().set_model(&asked.model);
+            }
+        }
         self.carries_sequences |= request.sequence.id.is_some();
         let flight = decoded.and_then(|(asked, sent_version)| {
             let responses = asked.model.infer(request)?;
             let errors_end_call = self.errors_end_call;
-            Ok(Flight { asked, responses, sent_version, sent: 0, ended: false, errors_end_call })
+            let line = line.take();
+            Ok(Flight { asked, responses, sent_version, sent: 0, ended: false, errors_end_call, line })
         });
+        if let (Some(line), Err(error)) = (&mut line, &flight) {
+            line.set_status(code_of(error));
+        }
         match flight {
             Ok(flight) if decoupled => self.unordered.push(flight),
             Ok(flight) => self.ordered.push_back(Turn::Running(flight)),
@@ -311,7 +359,10 @@ impl StreamBody {
         let mut collected = Chunks::new();
         while collected.remaining() < SENT_AT_ONCE && self.failure.is_none() {
             match self.poll_message(context) {
-                Poll::Ready(Ok(message)) => collected.append(message),
+                Poll::Ready(Ok(StreamMessage { message, traced })) => {
+                    collected.append(message);
+                    self.sending.extend(traced);
+                }
                 Poll::Ready(Err(status)) => self.failure = Some(status),
                 Poll::Pending => break,
             }
@@ -323,7 +374,7 @@ impl StreamBody {
     }
 
     /// The next message of any request. Polls both kinds of requests before it returns `Pending`.
-    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<StreamMessage, Status>> {
         self.unordered_first = !self.unordered_first;
         for unordered in [self.unordered_first, !self.unordered_first] {
             let polled = if unordered { self.poll_unordered(context) } else { self.poll_ordered(context) };
@@ -334,13 +385,13 @@ impl StreamBody {
         Poll::Pending
     }
 
-    fn poll_ordered(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+    fn poll_ordered(&mut self, context: &mut Context<'_>) -> Poll<Result<StreamMessage, Status>> {
         while let Some(turn) = self.ordered.front_mut() {
             match turn {
                 Turn::Refused(message) => {
                     let message = std::mem::take(message);
                     self.ordered.pop_front();
-                    return Poll::Ready(Ok(message));
+                    return Poll::Ready(Ok(message.into()));
                 }
                 Turn::Running(flight) => {
                     let message = ready!(flight.poll_message(context));
@@ -360,9 +411,9 @@ impl StreamBody {
         Poll::Pending
     }
 
-    fn poll_unordered(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+    fn poll_unordered(&mut self, context: &mut Context<'_>) -> Poll<Result<StreamMessage, Status>> {
         if let Some(refusal) = self.refusals.pop_front() {
-            return Poll::Ready(Ok(refusal));
+            return Poll::Ready(Ok(refusal.into()));
         }
         match ready!(self.unordered.poll_next_unpin(context)) {
             Some(message) => Poll::Ready(message),
@@ -375,25 +426,29 @@ impl StreamBody {
 #[inline]
 fn decode_message(
     state: &GrpcState,
-    headers: &HeaderMap,
-    client: ClientId,
+    (headers, client, times): (&HeaderMap, ClientId, Option<MessageTimes>),
     ReceivedMessage { frames, reservation }: ReceivedMessage,
     request: &mut Request,
 ) -> Result<AcceptedMessage, Malformed> {
     let message = InferMessage::decode(&frames)?;
     let id = Name::new(&message.id);
+    let bytes = if state.options.access_log.is_some() { frames.iter().map(Bytes::len).sum() } else { 0 };
+    if let Err(denied) = request::check_access(state, headers, &message) {
+        let denied = Error::invalid(denied.to_string());
+        return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(denied) });
+    }
     let is_stopping = state.drain.has_begun();
     let stopping = || Error::unavailable(Status::stopping().message);
     let model = match request::model(state, &message) {
         Ok(model) => model,
         Err(_) if is_stopping => {
-            return Ok(AcceptedMessage { id, decoupled: false, decoded: Err(stopping()) });
+            return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(stopping()) });
         }
-        Err(error) => return Ok(AcceptedMessage { id, decoupled: false, decoded: Err(error) }),
+        Err(error) => return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(error) }),
     };
     let decoupled = model.config().decoupled;
     let sent_version = Name::new(&message.model_version);
-    let origin = MessageOrigin { headers, reservation, stream: Some(client) };
+    let origin = MessageOrigin { headers, reservation, stream: Some(client), times };
     let asked = request::decode(state, model, message, origin, request);
     // A sequence may finish on a call that was open before the stop.
     let is_late = is_stopping
@@ -401,12 +456,25 @@ fn decode_message(
             .as_ref()
             .is_ok_and(|asked| state.drain.are_sequences_over() || !asked.model.has_sequence_of(request));
     let decoded = if is_late { Err(stopping()) } else { asked.map(|asked| (asked, sent_version)) };
-    Ok(AcceptedMessage { id, decoupled, decoded })
+    Ok(AcceptedMessage { id, bytes, decoupled, decoded })
 }
 
 /// The refusal of a request that was never started. It contains only the id.
 fn refusal(id: &str, error: &Error) -> Chunks {
     InferResponse { id, ..InferResponse::default() }.streamed(&error.message, MAX_MESSAGE)
+}
+
+/// A message of a request.
+struct StreamMessage {
+    message: Chunks,
+    /// Learns when the connection has taken the message, if the request is traced.
+    traced: Option<TracedSend>,
+}
+
+impl From<Chunks> for StreamMessage {
+    fn from(message: Chunks) -> Self {
+        Self { message, traced: None }
+    }
 }
 
 /// A request in flight, as a stream of its messages.
@@ -419,11 +487,20 @@ struct Flight {
     sent: usize,
     ended: bool,
     errors_end_call: bool,
+    line: Option<Box<AccessLine>>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.facts().set_times(&self.responses);
+        }
+    }
 }
 
 impl Flight {
     /// The next message; `Err` ends the call.
-    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Chunks, Status>>> {
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamMessage, Status>>> {
         while !self.ended && self.is_answered() {
             let dropped = ready!(self.responses.poll_item(context));
             self.ended = dropped.is_none_or(|item| item.last);
@@ -431,9 +508,17 @@ impl Flight {
         if self.ended {
             return Poll::Ready(None);
         }
-        let message = match ready!(self.responses.poll_item(context)) {
+        let item = ready!(self.responses.poll_item(context));
+        // As Triton: once for each request.
+        if self.sent == 0 {
+            response_complete(self.asked.trace.as_ref());
+        }
+        let message = match item {
             Some(ResponseItem { result, last }) => {
                 self.ended = last;
+                if let Some(line) = &mut self.line {
+                    line.add_status(result.as_ref().map_or_else(code_of, |_| 0));
+                }
                 match result {
                     Ok(response) => Ok(self.encode(response, last)),
                     Err(error) if self.errors_end_call => Err(error.into()),
@@ -442,6 +527,9 @@ impl Flight {
             }
             None => {
                 self.ended = true;
+                if let Some(line) = &mut self.line {
+                    line.add_status(0);
+                }
                 match self.final_message() {
                     Some(message) => Ok(message),
                     None => return Poll::Ready(None),
@@ -449,6 +537,11 @@ impl Flight {
             }
         };
         self.sent += 1;
+        let traced = || self.asked.trace.clone().map(TracedSend::grpc);
+        let message = message.map(|message| StreamMessage { message, traced: traced() });
+        if let (Some(line), Ok(StreamMessage { message, .. })) = (&mut self.line, &message) {
+            line.add_response_bytes(message.remaining() as u64);
+        }
         Poll::Ready(Some(message))
     }
 
@@ -481,8 +574,12 @@ impl Flight {
     }
 }
 
+fn code_of(error: &Error) -> u16 {
+    Status::from(error.clone()).code as u16
+}
+
 impl Stream for Flight {
-    type Item = Result<Chunks, Status>;
+    type Item = Result<StreamMessage, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll_message(context)

@@ -26,6 +26,7 @@ use super::{
     keepalive::{Keepalive, KeepaliveEvent},
     options::GrpcOptions,
     police::{Abuse, FramePolice},
+    unix_authority::AuthorityRewriter,
 };
 use crate::connection::WriteTimeout;
 
@@ -44,6 +45,8 @@ pub(super) struct Transport<S> {
     /// The bytes that were read already. hyper reads them first.
     ahead: Bytes,
     calls: Arc<CallCounter>,
+    /// Only for unix sockets.
+    authority: Option<AuthorityRewriter>,
     incoming: Incoming,
     outgoing: FrameReader,
     police: FramePolice,
@@ -62,6 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             stream,
             ahead,
             calls,
+            authority: None,
             incoming: Incoming::new(options.limits.header_timeout),
             outgoing: FrameReader::default(),
             police: FramePolice::new(options.pings, resets, Instant::now().into_std()),
@@ -69,6 +73,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             write_timeout: WriteTimeout::new(options.limits.write_timeout),
             injected: Bytes::new(),
         }
+    }
+
+    /// Mends the names by which clients call the server on a unix socket.
+    pub(super) fn mending_authority(self) -> Self {
+        Self { authority: Some(AuthorityRewriter::after(PREFACE.len())), ..self }
     }
 
     /// Reads the frames of bytes from the client.
@@ -240,6 +249,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Transport<S> {
                 Poll::Ready(read) => read?,
                 Poll::Pending => return self.poll_timers(context).map(Err),
             }
+        }
+        if let Some(authority) = &mut self.authority {
+            authority.rewrite(&mut buffer.filled_mut()[before..]);
         }
         let read = self.received(context, &buffer.filled()[before..]);
         Poll::Ready(read)

@@ -16,7 +16,11 @@ use inference::{ByteBudget, ByteReservation, Error, NoRoom, TensorData};
 use smallvec::SmallVec;
 
 use super::activity::Busy;
-use crate::connection::{BodyPace, BodyProgress};
+use crate::{
+    access_log::AccessLine,
+    connection::{BodyPace, BodyProgress},
+    tracing::TracedSend,
+};
 
 /// Smaller frames are copied together, because each frame keeps alive the whole buffer into which it was read.
 const SMALL: usize = 4 << 10;
@@ -187,6 +191,10 @@ pub struct ResponseBody {
     behind: Behind,
     /// Dropped together with the body. Until then the connection is not idle.
     busy: Option<Busy>,
+    /// Dropped together with the body, if the request is traced.
+    traced: Option<TracedSend>,
+    /// Counts the bytes that are sent. Dropped after what follows the pieces, and together with the body.
+    line: Option<Box<AccessLine>>,
 }
 
 /// What follows the pieces of a body.
@@ -221,17 +229,35 @@ impl ResponseBody {
         self
     }
 
+    /// Tells a trace when the connection has taken the body.
+    pub(super) fn traced(mut self, traced: TracedSend) -> Self {
+        self.traced = Some(traced);
+        self
+    }
+
+    /// Logs the request when the body is dropped.
+    pub(super) fn logged(mut self, line: Box<AccessLine>) -> Self {
+        self.line = Some(line);
+        self
+    }
+
     /// A body of a head and a tail. Empty pieces are left out.
     pub fn new(head: impl Into<Bytes>, tail: impl DoubleEndedIterator<Item = Bytes>) -> Self {
         let pieces = std::iter::once(head.into()).chain(tail).rev().filter(|piece| !piece.is_empty());
         let pieces: SmallVec<[Bytes; 2]> = pieces.collect();
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { pieces, left, behind: Behind::Nothing, busy: None }
+        Self { pieces, left, behind: Behind::Nothing, busy: None, traced: None, line: None }
     }
 
     /// The number of bytes that are present and not sent yet.
     pub fn len(&self) -> u64 {
         self.left
+    }
+
+    fn count(&mut self, piece: &Bytes) {
+        if let Some(line) = &mut self.line {
+            line.add_response_bytes(piece.len() as u64);
+        }
     }
 
     /// Tells whether all present bytes were sent.
@@ -256,14 +282,16 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Some(piece) = self.pieces.pop() {
             self.left -= piece.len() as u64;
+            self.count(&piece);
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
         let event = match &mut self.behind {
             Behind::Nothing | Behind::End => None,
             Behind::Events(events) => ready!(events.as_mut().poll_next(context)),
         };
-        if event.is_none() {
-            self.behind = Behind::Nothing;
+        match &event {
+            Some(event) => self.count(event),
+            None => self.behind = Behind::Nothing,
         }
         Poll::Ready(event.map(|event| Ok(Frame::data(event))))
     }

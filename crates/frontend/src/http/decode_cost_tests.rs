@@ -11,7 +11,8 @@ const STEPS_PER_BYTE: usize = 6;
 const REPEATED: usize = 8_000;
 
 fn steps_of_infer(text: &str) -> usize {
-    let limits = request::Limits { model: "m", max_input_size: 1 << 30 };
+    let regions = shared_memory::ClientRegions::forbidden();
+    let limits = request::Limits { model: "m", max_input_size: 1 << 30, regions: &regions };
     json::steps_of(|| request::decode(text.as_bytes(), &TensorData::default(), limits)).0
 }
 

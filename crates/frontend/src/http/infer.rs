@@ -2,10 +2,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::Model;
+use engine::{Model, now};
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
 use inference::{ByteReservation, Error, Name, Parameters, Response};
+use shared_memory::ClientRegions;
+use trace::{FrontendActivity, RequestTrace};
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody},
@@ -17,42 +19,72 @@ use super::{
     service::{HttpService, json_too_large},
 };
 use crate::{
+    api_keys::is_key_header,
     cache_headers,
     decode_pool::{BRIEF, Work},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
+    request_facts::{self, RequestFacts},
+    tracing::{self, response_complete},
 };
 
 /// The header with the length of the JSON part of a body, in bytes.
-const HEADER_LENGTH: &str = "inference-header-content-length";
+pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
 
 impl HttpService {
     pub(super) async fn infer<B: Body<Data = Bytes> + Unpin>(
         &self,
         parts: &Parts,
         body: &mut B,
-        name: &str,
-        version: Option<i64>,
+        (name, version): (&str, Option<i64>),
+        trace: &mut Option<RequestTrace>,
     ) -> Result<HttpReply, HttpFailure> {
         let model = self.engine.model(name, version)?;
+        let facts = RequestFacts::of(&parts.extensions);
+        facts.inspect(|facts| facts.set_model(&model));
         if model.config().decoupled {
             let text = "HTTP end point doesn't support models with decoupled transaction policy";
             return Err(Error::unsupported(text).into());
         }
+        *trace = self.sample(&parts.headers, &model);
         let body = self.read_request(&parts.headers, body).await?;
+        received(trace.as_ref());
+        facts.inspect(|facts| facts.set_request_bytes(body.bytes.len()));
         let Decoded { mut request, requested_outputs } = self.decode(&parts.headers, body, &model).await?;
         if let Some(forward) = &self.options.forward {
-            forward_headers(forward, parts, &mut request.parameters)?;
+            let has_keys = self.options.api_keys.is_some();
+            forward_headers(forward, parts, has_keys, &mut request.parameters)?;
         }
         request.model_version = version;
         let id = request.id.clone();
+        facts.inspect(|facts| facts.set_request_id(&id));
         request.cache_control = cache_headers::of_request(&parts.headers);
+        request.trace = trace.as_ref().map(RequestTrace::context);
         let mut responses = model.infer(request)?;
-        let response = responses.take_only().await?;
+        let response = responses.take_only().await;
+        response_complete(trace.as_ref());
+        facts.inspect(|facts| facts.set_times(&responses));
+        let response = response?;
         let encoded = encode(&model, &id, response, &requested_outputs)?;
         let mut reply = send(&parts.headers, encoded).await;
         cache_headers::tell(reply.headers_mut(), &responses);
+        if request_facts::wants_timing(&parts.headers) {
+            let (name, value) = request_facts::timing(&responses);
+            reply.headers_mut().insert(name, value);
+        }
         Ok(reply)
+    }
+
+    /// The trace of a request whose head is there, if the request is sampled.
+    pub(super) fn sample(&self, headers: &HeaderMap, model: &Model) -> Option<RequestTrace> {
+        let tracer = &self.options.tracer;
+        if !tracer.is_on() {
+            return None;
+        }
+        let at = now();
+        let trace = tracer.sample(model.name(), at, || tracing::remote_context(headers))?;
+        trace.reached(FrontendActivity::HttpReceiveStart, at);
+        Some(trace)
     }
 
     /// Reads the whole body and decompresses it.
@@ -96,6 +128,7 @@ impl HttpService {
     ) -> Result<Decoded, Error> {
         let ReceivedBody { bytes: mut body, reservation } = body;
         let max_input_size = self.options.max_input_size;
+        let regions = &self.options.regions;
         let json_len = match header_length(headers)? {
             None => body.len(),
             Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
@@ -107,22 +140,29 @@ impl HttpService {
             })?,
         };
         if json_len == 0 {
-            let decoded = request::raw(body, Limits { model: model.name(), max_input_size });
+            let decoded = request::raw(body, Limits { model: model.name(), max_input_size, regions });
             return counted(decoded, reservation);
         }
         if json_len > max_input_size {
             return Err(json_too_large(json_len as u64, max_input_size));
         }
-        let decode = move |model: &Model| {
+        let decode = move |model: &Model, regions: &ClientRegions| {
             let json = body.split_to(json_len).contiguous();
-            let decoded = request::decode(&json, &body, Limits { model: model.name(), max_input_size });
-            counted(decoded, reservation)
+            let limits = Limits { model: model.name(), max_input_size, regions };
+            counted(request::decode(&json, &body, limits), reservation)
         };
         if json_len <= BRIEF {
-            return decode(model);
+            return decode(model, regions);
         }
-        let model = model.clone();
-        Work::pooled(move |_| decode(&model)).await?
+        let (model, regions) = (model.clone(), regions.clone());
+        Work::pooled(move |_| decode(&model, &regions)).await?
+    }
+}
+
+/// The body of the request is there.
+pub(super) fn received(trace: Option<&RequestTrace>) {
+    if let Some(trace) = trace {
+        trace.reached(FrontendActivity::HttpReceiveEnd, now());
     }
 }
 
@@ -156,10 +196,18 @@ fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
     })
 }
 
-/// Adds the forwarded headers as parameters, with names and values as the client wrote them.
-fn forward_headers(forward: &HeaderForward, parts: &Parts, parameters: &mut Parameters) -> Result<(), Error> {
+/// Adds the forwarded headers as parameters, with names and values as the client wrote them. Models never see API keys.
+fn forward_headers(
+    forward: &HeaderForward,
+    parts: &Parts,
+    has_keys: bool,
+    parameters: &mut Parameters,
+) -> Result<(), Error> {
     let recent = parts.extensions.get::<Arc<RecentHeaderNames>>();
     for (name, value) in parts.headers.iter().filter(|(name, _)| forward.matches(name.as_str())) {
+        if has_keys && is_key_header(name.as_str()) {
+            continue;
+        }
         match recent.and_then(|recent| recent.as_written(name.as_str(), value.as_bytes())) {
             Some((name, value)) => forward.forward(&name, &value, parameters)?,
             None => forward.forward(name.as_str(), value.as_bytes(), parameters)?,
@@ -178,7 +226,7 @@ fn encode(
     mut response: Response,
     requested_outputs: &RequestedOutputs,
 ) -> Result<Encoded, Error> {
-    requested_outputs.classify_for(model.config(), &mut response.outputs)?;
+    requested_outputs.finish_for(model.config(), &mut response.outputs)?;
     response::encode(
         Origin { id, model: model.name(), version: model.version() },
         &response,

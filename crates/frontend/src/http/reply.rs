@@ -1,13 +1,13 @@
 //! Replies of fixed form.
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE},
+    header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE},
 };
 use hyper::ext::ReasonPhrase;
 use inference::Error;
 
 use super::body::ResponseBody;
-use crate::error;
+use crate::{api_keys::AccessDenied, error};
 
 /// A reply to a request.
 pub(crate) type HttpReply = Response<ResponseBody>;
@@ -81,14 +81,39 @@ pub(crate) fn of_error(error: &Error) -> HttpReply {
     json(error::status(error.code), error::body(&error.message))
 }
 
+/// The address has moved to this one, relative to it.
+pub(crate) fn moved(location: &'static str) -> HttpReply {
+    let mut reply = bare(StatusCode::PERMANENT_REDIRECT);
+    reply.headers_mut().insert(LOCATION, HeaderValue::from_static(location));
+    reply
+}
+
+/// The refusal of a request that its API key does not permit.
+pub(crate) fn denied(denied: &AccessDenied) -> HttpReply {
+    let mut reply = json(denied.status(), error::body(&denied.to_string()));
+    if denied.status() == StatusCode::UNAUTHORIZED {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    reply
+}
+
 /// `{"error":"Not Found"}`
 pub(crate) fn not_found() -> HttpReply {
     json(StatusCode::NOT_FOUND, error::body("Not Found"))
 }
 
-/// `{"error":"Method Not Allowed"}`, with the reference's reason phrase for the status.
-pub(crate) fn not_allowed() -> HttpReply {
-    let mut reply = json(StatusCode::METHOD_NOT_ALLOWED, error::body("Method Not Allowed"));
+/// `{"error":"Method Not Allowed"}`, with the reference's reason phrase for the status, and the methods that are allowed.
+pub(crate) fn not_allowed(allowed: &'static str) -> HttpReply {
+    refused_method(json(StatusCode::METHOD_NOT_ALLOWED, error::body("Method Not Allowed")), allowed)
+}
+
+/// The same without a body.
+pub(crate) fn bare_not_allowed(allowed: &'static str) -> HttpReply {
+    refused_method(bare(StatusCode::METHOD_NOT_ALLOWED), allowed)
+}
+
+fn refused_method(mut reply: HttpReply, allowed: &'static str) -> HttpReply {
+    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     reply.extensions_mut().insert(ReasonPhrase::from_static(b"Not Allowed"));
     reply
 }

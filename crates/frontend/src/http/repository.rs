@@ -1,7 +1,7 @@
 //! The endpoints of operators: index, load, unload, and the response cache of a model.
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use engine::LoadParameters;
+use engine::{IndexEntry, LoadParameters};
 use http::StatusCode;
 use http_body::Body;
 use inference::Error;
@@ -13,21 +13,28 @@ use super::{
     service::HttpService,
     show,
 };
-use crate::decode_pool::Work;
+use crate::{api_keys::Access, decode_pool::Work};
 
 impl HttpService {
     /// `POST /v2/repository/index`
     pub(super) async fn index<B: Body<Data = Bytes> + Unpin>(
         &self,
         body: &mut B,
+        access: &Access,
     ) -> Result<HttpReply, HttpFailure> {
         let ready_only = self.read_members(body, ready_only).await?;
-        Ok(reply::json(StatusCode::OK, show::index(&self.engine.index(ready_only).await)))
+        Ok(reply::json(StatusCode::OK, show::index(&self.visible_index(ready_only, access).await)))
     }
 
     /// `GET /v2/models`
-    pub(super) async fn models(&self) -> HttpReply {
-        reply::json(StatusCode::OK, show::models(&self.engine.index(false).await))
+    pub(super) async fn models(&self, access: &Access) -> HttpReply {
+        reply::json(StatusCode::OK, show::models(&self.visible_index(false, access).await))
+    }
+
+    async fn visible_index(&self, ready_only: bool, access: &Access) -> Vec<IndexEntry> {
+        let mut index = self.engine.index(ready_only).await;
+        index.retain(|entry| access.shows(&entry.name));
+        index
     }
 
     /// `POST /v2/repository/models/{M}/load`
@@ -66,7 +73,7 @@ impl HttpService {
     }
 
     /// Reads a JSON body and passes it to `read`.
-    async fn read_members<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
+    pub(super) async fn read_members<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
         &self,
         body: &mut B,
         read: fn(&[u8]) -> Result<T, Error>,

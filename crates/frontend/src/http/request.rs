@@ -6,17 +6,21 @@
 use std::num::NonZeroU64;
 
 use inference::{
-    DataType, Error, ErrorCode, Name, Parameter, Request, RequestInputs, Shape, ShapeError, Tensor,
-    TensorData, element_count,
+    DataType, Error, ErrorCode, ForeignMemory, Name, Parameter, Request, RequestInputs, Shape, ShapeError,
+    Tensor, TensorData, TensorMemory, element_count,
 };
+use shared_memory::ClientRegions;
 use smallvec::SmallVec;
 
-use super::json::{Document, JsonValue, Number};
+use super::{
+    json::{Document, JsonValue, Number},
+    shared_memory::find_region,
+};
 use crate::{
     cursor::Cursor,
     kserve::{
         output::{Placement, RequestedOutput, RequestedOutputs},
-        parameters, shared_memory,
+        parameters,
     },
 };
 
@@ -36,6 +40,8 @@ pub struct Limits<'m> {
     pub model: &'m str,
     /// `--http-max-input-size`, in bytes.
     pub max_input_size: usize,
+    /// The regions of shared memory that tensors may be in.
+    pub regions: &'m ClientRegions,
 }
 
 /// Decodes a request whose JSON part is `json` and whose binary tensors are `binary`.
@@ -67,7 +73,11 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
     // Inputs with unread JSON data are completed here, in their order, so that the first error counts.
     let mut tensors = Vec::with_capacity(inputs.len());
     for input in inputs {
-        tensors.push(input?.finish(&mut document, limits)?);
+        let input = input?;
+        if let InputSource::Region(memory) = &input.source {
+            decoded.requested_outputs.regions().reads(memory.clone());
+        }
+        tensors.push(input.finish(&mut document, limits)?);
     }
     if !nothing_left {
         return Err(Error::invalid(format!("unexpected additional input data for model '{}'", limits.model)));
@@ -76,11 +86,15 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
     if let Some(outputs) = document.root().find("outputs") {
         let mut names = Vec::new();
         for output in outputs.elements().map_err(during("Unable to parse 'outputs'"))? {
-            let (name, requested) = read_output(output)?;
+            let (name, requested, memory) = read_output(output, limits)?;
             names.push(name.clone());
+            if let Some(memory) = memory {
+                decoded.requested_outputs.regions().writes(name.clone(), memory);
+            }
             decoded.requested_outputs.add(name, requested);
         }
         decoded.request.outputs = names.into();
+        decoded.request.output_placement = decoded.requested_outputs.placement();
     }
     Ok(decoded)
 }
@@ -177,6 +191,7 @@ struct PendingInput {
 
 enum InputSource {
     Bytes(TensorData),
+    Region(ForeignMemory),
     /// An index into the document's tensors, and the number of elements to read.
     Json {
         index: usize,
@@ -212,8 +227,9 @@ fn read_input(
         })?;
         return PendingInput { name, datatype, shape, source: InputSource::Bytes(data) }.named();
     }
-    if let Some(region) = find_region(&parameter, &name)? {
-        return Err(shared_memory::unknown_region(&region));
+    if let Some(range) = find_region(&parameter, &name)? {
+        let memory = range.memory(limits.regions)?;
+        return PendingInput { name, datatype, shape, source: InputSource::Region(memory) }.named();
     }
     let Some(count) = json_count(&name, datatype, &shape, limits)? else {
         return PendingInput { name, datatype, shape, source: InputSource::Bytes(TensorData::default()) }
@@ -234,8 +250,9 @@ impl PendingInput {
 
     fn finish(self, document: &mut Document<'_>, limits: Limits<'_>) -> Result<Tensor, Error> {
         let Self { name, datatype, shape, source } = self;
-        let data = match source {
-            InputSource::Bytes(data) => data,
+        let memory: TensorMemory = match source {
+            InputSource::Bytes(data) => data.into(),
+            InputSource::Region(memory) => memory.into(),
             InputSource::Json { index, count } => {
                 let datatype = json_datatype(&name, datatype)?;
                 let elements = document.take_elements(index, datatype)?;
@@ -247,7 +264,7 @@ impl PendingInput {
             }
         };
         let datatype = datatype.ok_or_else(|| invalid_datatype(&name))?;
-        Ok(Tensor::new(name, datatype, shape, data))
+        Ok(Tensor::new(name, datatype, shape, memory))
     }
 }
 
@@ -339,31 +356,11 @@ fn json_too_large(name: &Name, bytes: usize, limit: usize) -> Error {
     ))
 }
 
-/// The shared memory region that a tensor names. Called when all parameters of the tensor have been read.
-fn find_region<'d>(
-    parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
-    tensor: &Name,
-) -> Result<Option<String>, Error> {
-    let region = parameter("shared_memory_region").map(JsonValue::as_text).transpose();
-    let region = region.map_err(during("Unable to parse 'shared_memory_region'"))?;
-    let mut sized = false;
-    for key in ["shared_memory_offset", "shared_memory_byte_size"] {
-        let value = parameter(key).map(JsonValue::as_uint).transpose();
-        let value =
-            value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))?;
-        sized = value.is_some();
-    }
-    match region {
-        // The reference would continue with a size that it has not set.
-        Some(_) if !sized => Err(Error::invalid(format!(
-            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor \
-             '{tensor}'"
-        ))),
-        region => Ok(region.map(String::from)),
-    }
-}
-
-fn read_output(output: JsonValue<'_>) -> Result<(Name, RequestedOutput), Error> {
+/// The name of an output, its form, and its memory if the client wants the output in a region.
+fn read_output(
+    output: JsonValue<'_>,
+    limits: Limits<'_>,
+) -> Result<(Name, RequestedOutput, Option<ForeignMemory>), Error> {
     let given = output.find("parameters");
     let parameter = |name: &str| given.and_then(|given| given.find(name));
     let exclusive = |other: &str| {
@@ -386,13 +383,14 @@ fn read_output(output: JsonValue<'_>) -> Result<(Name, RequestedOutput), Error> 
     let name = Name::new(&name);
     let classes = parameter("classification").map(JsonValue::as_uint).transpose();
     let classes = classes.map_err(during("Unable to set 'classification'"))?;
-    if let Some(region) = find_region(&parameter, &name)? {
-        return Err(shared_memory::unknown_region(&region));
+    if let Some(range) = find_region(&parameter, &name)? {
+        let memory = range.memory(limits.regions)?;
+        return Ok((name, RequestedOutput { placement: Placement::Region, classes: None }, Some(memory)));
     }
     let binary = parameter("binary_data").map(JsonValue::as_bool).transpose();
     let placement = match binary.map_err(during("Unable to parse 'binary_data'"))? {
         Some(true) => Placement::Binary,
         Some(false) | None => Placement::Json,
     };
-    Ok((name, RequestedOutput { placement, classes: classes.and_then(NonZeroU64::new) }))
+    Ok((name, RequestedOutput { placement, classes: classes.and_then(NonZeroU64::new) }, None))
 }

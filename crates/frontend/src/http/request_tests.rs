@@ -7,6 +7,7 @@ use std::{
 use bytes::Bytes;
 use inference::{DataType, Error, OutputSelection, Parameter, RequestInputs, SequenceId, TensorData};
 use proptest::prelude::*;
+use shared_memory::ClientRegions;
 
 use super::request::{Decoded, Limits, decode, raw};
 use crate::{
@@ -14,7 +15,9 @@ use crate::{
     kserve::output::{Placement, RequestedOutput},
 };
 
-const LIMITS: Limits<'_> = Limits { model: "simple", max_input_size: 1 << 20 };
+static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
+
+const LIMITS: Limits<'_> = Limits { model: "simple", max_input_size: 1 << 20, regions: &NO_REGIONS };
 
 fn json(text: &str) -> Result<Decoded, Error> {
     decode(text.as_bytes(), &TensorData::default(), LIMITS)

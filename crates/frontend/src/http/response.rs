@@ -26,7 +26,7 @@ pub struct Encoded {
     pub binary: SmallVec<[Bytes; 2]>,
 }
 
-/// Encodes a response. The caller has replaced outputs requested as classes, see [`RequestedOutputs::classify`].
+/// Encodes a response, after [`RequestedOutputs::finish_for`].
 ///
 /// # Errors
 /// INVALID_ARG for FP16 and BF16 as JSON; UNSUPPORTED for a parameter of bytes; INTERNAL for an output whose bytes do
@@ -127,6 +127,8 @@ impl Encoded {
                 json.extend_from_slice(b"}}");
                 self.binary.extend(data.pieces().iter().cloned());
             }
+            // The bytes are in the region already.
+            Placement::Region => json.push(b'}'),
             Placement::Json => {
                 json.extend_from_slice(b",\"data\":[");
                 write_data(json, output, NotUtf8::Refused)?;

@@ -5,8 +5,10 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
+use shared_memory::RegionKind;
 use smallvec::SmallVec;
 
+use super::openapi::PageFile;
 use crate::restrict::Category;
 
 /// The route of a path.
@@ -29,13 +31,19 @@ pub(super) enum Route<'p> {
     /// `/v2/repository[/{R}]/models/{M}/load` or `unload`
     Control { named_repository: bool, model: Cow<'p, str>, load: bool },
     /// `/v2[/models/{M}]/trace/setting`
-    TraceSetting,
+    TraceSetting { model: Option<Cow<'p, str>> },
     /// `/v2/logging`
     Logging,
     /// `/v2/systemsharedmemory[/region/{R}]/status` and the same for CUDA
-    Regions { kind: &'static str, region: Option<Cow<'p, str>> },
-    /// Registers or unregisters such a region.
-    ControlRegions,
+    Regions { kind: RegionKind, region: Option<Cow<'p, str>> },
+    /// `/v2/systemsharedmemory[/region/{R}]/register` and the same for CUDA
+    RegisterRegion { kind: RegionKind, region: Option<Cow<'p, str>> },
+    /// `/v2/systemsharedmemory[/region/{R}]/unregister` and the same for CUDA
+    UnregisterRegions { kind: RegionKind, region: Option<Cow<'p, str>> },
+    /// `/openapi.json`
+    OpenApi,
+    /// `/docs` and its files
+    Docs(PageFile),
 }
 
 /// The part of a model that a route addresses.
@@ -50,6 +58,8 @@ pub(super) enum About {
     GenerateStream,
     /// Its answers in the response cache.
     Cache,
+    /// The description of its own paths.
+    OpenApi,
 }
 
 /// The methods a route allows. HEAD is allowed where GET is (P-W12).
@@ -77,7 +87,10 @@ impl<'p> Route<'p> {
             ["v2", "health", "ready"] => Some(Self::Ready),
             ["v2", "models"] => Some(Self::Models),
             ["v2", "models", "stats"] => Some(Self::AllStatistics),
-            ["v2", "models", _, "trace", "setting"] | ["v2", "trace", "setting"] => Some(Self::TraceSetting),
+            ["v2", "trace", "setting"] => Some(Self::TraceSetting { model: None }),
+            ["v2", "models", _, "trace", "setting"] => {
+                Some(Self::TraceSetting { model: Some(segments[2].clone()) })
+            }
             ["v2", "models", _, "versions", version, ref rest @ ..] if is_version(version) => {
                 let about = about(rest)?;
                 Some(Self::Model { model: segments[2].clone(), version: segments[4].clone(), about })
@@ -86,12 +99,16 @@ impl<'p> Route<'p> {
                 let about = about(rest)?;
                 Some(Self::Model { model: segments[2].clone(), version: Cow::Borrowed(""), about })
             }
+            ["openapi.json"] => Some(Self::OpenApi),
+            ["docs"] => Some(Self::Docs(PageFile::Page)),
+            ["docs", "page.css"] => Some(Self::Docs(PageFile::Style)),
+            ["docs", "page.js"] => Some(Self::Docs(PageFile::Script)),
             ["v2", "logging"] => Some(Self::Logging),
             ["v2", "repository", "index"] | ["v2", "repository", _, "index"] => Some(Self::Index),
             ["v2", "repository", "models", _, action] => control(action, false, &segments[3]),
             ["v2", "repository", _, "models", _, action] => control(action, true, &segments[4]),
-            ["v2", "systemsharedmemory", ref rest @ ..] => shared_memory("system", rest),
-            ["v2", "cudasharedmemory", ref rest @ ..] => shared_memory("cuda", rest),
+            ["v2", "systemsharedmemory", ref rest @ ..] => regions(RegionKind::System, rest),
+            ["v2", "cudasharedmemory", ref rest @ ..] => regions(RegionKind::Cuda, rest),
             _ => None,
         }
     }
@@ -100,10 +117,10 @@ impl<'p> Route<'p> {
     pub(super) fn category(&self) -> Category {
         match self {
             Self::Live | Self::Ready => Category::Health,
-            Self::Server => Category::Metadata,
+            Self::Server | Self::OpenApi | Self::Docs(_) => Category::Metadata,
             Self::AllStatistics => Category::Statistics,
             Self::Model { about, .. } => match about {
-                About::Metadata => Category::Metadata,
+                About::Metadata | About::OpenApi => Category::Metadata,
                 About::Ready => Category::Health,
                 About::Config => Category::ModelConfig,
                 About::Statistics => Category::Statistics,
@@ -112,9 +129,36 @@ impl<'p> Route<'p> {
             },
             // The list has the category of the index, because it shows the same models.
             Self::Models | Self::Index | Self::Control { .. } => Category::ModelRepository,
-            Self::TraceSetting => Category::Trace,
+            Self::TraceSetting { .. } => Category::Trace,
             Self::Logging => Category::Logging,
-            Self::Regions { .. } | Self::ControlRegions => Category::SharedMemory,
+            Self::Regions { .. } | Self::RegisterRegion { .. } | Self::UnregisterRegions { .. } => {
+                Category::SharedMemory
+            }
+        }
+    }
+
+    /// Whether it describes the endpoint.
+    pub(super) fn is_description(&self) -> bool {
+        matches!(self, Self::OpenApi | Self::Docs(_) | Self::Model { about: About::OpenApi, .. })
+    }
+
+    /// The model that the route names.
+    pub(super) fn model(&self) -> Option<&str> {
+        match self {
+            Self::Model { model, .. } | Self::Control { model, .. } => Some(model),
+            Self::TraceSetting { model } => model.as_deref(),
+            Self::Live
+            | Self::Ready
+            | Self::Server
+            | Self::Models
+            | Self::AllStatistics
+            | Self::Index
+            | Self::Logging
+            | Self::Regions { .. }
+            | Self::RegisterRegion { .. }
+            | Self::UnregisterRegions { .. }
+            | Self::OpenApi
+            | Self::Docs(_) => None,
         }
     }
 
@@ -122,19 +166,30 @@ impl<'p> Route<'p> {
     pub(super) fn methods(&self) -> Methods {
         match self {
             Self::Live | Self::Ready | Self::Server | Self::Models | Self::AllStatistics => Methods::Get,
+            Self::OpenApi | Self::Docs(_) => Methods::Get,
             Self::Model { about, .. } => match about {
-                About::Metadata | About::Ready | About::Config | About::Statistics => Methods::Get,
+                About::Metadata | About::Ready | About::Config => Methods::Get,
+                About::Statistics | About::OpenApi => Methods::Get,
                 About::Infer | About::Generate | About::GenerateStream | About::Cache => Methods::Post,
             },
             Self::Index | Self::Control { .. } => Methods::Post,
-            Self::TraceSetting | Self::Logging => Methods::GetAndPost,
+            Self::TraceSetting { .. } | Self::Logging => Methods::GetAndPost,
             Self::Regions { .. } => Methods::Get,
-            Self::ControlRegions => Methods::Post,
+            Self::RegisterRegion { .. } | Self::UnregisterRegions { .. } => Methods::Post,
         }
     }
 }
 
 impl Methods {
+    /// The value of the header `Allow`.
+    pub(super) const fn names(self) -> &'static str {
+        match self {
+            Self::Get => "GET, HEAD",
+            Self::Post => "POST",
+            Self::GetAndPost => "GET, HEAD, POST",
+        }
+    }
+
     /// Tells whether the route allows `method`.
     pub(super) fn allow(self, method: &http::Method) -> bool {
         let get = matches!(self, Self::Get | Self::GetAndPost);
@@ -158,6 +213,7 @@ fn about(rest: &[&str]) -> Option<About> {
         ["generate"] => Some(About::Generate),
         ["generate_stream"] => Some(About::GenerateStream),
         ["empty_cache"] => Some(About::Cache),
+        ["openapi.json"] => Some(About::OpenApi),
         _ => None,
     }
 }
@@ -171,13 +227,16 @@ fn control<'p>(action: &str, named_repository: bool, model: &Cow<'p, str>) -> Op
     Some(Route::Control { named_repository, model: model.clone(), load })
 }
 
-fn shared_memory<'p>(kind: &'static str, rest: &[&str]) -> Option<Route<'p>> {
-    match rest {
-        ["status"] => Some(Route::Regions { kind, region: None }),
-        ["region", region, "status"] => {
-            Some(Route::Regions { kind, region: Some(Cow::Owned((*region).to_owned())) })
-        }
-        ["register" | "unregister"] | ["region", _, "register" | "unregister"] => Some(Route::ControlRegions),
+fn regions<'p>(kind: RegionKind, rest: &[&str]) -> Option<Route<'p>> {
+    let (region, action) = match rest {
+        [action] => (None, *action),
+        ["region", region, action] => (Some(Cow::Owned((*region).to_owned())), *action),
+        _ => return None,
+    };
+    match action {
+        "status" => Some(Route::Regions { kind, region }),
+        "register" => Some(Route::RegisterRegion { kind, region }),
+        "unregister" => Some(Route::UnregisterRegions { kind, region }),
         _ => None,
     }
 }
@@ -212,16 +271,35 @@ mod tests {
             ("/v2/models/m/generate_stream", model("m", "", About::GenerateStream)),
             ("/v2/models/m/versions/2/empty_cache", model("m", "2", About::Cache)),
             ("/v2/models/my%20model%2Fx/infer", model("my model/x", "", About::Infer)),
-            ("/v2/models/m/trace/setting", Some(Route::TraceSetting)),
-            ("/v2/trace/setting", Some(Route::TraceSetting)),
+            ("/v2/models/m/trace/setting", Some(Route::TraceSetting { model: Some("m".into()) })),
+            ("/v2/trace/setting", Some(Route::TraceSetting { model: None })),
             ("/v2/logging", Some(Route::Logging)),
             ("/v2/repository/index", Some(Route::Index)),
             ("/v2/repository/foo/index", Some(Route::Index)),
             ("/v2/repository/models/m/load", control(false, true)),
             ("/v2/repository/models/m/unload", control(false, false)),
             ("/v2/repository/r/models/m/load", control(true, true)),
-            ("/v2/systemsharedmemory/status", Some(Route::Regions { kind: "system", region: None })),
-            ("/v2/cudasharedmemory/region/r/register", Some(Route::ControlRegions)),
+            (
+                "/v2/systemsharedmemory/status",
+                Some(Route::Regions { kind: RegionKind::System, region: None }),
+            ),
+            (
+                "/v2/cudasharedmemory/region/r/register",
+                Some(Route::RegisterRegion { kind: RegionKind::Cuda, region: Some("r".into()) }),
+            ),
+            (
+                "/v2/systemsharedmemory/region/a%2Fb/unregister",
+                Some(Route::UnregisterRegions { kind: RegionKind::System, region: Some("a/b".into()) }),
+            ),
+            (
+                "/v2/cudasharedmemory/unregister",
+                Some(Route::UnregisterRegions { kind: RegionKind::Cuda, region: None }),
+            ),
+            ("/openapi.json", Some(Route::OpenApi)),
+            ("/v2/models/m/openapi.json", model("m", "", About::OpenApi)),
+            ("/docs", Some(Route::Docs(PageFile::Page))),
+            ("/docs/page.css", Some(Route::Docs(PageFile::Style))),
+            ("/docs/page.js", Some(Route::Docs(PageFile::Script))),
         ];
         for (path, route) in table {
             assert_eq!(Route::of(path), route, "{path}");
@@ -249,6 +327,9 @@ mod tests {
             "/v2/repository/models/m/reload",
             "/v2/systemsharedmemory/region/status",
             "/v2/systemsharedmemory",
+            "/docs/index.html",
+            "/v2/systemsharedmemory/region/r",
+            "/v2/systemsharedmemory/region/r/remove",
             "*",
         ] {
             assert_eq!(Route::of(path), None, "{path}");

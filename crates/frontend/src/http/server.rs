@@ -13,7 +13,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use inference::Error;
 use tokio::{
-    net::TcpStream,
+    io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep, sleep},
 };
 
@@ -23,9 +23,12 @@ use super::{
     header_case::{NameRecorder, RecentHeaderNames},
 };
 use crate::{
-    connection::{ClientLimits, ConnectionSlots, Port, Timed, accept},
+    access_log::PeerAddress,
+    connection::{ClientLimits, ClientStream, Port, PortOptions, Timed, accept, encrypted},
     drain::Drain,
     error,
+    listen::Listener,
+    tls::TlsPort,
 };
 
 /// The longest header block, in bytes. The limit is the reference's.
@@ -47,6 +50,11 @@ pub trait Respond: Send + Sync + 'static {
         false
     }
 
+    /// Tells whether the service needs the addresses of clients.
+    fn reads_peers(&self) -> bool {
+        false
+    }
+
     /// The name of the port for the log.
     fn port_name(&self) -> &'static str {
         "HTTP"
@@ -61,20 +69,26 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 ///
 /// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
 /// connections close 20 ms after the beginning of `drain` (P-W24). Busy connections close after their answer. If
-/// all `slots` are taken, a new connection gets one answer with status 503 and is closed. Dropping the future closes
+/// all slots of `options` are taken, a new connection gets one answer with status 503 and is closed; with TLS it is closed
+/// without an answer. Dropping the future closes
 /// all connections.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
 pub async fn serve<S: Respond>(
-    listener: std::net::TcpListener,
+    listener: Listener,
     service: Arc<S>,
     drain: Drain,
-    limits: ClientLimits,
-    slots: ConnectionSlots,
+    options: PortOptions,
 ) -> Result<(), Error> {
+    let PortOptions { limits, slots, tls } = options;
+    // A client that expects TLS could not read the answer.
+    let refusal = if tls.is_some() { |_| Vec::new() } else { refusal };
     let port = Port { name: service.port_name(), drain: drain.clone(), slots, refusal };
-    accept(listener, port, move |stream| connection(stream, service.clone(), drain.clone(), limits)).await
+    accept(listener, port, move |stream| {
+        connection(stream, tls.clone(), service.clone(), drain.clone(), limits)
+    })
+    .await
 }
 
 /// The answer to a connection that exceeds the limit.
@@ -88,10 +102,35 @@ fn refusal(limit: usize) -> Vec<u8> {
     [head.as_bytes(), &body].concat()
 }
 
-async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain, limits: ClientLimits) {
-    if let Err(error) = stream.set_nodelay(true) {
+/// Serves a connection from its first byte to its last.
+async fn connection<S: Respond>(
+    stream: ClientStream,
+    tls: Option<Arc<TlsPort>>,
+    service: Arc<S>,
+    drain: Drain,
+    limits: ClientLimits,
+) {
+    if let Err(error) = stream.set_nodelay() {
         log::debug!("failed to set TCP_NODELAY: {error}");
     }
+    let peer = if service.reads_peers() { stream.peer().map(PeerAddress) } else { None };
+    let Some(tls) = tls else { return serve_requests(stream, service, drain, limits, peer).await };
+    // Boxed, so that connections without TLS have a smaller future.
+    Box::pin(async move {
+        if let Some(stream) = encrypted(stream, &tls, limits.header_timeout, &drain).await {
+            serve_requests(stream, service, drain, limits, peer).await;
+        }
+    })
+    .await;
+}
+
+async fn serve_requests<S: Respond>(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    service: Arc<S>,
+    drain: Drain,
+    limits: ClientLimits,
+    peer: Option<PeerAddress>,
+) {
     let activity = Arc::new(Activity::default());
     let recent = service.reads_names().then(Arc::<RecentHeaderNames>::default);
     let stream = Timed::new(stream, limits.write_timeout, activity.has_read.clone());
@@ -99,6 +138,9 @@ async fn connection<S: Respond>(stream: TcpStream, service: Arc<S>, drain: Drain
     let answer = service_fn(|mut request: Request<Incoming>| {
         if let Some(recent) = &recent {
             request.extensions_mut().insert(recent.clone());
+        }
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
         }
         let (service, busy, drain) = (service.clone(), activity.begin(), drain.clone());
         async move {

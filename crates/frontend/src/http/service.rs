@@ -6,20 +6,28 @@ use engine::{Engine, Readiness};
 use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
 use http_body::Body;
 use inference::Error;
+use shared_memory::ClientRegions;
+use trace::{RequestTrace, Tracer};
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody, Unread},
+    openapi::{self, PageFile},
     reply::{self, HttpFailure, HttpReply},
     router::{About, Route},
     server::Respond,
     show,
 };
 use crate::{
+    access_log::{AccessLine, AccessLog, PeerAddress},
+    api_keys::{Access, ApiKeys},
     connection::ClientLimits,
     error,
     forward::HeaderForward,
-    kserve::{self, shared_memory, version},
+    kserve::{self, version},
+    log_control::LogControl,
+    request_facts::RequestFacts,
     restrict::Restrictions,
+    tracing::TracedSend,
 };
 
 /// The settings of the endpoint. They do not change while the server runs.
@@ -31,8 +39,20 @@ pub struct HttpOptions {
     pub limits: ClientLimits,
     /// Which parts of the protocol need a header.
     pub restrictions: Restrictions,
+    /// The keys that clients need. `None`: they need none.
+    pub api_keys: Option<Arc<ApiKeys>>,
     /// Which headers become request parameters.
     pub forward: Option<HeaderForward>,
+    /// `--http-openapi`: whether the endpoint describes itself (`/openapi.json`), and has a page that shows it (`/docs`).
+    pub describes_itself: bool,
+    /// The regions of shared memory that clients have registered, with any protocol.
+    pub regions: ClientRegions,
+    /// Samples requests, and has the settings of tracing.
+    pub tracer: Arc<Tracer>,
+    /// The log that clients may see and change.
+    pub log: Option<Arc<dyn LogControl>>,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<dyn AccessLog>>,
 }
 
 impl Default for HttpOptions {
@@ -41,7 +61,13 @@ impl Default for HttpOptions {
             max_input_size: 64 << 20,
             limits: ClientLimits::default(),
             restrictions: Restrictions::default(),
+            api_keys: None,
             forward: None,
+            describes_itself: true,
+            regions: ClientRegions::default(),
+            tracer: Arc::new(Tracer::off()),
+            log: None,
+            access_log: None,
         }
     }
 }
@@ -63,23 +89,70 @@ impl HttpService {
 
     /// Answers one request.
     pub async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> Response<ResponseBody> {
-        let (parts, mut body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
+        let line = self.begin_line(&mut parts, &body);
+        let reply = self.answer_parts(&parts, &mut body).await;
+        end_line(line, reply)
+    }
+
+    /// Begins the line of a request in the access log, if it has one. The handler tells what it knows in the extensions
+    /// of the request.
+    pub(super) fn begin_line<B: Body<Data = Bytes>>(
+        &self,
+        parts: &mut Parts,
+        body: &B,
+    ) -> Option<Box<AccessLine>> {
+        let peer = parts.extensions.get::<PeerAddress>().map(|peer| peer.0);
+        let mut line = AccessLine::begin(self.options.access_log.as_ref(), "http", peer, || {
+            format!("{} {}", parts.method, parts.uri.path())
+        });
+        if let Some(line) = &mut line {
+            line.set_request_bytes(body.size_hint().lower());
+            parts.extensions.insert(line.facts().clone());
+        } else if error::is_noted() {
+            parts.extensions.insert(Arc::<RequestFacts>::default());
+        }
+        line
+    }
+
+    async fn answer_parts<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+    ) -> Response<ResponseBody> {
         log::debug!("HTTP request: {} {}", parts.method, parts.uri.path());
-        let failure = match self.dispatch(&parts, &mut body).await {
+        let mut trace = None;
+        let outcome = self.dispatch(parts, body, &mut trace).await;
+        self.finish(outcome, parts, body, trace).await
+    }
+
+    /// The reply to a request with this outcome. Reads what is left of its body.
+    pub(super) async fn finish<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        outcome: Result<HttpReply, HttpFailure>,
+        parts: &Parts,
+        body: &mut B,
+        trace: Option<RequestTrace>,
+    ) -> HttpReply {
+        let failure = match outcome {
             Ok(reply) => {
-                self.pass_over(&parts.headers, &mut body).await;
-                return reply;
+                self.pass_over(&parts.headers, body).await;
+                return traced(reply, trace);
             }
             Err(failure) => failure,
         };
         match &failure {
             HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
-                error::note(parts.uri.path(), problem);
-                self.pass_over(&parts.headers, &mut body).await;
+                error::note(
+                    parts.uri.path(),
+                    problem,
+                    RequestFacts::of(&parts.extensions).map(|facts| &**facts),
+                );
+                self.pass_over(&parts.headers, body).await;
             }
             HttpFailure::Broken(..) => {}
         }
-        failure.reply()
+        traced(failure.reply(), trace)
     }
 
     /// Reads the rest of the body that the handler did not read, so that the next request follows. A client that waits
@@ -94,15 +167,28 @@ impl HttpService {
         &self,
         parts: &Parts,
         body: &mut B,
+        trace: &mut Option<RequestTrace>,
     ) -> Result<HttpReply, HttpFailure> {
-        let Some(route) = Route::of(parts.uri.path()) else { return Ok(reply::not_found()) };
-        let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
-        if let Err(denied) = self.options.restrictions.check(route.category(), header) {
-            let text = format!("This API is restricted, expecting header '{}'", denied.header);
-            return Ok(reply::json(StatusCode::FORBIDDEN, error::body(&text)));
+        match self.route(parts.uri.path()) {
+            Some(route) => self.answer_route(route, parts, body, trace).await,
+            None => Ok(reply::not_found()),
+        }
+    }
+
+    /// Answers a request as one for `route`, whatever its path. `trace` becomes that of the request, if it is traced.
+    pub(super) async fn answer_route<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        route: Route<'_>,
+        parts: &Parts,
+        body: &mut B,
+        trace: &mut Option<RequestTrace>,
+    ) -> Result<HttpReply, HttpFailure> {
+        let access = self.access(parts);
+        if let Some(refused) = self.refusal(&route, parts, &access) {
+            return Ok(refused);
         }
         if !route.methods().allow(&parts.method) {
-            return Ok(reply::not_allowed());
+            return Ok(reply::not_allowed(route.methods().names()));
         }
         match route {
             Route::Live => Ok(health(self.engine.live()?)),
@@ -111,40 +197,73 @@ impl HttpService {
                 Readiness::StopAnnounced => {
                     reply::json(StatusCode::BAD_REQUEST, error::body("Server not ready: it will stop"))
                 }
-                Readiness::NotReady(missing) => {
+                Readiness::NotReady(mut missing) => {
+                    missing.retain(|model| access.shows(&model.name));
                     reply::json(StatusCode::BAD_REQUEST, show::not_ready(&missing))
                 }
             }),
             Route::Server => Ok(reply::json(StatusCode::OK, self.server_metadata.clone())),
-            Route::Models => Ok(self.models().await),
-            Route::AllStatistics => self.statistics(None, None),
+            Route::Models => Ok(self.models(&access).await),
+            Route::OpenApi => {
+                let document = openapi::of_server(&self.engine, |model| access.shows(model));
+                Ok(reply::json(StatusCode::OK, document))
+            }
+            // The page names its files relative to its folder.
+            Route::Docs(PageFile::Page) if parts.uri.path().ends_with('/') => Ok(reply::moved("../docs")),
+            Route::Docs(file) => Ok(openapi::reply_with(file)),
+            Route::AllStatistics => self.statistics(None, None, &access),
             Route::Model { model, version, about } => {
                 let version = version::parse(&version)?;
                 match about {
-                    About::Infer => self.infer(parts, body, &model, version).await,
+                    About::Infer => self.infer(parts, body, (&model, version), trace).await,
                     About::Metadata => self.model_metadata(&model, version),
                     About::Ready => Ok(self.model_ready(&model, version).await),
                     About::Config => self.model_config(&model, version),
-                    About::Statistics => self.statistics(Some(&model), version),
-                    About::Generate => self.generate(parts, body, &model, version).await,
-                    About::GenerateStream => self.generate_stream(parts, body, &model, version).await,
+                    About::Statistics => self.statistics(Some(&model), version, &access),
+                    About::Generate => self.generate(parts, body, (&model, version), trace).await,
+                    About::GenerateStream => self.generate_stream(parts, body, (&model, version)).await,
+                    About::OpenApi => {
+                        let described = self.engine.model(&model, version)?;
+                        let document = openapi::of_model(&self.engine, &described, version);
+                        Ok(reply::json(StatusCode::OK, document))
+                    }
                     About::Cache => self.empty_cache(&model, version).await,
                 }
             }
-            Route::Index => self.index(body).await,
+            Route::Index => self.index(body, &access).await,
             Route::Control { named_repository: true, .. } => {
                 Err(Error::unsupported("'repository_name' specification is not supported").into())
             }
             Route::Control { model, load: true, .. } => self.load(&model, body).await,
             Route::Control { model, load: false, .. } => self.unload(&model, body).await,
-            Route::TraceSetting => Err(unsupported("trace settings")),
-            Route::Logging => Err(unsupported("log settings")),
-            Route::Regions { kind, region } => {
-                shared_memory::status(kind, region.as_deref().unwrap_or_default())?;
-                Ok(reply::json(StatusCode::OK, "[]"))
+            Route::TraceSetting { model } => self.trace_setting(&parts.method, body, model.as_deref()).await,
+            Route::Logging => self.logging(&parts.method, body).await,
+            Route::Regions { kind, region } => self.region_status(kind, region.as_deref()),
+            Route::RegisterRegion { kind, region } => {
+                self.register_region(kind, region.as_deref(), body).await
             }
-            Route::ControlRegions => Err(shared_memory::disabled().into()),
+            Route::UnregisterRegions { kind, region } => self.unregister_regions(kind, region.as_deref()),
         }
+    }
+
+    /// The route of a path, unless it is switched off.
+    fn route<'p>(&self, path: &'p str) -> Option<Route<'p>> {
+        Route::of(path).filter(|route| self.options.describes_itself || !route.is_description())
+    }
+
+    /// What the sender of a request may use.
+    pub(super) fn access(&self, parts: &Parts) -> Access {
+        Access::of(self.options.api_keys.as_ref(), &parts.headers)
+    }
+
+    /// The refusal of a request that may not use `route`: it lacks a header, or its API key does not permit it.
+    pub(super) fn refusal(&self, route: &Route<'_>, parts: &Parts, access: &Access) -> Option<HttpReply> {
+        let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
+        if let Err(denied) = self.options.restrictions.check(route.category(), header) {
+            let text = format!("This API is restricted, expecting header '{}'", denied.header);
+            return Some(reply::json(StatusCode::FORBIDDEN, error::body(&text)));
+        }
+        access.check(route.category(), route.model()).err().map(|denied| reply::denied(&denied))
     }
 
     /// Reads a body that is JSON as a whole.
@@ -176,8 +295,14 @@ impl HttpService {
         Ok(reply::json(StatusCode::OK, proto::json::to_json(model.shown())))
     }
 
-    fn statistics(&self, name: Option<&str>, version: Option<i64>) -> Result<HttpReply, HttpFailure> {
-        let statistics = self.engine.statistics(name, version)?;
+    fn statistics(
+        &self,
+        name: Option<&str>,
+        version: Option<i64>,
+        access: &Access,
+    ) -> Result<HttpReply, HttpFailure> {
+        let mut statistics = self.engine.statistics(name, version)?;
+        statistics.retain(|model| access.shows(&model.name));
         let statistics = kserve::statistics::response(&statistics);
         Ok(reply::json(StatusCode::OK, show::statistics(&statistics)))
     }
@@ -191,14 +316,33 @@ impl Respond for HttpService {
     fn reads_names(&self) -> bool {
         self.options.forward.is_some()
     }
+
+    fn reads_peers(&self) -> bool {
+        self.options.access_log.is_some()
+    }
+}
+
+/// Tells the trace of the request, if it has one, when the reply is sent.
+fn traced(reply: HttpReply, trace: Option<RequestTrace>) -> HttpReply {
+    match trace {
+        None => reply,
+        Some(trace) => reply.map(|body| body.traced(TracedSend::http(trace))),
+    }
+}
+
+/// The reply whose end ends the line of its request in the access log.
+pub(super) fn end_line(line: Option<Box<AccessLine>>, reply: HttpReply) -> HttpReply {
+    match line {
+        None => reply,
+        Some(mut line) => {
+            line.set_status(reply.status().as_u16());
+            reply.map(|body| body.logged(line))
+        }
+    }
 }
 
 fn health(fine: bool) -> HttpReply {
     reply::bare(if fine { StatusCode::OK } else { StatusCode::BAD_REQUEST })
-}
-
-fn unsupported(what: &str) -> HttpFailure {
-    Error::unsupported(format!("{what} is not supported by this version of nereid")).into()
 }
 
 pub(super) fn json_too_large(len: u64, limit: usize) -> Error {

@@ -5,6 +5,9 @@ use proto::{
     ServerMetadataResponse, StatisticDuration, model_metadata_response::TensorMetadata,
 };
 
+use shared_memory::{RegionOrigin, RegionStatus};
+use trace::ShownSetting;
+
 use super::json::{write_int, write_string, write_uint};
 
 /// Writes a JSON object or array, with its commas.
@@ -94,6 +97,26 @@ pub fn server(metadata: &ServerMetadataResponse) -> Vec<u8> {
     writer.text("version", &metadata.version);
     writer.texts("extensions", &metadata.extensions);
     writer.close(b'}');
+    writer.json
+}
+
+/// The body of `GET /v2/systemsharedmemory/status` and of the same for CUDA.
+pub fn regions(regions: &[RegionStatus]) -> Vec<u8> {
+    let mut writer = JsonWriter::new();
+    writer.array(regions, |writer, region| {
+        writer.text("name", &region.name);
+        match &region.origin {
+            RegionOrigin::System { key, offset } => {
+                writer.text("key", key);
+                writer.uint("offset", *offset);
+            }
+            RegionOrigin::Cuda { device_id } => {
+                writer.key("device_id");
+                write_int(&mut writer.json, *device_id);
+            }
+        }
+        writer.uint("byte_size", region.byte_size);
+    });
     writer.json
 }
 
@@ -242,11 +265,41 @@ fn model_statistics(writer: &mut JsonWriter, model: &ModelStatistics) {
     });
 }
 
+/// The settings of tracing. The levels are an array, everything else is a text; several attributes of a resource are
+/// separated by commas.
+pub fn trace_settings(settings: &[ShownSetting]) -> Vec<u8> {
+    let mut writer = JsonWriter::new();
+    writer.open(b'{');
+    for ShownSetting { name, values } in settings {
+        match *name {
+            "trace_level" => writer.texts(name, values),
+            _ => writer.text(name, &values.join(",")),
+        }
+    }
+    writer.close(b'}');
+    writer.json
+}
+
 #[cfg(test)]
 mod tests {
     use proto::{InferResponseStatistics, MemoryUsage};
 
     use super::*;
+
+    #[test]
+    fn regions_are_shown_by_their_kind() {
+        let origins =
+            [RegionOrigin::System { key: "/k\"".into(), offset: 4096 }, RegionOrigin::Cuda { device_id: 1 }];
+        let of = |origin: RegionOrigin| RegionStatus { name: "r".into(), origin, byte_size: 64 };
+        let text = |origins: &[RegionOrigin]| {
+            let all: Vec<_> = origins.iter().cloned().map(of).collect();
+            String::from_utf8(regions(&all)).unwrap()
+        };
+        assert_eq!(text(&[]), "[]");
+        let system = r#"{"name":"r","key":"/k\"","offset":4096,"byte_size":64}"#;
+        let cuda = r#"{"name":"r","device_id":1,"byte_size":64}"#;
+        assert_eq!(text(&origins), format!("[{system},{cuda}]"));
+    }
 
     #[test]
     fn metadata_have_the_order_of_the_protocol() {

@@ -5,4 +5,5 @@ pub mod output;
 pub mod parameters;
 pub mod shared_memory;
 pub mod statistics;
+pub mod trace_settings;
 pub mod version;

@@ -1,10 +1,10 @@
-//! The requested form of each output of a response: JSON, binary data, or its best classes.
-use std::num::NonZeroU64;
+//! The requested form of each output of a response: JSON, binary data, its best classes, or a region of shared memory.
+use std::{num::NonZeroU64, sync::Arc};
 
-use inference::{Error, Name, Tensor, config::ModelConfig};
+use inference::{Error, Name, OutputPlacement, Tensor, config::ModelConfig};
 use smallvec::SmallVec;
 
-use super::classification;
+use super::{classification, shared_memory::RequestRegions};
 
 /// The part of the response that contains the elements of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,6 +14,8 @@ pub enum Placement {
     Json,
     /// The bytes after the JSON part, or `raw_output_contents`.
     Binary,
+    /// A region of shared memory. The response does not contain the elements.
+    Region,
 }
 
 /// The requested form of one output.
@@ -31,12 +33,14 @@ pub struct RequestedOutputs {
     named: SmallVec<[(Name, RequestedOutput); 2]>,
     /// The placement of outputs that the request does not list.
     pub default: Placement,
+    /// The shared memory of the request, if it uses any.
+    regions: Option<Box<RequestRegions>>,
 }
 
 impl RequestedOutputs {
     /// A request that lists no output. All outputs have this placement.
     pub fn all(placement: Placement) -> Self {
-        Self { named: SmallVec::new(), default: placement }
+        Self { default: placement, ..Self::default() }
     }
 
     /// Records the requested form of the output with this name.
@@ -50,13 +54,28 @@ impl RequestedOutputs {
         named.map_or(RequestedOutput { placement: self.default, classes: None }, |(_, requested)| *requested)
     }
 
-    /// Replaces the outputs that are requested as classes. The model has this configuration.
+    /// The shared memory of the request, for changing it.
+    pub fn regions(&mut self) -> &mut RequestRegions {
+        self.regions.get_or_insert_default()
+    }
+
+    /// The placement of outputs for the backend, if some may be written in place.
+    pub fn placement(&self) -> Option<Arc<dyn OutputPlacement>> {
+        self.regions.as_ref()?.placement()
+    }
+
+    /// Gives the outputs of a response the requested form: replaces outputs that are requested as classes, and moves
+    /// outputs to their regions. The model has this configuration.
     ///
     /// # Errors
-    /// As [`RequestedOutputs::classify`].
-    pub fn classify_for(&self, config: &ModelConfig, outputs: &mut [Tensor]) -> Result<(), Error> {
+    /// As [`RequestedOutputs::classify`] and [`RequestRegions::finish`].
+    pub fn finish_for(&self, config: &ModelConfig, outputs: &mut [Tensor]) -> Result<(), Error> {
         let labels = |name: &str| config.output(name).map_or(&[][..], |output| &output.labels);
-        self.classify(outputs, config.max_batch_size.is_some(), labels)
+        self.classify(outputs, config.max_batch_size.is_some(), labels)?;
+        match &self.regions {
+            Some(regions) => regions.finish(outputs),
+            None => Ok(()),
+        }
     }
 
     /// Replaces the outputs that are requested as classes. `batched` tells whether the model has a batch dimension.

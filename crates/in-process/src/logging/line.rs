@@ -1,12 +1,14 @@
 //! The format of a log line.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use inference::log_target::MULTILINE;
+use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Record};
 
-use super::Format;
+use super::{Format, json};
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -22,8 +24,11 @@ pub(super) struct Style {
 /// The record as a line of the log, with its newline.
 ///
 /// Some records have several lines on purpose ([`MULTILINE`]). Their first line is the message. If it is empty, as
-/// above a table, it is left out.
+/// above a table, it is left out. The fields of a record follow its message.
 pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u8> {
+    if style.format == Format::Json {
+        return json::line(record, &timestamp(time), style.process);
+    }
     let mut line = Vec::with_capacity(192);
     push_header(&mut line, record, time, style);
     let text = record.args().to_string();
@@ -31,8 +36,10 @@ pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u
         Some((message, below)) if record.target() == MULTILINE => (message, Some(below)),
         _ => (text.as_str(), None),
     };
+    let fields = fields(record);
+    let message = if fields.is_empty() { message.to_owned() } else { format!("{message} [{fields}]") };
     if style.escape_messages && !(message.is_empty() && below.is_some()) {
-        serde_json::to_writer(&mut line, message)
+        serde_json::to_writer(&mut line, &message)
             .expect("any string is a JSON string, and a vector takes it");
     } else {
         line.extend_from_slice(message.as_bytes());
@@ -44,33 +51,61 @@ pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u
     line
 }
 
+/// The fields of a record: `model: m, version: 1, request_id: r`.
+fn fields(record: &Record<'_>) -> String {
+    struct Fields(String);
+
+    impl<'kvs> VisitSource<'kvs> for Fields {
+        fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
+            let comma = if self.0.is_empty() { "" } else { ", " };
+            write!(self.0, "{comma}{key}: {value}").map_err(|_| kv::Error::msg("a field has no text"))
+        }
+    }
+
+    let mut fields = Fields(String::new());
+    // A field that has no text is left out.
+    let _ = record.key_values().visit(&mut fields);
+    fields.0
+}
+
 fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style: Style) {
     let level = match record.level() {
         Level::Error => 'E',
         Level::Warn => 'W',
         Level::Info | Level::Debug | Level::Trace => 'I',
     };
-    let path = record.file().unwrap_or("unknown");
-    let file = path.rsplit('/').next().unwrap_or(path);
-    let at = record.line().unwrap_or(0);
+    let (file, at) = place(record);
     let process = style.process;
     let UtcTime { year, month, day, hour, minute, second, microsecond } = UtcTime::of(time);
-    match style.format {
-        Format::Default => push(
+    if style.format == Format::Default {
+        push(
             line,
             format_args!(
                 "{level}{month:02}{day:02} {hour:02}:{minute:02}:{second:02}.{microsecond:06} {process} \
              {file}:{at}] "
             ),
-        ),
-        Format::Iso8601 => push(
+        );
+    } else {
+        push(
             line,
             format_args!(
                 "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z {level} {process} \
              {file}:{at}] "
             ),
-        ),
+        );
     }
+}
+
+/// The file, without its directory, and the line of the source.
+pub(super) fn place<'r>(record: &Record<'r>) -> (&'r str, u32) {
+    let path = record.file().unwrap_or("unknown");
+    (path.rsplit('/').next().unwrap_or(path), record.line().unwrap_or(0))
+}
+
+/// The time of a line in the JSON form: `2025-11-21T00:46:54.183347Z`.
+pub fn timestamp(time: SystemTime) -> String {
+    let UtcTime { year, month, day, hour, minute, second, microsecond } = UtcTime::of(time);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microsecond:06}Z")
 }
 
 fn push(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -184,6 +219,19 @@ mod tests {
         assert!(report.ends_with("] \"a \\\"b\\\":\"\n  c: 1\n  ^\n"), "{report}");
         assert!(text(Level::Info, MULTILINE, "one", STYLE).ends_with("] \"one\"\n"));
         assert!(text(Level::Info, "x", "a\nb", STYLE).ends_with("] \"a\\nb\"\n"));
+    }
+
+    #[test]
+    fn the_fields_of_a_record_follow_its_message() {
+        let fields = [("model", "m"), ("request_id", "a\"b")];
+        let record = |text| {
+            let arguments = format_args!("{text}");
+            let mut builder = Record::builder();
+            builder.level(Level::Info).args(arguments).key_values(&fields);
+            String::from_utf8(line(&builder.build(), at(0, 0), STYLE)).unwrap()
+        };
+        let line = record("message");
+        assert!(line.ends_with("unknown:0] \"message [model: m, request_id: a\\\"b]\"\n"), "{line}");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! costs one atomic load. Each line is written with one system call, so lines of several threads or processes that
 //! share a file do not mix.
 
+mod control;
+mod json;
 mod line;
 mod settings;
 mod sink;
@@ -16,6 +18,7 @@ use std::time::SystemTime;
 use inference::{Error, ErrorCode};
 use log::{Log, Metadata, Record};
 
+pub use line::timestamp;
 pub use settings::{Format, Levels, LogSettings};
 
 use line::Style;

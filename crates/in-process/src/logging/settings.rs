@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::sink::Sink;
 
-/// How a log line begins.
+/// The form of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// `I1121 00:46:54.183347 17180 driver.rs:25] `
@@ -17,6 +17,8 @@ pub enum Format {
     Default,
     /// `2025-11-21T00:46:54Z I 17180 driver.rs:25] `
     Iso8601,
+    /// Each record is a JSON object in one line. Triton has no such format.
+    Json,
 }
 
 impl Format {
@@ -25,13 +27,17 @@ impl Format {
         match self {
             Self::Default => "default",
             Self::Iso8601 => "ISO8601",
+            Self::Json => "json",
         }
     }
 
     /// The format with this name; case matters.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Default, Self::Iso8601].into_iter().find(|format| format.name() == name)
+        Self::ALL.into_iter().find(|format| format.name() == name)
     }
+
+    /// All formats, by their numbers in a packed word.
+    const ALL: [Self; 3] = [Self::Default, Self::Iso8601, Self::Json];
 }
 
 /// The values of all switches.
@@ -45,7 +51,7 @@ pub struct Levels {
     pub error: bool,
     /// How much detail to log: 0 for none. Does not depend on `info`.
     pub verbose: u32,
-    /// How lines begin.
+    /// The form of lines.
     pub format: Format,
 }
 
@@ -79,9 +85,8 @@ impl Levels {
 
     /// All switches in one atomic word, so that a reader never sees half of a change.
     fn pack(self) -> u64 {
-        let iso8601 = self.format == Format::Iso8601;
         u64::from(self.verbose) << 32
-            | u64::from(iso8601) << 3
+            | (self.format as u64) << 3
             | u64::from(self.error) << 2
             | u64::from(self.warning) << 1
             | u64::from(self.info)
@@ -94,7 +99,7 @@ impl Levels {
             warning: bit(1),
             error: bit(2),
             verbose: u32::try_from(packed >> 32).expect("32 bits are left"),
-            format: if bit(3) { Format::Iso8601 } else { Format::Default },
+            format: Format::ALL[(packed >> 3 & 3) as usize],
         }
     }
 }
@@ -197,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_switch_survives_packing() {
-        for bits in 0..16 {
+        for bits in 0..24 {
             for verbose in [0, 1, 2, u32::MAX] {
                 let levels = Levels::unpack(u64::from(verbose) << 32 | bits);
                 assert_eq!(levels.pack(), u64::from(verbose) << 32 | bits);
@@ -205,7 +210,7 @@ mod tests {
                     (levels.info, levels.warning, levels.error),
                     (bits & 1 == 1, bits & 2 == 2, bits & 4 == 4)
                 );
-                assert_eq!((levels.verbose, levels.format == Format::Iso8601), (verbose, bits & 8 == 8));
+                assert_eq!((levels.verbose, levels.format), (verbose, Format::ALL[bits as usize / 8]));
             }
         }
     }
@@ -232,6 +237,7 @@ mod tests {
     fn formats_are_found_by_their_exact_names() {
         assert_eq!(Format::named("default"), Some(Format::Default));
         assert_eq!(Format::named("ISO8601"), Some(Format::Iso8601));
+        assert_eq!(Format::named("json"), Some(Format::Json));
         assert_eq!(Format::named("iso8601"), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Options of metrics.
-use std::ffi::c_char;
+use std::{ffi::c_char, time::Duration};
 
 use c_api::{handle::text, types::error::CError};
+use engine::WantedQuantile;
 use inference::Error;
 
 use super::{ServerOptions, Settings, set};
@@ -41,24 +42,28 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetCpuMetrics(
     // SAFETY: null or live options.
     unsafe {
         set(options, |own| {
-            own.host_metrics = cpu_metrics;
+            own.shown_metrics.host = cpu_metrics;
             Ok(())
         })
     }
 }
 
-/// Sets how often measured values are refreshed; without effect, as Nereid measures them when they are read.
+/// Sets the interval of measured values: a measurement is used for half of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsInterval(
     options: *mut ServerOptions,
-    _metrics_interval_ms: u64,
+    metrics_interval_ms: u64,
 ) -> *mut CError {
     // SAFETY: null or live options.
-    unsafe { set(options, |_| Ok(())) }
+    unsafe {
+        set(options, |own| {
+            own.shown_metrics.interval = Duration::from_millis(metrics_interval_ms);
+            Ok(())
+        })
+    }
 }
 
-/// Sets which latencies are shown. Only the empty name is allowed, with `counter_latencies` and settings of features
-/// that Nereid does not have.
+/// Sets which latencies are shown. Only the empty name is allowed. Unknown settings have no effect, as in Triton.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsConfig(
     options: *mut ServerOptions,
@@ -71,15 +76,31 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsConfig(
 }
 
 fn apply(own: &mut Settings, name: &str, setting: &str, value: &str) -> Result<(), Error> {
-    match (name, setting) {
-        ("", "counter_latencies") => own.counter_latencies = truth(value)?,
-        ("", "summary_latencies" | "histogram_latencies") if !truth(value)? => {}
-        // Sets the quantiles of summaries. Nereid has no summaries.
-        ("", "summary_quantiles") => {}
-        ("", setting) => return Err(not_offered(&format!("metrics setting '{setting}'"))),
-        (name, setting) => return Err(not_offered(&format!("metrics setting '{setting}' of '{name}'"))),
+    if !name.is_empty() {
+        return Err(not_offered(&format!("metrics setting '{setting}' of '{name}'")));
+    }
+    let shown = &mut own.shown_metrics;
+    match setting {
+        "counter_latencies" => shown.counter_latencies = truth(value)?,
+        "summary_latencies" => shown.summary_latencies = truth(value)?,
+        "histogram_latencies" => shown.histogram_latencies = truth(value)?,
+        "model_histograms" => shown.model_histograms = truth(value)?,
+        "summary_quantiles" => shown.quantiles = quantiles(value)?,
+        _ => {}
     }
     Ok(())
+}
+
+/// `0.5:0.05,0.99:0.001`
+fn quantiles(text: &str) -> Result<Vec<WantedQuantile>, Error> {
+    let quantile = |pair: &str| {
+        let (quantile, error) = pair.split_once(':')?;
+        let read = |text: &str| text.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value));
+        Some(WantedQuantile { quantile: read(quantile)?, error: read(error)? })
+    };
+    let refused =
+        |pair: &str| Error::invalid(format!("'{pair}' is not <quantile>:<error>, both from 0 to 1"));
+    text.split(',').map(|pair| quantile(pair).ok_or_else(|| refused(pair))).collect()
 }
 
 fn truth(value: &str) -> Result<bool, Error> {

@@ -65,8 +65,7 @@ pub(crate) struct Settings {
     rate_limit: bool,
     /// Units of a resource by device, `None` for each device.
     resources: BTreeMap<(Option<u32>, String), u32>,
-    host_metrics: bool,
-    counter_latencies: bool,
+    shown_metrics: MetricsOptions,
     min_compute_capability: f64,
     backend_directory: String,
     pub(crate) agent_directory: String,
@@ -96,8 +95,7 @@ impl Default for Settings {
             load_retries: 0,
             rate_limit: false,
             resources: BTreeMap::new(),
-            host_metrics: true,
-            counter_latencies: true,
+            shown_metrics: MetricsOptions::default(),
             min_compute_capability: 0.0,
             backend_directory: "/opt/tritonserver/backends".to_owned(),
             agent_directory: "/opt/tritonserver/repoagents".to_owned(),
@@ -167,7 +165,7 @@ impl Settings {
             // As Triton: the program's settings come first, so that they cannot override these.
             backend_settings: self.backend_settings.iter().cloned().chain(own).collect(),
             limits: engine::MemoryLimits::default(),
-            metrics: MetricsOptions { counter_latencies: self.counter_latencies, host: self.host_metrics },
+            metrics: if self.metrics { self.shown_metrics.clone() } else { MetricsOptions::none() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,
             rate_limit: self.rate_limit.then(|| resources.collect()),

@@ -15,7 +15,10 @@ use std::{
 
 use c_api::handle::Handle;
 use engine::{Engine, Model};
-use inference::Error;
+use inference::{
+    Error,
+    metrics::{MetricsForm, MetricsText},
+};
 use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
@@ -33,7 +36,7 @@ pub const TRITON_VERSION: &str = "2.73.0";
 
 /// The extensions that clients may rely on, in the order of Triton. Extensions that Nereid does not have are left out.
 /// Of `model_repository` Nereid has the index only.
-pub const EXTENSIONS: [&str; 9] = [
+pub const EXTENSIONS: [&str; 11] = [
     "classification",
     "sequence",
     "model_repository",
@@ -43,6 +46,8 @@ pub const EXTENSIONS: [&str; 9] = [
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
+    "logging",
 ];
 
 /// `TRITONSERVER_Server`: a handle of an engine. The server of this handle, or the program that hosts it, owns the
@@ -143,11 +148,11 @@ impl Server {
         let shown = self.own.as_ref().is_none_or(|own| own.metrics);
         Ok(move || {
             if shown {
-                return engine.metrics();
+                return engine.metrics(MetricsForm::Prometheus);
             }
-            let mut text = String::new();
+            let mut text = MetricsText::default();
             custom_metrics().append_to(&mut text);
-            text
+            text.finish()
         })
     }
 

@@ -149,11 +149,12 @@ fn latencies_are_counted_and_nothing_else() {
     };
     assert_eq!(metric(c"", c"counter_latencies", c"false"), Ok(()));
     assert_eq!(metric(c"", c"summary_latencies", c"false"), Ok(()));
-    assert_eq!(metric(c"", c"summary_quantiles", c"0.5:0.05"), Ok(()));
-    assert_eq!(
-        metric(c"", c"summary_latencies", c"true"),
-        not_offered("metrics setting 'summary_latencies'")
-    );
+    assert_eq!(metric(c"", c"summary_latencies", c"true"), Ok(()));
+    assert_eq!(metric(c"", c"histogram_latencies", c"true"), Ok(()));
+    assert_eq!(metric(c"", c"summary_quantiles", c"0.5:0.05,0.9:0.01"), Ok(()));
+    assert_eq!(metric(c"", c"other", c"x"), Ok(()), "unknown settings have no effect");
+    let text = "'0.5' is not <quantile>:<error>, both from 0 to 1";
+    assert_eq!(metric(c"", c"summary_quantiles", c"0.5"), invalid(text));
     assert_eq!(metric(c"x", c"buckets", c"1"), not_offered("metrics setting 'buckets' of 'x'"));
     assert_eq!(metric(c"", c"counter_latencies", c"maybe"), invalid("'maybe' is neither true nor false"));
 }

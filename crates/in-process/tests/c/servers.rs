@@ -446,6 +446,54 @@ fn a_model_that_fails_ends_the_server_unless_it_shall_go_on() {
 }
 
 #[test]
+fn a_program_chooses_which_latencies_are_shown() {
+    let chosen = Chosen::new().here();
+    let directory = chosen.repository.path().join("picture");
+    std::fs::create_dir_all(directory.join("1")).unwrap();
+    let config = "backend: 'image' max_batch_size: 0
+        input { name: 'IN' data_type: TYPE_STRING dims: 1 }
+        output { name: 'OUT' data_type: TYPE_UINT8 dims: [ 8, 8, 3 ] }";
+    std::fs::write(directory.join("config.pbtxt"), config).unwrap();
+    let shown = |settings: &[(&CStr, &CStr)]| {
+        for (setting, value) in settings {
+            // SAFETY: live options and texts.
+            result_of(unsafe {
+                TRITONSERVER_ServerOptionsSetMetricsConfig(
+                    chosen.handle,
+                    c"".as_ptr(),
+                    setting.as_ptr(),
+                    value.as_ptr(),
+                )
+            })
+            .unwrap();
+        }
+        let server = chosen.server().unwrap();
+        let text = metrics(server);
+        delete(server);
+        text
+    };
+    let of = |name: &str, rest: &str| format!("\n{name}{{model=\"picture\",version=\"1\"{rest}}} ");
+    let usual = shown(&[]);
+    assert!(usual.contains(&of("nv_inference_request_duration_us", "")), "{usual}");
+    assert!(
+        !usual.contains("nv_inference_request_summary_us") && !usual.contains("_histogram_ms"),
+        "{usual}"
+    );
+    let text = shown(&[
+        (c"counter_latencies", c"false"),
+        (c"summary_latencies", c"true"),
+        (c"histogram_latencies", c"true"),
+        (c"summary_quantiles", c"0.25:0.01"),
+    ]);
+    assert!(!text.contains("nv_inference_request_duration_us"), "{text}");
+    assert!(
+        text.contains(&format!("{}NaN\n", of("nv_inference_queue_summary_us", ",quantile=\"0.25\""))),
+        "{text}"
+    );
+    assert!(text.contains(&of("nv_inference_first_response_histogram_ms_bucket", ",le=\"5000\"")), "{text}");
+}
+
+#[test]
 fn a_server_may_keep_its_metrics_to_itself() {
     let chosen = Chosen::new().here();
     let shown = chosen.server().unwrap();

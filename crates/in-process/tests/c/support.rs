@@ -180,7 +180,7 @@ impl TestServer {
             config_name: None,
             backend_settings: vec![],
             limits: engine::MemoryLimits::default(),
-            metrics: MetricsOptions { counter_latencies: false, host: false },
+            metrics: MetricsOptions { counter_latencies: false, host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,
             rate_limit: None,
@@ -426,15 +426,20 @@ impl App {
         std::mem::take(&mut events)
     }
 
+    /// All events of a request, after its last response, its release and the release of so many traces. Nothing of it comes
+    /// later.
+    pub(crate) fn traced_events(&self, traces: usize) -> Vec<Event> {
+        self.events(|events| {
+            let released = events.iter().filter(|event| **event == Event::TraceReleased).count();
+            released == traces && events.iter().any(is_end) && events.contains(&Event::Released)
+        })
+    }
+
     /// The responses to one request, and whether the request was given back before the last of them.
     pub(crate) fn finished(&self) -> (Vec<Answer>, bool) {
-        let ended = |event: &Event| match event {
-            Event::Answer(answer) => answer.last,
-            other => *other == Event::End,
-        };
-        let events = self.events(|events| events.iter().any(ended) && events.contains(&Event::Released));
+        let events = self.events(|events| events.iter().any(is_end) && events.contains(&Event::Released));
         let released = events.iter().position(|event| *event == Event::Released);
-        let early = released < events.iter().position(ended);
+        let early = released < events.iter().position(is_end);
         assert_eq!(events.iter().filter(|event| **event == Event::Released).count(), 1);
         let answers = events.into_iter().filter_map(|event| match event {
             Event::Answer(answer) => Some(answer),
@@ -472,6 +477,14 @@ impl App {
             .unwrap();
         }
         trace
+    }
+}
+
+/// Whether the event is the last of its request's responses.
+fn is_end(event: &Event) -> bool {
+    match event {
+        Event::Answer(answer) => answer.last,
+        other => *other == Event::End,
     }
 }
 

@@ -148,6 +148,12 @@ pub trait BackendModel: Send + Sync {
         false
     }
 
+    /// Whether the instances copy inputs in foreign memory before they use them, unless the memory may be used in place.
+    /// For other models, the server copies such inputs when the request arrives.
+    fn copies_foreign_memory(&self) -> bool {
+        false
+    }
+
     /// Whether the backend implements [`BackendModel::ready`]. The server calls that method only then.
     fn reports_readiness(&self) -> bool {
         false

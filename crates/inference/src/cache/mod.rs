@@ -2,13 +2,7 @@
 //!
 //! A cache knows no models. The engine defines the keys. A cache may therefore outlive the server and serve several
 //! servers.
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -27,21 +21,21 @@ pub type CacheFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>
 pub struct CachedAnswer {
     /// In their order; none of them is an error. Models that are not decoupled have one.
     pub responses: SmallVec<[Response; 1]>,
-    /// When the model computed them, in milliseconds since 1970 by the clock of the server that did.
-    pub computed_ms: u64,
+    /// When the model computed them: the time since 1970, by the clock of the server that did.
+    pub computed: Duration,
+}
+
+impl From<Response> for CachedAnswer {
+    /// An answer of one response, as old as can be.
+    fn from(response: Response) -> Self {
+        Self { responses: [response].into_iter().collect(), computed: Duration::ZERO }
+    }
 }
 
 impl CachedAnswer {
-    /// An answer that was computed just now.
-    pub fn new(responses: SmallVec<[Response; 1]>) -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { responses, computed_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX) }
-    }
-
-    /// The time since it was computed. Zero if it comes from a server whose clock is ahead.
-    pub fn age(&self) -> Duration {
-        let computed = UNIX_EPOCH + Duration::from_millis(self.computed_ms);
-        SystemTime::now().duration_since(computed).unwrap_or_default()
+    /// How old the answer is at that time since 1970. Zero if it comes from a server whose clock is ahead.
+    pub fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.computed)
     }
 
     /// Bytes of memory that the responses use, bookkeeping included.
@@ -110,6 +104,11 @@ pub trait ResponseCache: Send + Sync {
         let _ = bytes;
         let cache = self.name();
         Err(Error::invalid(format!("cache '{cache}' has no quotas, which model '{model}' asks for")))
+    }
+
+    /// Whether other servers, or this one after a restart, may find the answers.
+    fn outlives_server(&self) -> bool {
+        false
     }
 
     /// What only the servers know that share this cache. `None`: whoever reads the cache may be another program, and finds

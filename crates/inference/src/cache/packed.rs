@@ -5,6 +5,8 @@
 //! and its responses: of each, the name, datatype, shape and bytes of each output, and then the parameters. Zeros precede the bytes of an output, so that they
 //! begin at a multiple of [`ALIGNMENT`]. The layout may change with each version of the
 //! server, as the keys may. The reader still checks every value, because the buffer may have been damaged.
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::CachedAnswer;
@@ -72,7 +74,7 @@ fn each_part(answer: &CachedAnswer, mut part: impl FnMut(&[u8])) -> Result<(), E
         part(bytes);
         offset
     };
-    put(&answer.computed_ms.to_le_bytes());
+    put(&u64::try_from(answer.computed.as_millis()).unwrap_or(u64::MAX).to_le_bytes());
     put(&count(answer.responses.len()));
     answer.responses.iter().try_for_each(|response| each_part_of_response(response, &mut put))
 }
@@ -145,9 +147,9 @@ struct Reader<'b> {
 
 impl<'b> Reader<'b> {
     fn answer(&mut self, data: &impl Fn(&[u8]) -> Bytes) -> Option<CachedAnswer> {
-        let computed_ms = self.array().map(u64::from_le_bytes)?;
+        let computed = self.array().map(u64::from_le_bytes).map(Duration::from_millis)?;
         let responses = self.several(|reader| reader.response(data))?;
-        Some(CachedAnswer { responses, computed_ms })
+        Some(CachedAnswer { responses, computed })
     }
 
     fn response(&mut self, data: &impl Fn(&[u8]) -> Bytes) -> Option<Response> {
@@ -226,7 +228,10 @@ mod tests {
 
     /// Two responses, computed at a time.
     fn two() -> CachedAnswer {
-        CachedAnswer { responses: [rich(), Response::default()].into_iter().collect(), computed_ms: 12_345 }
+        CachedAnswer {
+            responses: [rich(), Response::default()].into_iter().collect(),
+            computed: Duration::from_millis(12_345),
+        }
     }
 
     /// A response with at least one value of each kind.
@@ -251,7 +256,7 @@ mod tests {
     #[test]
     fn a_packed_response_unpacks_unchanged() {
         let back = read(&packed(&two())).unwrap();
-        assert_eq!((back.computed_ms, back.responses.len()), (12_345, 2));
+        assert_eq!((back.computed.as_millis(), back.responses.len()), (12_345, 2));
         let [back, empty] = &back.responses[..] else { unreachable!() };
         assert!(empty.outputs.is_empty() && empty.parameters.is_empty());
         assert_eq!(back.parameters, rich().parameters);

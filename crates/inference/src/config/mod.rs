@@ -75,6 +75,9 @@ pub struct ModelConfig {
     pub parameters: BTreeMap<String, String>,
     /// Further labels of the model's metrics.
     pub metric_tags: BTreeMap<String, String>,
+    /// The bounds of histograms that the model chooses (`model_metrics`), by the name of the family. Later entries of a
+    /// family replace earlier ones.
+    pub histogram_buckets: BTreeMap<String, Vec<f64>>,
     /// Graph optimisation level, as the backend understands it.
     pub graph_level: Option<i32>,
     /// `PRIORITY_MIN`: the model yields to other models when processors are scarce.

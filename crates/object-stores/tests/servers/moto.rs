@@ -112,7 +112,7 @@ async fn the_credential_file_and_a_profile_give_the_key() {
 }
 
 /// Certificates for `localhost`, and the one that signed them.
-const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../frontend/src/grpc/tests/tls");
+const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../frontend/src/tls/test_files");
 
 #[tokio::test]
 async fn a_server_is_reached_over_https_if_its_certificate_is_trusted() {

@@ -4,7 +4,7 @@ use super::{
     queue::{Position, RequestQueue},
 };
 use crate::{
-    batch::{DueBatch, InstanceId, Row},
+    batch::{BatchEnd, DueBatch, InstanceId, Row},
     cut::{Cut, CutRule, Front},
     filter::BatchFilter,
     rejection::{Rejected, Rejection},
@@ -108,7 +108,7 @@ impl<T> DynamicBatcher<T> {
     pub(crate) fn due(&mut self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
         let &instance = idle.first()?;
         match self.cut(now) {
-            Cut::Release(requests) => Some(DueBatch { instance, requests }),
+            Cut::Release(requests, end) => Some(DueBatch { instance, requests, end }),
             Cut::Hold(_) | Cut::Empty => None,
         }
     }
@@ -119,10 +119,10 @@ impl<T> DynamicBatcher<T> {
     }
 
     /// The requests that would have left with the batch if it had waited in the queue until now. A filter knows only the
-    /// batch that it has seen last, so that with a filter no batch grows.
-    pub(crate) fn take_more(&mut self, now: Timestamp, batch: &[Row<T>]) -> Vec<Row<T>> {
+    /// batch that it has seen last, so that with a filter no batch grows. `None` if there are no such requests.
+    pub(crate) fn take_more(&mut self, now: Timestamp, batch: &[Row<T>]) -> Option<(Vec<Row<T>>, BatchEnd)> {
         if self.queue.len() == 0 || self.filter.is_some() {
-            return Vec::new();
+            return None;
         }
         let mut front = Front::default();
         let in_batch = batch.iter().filter_map(|row| match row {
@@ -136,15 +136,17 @@ impl<T> DynamicBatcher<T> {
             }
         }
         match self.decide(&front, now) {
-            Cut::Release(requests) if requests > batch.len() => self.take(requests - batch.len()),
-            Cut::Release(_) | Cut::Hold(_) | Cut::Empty => Vec::new(),
+            Cut::Release(requests, end) if requests > batch.len() => {
+                Some((self.take(requests - batch.len()), end))
+            }
+            Cut::Release(..) | Cut::Hold(_) | Cut::Empty => None,
         }
     }
 
     pub(crate) fn next_wakeup(&mut self, now: Timestamp) -> Option<Timestamp> {
         let patience_ends = match self.cut(now) {
             Cut::Hold(until) => Some(until),
-            Cut::Release(_) | Cut::Empty => None,
+            Cut::Release(..) | Cut::Empty => None,
         };
         // A request is late after its deadline, not at its deadline.
         let late = self.queue.next_deadline().map(|deadline| deadline + Timestamp::TICK);
@@ -176,7 +178,7 @@ impl<T> DynamicBatcher<T> {
 
     fn decide(&self, front: &Front, now: Timestamp) -> Cut {
         match self.rule.decide(front, now) {
-            Cut::Hold(_) if self.delay_ended => Cut::Release(front.requests()),
+            Cut::Hold(_) if self.delay_ended => Cut::Release(front.requests(), BatchEnd::Drain),
             cut => cut,
         }
     }
@@ -259,7 +261,7 @@ mod tests {
             enqueue(&mut batcher, 2);
             assert!(knows_its_front(&batcher));
         }
-        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4 }));
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4, end: BatchEnd::Full }));
     }
 
     #[test]
@@ -293,9 +295,12 @@ mod tests {
         }
         assert!(batcher.cancel(ids[4]).is_some());
         assert!(!knows_its_front(&batcher), "that one had ended the batch");
-        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4 }));
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4, end: BatchEnd::Full }));
         assert!(batcher.cancel(ids[0]).is_some());
-        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 3 }));
+        assert_eq!(
+            batcher.due(NOW, &[0]),
+            Some(DueBatch { instance: 0, requests: 3, end: BatchEnd::IdleInstance })
+        );
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl<T> SequenceBatcher<T> {
 
     pub(crate) fn due(&self, now: Timestamp, idle: &[InstanceId]) -> Option<DueBatch> {
         idle.iter().find_map(|&instance| match self.decide(self.places.slots.instance(instance)?, now) {
-            Cut::Release(requests) => Some(DueBatch { instance, requests }),
+            Cut::Release(requests, end) => Some(DueBatch { instance, requests, end }),
             Cut::Hold(_) | Cut::Empty => None,
         })
     }
@@ -191,7 +191,7 @@ impl<T> SequenceBatcher<T> {
     pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let holds = self.places.slots.instances().filter_map(|instance| match self.decide(instance, now) {
             Cut::Hold(until) => Some(until),
-            Cut::Release(_) | Cut::Empty => None,
+            Cut::Release(..) | Cut::Empty => None,
         });
         // A sequence is late after its deadline, not at its deadline.
         let late = self.places.backlog.next_deadline().map(|deadline| deadline + Timestamp::TICK);

@@ -2,7 +2,11 @@
 use std::time::Duration;
 
 use super::{config::DirectStrategy, slots::InstanceSlots};
-use crate::{batch::Row, cut::Cut, time::Timestamp};
+use crate::{
+    batch::{BatchEnd, Row},
+    cut::Cut,
+    time::Timestamp,
+};
 
 /// Decides when a batch should leave.
 #[derive(Debug)]
@@ -10,11 +14,14 @@ pub(super) struct Direct {
     max_delay: Duration,
     /// This number of slots with a request is enough for a batch.
     enough: usize,
+    /// All slots of an instance.
+    slots: usize,
 }
 
 impl Direct {
     pub(super) fn new(config: DirectStrategy, slots: u32) -> Self {
-        Self { max_delay: config.max_queue_delay, enough: enough(config.minimum_slot_utilization, slots) }
+        let enough = enough(config.minimum_slot_utilization, slots);
+        Self { max_delay: config.max_queue_delay, enough, slots: slots as usize }
     }
 
     /// Records that a slot has a request that may run. The time that the request has already waited counts.
@@ -33,11 +40,17 @@ impl Direct {
         if ready == 0 {
             return Cut::Empty;
         }
-        if self.max_delay.is_zero() || ready >= self.enough {
-            return Cut::Release(ready);
+        if ready >= self.slots {
+            return Cut::Release(ready, BatchEnd::Full);
+        }
+        if self.max_delay.is_zero() {
+            return Cut::Release(ready, BatchEnd::IdleInstance);
+        }
+        if ready >= self.enough {
+            return Cut::Release(ready, BatchEnd::PreferredSize);
         }
         let idle_deadline = earliest(instance) + self.max_delay;
-        if idle_deadline <= now { Cut::Release(ready) } else { Cut::Hold(idle_deadline) }
+        if idle_deadline <= now { Cut::Release(ready, BatchEnd::Delay) } else { Cut::Hold(idle_deadline) }
     }
 
     /// Takes the requests that can share a batch with the first request that became ready. The other requests stay,

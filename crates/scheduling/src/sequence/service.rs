@@ -5,7 +5,11 @@ use super::{
     oldest::Oldest,
     slots::InstanceSlots,
 };
-use crate::{batch::Row, cut::Cut, time::Timestamp};
+use crate::{
+    batch::{BatchEnd, Row},
+    cut::Cut,
+    time::Timestamp,
+};
 
 /// The strategy of a batcher.
 #[derive(Debug)]
@@ -37,10 +41,13 @@ impl StrategyState {
             Self::Oldest(oldest) => oldest.decide(instance, now),
         };
         match (cut, self) {
-            (Cut::Hold(_), service) if delay_ended => Cut::Release(match service {
-                Self::Direct(_) => instance.ready.len(),
-                Self::Oldest(oldest) => oldest.front(instance).requests(),
-            }),
+            (Cut::Hold(_), service) if delay_ended => {
+                let requests = match service {
+                    Self::Direct(_) => instance.ready.len(),
+                    Self::Oldest(oldest) => oldest.front(instance).requests(),
+                };
+                Cut::Release(requests, BatchEnd::Drain)
+            }
             (cut, _) => cut,
         }
     }

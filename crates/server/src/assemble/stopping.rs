@@ -1,12 +1,14 @@
 //! How a server stops, in the order of its phases.
 use std::{
     pin::pin,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use engine::Engine;
 use frontend::drain::Drain;
 use inference::Error;
+use trace::Tracer;
 
 use super::{Endpoint, EndpointService, Server, StartingServer, Stopped};
 
@@ -59,6 +61,11 @@ impl Server {
             endpoint.drain.begin();
             endpoint.finish(left).await;
         }
+        finish_traces(self.tracer, left()).await;
+        if let Some(access_log) = self.access_log {
+            // Blocks for a second at most, and nothing else runs any more.
+            let _ = tokio::task::spawn_blocking(move || access_log.flush()).await;
+        }
         // If the timeout has closed connections, the stop fails, even if the engine had no work for their clients.
         if !all_closed {
             return Err(Error::internal("Exit timeout expired. Exiting immediately."));
@@ -99,6 +106,21 @@ async fn end_of_sequences(engine: &Engine, most: Duration) {
         );
     }
 }
+
+/// Writes or sends the traces that are collected. A disk or a collector that hangs delays the exit for a limited time.
+async fn finish_traces(tracer: Arc<Tracer>, left: Duration) {
+    let most = left.clamp(TRACES_LEAST, TRACES_MOST);
+    let finished = tokio::task::spawn_blocking(move || tracer.finish(most)).await;
+    if !finished.unwrap_or(false) {
+        log::warn!("not all traces could be written or sent before the exit");
+    }
+}
+
+/// How long an exit waits for traces at least, also if its timeout has expired.
+const TRACES_LEAST: Duration = Duration::from_millis(500);
+
+/// How long it waits for them at most.
+const TRACES_MOST: Duration = Duration::from_secs(5);
 
 /// How often a stopping server looks whether sequences have ended.
 const SEQUENCE_TICK: Duration = Duration::from_millis(10);

@@ -1,5 +1,7 @@
 //! Two endpoints cannot listen on one address and port.
 
+use frontend::listen::unix_path;
+
 use super::typed::TypedOptions;
 
 struct ConfiguredEndpoint<'a> {
@@ -11,7 +13,7 @@ struct ConfiguredEndpoint<'a> {
 }
 
 /// Checks the ports of every endpoint that is on. Addresses are compared as text. Port 0 never conflicts, because the
-/// system chooses a separate port for each endpoint.
+/// system chooses a separate port for each endpoint. The ports of unix sockets do not matter.
 ///
 /// # Errors
 /// The text about the first conflict.
@@ -21,7 +23,20 @@ pub(super) fn check(typed: &TypedOptions) -> Result<(), String> {
         for (other_index, other) in endpoints.iter().enumerate() {
             // Each pair is compared once, unless this endpoint restricts all the others.
             let skip = other_index == index || (other_index < index && this.others_within.is_none());
-            if skip || this.address != other.address {
+            if skip {
+                continue;
+            }
+            if let Some(path) = unix_path(this.address)
+                && unix_path(other.address) == Some(path)
+            {
+                return Err(format!(
+                    "The server cannot listen to {} requests and {} requests at the same unix socket {}",
+                    this.name,
+                    other.name,
+                    path.display()
+                ));
+            }
+            if this.address != other.address {
                 continue;
             }
             if let Some((low, high)) =

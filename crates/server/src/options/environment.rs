@@ -15,6 +15,20 @@ pub struct ProcessEnvironment {
     pub aip_mode: Option<String>,
     /// `AIP_HTTP_PORT`: the default port of the Vertex AI endpoint.
     pub aip_http_port: Option<String>,
+    /// `AIP_PREDICT_ROUTE`: the path of predictions of the Vertex AI endpoint.
+    pub aip_predict_route: Option<String>,
+    /// `AIP_HEALTH_ROUTE`: the path of its readiness check.
+    pub aip_health_route: Option<String>,
+    /// `SAGEMAKER_TRITON_PING_MODE`: with `live` the path `/ping` of the SageMaker endpoint does not ask for readiness.
+    pub sagemaker_ping_mode: Option<String>,
+    /// `SAGEMAKER_TRITON_INFERENCE_TYPE`: how its path `/invocations` runs the model: `infer`, `generate` or
+    /// `generate_stream`.
+    pub sagemaker_inference_type: Option<String>,
+    /// `SAGEMAKER_TRITON_DEFAULT_MODEL_NAME`: the model of that path.
+    pub sagemaker_default_model: Option<String>,
+    /// `NEREID_SAGEMAKER_MODEL_ROOT`: where the files of models of a multi-model endpoint are, instead of
+    /// `/opt/ml/models`. For tests.
+    pub sagemaker_model_root: Option<PathBuf>,
     /// `TRITON_SERVER_ESCAPE_LOG_MESSAGES`: with exactly `0` the server does not escape log messages.
     pub escape_log_messages: Option<String>,
     /// `TRITONSERVER_DELAY_SCHEDULER`: at first, schedulers wait until this many requests are queued.
@@ -27,6 +41,21 @@ pub struct ProcessEnvironment {
     pub virtual_env: Option<PathBuf>,
     /// `PATH`: shows where Python is installed.
     pub search_path: Option<OsString>,
+    /// The variables of OpenTelemetry.
+    pub opentelemetry: OpenTelemetryVariables,
+}
+
+/// The variables of OpenTelemetry that the server reads. Options take precedence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenTelemetryVariables {
+    /// `OTEL_BSP_MAX_QUEUE_SIZE`: the most spans that wait.
+    pub max_queue_size: Option<String>,
+    /// `OTEL_BSP_SCHEDULE_DELAY`: how long a span waits, in milliseconds.
+    pub schedule_delay: Option<String>,
+    /// `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`: the most spans of a batch.
+    pub max_export_batch_size: Option<String>,
+    /// `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`, otherwise `OTEL_EXPORTER_OTLP_PROTOCOL`.
+    pub protocol: Option<String>,
 }
 
 impl ProcessEnvironment {
@@ -38,6 +67,12 @@ impl ProcessEnvironment {
             storage_uri: text("AIP_STORAGE_URI"),
             aip_mode: text("AIP_MODE"),
             aip_http_port: text("AIP_HTTP_PORT"),
+            aip_predict_route: text("AIP_PREDICT_ROUTE"),
+            aip_health_route: text("AIP_HEALTH_ROUTE"),
+            sagemaker_ping_mode: text("SAGEMAKER_TRITON_PING_MODE"),
+            sagemaker_inference_type: text("SAGEMAKER_TRITON_INFERENCE_TYPE"),
+            sagemaker_default_model: text("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"),
+            sagemaker_model_root: raw("NEREID_SAGEMAKER_MODEL_ROOT").map(PathBuf::from),
             escape_log_messages: text("TRITON_SERVER_ESCAPE_LOG_MESSAGES"),
             delay_scheduler: text("TRITONSERVER_DELAY_SCHEDULER"),
             backlog_delay_scheduler: text("TRITONSERVER_BACKLOG_DELAY_SCHEDULER"),
@@ -46,6 +81,13 @@ impl ProcessEnvironment {
                 .map(PathBuf::from),
             virtual_env: raw("VIRTUAL_ENV").map(PathBuf::from),
             search_path: raw("PATH"),
+            opentelemetry: OpenTelemetryVariables {
+                max_queue_size: text("OTEL_BSP_MAX_QUEUE_SIZE"),
+                schedule_delay: text("OTEL_BSP_SCHEDULE_DELAY"),
+                max_export_batch_size: text("OTEL_BSP_MAX_EXPORT_BATCH_SIZE"),
+                protocol: text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+                    .or_else(|| text("OTEL_EXPORTER_OTLP_PROTOCOL")),
+            },
         }
     }
 

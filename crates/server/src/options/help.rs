@@ -9,7 +9,8 @@ const INDENT: &str = "        ";
 pub fn usage() -> String {
     let mut text = String::from(
         "Usage: nereid --model-repository=<path> [option]...     serve models\n       \
-         nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n\n",
+         nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
+         nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n\n",
     );
     text.push_str(
         "Options may be shortened as long as they stay unambiguous; values follow as '--name value' \

@@ -7,10 +7,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use engine::BackendSetting;
-use engine::{ControlMode, HostPolicy, LoadPolicy, MemoryLimits, Polling, RateLimitResource, ReadinessRule};
+use engine::{
+    ControlMode, HostPolicy, LoadPolicy, MemoryLimits, MetricsOptions, Polling, RateLimitResource,
+    ReadinessRule,
+};
 use frontend::connection::ClientLimits;
-use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
+use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
+use frontend::http::SageMakerOptions;
 use frontend::restrict::Category;
+use frontend::tls::TlsOptions;
+use shared_memory::SharedMemoryOptions;
+use trace::TraceConfig;
 
 use crate::logging::LogConfig;
 
@@ -24,12 +31,22 @@ pub struct ResolvedOptions {
     pub server: ServerSettings,
     /// What the server logs, and where.
     pub logging: LogConfig,
+    /// The access log, if there is one.
+    pub access_log: Option<AccessLogSettings>,
     /// Where models come from, and how the server loads them.
     pub repository: RepositorySettings,
     /// The HTTP endpoint.
     pub http: Option<HttpSettings>,
+    /// The protocol of the HTTP endpoint and of the endpoints of managed platforms.
+    pub http_protocol: HttpProtocolSettings,
     /// The gRPC endpoint.
     pub grpc: Option<GrpcSettings>,
+    /// The endpoint for SageMaker.
+    pub sagemaker: Option<SageMakerSettings>,
+    /// The endpoint for Vertex AI.
+    pub vertex_ai: Option<VertexAiSettings>,
+    /// Who may use the ports.
+    pub credentials: CredentialSettings,
     /// How long clients may take, and how much they may send.
     pub client_limits: ClientLimits,
     /// How many connections each port may have.
@@ -45,8 +62,12 @@ pub struct ResolvedOptions {
     pub rate_limit: Option<Vec<RateLimitResource>>,
     /// How much memory clients may make the server hold.
     pub limits: MemoryLimits,
+    /// What clients may do with shared memory. `None`: nothing.
+    pub shared_memory: Option<SharedMemoryOptions>,
     /// Where instances run, by the name of the policy.
     pub host_policies: BTreeMap<String, HostPolicy>,
+    /// Which requests are traced, and where their traces go.
+    pub tracing: TraceConfig,
     /// Sizes that the server accepts and shows. This version reserves no memory for them.
     pub memory: MemorySettings,
     /// Delays for tests, from the environment.
@@ -69,6 +90,15 @@ pub struct ServerSettings {
     pub exit_on_error: bool,
     /// Which models must be ready so that the server is ready.
     pub readiness: ReadinessRule,
+}
+
+/// The log of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccessLogSettings {
+    /// The file; `None` for stdout.
+    pub path: Option<PathBuf>,
+    /// Which part of the requests is logged, from 0 to 1.
+    pub rate: f64,
 }
 
 /// Where models come from, and how the server loads them. The server loads all models at startup and keeps them
@@ -116,6 +146,39 @@ pub struct ListenSettings {
     pub port: u16,
     /// If true, other servers may listen on the same port.
     pub reuse_port: bool,
+    /// The permissions of the file if the address is a unix socket.
+    pub socket_mode: u32,
+}
+
+/// The endpoint for SageMaker. It has the other settings of the HTTP endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SageMakerSettings {
+    /// Where it listens.
+    pub listen: ListenSettings,
+    /// What the platform's variables say.
+    pub options: SageMakerOptions,
+}
+
+/// The endpoint for Vertex AI. It has the other settings of the HTTP endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VertexAiSettings {
+    /// Where it listens.
+    pub listen: ListenSettings,
+    /// The path of predictions. Without it the endpoint refuses to start.
+    pub predict_route: Option<String>,
+    /// The path of the readiness check. Without it the endpoint refuses to start.
+    pub health_route: Option<String>,
+    /// The model of predictions. `None`: the only model.
+    pub default_model: Option<String>,
+}
+
+/// Who may use the ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialSettings {
+    /// The file of API keys. `None`: clients need none.
+    pub api_key_file: Option<PathBuf>,
+    /// How often the server looks for changed files. `None`: only after SIGHUP.
+    pub reload_interval: Option<Duration>,
 }
 
 /// The header that a request needs to use a restricted category. The comparison of names ignores case, the comparison
@@ -136,12 +199,21 @@ pub type RestrictionSettings = BTreeMap<Category, RequiredHeader>;
 pub struct HttpSettings {
     /// Where it listens.
     pub listen: ListenSettings,
+    /// TLS. `None` for plain text.
+    pub tls: Option<TlsOptions>,
+}
+
+/// The protocol over HTTP, on any port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpProtocolSettings {
     /// The largest request body, also after decompression, in bytes.
     pub max_input_size: NonZeroUsize,
     /// Which request headers become request parameters: a regular expression that is not compiled yet.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a header.
     pub restrictions: RestrictionSettings,
+    /// Whether it describes itself (OpenAPI), and has a page that shows it.
+    pub describes_itself: bool,
 }
 
 /// The gRPC endpoint.
@@ -175,7 +247,7 @@ pub struct GrpcSettings {
 /// How many connections each port may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
-    /// The limit for HTTP and gRPC together.
+    /// The limit for all ports but that of metrics together.
     pub total: usize,
     /// The limit for HTTP. `None` for no separate limit.
     pub http: Option<usize>,
@@ -186,14 +258,14 @@ pub struct Connections {
 }
 
 /// The Prometheus endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MetricsSettings {
     /// Where it listens.
     pub listen: ListenSettings,
-    /// If true, the server reports processor and memory use.
-    pub cpu: bool,
-    /// If true, the server counts durations.
-    pub counter_latencies: bool,
+    /// TLS. `None` for plain text.
+    pub tls: Option<TlsOptions>,
+    /// What it shows.
+    pub shown: MetricsOptions,
 }
 
 /// The backends and their settings.

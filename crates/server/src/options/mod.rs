@@ -14,6 +14,7 @@
 mod clash;
 mod environment;
 mod help;
+mod managed;
 mod meaning;
 mod refusal;
 mod resolve;
@@ -27,13 +28,14 @@ mod values;
 
 use std::ffi::OsString;
 
-pub use environment::ProcessEnvironment;
+pub use environment::{OpenTelemetryVariables, ProcessEnvironment};
 pub use help::usage;
 pub use in_process::TRITON_VERSION;
 pub use meaning::{
-    BackendSetting, BackendsSettings, CacheSettings, Connections, GrpcSettings, HttpSettings, ListenSettings,
-    MemorySettings, MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions,
-    RestrictionSettings, ServerSettings, TestHooks,
+    AccessLogSettings, BackendSetting, BackendsSettings, CacheSettings, Connections, CredentialSettings,
+    GrpcSettings, HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings, MetricsSettings,
+    RepositorySettings, RequiredHeader, ResolvedOptions, RestrictionSettings, SageMakerSettings,
+    ServerSettings, TestHooks, VertexAiSettings,
 };
 pub use refusal::BadOption;
 

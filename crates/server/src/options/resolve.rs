@@ -5,21 +5,25 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{ControlMode, LoadPolicy, MemoryLimits, Polling, ReadinessRule};
+use engine::{ControlMode, LoadPolicy, MemoryLimits, MetricsOptions, Polling, ReadinessRule};
 use frontend::connection::{BodyPace, ClientLimits};
-use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions};
+use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
+use frontend::listen::unix_path;
+use frontend::tls::TlsOptions;
+use shared_memory::{RegionLimits, SharedMemoryOptions};
 
 use super::environment::ProcessEnvironment;
 
 use super::meaning::{
-    BackendsSettings, CacheSettings, Connections, GrpcSettings, HttpSettings, ListenSettings, MemorySettings,
-    MetricsSettings, RepositorySettings, ResolvedOptions, ServerSettings, TestHooks,
+    AccessLogSettings, BackendsSettings, CacheSettings, Connections, CredentialSettings, GrpcSettings,
+    HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings, MetricsSettings, RepositorySettings,
+    ResolvedOptions, ServerSettings, TestHooks,
 };
 use super::refusal::BadOption;
 use super::table::INT_MAX;
 use super::typed::{self, TypedOptions};
-use super::{clash, table};
-use crate::logging::{Format, Levels, LogConfig};
+use super::{clash, managed, table};
+use crate::logging::{Levels, LogConfig};
 
 /// Turns a complete command line into options.
 ///
@@ -43,7 +47,13 @@ pub(super) fn resolve(
         delay_scheduler: environment.delay_scheduler()?,
         backlog_delay_scheduler: environment.backlog_delay_scheduler()?,
     };
-    let metrics = metrics(&typed);
+    let metrics = metrics(&mut typed)?;
+    let credentials = credentials(&typed.ports);
+    let (sagemaker, vertex_ai) =
+        (managed::sagemaker(&typed, environment), managed::vertex_ai(&typed, environment));
+    let http_protocol = http_protocol(&mut typed.http);
+    let socket_mode = typed.ports.unix_socket_mode;
+    let tracing = typed.trace.resolve(environment, &mut typed.warnings);
     let limits = limits(&typed.server);
     let server = ServerSettings {
         id: typed.server.id,
@@ -58,11 +68,16 @@ pub(super) fn resolve(
     };
     Ok(ResolvedOptions {
         server,
+        access_log: access_log(&typed.logging),
         logging: logging(typed.logging, environment),
         metrics,
-        http: typed.http.allow.then(|| http(typed.http)),
+        http: if typed.http.allow { Some(http(typed.http, socket_mode)?) } else { None },
+        http_protocol,
+        sagemaker,
+        vertex_ai,
+        credentials,
         grpc: if typed.grpc.allow {
-            Some(grpc(typed.grpc, unsigned(typed.clients.max_concurrent_streams))?)
+            Some(grpc(typed.grpc, unsigned(typed.clients.max_concurrent_streams), socket_mode)?)
         } else {
             None
         },
@@ -72,6 +87,8 @@ pub(super) fn resolve(
         cache: cache(typed.cache)?,
         rate_limit: typed.rate_limit_on.then_some(typed.rate_limit_resources),
         limits,
+        shared_memory: shared_memory(&typed.devices),
+        tracing,
         host_policies: typed.devices.host_policies,
         memory: MemorySettings {
             pinned_pool_byte_size: unsigned(typed.devices.pinned_pool_byte_size),
@@ -115,6 +132,12 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
              Please provide one or the other.",
         ));
     }
+    if typed.metrics.allow && typed.metrics.address.is_empty() && unix_path(&typed.http.address).is_some() {
+        return Err(BadOption::plain(
+            "Error: A unix socket as '--http-address' requires setting '--metrics-address' or \
+             '--allow-metrics=false' as well.",
+        ));
+    }
     if typed.was_given("load-model") && typed.repository.control_mode != ControlMode::Explicit {
         return Err(BadOption::plain(
             "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.",
@@ -154,11 +177,20 @@ fn logging(typed: typed::TypedLogging, environment: &ProcessEnvironment) -> LogC
             warning: typed.warning,
             error: typed.error,
             verbose: unsigned(typed.verbose),
-            format: if typed.iso8601 { Format::Iso8601 } else { Format::Default },
+            format: typed.format,
         },
         file: path(typed.file),
         escape_messages: environment.escape_log_messages.as_deref() != Some("0"),
     }
+}
+
+fn access_log(typed: &typed::TypedLogging) -> Option<AccessLogSettings> {
+    let path = match typed.access_log.as_str() {
+        "" => return None,
+        "-" => None,
+        path => Some(PathBuf::from(path)),
+    };
+    Some(AccessLogSettings { path, rate: typed.access_log_rate })
 }
 
 fn repository(typed: typed::TypedRepository) -> RepositorySettings {
@@ -205,31 +237,55 @@ fn limits(typed: &typed::TypedServer) -> MemoryLimits {
     }
 }
 
-fn http(typed: typed::TypedHttp) -> HttpSettings {
-    HttpSettings {
+fn shared_memory(typed: &typed::TypedDevices) -> Option<SharedMemoryOptions> {
+    let limits = RegionLimits {
+        regions: unsigned(typed.most_client_regions),
+        bytes: unsigned(typed.most_client_region_bytes),
+    };
+    typed.allow_client_shm.then_some(SharedMemoryOptions { limits, in_place: typed.client_shm_in_place })
+}
+
+fn http(typed: typed::TypedHttp, socket_mode: u32) -> Result<HttpSettings, BadOption> {
+    Ok(HttpSettings {
         listen: ListenSettings {
             address: typed.address,
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
+            socket_mode,
         },
+        tls: tls("http", typed.tls)?,
+    })
+}
+
+fn http_protocol(typed: &mut typed::TypedHttp) -> HttpProtocolSettings {
+    HttpProtocolSettings {
         max_input_size: at_least_one(typed.max_input_size),
-        header_forward_pattern: non_empty(typed.header_forward_pattern),
-        restrictions: typed.restrictions,
+        header_forward_pattern: non_empty(std::mem::take(&mut typed.header_forward_pattern)),
+        restrictions: std::mem::take(&mut typed.restrictions),
+        describes_itself: typed.describes_itself,
     }
 }
 
-fn grpc(typed: typed::TypedGrpc, max_concurrent_streams: u32) -> Result<GrpcSettings, BadOption> {
+fn credentials(typed: &typed::TypedPorts) -> CredentialSettings {
+    CredentialSettings {
+        api_key_file: path(typed.api_key_file.clone()),
+        reload_interval: Some(seconds(typed.credential_reload_secs)).filter(|interval| !interval.is_zero()),
+    }
+}
+
+fn grpc(
+    typed: typed::TypedGrpc,
+    max_concurrent_streams: u32,
+    socket_mode: u32,
+) -> Result<GrpcSettings, BadOption> {
     let keepalive = typed.keepalive;
     Ok(GrpcSettings {
-        tls: if typed.use_tls {
-            Some(tls(typed.mutual_tls, typed.server_cert, typed.server_key, typed.root_cert)?)
-        } else {
-            None
-        },
+        tls: tls("grpc", typed.tls)?,
         listen: ListenSettings {
             address: typed.address,
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
+            socket_mode,
         },
         most_unread_responses: (typed.max_response_pool_size < INT_MAX)
             .then(|| at_least_one(typed.max_response_pool_size)),
@@ -263,22 +319,28 @@ fn grpc(typed: typed::TypedGrpc, max_concurrent_streams: u32) -> Result<GrpcSett
     })
 }
 
-/// TLS needs its files. A refusal of the command line is clearer than a listener that fails (P-W22).
-fn tls(mutual: bool, certificate: String, key: String, root: String) -> Result<TlsOptions, BadOption> {
+/// TLS needs its files. A refusal of the command line is clearer than a listener that fails (P-W22). The names of the
+/// options begin with `port`.
+fn tls(port: &str, typed: typed::TypedTls) -> Result<Option<TlsOptions>, BadOption> {
     let required = |file: String, option: &str, by: &str| {
         path(file).ok_or_else(|| {
-            BadOption::plain(format!("Error: Use of '--{by}' requires setting '--{option}' as well."))
+            BadOption::plain(format!(
+                "Error: Use of '--{port}-{by}' requires setting '--{port}-{option}' as well."
+            ))
         })
     };
-    Ok(TlsOptions {
-        certificate: required(certificate, "grpc-server-cert", "grpc-use-ssl")?,
-        key: required(key, "grpc-server-key", "grpc-use-ssl")?,
-        client_roots: if mutual {
-            Some(required(root, "grpc-root-cert", "grpc-use-ssl-mutual")?)
+    if !typed.on {
+        return Ok(None);
+    }
+    Ok(Some(TlsOptions {
+        certificate: required(typed.server_cert, "server-cert", "use-ssl")?,
+        key: required(typed.server_key, "server-key", "use-ssl")?,
+        client_roots: if typed.mutual {
+            Some(required(typed.root_cert, "root-cert", "use-ssl-mutual")?)
         } else {
             None
         },
-    })
+    }))
 }
 
 fn client_limits(typed: &typed::Clients) -> ClientLimits {
@@ -302,14 +364,34 @@ fn connections(typed: &typed::Clients) -> Connections {
     }
 }
 
-fn metrics(typed: &TypedOptions) -> Option<MetricsSettings> {
-    let TypedOptions { metrics, http, .. } = typed;
+fn metrics(typed: &mut TypedOptions) -> Result<Option<MetricsSettings>, BadOption> {
+    let TypedOptions { metrics, http, ports, .. } = typed;
+    if !metrics.allow {
+        return Ok(None);
+    }
     let address = if metrics.address.is_empty() { &http.address } else { &metrics.address };
-    metrics.allow.then(|| MetricsSettings {
-        listen: ListenSettings { address: address.clone(), port: unsigned(metrics.port), reuse_port: false },
-        cpu: metrics.cpu,
-        counter_latencies: metrics.counter_latencies,
-    })
+    Ok(Some(MetricsSettings {
+        listen: ListenSettings {
+            address: address.clone(),
+            port: unsigned(metrics.port),
+            reuse_port: false,
+            socket_mode: ports.unix_socket_mode,
+        },
+        tls: tls("metrics", std::mem::take(&mut metrics.tls))?,
+        shown: MetricsOptions {
+            counter_latencies: metrics.counter_latencies,
+            summary_latencies: metrics.summary_latencies,
+            histogram_latencies: metrics.histogram_latencies,
+            quantiles: if metrics.quantiles.is_empty() {
+                MetricsOptions::default().quantiles
+            } else {
+                metrics.quantiles.clone()
+            },
+            model_histograms: metrics.model_histograms.unwrap_or(true),
+            host: metrics.cpu,
+            interval: milliseconds(metrics.interval_ms),
+        },
+    }))
 }
 
 fn backends(typed: typed::TypedBackends, environment: &ProcessEnvironment) -> BackendsSettings {
@@ -336,7 +418,7 @@ fn cache(typed: typed::TypedCache) -> Result<Option<CacheSettings>, BadOption> {
 }
 
 /// Converts a number that the table keeps within the range of `T`.
-fn unsigned<T: TryFrom<i64>>(value: i64) -> T {
+pub(super) fn unsigned<T: TryFrom<i64>>(value: i64) -> T {
     T::try_from(value).ok().expect("the table refuses what is negative or too large here")
 }
 
@@ -353,7 +435,7 @@ fn milliseconds(value: i64) -> Duration {
     Duration::from_millis(unsigned(value))
 }
 
-fn non_empty(text: String) -> Option<String> {
+pub(super) fn non_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 

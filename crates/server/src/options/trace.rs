@@ -1,21 +1,34 @@
-//! The options of tracing: their rules, and whether they ask for tracing.
-//!
-//! This version has no tracing. The typed values only decide whether the command line is accepted or refused.
+//! The options of tracing: their rules, and the configuration that follows from them.
 
+use std::time::Duration;
+
+use trace::settings::{EffectiveSettings, TraceLevels};
+use trace::{OtlpConfig, OtlpProtocol, TraceConfig, TraceDestination, TraceFileConfig};
+
+use super::environment::ProcessEnvironment;
 use super::refusal::BadOption;
 use super::values::{self, Setting};
 
-/// The missing feature and what asks for it, for the refusal.
-pub(super) const MISSING: &str =
-    "tracing of requests (a level other than OFF, a file, or mode opentelemetry)";
+/// The largest number of 32 bits.
+const UINT_MAX: i64 = u32::MAX as i64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TypedTrace {
     /// From the deprecated options.
     level: TypedTraceLevel,
     pub(super) file: String,
+    pub(super) rate: i64,
+    pub(super) count: i64,
+    pub(super) log_frequency: i64,
     /// From `--trace-config`, in the order of the command line. The mode is in lower case.
     settings: Vec<Setting>,
+}
+
+impl Default for TypedTrace {
+    fn default() -> Self {
+        let (level, file, settings) = Default::default();
+        Self { level, file, rate: 1000, count: -1, log_frequency: 0, settings }
+    }
 }
 
 /// Several levels add up, but an OFF among them takes precedence, because the operator has asked for it. (P-W37; the
@@ -23,15 +36,7 @@ pub(super) struct TypedTrace {
 #[derive(Debug, Default, Clone, Copy)]
 struct TypedTraceLevel {
     off: bool,
-    some: bool,
-}
-
-/// The option that asks for tracing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TraceSource {
-    Level,
-    File,
-    Config,
+    levels: TraceLevels,
 }
 
 impl TypedTrace {
@@ -67,12 +72,27 @@ impl TypedTrace {
         let mut warnings = Vec::new();
         let opentelemetry = self.opentelemetry();
         for Setting { name, key, value } in &self.settings {
-            let number = || values::integer(value, i64::from(i32::MIN), i64::from(i32::MAX)).map(drop);
+            let number = |low: i64, high: i64| values::integer(value, low, high).map(drop);
             let (checked, shown) = match (name.as_deref(), key.as_str()) {
-                (None, "rate" | "count") => (number(), key.clone()),
+                (None, "rate") => (number(0, UINT_MAX), key.clone()),
+                (None, "count") => (number(-1, i64::from(i32::MAX)), key.clone()),
+                (None, "max-buffered-bytes") => (number(1 << 20, i64::MAX), key.clone()),
                 (None, "level") => (TypedTraceLevel::default().add(value), key.clone()),
                 (None, "mode") => (mode(value).map(drop), key.clone()),
-                (Some("triton"), "log-frequency") if !opentelemetry => (number(), format!("triton,{key}")),
+                (Some("triton"), "log-frequency") if !opentelemetry => {
+                    (number(0, UINT_MAX), format!("triton,{key}"))
+                }
+                (Some("opentelemetry"), "bsp_max_queue_size" | "bsp_max_export_batch_size")
+                    if opentelemetry =>
+                {
+                    (number(1, i64::from(i32::MAX)), format!("opentelemetry,{key}"))
+                }
+                (Some("opentelemetry"), "bsp_schedule_delay") if opentelemetry => {
+                    (number(0, i64::from(i32::MAX)), format!("opentelemetry,{key}"))
+                }
+                (Some("opentelemetry"), "protocol") if opentelemetry => {
+                    (protocol(value).map(drop), format!("opentelemetry,{key}"))
+                }
                 _ => (Ok(()), key.clone()),
             };
             checked.map_err(|text| BadOption::framed(format!("trace-config {shown}"), text))?;
@@ -95,32 +115,123 @@ impl TypedTrace {
                 ));
             }
         }
+        if !opentelemetry && !self.levels().is_off() && self.file().is_empty() {
+            warnings.push(
+                "Warning: the trace level has no effect without '--trace-config triton,file=<path>' or \
+                 '--trace-config mode=opentelemetry'."
+                    .to_owned(),
+            );
+        }
         Ok(warnings)
     }
 
-    /// The option that asks for tracing; `None` if none does.
-    ///
-    /// A level asks for it, also without a file. A file and OpenTelemetry ask for it, also without a level: Triton then
-    /// lets clients switch tracing on. An OFF cancels all of them. Call this after [`TypedTrace::check`].
-    pub(super) fn requested_by(&self) -> Option<TraceSource> {
+    /// The configuration of tracing. Call this after [`TypedTrace::check`]. Adds warnings about variables that are not
+    /// valid.
+    pub(super) fn resolve(
+        &self,
+        environment: &ProcessEnvironment,
+        warnings: &mut Vec<String>,
+    ) -> TraceConfig {
+        let number = |mode, key, otherwise: i64| {
+            let given = self
+                .values(mode, key)
+                .last()
+                .and_then(|value| values::integer(value, i64::MIN, i64::MAX).ok());
+            given.unwrap_or(otherwise)
+        };
+        let unsigned = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+        let settings = EffectiveSettings {
+            levels: self.levels(),
+            rate: unsigned(number(None, "rate", self.rate)),
+            count: u32::try_from(number(None, "count", self.count)).ok(),
+            log_frequency: unsigned(number(Some("triton"), "log-frequency", self.log_frequency)),
+        };
+        let destination = if self.opentelemetry() {
+            TraceDestination::Otlp(self.collector(environment, warnings))
+        } else {
+            let file = self.file();
+            TraceDestination::File(TraceFileConfig { path: (!file.is_empty()).then(|| file.into()) })
+        };
+        let default = i64::try_from(TraceConfig::MAX_BUFFERED_BYTES).unwrap_or(i64::MAX);
+        let max_buffered_bytes = number(None, "max-buffered-bytes", default);
+        TraceConfig {
+            settings,
+            destination,
+            max_buffered_bytes: usize::try_from(max_buffered_bytes)
+                .unwrap_or(TraceConfig::MAX_BUFFERED_BYTES),
+        }
+    }
+
+    fn collector(&self, environment: &ProcessEnvironment, warnings: &mut Vec<String>) -> OtlpConfig {
+        let mode = Some("opentelemetry");
+        let default = OtlpConfig::default();
+        let mut from_environment = |name: &str, key: &str, value: Option<&String>, low: i64| {
+            if let Some(given) = self.values(mode, key).last() {
+                return values::integer(given, low, i64::MAX).ok();
+            }
+            let parsed = values::integer(value?, low, i64::from(i32::MAX));
+            let warning = |text: &String| format!("Warning: the variable {name} is ignored: {text}");
+            warnings.extend(parsed.as_ref().err().map(warning));
+            parsed.ok()
+        };
+        let otel = &environment.opentelemetry;
+        let queue = from_environment(
+            "OTEL_BSP_MAX_QUEUE_SIZE",
+            "bsp_max_queue_size",
+            otel.max_queue_size.as_ref(),
+            1,
+        );
+        let delay = from_environment(
+            "OTEL_BSP_SCHEDULE_DELAY",
+            "bsp_schedule_delay",
+            otel.schedule_delay.as_ref(),
+            0,
+        );
+        let batch = from_environment(
+            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+            "bsp_max_export_batch_size",
+            otel.max_export_batch_size.as_ref(),
+            1,
+        );
+        let given_protocol = self.values(mode, "protocol").last();
+        let named = given_protocol.or(otel.protocol.as_deref()).map(protocol);
+        if let Some(Err(text)) = &named {
+            warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_PROTOCOL is ignored: {text}"));
+        }
+        let size = |given: Option<i64>, otherwise| {
+            given.and_then(|given| usize::try_from(given).ok()).unwrap_or(otherwise)
+        };
+        let max_queue_size = size(queue, default.max_queue_size);
+        let attribute = |text: &str| {
+            let (key, value) = text.split_once('=').unwrap_or((text, ""));
+            (key.to_owned(), value.to_owned())
+        };
+        OtlpConfig {
+            url: self.values(mode, "url").last().map_or(default.url, str::to_owned),
+            resource: self.values(mode, "resource").map(attribute).collect(),
+            protocol: named.and_then(Result::ok).unwrap_or_default(),
+            max_queue_size,
+            schedule_delay: delay
+                .map_or(default.schedule_delay, |millis| Duration::from_millis(millis.unsigned_abs())),
+            max_export_batch_size: size(batch, default.max_export_batch_size).min(max_queue_size),
+        }
+    }
+
+    /// One OFF takes precedence over every other level.
+    fn levels(&self) -> TraceLevels {
         let mut config = TypedTraceLevel::default();
         for value in self.values(None, "level") {
             _ = config.add(value);
         }
-        let file = self.values(Some("triton"), "file").last();
-        if self.level.off || config.off {
-            None
-        } else if config.some {
-            Some(TraceSource::Config)
-        } else if self.level.some {
-            Some(TraceSource::Level)
-        } else if file.is_some() || self.opentelemetry() {
-            Some(TraceSource::Config)
-        } else if !self.file.is_empty() {
-            Some(TraceSource::File)
-        } else {
-            None
+        match (self.level.off || config.off, config.levels.is_off()) {
+            (true, _) => TraceLevels::default(),
+            (false, false) => config.levels,
+            (false, true) => self.level.levels,
         }
+    }
+
+    fn file(&self) -> &str {
+        self.values(Some("triton"), "file").last().unwrap_or(&self.file)
     }
 
     fn opentelemetry(&self) -> bool {
@@ -137,7 +248,8 @@ impl TypedTraceLevel {
     fn add(&mut self, text: &str) -> Result<(), String> {
         match text.to_ascii_lowercase().as_str() {
             "off" | "false" => self.off = true,
-            "timestamps" | "on" | "true" | "min" | "max" | "tensors" => self.some = true,
+            "timestamps" | "on" | "true" | "min" | "max" => self.levels.timestamps = true,
+            "tensors" => self.levels.tensors = true,
             other => return Err(format!("invalid value for trace level option: {other}")),
         }
         Ok(())
@@ -154,41 +266,134 @@ fn mode(text: &str) -> Result<String, String> {
     }
 }
 
+fn protocol(text: &str) -> Result<OtlpProtocol, String> {
+    OtlpProtocol::named(text).ok_or_else(|| {
+        format!(
+            "invalid value for protocol: {text}. Available options are \"http/json\" and \"http/protobuf\""
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::environment::OpenTelemetryVariables;
 
-    fn source(level: &[&str], settings: &[&str]) -> Option<TraceSource> {
+    fn resolved(typed: &TypedTrace, environment: &ProcessEnvironment) -> (TraceConfig, Vec<String>) {
+        let mut warnings = typed.check(|_| false).unwrap();
+        let config = typed.resolve(environment, &mut warnings);
+        (config, warnings)
+    }
+
+    fn config(level: &[&str], settings: &[&str]) -> (TraceConfig, Vec<String>) {
         let mut typed = TypedTrace::default();
         level.iter().for_each(|text| typed.add_level(text).unwrap());
         settings.iter().for_each(|text| typed.add_setting(text).unwrap());
-        typed.check(|_| false).unwrap();
-        typed.requested_by()
+        resolved(&typed, &ProcessEnvironment::default())
+    }
+
+    fn levels(level: &[&str], settings: &[&str]) -> Vec<&'static str> {
+        config(level, settings).0.settings.levels.names()
+    }
+
+    fn collector(config: TraceConfig) -> OtlpConfig {
+        match config.destination {
+            TraceDestination::Otlp(otlp) => otlp,
+            TraceDestination::File(_) => panic!("the mode is opentelemetry"),
+        }
     }
 
     #[test]
-    fn a_level_asks_for_tracing_whatever_the_other_settings_are() {
-        assert_eq!(source(&[], &["level=TIMESTAMPS"]), Some(TraceSource::Config));
-        assert_eq!(source(&[], &["level=TENSORS", "triton,file=x", "rate=0"]), Some(TraceSource::Config));
-        assert_eq!(source(&["min"], &["triton,file=x"]), Some(TraceSource::Level));
-    }
-
-    #[test]
-    fn a_file_or_opentelemetry_asks_for_tracing_without_a_level() {
-        assert_eq!(source(&[], &["triton,file=x"]), Some(TraceSource::Config));
-        assert_eq!(source(&[], &["mode=OpenTelemetry"]), Some(TraceSource::Config));
-        let typed = TypedTrace { file: "x".to_owned(), ..TypedTrace::default() };
-        assert_eq!(typed.requested_by(), Some(TraceSource::File));
-    }
-
-    #[test]
-    fn numbers_alone_do_not_ask_for_tracing() {
-        assert_eq!(source(&[], &["rate=1", "count=5", "triton,log-frequency=9", "mode=triton"]), None);
+    fn levels_add_up() {
+        assert_eq!(levels(&[], &["level=min", "level=TENSORS"]), ["TIMESTAMPS", "TENSORS"]);
+        assert_eq!(levels(&["true"], &[]), ["TIMESTAMPS"]);
+        assert_eq!(levels(&["timestamps"], &["level=tensors"]), ["TENSORS"]);
+        assert_eq!(levels(&[], &[]), ["OFF"]);
     }
 
     #[test]
     fn one_off_takes_precedence_over_every_other_level() {
-        assert_eq!(source(&[], &["level=OFF", "level=TIMESTAMPS", "triton,file=x"]), None);
-        assert_eq!(source(&["off"], &["level=TIMESTAMPS", "mode=opentelemetry"]), None);
+        assert_eq!(levels(&[], &["level=OFF", "level=TIMESTAMPS"]), ["OFF"]);
+        assert_eq!(levels(&["off"], &["level=TIMESTAMPS"]), ["OFF"]);
+    }
+
+    #[test]
+    fn a_level_without_a_file_is_reported() {
+        let (config, warnings) = config(&[], &["level=TIMESTAMPS"]);
+        assert_eq!(config.destination, TraceDestination::File(TraceFileConfig::default()));
+        assert!(matches!(&warnings[..], [text] if text.contains("no effect without")), "{warnings:?}");
+    }
+
+    #[test]
+    fn newer_options_take_precedence_over_deprecated_ones() {
+        let mut typed = TypedTrace {
+            file: "old".to_owned(),
+            rate: 1,
+            count: 2,
+            log_frequency: 3,
+            ..TypedTrace::default()
+        };
+        let path = |config: &TraceConfig| match &config.destination {
+            TraceDestination::File(file) => file.path.clone().unwrap(),
+            TraceDestination::Otlp(_) => panic!("the mode is triton"),
+        };
+        let (old, _) = resolved(&typed, &ProcessEnvironment::default());
+        assert_eq!((old.settings.rate, old.settings.count, old.settings.log_frequency), (1, Some(2), 3));
+        assert_eq!(path(&old), std::path::Path::new("old"));
+        for text in
+            ["rate=4", "count=-1", "triton,log-frequency=6", "triton,file=new", "max-buffered-bytes=2000000"]
+        {
+            typed.add_setting(text).unwrap();
+        }
+        let (new, _) = resolved(&typed, &ProcessEnvironment::default());
+        assert_eq!((new.settings.rate, new.settings.count, new.settings.log_frequency), (4, None, 6));
+        assert_eq!(path(&new), std::path::Path::new("new"));
+        assert_eq!(new.max_buffered_bytes, 2_000_000);
+    }
+
+    #[test]
+    fn the_collector_has_the_settings_of_the_line_and_otherwise_those_of_the_environment() {
+        let mut typed = TypedTrace::default();
+        for text in [
+            "mode=OpenTelemetry",
+            "opentelemetry,url=host/x",
+            "opentelemetry,resource=a=b=c",
+            "opentelemetry,bsp_max_queue_size=100",
+        ] {
+            typed.add_setting(text).unwrap();
+        }
+        let opentelemetry = OpenTelemetryVariables {
+            max_queue_size: Some("7".into()),
+            schedule_delay: Some("20".into()),
+            max_export_batch_size: Some("many".into()),
+            protocol: Some("http/protobuf".into()),
+        };
+        let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
+        let (config, warnings) = resolved(&typed, &environment);
+        assert_eq!(
+            collector(config),
+            OtlpConfig {
+                url: "host/x".into(),
+                resource: vec![("a".into(), "b=c".into())],
+                protocol: OtlpProtocol::HttpProtobuf,
+                max_queue_size: 100,
+                schedule_delay: Duration::from_millis(20),
+                max_export_batch_size: 100,
+            }
+        );
+        let warning =
+            "Warning: the variable OTEL_BSP_MAX_EXPORT_BATCH_SIZE is ignored: Invalid option value. Got many";
+        assert_eq!(warnings, [warning]);
+    }
+
+    #[test]
+    fn a_protocol_of_the_environment_that_is_not_offered_is_ignored() {
+        let mut typed = TypedTrace::default();
+        typed.add_setting("mode=opentelemetry").unwrap();
+        let opentelemetry = OpenTelemetryVariables { protocol: Some("grpc".into()), ..Default::default() };
+        let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
+        let (config, warnings) = resolved(&typed, &environment);
+        assert_eq!(collector(config), OtlpConfig::default());
+        assert!(warnings[0].contains("OTEL_EXPORTER_OTLP_PROTOCOL is ignored"), "{warnings:?}");
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{ControlMode, HostPolicy, RateLimitResource};
+use engine::{ControlMode, HostPolicy, RateLimitResource, WantedQuantile};
 
 use super::meaning::{BackendSetting, RestrictionSettings};
 use super::trace;
@@ -18,6 +18,7 @@ pub(super) struct TypedOptions {
     pub(super) repository: TypedRepository,
     pub(super) http: TypedHttp,
     pub(super) grpc: TypedGrpc,
+    pub(super) ports: TypedPorts,
     pub(super) clients: Clients,
     pub(super) outside: TypedOutside,
     pub(super) metrics: TypedMetrics,
@@ -48,8 +49,10 @@ pub(super) struct TypedLogging {
     pub(super) info: bool,
     pub(super) warning: bool,
     pub(super) error: bool,
-    pub(super) iso8601: bool,
+    pub(super) format: crate::logging::Format,
     pub(super) file: String,
+    pub(super) access_log: String,
+    pub(super) access_log_rate: f64,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +90,9 @@ pub(super) struct TypedHttp {
     pub(super) reuse_port: bool,
     pub(super) header_forward_pattern: String,
     pub(super) max_input_size: i64,
+    pub(super) tls: TypedTls,
     pub(super) restrictions: RestrictionSettings,
+    pub(super) describes_itself: bool,
 }
 
 #[derive(Debug, Default)]
@@ -98,14 +103,30 @@ pub(super) struct TypedGrpc {
     pub(super) reuse_port: bool,
     pub(super) header_forward_pattern: String,
     pub(super) max_response_pool_size: i64,
-    pub(super) use_tls: bool,
-    pub(super) mutual_tls: bool,
-    pub(super) server_cert: String,
-    pub(super) server_key: String,
-    pub(super) root_cert: String,
+    pub(super) tls: TypedTls,
     pub(super) compression: String,
     pub(super) keepalive: TypedKeepalive,
     pub(super) restrictions: RestrictionSettings,
+}
+
+/// TLS of one port.
+#[derive(Debug, Default)]
+pub(super) struct TypedTls {
+    pub(super) on: bool,
+    pub(super) mutual: bool,
+    pub(super) server_cert: String,
+    pub(super) server_key: String,
+    pub(super) root_cert: String,
+}
+
+/// What the ports have in common.
+#[derive(Debug, Default)]
+pub(super) struct TypedPorts {
+    pub(super) unix_socket_mode: u32,
+    /// Empty: clients need no keys.
+    pub(super) api_key_file: String,
+    /// 0: the server looks for changed files only after SIGHUP.
+    pub(super) credential_reload_secs: i64,
 }
 
 #[derive(Debug, Default)]
@@ -138,7 +159,7 @@ pub(super) struct Clients {
     pub(super) idle_timeout: Option<Duration>,
 }
 
-/// The endpoints of clouds. Their options are read first, so that a conflict of ports is found, and then refused.
+/// The endpoints of managed platforms.
 #[derive(Debug, Default)]
 pub(super) struct TypedOutside {
     pub(super) allow_sagemaker: bool,
@@ -146,6 +167,7 @@ pub(super) struct TypedOutside {
     pub(super) sagemaker_safe_range: Option<(i64, i64)>,
     pub(super) allow_vertex_ai: bool,
     pub(super) vertex_ai_port: i64,
+    pub(super) vertex_ai_default_model: String,
 }
 
 #[derive(Debug, Default)]
@@ -156,9 +178,15 @@ pub(super) struct TypedMetrics {
     /// Empty: the address of HTTP.
     pub(super) address: String,
     pub(super) port: i64,
+    pub(super) tls: TypedTls,
     pub(super) counter_latencies: bool,
     pub(super) summary_latencies: bool,
     pub(super) histogram_latencies: bool,
+    /// The default is true.
+    pub(super) model_histograms: Option<bool>,
+    pub(super) interval_ms: i64,
+    /// Replace the default quantiles, if there are any.
+    pub(super) quantiles: Vec<WantedQuantile>,
     /// Unknown keys of `--metrics-config`.
     pub(super) unknown_settings: Vec<String>,
 }
@@ -188,6 +216,9 @@ pub(super) struct TypedDevices {
     /// Unknown keys of `--host-policy`.
     pub(super) unknown_host_settings: Vec<String>,
     pub(super) allow_client_shm: bool,
+    pub(super) most_client_regions: i64,
+    pub(super) most_client_region_bytes: i64,
+    pub(super) client_shm_in_place: bool,
 }
 
 impl TypedOptions {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use engine::{ProcessorSet, RateLimitResource};
+use engine::{ProcessorSet, RateLimitResource, WantedQuantile};
 use frontend::restrict::Category;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
@@ -29,6 +29,14 @@ pub(super) fn integer(text: &str, low: i64, high: i64) -> Result<i64, String> {
         Ok(value) if (low..=high).contains(&value) => Ok(value),
         _ => Err(format!("Provided option value is out of bound. Got {text}")),
     }
+}
+
+/// Reads the permissions of a file: an octal number without special bits.
+pub(super) fn file_mode(text: &str) -> Result<u32, String> {
+    let wrong = || format!("permissions must be an octal number from 0 to 0777. Got {text}");
+    let is_octal = text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.ok_or_else(wrong)
 }
 
 /// Reads the number at the beginning of `text`.
@@ -85,6 +93,24 @@ pub(super) fn cache_setting(text: &str) -> Result<(&str, &str, &str), String> {
             Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((cache, key, value)),
             _ => Err(format!("{malformed}. Got {text}")),
         },
+    }
+}
+
+/// Quantiles with their errors: `0.5:0.05,0.99:0.001`. As Triton: a wrong pair is left out with a warning.
+pub(super) fn quantiles(text: &str, typed: &mut super::typed::TypedOptions) {
+    typed.metrics.quantiles.clear();
+    for pair in text.split(',') {
+        let read = pair.split_once(':').and_then(|(quantile, error)| {
+            let read = |text: &str| text.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value));
+            Some(WantedQuantile { quantile: read(quantile)?, error: read(error)? })
+        });
+        match read {
+            Some(quantile) => typed.metrics.quantiles.push(quantile),
+            None => typed.warnings.push(format!(
+                "Warning: '--metrics-config summary_quantiles' leaves '{pair}' out: a quantile is \
+                 <quantile>:<error>, both from 0 to 1."
+            )),
+        }
     }
 }
 
@@ -220,6 +246,15 @@ mod tests {
         assert_eq!(read(",k=v"), Err("no name. Got ,k=v".into()));
         for text in ["", "k", "k=", "=v", "b,", "b,k", "b,=v", "k=v,w"] {
             assert_eq!(read(text), Err(format!("malformed. Got {text}")));
+        }
+    }
+
+    #[test]
+    fn permissions_are_octal() {
+        assert_eq!(file_mode("0660"), Ok(0o660));
+        assert_eq!(file_mode("777"), Ok(0o777));
+        for wrong in ["", "8", "+660", "1777", "0o660", "rw"] {
+            assert!(file_mode(wrong).is_err(), "{wrong}");
         }
     }
 

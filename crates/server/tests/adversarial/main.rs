@@ -4,7 +4,9 @@
 //! Time limits are configured short. A test waits for the server to close a connection, and never for a time to pass.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 mod connections;
+mod encryption;
 mod floods;
+mod idle;
 mod memory;
 mod peer;
 mod readers;

@@ -166,11 +166,13 @@ impl Peer {
             && self.wait_for(|frame| frame.kind == PING && frame.flags == ACK).is_some()
     }
 
-    /// Reads until the server closes the connection. Returns the reason in its GOAWAY frame, if it sent one.
+    /// Reads until the server closes the connection. Returns the reason in its GOAWAY frame, if it sent one. The code of
+    /// the frame must be ENHANCE_YOUR_CALM.
     pub(crate) fn reason_of_close(&mut self) -> Option<String> {
         let mut reason = None;
         while let Some(frame) = self.next() {
             if frame.kind == GO_AWAY {
+                assert_eq!(frame.payload[4..8], 0xb_u32.to_be_bytes());
                 reason = Some(String::from_utf8_lossy(&frame.payload[8..]).into_owned());
             }
         }

@@ -20,8 +20,6 @@ pub(crate) enum Patch {
     Inflated,
     /// In the body, or in each text of a message, the first text becomes the second.
     Swap(&'static str, &'static str),
-    /// These texts are missing from a list in the body or in a message. None of them is the first of the list.
-    LeaveOut(&'static [&'static str]),
     /// Whether the connection stays open.
     KeptOpen(bool),
     /// gRPC: the call ends with this code and text.
@@ -46,11 +44,6 @@ pub(crate) fn patched(mut record: Record, patches: &[Patch]) -> Record {
                     *details = details.replace(from, to);
                     if let Some(Message::Json(message)) = answer {
                         swap(message, from, to);
-                    }
-                }
-                Patch::LeaveOut(texts) => {
-                    if let Some(Message::Json(message)) = answer {
-                        leave_out(message, texts);
                     }
                 }
                 other => unfit(&record.name, other),
@@ -85,24 +78,8 @@ fn patch_http(response: &mut HttpResponse, patch: Patch) {
             response.body = plain;
         }
         Patch::Swap(from, to) => response.body = text(response).replace(from, to).into_bytes(),
-        Patch::LeaveOut(texts) => {
-            for left_out in texts {
-                response.body = text(response).replace(&format!(",\"{left_out}\""), "").into_bytes();
-            }
-        }
         Patch::KeptOpen(open) => response.kept_open = open,
         other => unfit("a HTTP exchange", other),
-    }
-}
-
-fn leave_out(value: &mut Value, texts: &[&str]) {
-    match value {
-        Value::Array(items) => {
-            items.retain(|item| item.as_str().is_none_or(|item| !texts.contains(&item)));
-            items.iter_mut().for_each(|item| leave_out(item, texts));
-        }
-        Value::Object(members) => members.values_mut().for_each(|member| leave_out(member, texts)),
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -10,6 +10,8 @@ mod scenarios;
 #[path = "../support/mod.rs"]
 mod support;
 mod table;
+mod traces;
+mod unrecorded;
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +19,9 @@ use std::{
     sync::Arc,
 };
 
+use engine::Plugins;
+use inference::{MetricSource, backend::Backend, metrics::MetricsText};
+use server::{Extensions, options::ProcessEnvironment};
 use testing::{
     Repository,
     fixtures::Python,
@@ -53,20 +58,38 @@ impl Configuration {
         }
     }
 
-    /// The recorded arguments, without the arguments for features that the lists name as not built.
+    /// The arguments of the recorded server. The variables of its environment follow a semicolon.
+    fn recorded(self, records: &[Record]) -> &str {
+        let of_this = records.iter().filter(|record| Self::of(record) == self);
+        of_this.filter_map(|record| record.arguments.as_deref()).next().unwrap_or_default()
+    }
+
+    /// The recorded arguments. The exchanges about traces start servers of their own.
     fn arguments(self, records: &[Record]) -> Vec<String> {
-        const LEFT_OUT: [&str; 3] = ["--model-control-mode", "--load-model", "--trace-config"];
-        let recorded = records
-            .iter()
-            .filter(|record| Self::of(record) == self)
-            .find_map(|record| record.arguments.as_ref());
-        let recorded = recorded.map_or("", |arguments| arguments.split(';').next().unwrap_or_default());
+        const LEFT_OUT: [&str; 1] = ["--trace-config"];
+        let recorded = self.recorded(records).split(';').next().unwrap_or_default();
         let wanted = recorded
             .split_whitespace()
             .filter(|word| word.starts_with("--") && !LEFT_OUT.iter().any(|option| word.starts_with(option)));
         let mut arguments = vec!["--exit-on-error=false".to_owned(), "--strict-readiness=false".to_owned()];
+        // The recorded release always allowed it (D1).
+        arguments.push("--allow-client-shm=true".to_owned());
         arguments.extend(wanted.map(str::to_owned));
         arguments
+    }
+
+    /// The recorded variables.
+    fn environment(self, records: &[Record]) -> ProcessEnvironment {
+        let words = self.recorded(records).split_once(';').map_or("", |(_, variables)| variables);
+        let variables: BTreeMap<_, _> =
+            words.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+        let value = |name: &str| variables.get(name).map(|value| (*value).to_owned());
+        ProcessEnvironment {
+            aip_predict_route: value("AIP_PREDICT_ROUTE"),
+            aip_health_route: value("AIP_HEALTH_ROUTE"),
+            sagemaker_default_model: value("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"),
+            ..ProcessEnvironment::default()
+        }
     }
 }
 
@@ -99,15 +122,51 @@ impl Tally {
     }
 }
 
+/// The shared memory object of the recorded clients: 64 numbers.
+struct RecordedObject;
+
+impl RecordedObject {
+    const PATH: &str = "/dev/shm/proto_a";
+
+    fn create() -> Self {
+        let numbers: Vec<u8> = (0..64_u8).flat_map(|number| f32::from(number).to_le_bytes()).collect();
+        std::fs::write(Self::PATH, numbers).expect("the system has shared memory");
+        Self
+    }
+}
+
+impl Drop for RecordedObject {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(Self::PATH);
+    }
+}
+
+/// The metrics of the recorded model `cmetric`.
+struct CacheBlocks;
+
+impl MetricSource for CacheBlocks {
+    fn append_to(&self, _: &mut MetricsText) {}
+
+    fn value(&self, family: &str, label: (&str, &str)) -> Option<f64> {
+        assert_eq!(family, "nv_trt_llm_kv_cache_block_metrics");
+        [("tokens_per", 64.0), ("used", 25.0), ("max", 100.0)]
+            .into_iter()
+            .find_map(|(kind, value)| (label == ("kv_cache_block_type", kind)).then_some(value))
+    }
+}
+
 #[test]
 fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
     let repository = Arc::new(Repository::golden().unwrap());
     let runtime = Runtime::new().unwrap();
+    let _object = RecordedObject::create();
     let records = golden::records();
-    let mut arguments: BTreeMap<_, _> = BTreeMap::new();
+    let mut settings: BTreeMap<_, _> = BTreeMap::new();
     for record in &records {
         let configuration = Configuration::of(record);
-        arguments.entry(configuration).or_insert_with(|| configuration.arguments(&records));
+        settings
+            .entry(configuration)
+            .or_insert_with(|| (configuration.arguments(&records), configuration.environment(&records)));
     }
     let mut by_configuration = BTreeMap::<_, Vec<Record>>::new();
     for record in records {
@@ -116,8 +175,12 @@ fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
 
     let mut tally = Tally::default();
     for (configuration, records) in by_configuration {
-        let arguments: Vec<_> = arguments[&configuration].iter().map(String::as_str).collect();
-        let served = Served::start(&repository, &arguments, vec![Arc::new(Python)]);
+        let (arguments, environment) = &settings[&configuration];
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Python)];
+        let plugins = Plugins::from(backends).with_metrics(Some(Arc::new(CacheBlocks)));
+        let extensions = Extensions { plugins, ..Extensions::default() };
+        let served = Served::in_environment(&repository, &arguments, extensions, environment);
         for record in records {
             if SHOWN_ELSEWHERE.iter().any(|(prefix, _)| record.name.starts_with(prefix)) {
                 tally.elsewhere += 1;
@@ -160,26 +223,4 @@ fn the_lists_name_existing_exchanges_once() {
     }
     otherwise.sort_unstable();
     assert!(otherwise.windows(2).all(|pair| pair[0] != pair[1]), "OTHERWISE names an exchange twice");
-}
-
-/// Some metrics of models and caches are not built yet. This test compares the rest of the metrics.
-#[test]
-fn every_built_metric_family_has_its_recorded_description() {
-    let is_built = |family: &str| {
-        let of_others = ["nv_cache_", "nv_trt_llm_", "my_counter", "my_hist"];
-        family.ends_with("_per_model") || !of_others.iter().any(|prefix| family.starts_with(prefix))
-    };
-    let repository = Arc::new(Repository::golden().unwrap());
-    let served = Served::start(&repository, &["--exit-on-error=false"], vec![Arc::new(Python)]).unwrap();
-    let record = golden::records().into_iter().find(|record| record.name == "metrics_full_text").unwrap();
-    let golden::Exchange::Told { response, .. } = record.exchange else { panic!("the exposition is told") };
-    let ours = scenarios::scrape(&served).unwrap();
-    let ours: Vec<_> = scenarios::series(&ours).collect();
-    for line in response["text"].as_str().unwrap().lines().filter(|line| line.starts_with('#')) {
-        let family = line.split(' ').nth(2).unwrap();
-        if is_built(family) {
-            assert!(ours.contains(&line), "missing: {line}");
-        }
-    }
-    served.stop().unwrap();
 }

@@ -1,5 +1,10 @@
 //! Sends a recorded request to a running server and compares the response with the recording.
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -10,7 +15,9 @@ use testing::{
 };
 use tokio::runtime::Runtime;
 
-use crate::{judge, scenarios, support::Served};
+use crate::{judge, scenarios, support::Served, unrecorded};
+
+const LIVE: &str = "/v2/health/live";
 
 /// The server and its state for all exchanges of one configuration.
 pub(crate) struct Stage<'s> {
@@ -21,11 +28,14 @@ pub(crate) struct Stage<'s> {
 
 /// Replays one exchange.
 pub(crate) fn replay(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    unrecorded::send_before(&record.name, stage)?;
     if let Some(scenario) = scenarios::of(&record.name) {
         return scenario(record, stage);
     }
     match &record.exchange {
-        Exchange::Http { request, response } => http_exchange(request, response, stage),
+        Exchange::Http { request, response } => {
+            http_exchange(request, response, &port_of(record, stage)?, stage)
+        }
         Exchange::Raw { request, response, closed } => raw(request, response.as_deref(), *closed, stage),
         Exchange::Unary { path, message, metadata, code, details, answer } => {
             let compressed = record.name.ends_with("_gzip");
@@ -47,8 +57,38 @@ pub(crate) fn replay(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     }
 }
 
-fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'_>) -> Result<(), String> {
-    let mut connection = http::Connection::open(stage.served.http).map_err(error_during("connect"))?;
+/// A port that speaks HTTP, and a path that has status 200 there.
+pub(crate) struct HttpPort {
+    pub(crate) address: SocketAddr,
+    health: &'static str,
+}
+
+/// The port of an exchange, by its name.
+pub(crate) fn port_of(record: &Record, stage: &Stage<'_>) -> Result<HttpPort, String> {
+    let served = stage.served;
+    let server = served.server.as_ref().ok_or("the server has stopped")?;
+    let (address, health) = match record.name.split_once('_') {
+        Some(("sm", _)) => (server.sagemaker_address(), "/ping"),
+        Some(("vx", _)) => (server.vertex_ai_address(), "/health"),
+        _ => (Some(served.http), LIVE),
+    };
+    let address = address.ok_or("the endpoint is off")?;
+    // The endpoints of platforms listen on all addresses.
+    let address = if address.ip().is_unspecified() {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))
+    } else {
+        address
+    };
+    Ok(HttpPort { address, health })
+}
+
+pub(crate) fn http_exchange(
+    request: &HttpRequest,
+    expected: &HttpResponse,
+    port: &HttpPort,
+    stage: &Stage<'_>,
+) -> Result<(), String> {
+    let mut connection = http::Connection::open(port.address).map_err(error_during("connect"))?;
     let mut bytes = format!("{} {} HTTP/1.1\r\n", request.method, request.path).into_bytes();
     for (name, value) in &request.headers {
         bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
@@ -57,14 +97,20 @@ fn http_exchange(request: &HttpRequest, expected: &HttpResponse, stage: &Stage<'
     bytes.extend_from_slice(&request.body);
     connection.send(&bytes).map_err(error_during("send"))?;
     let ours = connection.receive(&request.method).map_err(error_during("receive"))?;
-    judge::http(expected, &ours, &request.path, stage.repository)?;
-    if expected.kept_open { still_usable(&mut connection) } else { closed(&mut connection) }
+    let redirect = request.headers.iter().find(|(name, _)| name == "X-Vertex-Ai-Triton-Redirect");
+    let path = redirect.map_or(&request.path, |(_, path)| path);
+    judge::http(expected, &ours, path, stage.repository)?;
+    if expected.kept_open { still_answers(&mut connection, port.health) } else { closed(&mut connection) }
 }
 
 /// Sends a second request on the same socket. Its response shows that client and server agree on the end of the first
 /// exchange.
 pub(crate) fn still_usable(connection: &mut http::Connection) -> Result<(), String> {
-    let live = connection.ask("GET", "/v2/health/live", &[], b"").map_err(error_during("second request"))?;
+    still_answers(connection, LIVE)
+}
+
+fn still_answers(connection: &mut http::Connection, path: &str) -> Result<(), String> {
+    let live = connection.ask("GET", path, &[], b"").map_err(error_during("second request"))?;
     if live.status == 200 { Ok(()) } else { Err(format!("second request: {}", live.status_line)) }
 }
 

@@ -3,9 +3,7 @@
 //! Ids that begin with D are differences between the recorded release and the release that defines compatibility. Ids
 //! with P-W and S-W are weaknesses of both releases that this server does not have. Ids with P-N follow from how this
 //! server reads its connections, and from its name. `docs/differences.md` gives the reasons.
-use crate::expect::Patch::{
-    self, Body, Code, Header, Inflated, KeptOpen, LeaveOut, NoHeader, Raw, Status, Swap,
-};
+use crate::expect::Patch::{self, Body, Code, Header, Inflated, KeptOpen, NoHeader, Raw, Status, Swap};
 
 /// An exchange with a deliberately different response.
 #[derive(Debug)]
@@ -19,104 +17,7 @@ pub(crate) struct Otherwise {
 
 /// Features that are not built, and the exchanges that need them. This list only gets shorter: if an exchange gives the
 /// expected response, it must be removed from the list.
-pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[
-    ("metrics of backends", &["orca_json", "orca_text"]),
-    (
-        "trace settings",
-        &[
-            "trace_get",
-            "trace_set_level_nofile",
-            "trace_set_file",
-            "trace_set_rate_neg",
-            "trace_set_rate_big",
-            "trace_set_count",
-            "trace_model_get2",
-            "trace_model_clear",
-            "trace_model_unknown",
-            "g_trace_unknown",
-            "g_trace_file",
-        ],
-    ),
-    ("tracing", &["trace_file_sample_1", "trace_file_sample_2", "trace_file_sample_4", "otel_export_2"]),
-    (
-        "log settings",
-        &[
-            "logging_get",
-            "log_set",
-            "log_file",
-            "log_bad_format",
-            "log_info_str",
-            "log_verb_neg",
-            "log_null",
-            "log_reset",
-            "g_log",
-            "g_log_badfmt",
-        ],
-    ),
-    (
-        "explicit model control",
-        &[
-            "mc_unload",
-            "mc_index_after_unload",
-            "mc_load",
-            "mc_load_unknown",
-            "mc_meta_after_override",
-            "mc_load_file_noconfig",
-            "mc_load_file",
-            "mc_infer_newm",
-            "mc_unload_deps",
-            "mc_index_ready2",
-            "gr_unload",
-            "gr_load_ens",
-        ],
-    ),
-    ("metrics of models and of caches", &["metrics_full_text"]),
-    // Without registered regions the responses are those of a server that does not allow regions (D1).
-    (
-        "client shared memory",
-        &[
-            "shm_status_all",
-            "shm_status_one",
-            "shm_in",
-            "shm_in_offset_eq_size",
-            "shm_in_mismatch",
-            "shm_out_class",
-            "shm_out_binary",
-        ],
-    ),
-    (
-        "the SageMaker endpoint",
-        &[
-            "sm_ping",
-            "sm_ping_post",
-            "sm_inv",
-            "sm_inv_get",
-            "sm_inv_badsize",
-            "sm_inv_toolong",
-            "sm_inv_bad",
-            "sm_model_get",
-            "sm_model_invoke",
-            "sm_model_unload",
-            "sm_unknown",
-        ],
-    ),
-    (
-        "the Vertex AI endpoint",
-        &[
-            "vx_pred",
-            "vx_pred_get",
-            "vx_redir_meta",
-            "vx_redir_stats",
-            "vx_redir_infer",
-            "vx_redir_bad",
-            "vx_redir_get",
-            "vx_redir_index",
-            "vx_bin",
-            "vx_unknown",
-            "cli_allow_vertex_ai_true_no_env",
-        ],
-    ),
-];
+pub(crate) const NOT_BUILT: &[(&str, &[&str])] = &[];
 
 /// Exchanges by the prefix of their names, and the tests that cover them.
 pub(crate) const SHOWN_ELSEWHERE: &[(&str, &str)] = &[("signal_", "crates/server/tests/shutdown.rs")];
@@ -125,14 +26,15 @@ const JSON: Patch = Header("Content-Type", "application/json");
 
 const VERSION: Patch = Swap("2.51.0", "2.73.0");
 
-/// Extensions that are not built.
-const EXTENSIONS: Patch = LeaveOut(&["system_shared_memory", "cuda_shared_memory", "trace", "logging"]);
-
 const NOT_GZIP: &str = r#"{"error":"failed to decompress request"}"#;
 
-const SHARED_MEMORY_OFF: &str = r#"{"error":"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."}"#;
+const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","system_shared_memory","cuda_shared_memory","binary_tensor_data","parameters","statistics","trace","logging"]}"#;
 
-const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","binary_tensor_data","parameters","statistics"]}"#;
+const UNALIGNED: &str = r#"{"error":"failed to register shared memory region 'rb': unable to process address spaceInvalid argument"}"#;
+
+const EMPTY: &str = r#"{"error":"failed to register shared memory region 'rz': unable to process address spaceInvalid argument"}"#;
+
+const RESERVED: &str = r#"{"error":"cannot register shared memory region 'rb' with key '/triton_python_backend_shm_region_1' as the key contains the reserved prefix 'triton_python_backend_shm_region_'"}"#;
 
 const SIMPLE: &str = r#"{"model_name":"simple","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1,16],"data":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]},{"name":"OUTPUT1","datatype":"INT32","shape":[1,16],"data":[-1,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14]}]}"#;
 
@@ -173,9 +75,9 @@ pub(crate) const OTHERWISE: &[Otherwise] = &[
         "P-N5",
         &[Swap("Failed to build Triton option:", "Failed to build the server's options:")],
     ),
-    on("server_metadata", "P-N6", &[VERSION, EXTENSIONS]),
-    on("cmp_meta_ae", "P-N6", &[VERSION, EXTENSIONS]),
-    on("g_meta", "P-N6", &[VERSION, EXTENSIONS]),
+    on("server_metadata", "P-N6", &[VERSION]),
+    on("cmp_meta_ae", "P-N6", &[VERSION]),
+    on("g_meta", "P-N6", &[VERSION]),
     on("server_metadata_slash", "P-W39", &[Status(200), JSON, Body(SERVER_METADATA)]),
     on(
         "infer_unknown_input",
@@ -256,6 +158,23 @@ pub(crate) const OTHERWISE: &[Otherwise] = &[
             "TEXT named_metrics.kv_cache_utilization=0.250000, named_metrics.max_token_capacity=6400",
         )],
     ),
+    on(
+        "mc_load_unknown",
+        "M-W9",
+        &[Swap(
+            "failed to poll from model repository",
+            "failed to poll from model repository: no repository has a model 'zzz'",
+        )],
+    ),
+    on(
+        "mc_load_file_noconfig",
+        "M-W9",
+        &[Swap(
+            "failed to poll from model repository",
+            "failed to poll from model repository: Load parameter 'config' must be specified for model file override",
+        )],
+    ),
+    on("metrics_full_text", "P-W40", &[]),
     on("log_bad_format", "P-W63", &[Status(400)]),
     on(
         "fwd_reserved",
@@ -324,32 +243,48 @@ pub(crate) const OTHERWISE: &[Otherwise] = &[
         "P-N4",
         &[Code("INVALID_ARGUMENT", "invalid MessageRequest")],
     ),
-    on("shm_reg_ok", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_dup", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_offset_oob", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_offset_unaligned", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_zero", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_neg", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_strsize", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_reserved", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_slashes", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_path", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_reg_nobody", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_unreg_unknown", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_unreg", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("shm_unreg_all", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on(
+        "shm_reg_offset_oob",
+        "D12",
+        &[Status(400), Body(r#"{"error":"failed to register shared memory region 'rb': invalid args"}"#)],
+    ),
+    on("shm_reg_offset_unaligned", "D12", &[Status(400), Body(UNALIGNED)]),
+    on("shm_reg_zero", "D12", &[Status(400), Body(EMPTY)]),
+    on("shm_reg_reserved", "D12", &[Status(400), Body(RESERVED)]),
+    on(
+        "shm_reg_slashes",
+        "D12",
+        &[
+            Status(400),
+            Body(r#"{"error":"cannot register shared memory region 'rb' - invalid shm key '///'"}"#),
+        ],
+    ),
     on(
         "g_cshm_reg_short",
-        "D1",
-        &[Code(
-            "UNIMPLEMENTED",
-            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
-        )],
+        "P-N8",
+        &[Code("INVALID_ARGUMENT", "failed to register CUDA shared memory region: 'a', GPUs not supported")],
     ),
-    on("cshm_reg", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("cshm_reg_full", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("cshm_reg_nohandle", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
-    on("cshm_reg_noregion", "D1", &[Status(501), Body(SHARED_MEMORY_OFF)]),
+    on(
+        "cshm_reg_full",
+        "P-N8",
+        &[Body(r#"{"error":"failed to register CUDA shared memory region: 'c', GPUs not supported"}"#)],
+    ),
+    on("sm_ping_post", "P-W10", &[JSON]),
+    on("sm_inv_get", "P-W10", &[JSON]),
+    on("sm_inv_toolong", "P-W10", &[JSON]),
+    on("vx_pred_get", "P-W10", &[JSON]),
+    on("vx_redir_meta", "P-N6", &[VERSION]),
+    on(
+        "trace_set_rate_neg",
+        "P-W4",
+        &[
+            Status(400),
+            Body(
+                r#"{"error":"Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: -1"}"#,
+            ),
+        ],
+    ),
+    on("trace_set_count", "P-W4", &[Swap("4294967295", "1000")]),
 ];
 
 /// The missing feature that the exchange needs.

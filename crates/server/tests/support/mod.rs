@@ -14,7 +14,8 @@ pub(crate) struct Served {
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
     pub(crate) metrics: SocketAddr,
-    server: Option<Server>,
+    /// Present until it stops.
+    pub(crate) server: Option<Server>,
     runtime: Option<Runtime>,
     _repository: Arc<Repository>,
 }
@@ -36,7 +37,17 @@ impl Served {
         arguments: &[&str],
         extensions: Extensions,
     ) -> Result<Self, String> {
-        let options = options(repository, arguments)?;
+        Self::in_environment(repository, arguments, extensions, &ProcessEnvironment::default())
+    }
+
+    /// As [`Served::with`], with variables.
+    pub(crate) fn in_environment(
+        repository: &Arc<Repository>,
+        arguments: &[&str],
+        extensions: Extensions,
+        environment: &ProcessEnvironment,
+    ) -> Result<Self, String> {
+        let options = options(repository, arguments, environment)?;
         let runtime = Runtime::new().map_err(|error| error.to_string())?;
         let server =
             runtime.block_on(Server::start(&options, extensions)).map_err(|error| error.to_string())?;
@@ -71,20 +82,28 @@ impl Drop for Served {
 }
 
 /// The options from these arguments for a server with `repository`. The system chooses the ports.
-fn options(repository: &Repository, arguments: &[&str]) -> Result<ResolvedOptions, String> {
+fn options(
+    repository: &Repository,
+    arguments: &[&str],
+    environment: &ProcessEnvironment,
+) -> Result<ResolvedOptions, String> {
     let mut all = vec![format!("--model-repository={}", repository.path().display())];
     for endpoint in ["http", "grpc", "metrics"] {
         all.push(format!("--{endpoint}-address=127.0.0.1"));
         all.push(format!("--{endpoint}-port=0"));
     }
+    all.extend(["--sagemaker-port=0", "--vertex-ai-port=0"].map(str::to_owned));
     all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-    parse(all)
+    parse_in(all, environment)
 }
 
 /// The options from a whole command line.
-pub(crate) fn parse(arguments: Vec<String>) -> Result<ResolvedOptions, String> {
+pub(crate) fn parse_in(
+    arguments: Vec<String>,
+    environment: &ProcessEnvironment,
+) -> Result<ResolvedOptions, String> {
     let arguments = arguments.into_iter().map(OsString::from);
-    match options::parse(arguments, &ProcessEnvironment::default()).map_err(|refusal| refusal.to_string())? {
+    match options::parse(arguments, environment).map_err(|refusal| refusal.to_string())? {
         Invocation::Serve(options) => Ok(*options),
         Invocation::Print(text) => Err(text),
     }

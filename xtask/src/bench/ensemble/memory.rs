@@ -8,7 +8,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 
 use super::{EnsembleBench, ExecutedTime, PartResult, cells, median, table_head};
-use crate::bench::contenders::Contender;
+use crate::bench::contenders::{Contender, explicit};
 use crate::bench::plan::BenchProtocol;
 use crate::steps::heading;
 
@@ -72,9 +72,9 @@ pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
 /// Starts a server, uses both members alone, then the ensemble.
 fn measure(bench: &EnsembleBench<'_>, bound_mib: u32) -> Result<MemoryRound> {
     let bytes = u64::from(bound_mib) << 20;
-    let limit = [format!("--max-intermediate-bytes={bytes}")];
-    let models = [MEMBERS[0], MEMBERS[1], ENSEMBLE];
-    let ours = Contender::ours_with(bench.server, &bench.folder, bench.library, &models, &limit)?;
+    let mut more = explicit(&[MEMBERS[0], MEMBERS[1], ENSEMBLE]);
+    more.push(format!("--max-intermediate-bytes={bytes}"));
+    let ours = Contender::ours_with("ours", bench.server, &bench.folder, bench.library, &more)?;
     let Contender::Server { server, .. } = &ours else { bail!("no server to measure") };
     let protocol = BenchProtocol::HttpBinary;
 

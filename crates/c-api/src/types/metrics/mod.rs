@@ -382,7 +382,7 @@ mod tests {
     fn what_is_counted_is_in_the_text() {
         let gauges = family(1, c"in_the_text");
         let (_, gauge) = metric(gauges, ptr::null());
-        let mut text = String::new();
+        let mut text = inference::metrics::MetricsText::default();
         // SAFETY: live handles, each deleted once.
         unsafe {
             TRITONSERVER_MetricSet(gauge, 4.0);
@@ -390,6 +390,7 @@ mod tests {
             TRITONSERVER_MetricDelete(gauge);
             TRITONSERVER_MetricFamilyDelete(gauges);
         }
+        let text = text.finish();
         assert!(text.contains("# TYPE in_the_text gauge\nin_the_text 4\n"), "{text}");
     }
 }

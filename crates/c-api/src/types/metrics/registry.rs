@@ -12,7 +12,7 @@ use std::{
 
 use inference::{
     Error, ErrorCode, MetricSource,
-    metrics::{MetricFamilyText, MetricLabels as Labels, bucket_label_text, label_text},
+    metrics::{MetricFamilyText, MetricLabels as Labels, MetricsText, label_text},
 };
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ pub use inference::metrics::MetricKind as Kind;
 
 /// `TRITONSERVER_MetricKind`.
 pub(super) fn kind_of(number: u32) -> Option<Kind> {
-    Kind::ALL.get(usize::try_from(number).ok()?).copied()
+    [Kind::Counter, Kind::Gauge, Kind::Histogram].get(usize::try_from(number).ok()?).copied()
 }
 
 /// `TRITONSERVER_MetricKind`.
@@ -29,6 +29,7 @@ pub(super) fn number_of(kind: Kind) -> u32 {
         Kind::Counter => 0,
         Kind::Gauge => 1,
         Kind::Histogram => 2,
+        Kind::Summary => unreachable!("plug-ins cannot make summaries"),
     }
 }
 
@@ -104,10 +105,18 @@ impl Registry {
 }
 
 impl MetricSource for Registry {
-    fn append_to(&self, text: &mut String) {
+    fn append_to(&self, text: &mut MetricsText) {
         let mut families = self.families.lock().clone();
         families.sort_by_key(|family| family.kind);
         families.iter().for_each(|family| family.append_to(text));
+    }
+
+    fn value(&self, family: &str, (name, value): (&str, &str)) -> Option<f64> {
+        let families = self.families.lock();
+        let values = families.iter().find(|known| known.name == family)?.values.lock();
+        let has_label = |labels: &Labels| labels.get(name).is_some_and(|known| known == value);
+        let (_, shared) = values.iter().find(|(labels, _)| has_label(labels))?;
+        shared.value.get().ok()
     }
 }
 
@@ -125,6 +134,7 @@ impl Family {
             (Kind::Counter, None) => Value::Counter(Number::default()),
             (Kind::Gauge, None) => Value::Gauge(Number::default()),
             (Kind::Histogram, Some(bounds)) => Value::Histogram(Mutex::new(Histogram::new(bounds)?)),
+            (Kind::Summary, _) => return Err(Error::invalid("Unsupported metric kind")),
             (Kind::Histogram, None) => {
                 return Err(Error::invalid("Bucket boundaries not found in Metric args."));
             }
@@ -155,7 +165,7 @@ impl Family {
     }
 
     /// Writes nothing for a family without values.
-    fn append_to(&self, text: &mut String) {
+    fn append_to(&self, text: &mut MetricsText) {
         let values = self.values.lock();
         if values.is_empty() {
             return;
@@ -271,17 +281,17 @@ impl Histogram {
 
     #[expect(clippy::cast_precision_loss, reason = "metrics are doubles")]
     fn append_to(&self, family: &mut MetricFamilyText<'_>, labels: &Labels) {
-        let total = self.counts.iter().sum::<u64>() as f64;
+        let total = self.counts.iter().sum::<u64>();
         let own = label_text(labels);
-        family.suffixed("_count", &own, total);
+        family.suffixed("_count", &own, total as f64);
         family.suffixed("_sum", &own, self.sum);
         let mut below = 0;
         for (bound, count) in self.bounds.iter().zip(&self.counts) {
             below += count;
-            family.suffixed("_bucket", &bucket_label_text(labels, *bound), below as f64);
+            family.bucket(&own, *bound, below, None);
         }
         if self.bounds.last() != Some(&f64::INFINITY) {
-            family.suffixed("_bucket", &bucket_label_text(labels, f64::INFINITY), total);
+            family.bucket(&own, f64::INFINITY, total, None);
         }
     }
 }
@@ -307,9 +317,9 @@ mod tests {
     }
 
     fn text(registry: &Registry) -> String {
-        let mut text = String::new();
+        let mut text = MetricsText::default();
         registry.append_to(&mut text);
-        text
+        text.finish()
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::{
 use inference::{Error, Name};
 
 use super::{
-    About, Activity, ActivityFn, CUSTOM_ACTIVITY, Listener, MAX, MIN, TENSORS, TIMESTAMPS, TensorActivityFn,
-    Trace, TraceLevel, TraceReleaseFn,
+    About, Activity, ActivityFn, MAX, MIN, ProgramListener, TENSORS, TIMESTAMPS, TensorActivityFn, Trace,
+    TraceLevel, TraceReleaseFn,
 };
 use crate::{
     handle::{borrow, delete, give, guard, put, readable, text},
@@ -61,9 +61,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceNew(
     release: Option<TraceReleaseFn>,
     userp: *mut c_void,
 ) -> *mut CError {
-    let listener = Listener { activity, tensor: None, release, userp };
+    let listener = ProgramListener { activity, tensor: None, release, userp };
     // SAFETY: null or writable.
-    guard(|| unsafe { give(trace, Trace::new(level, parent_id, listener)) })
+    guard(|| unsafe { give(trace, Trace::of_program(level, parent_id, listener)) })
 }
 
 /// Makes a trace that reports times and tensors. The caller owns it until a request takes it.
@@ -77,9 +77,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceTensorNew(
     release: Option<TraceReleaseFn>,
     userp: *mut c_void,
 ) -> *mut CError {
-    let listener = Listener { activity, tensor, release, userp };
+    let listener = ProgramListener { activity, tensor, release, userp };
     // SAFETY: null or writable.
-    guard(|| unsafe { give(trace, Trace::new(level, parent_id, listener)) })
+    guard(|| unsafe { give(trace, Trace::of_program(level, parent_id, listener)) })
 }
 
 /// Reports an activity with a name of the caller's choice, which the context stores. Does nothing for null or without
@@ -94,11 +94,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceReportActivity(
         // SAFETY: null or a live trace; a text or null.
         let (trace, words) = unsafe { (trace.as_ref(), text(activity_name)) };
         let Some(trace) = trace else { return Ok(()) };
-        let words = words?;
-        if trace.level & TIMESTAMPS != 0 {
-            trace.note(timestamp, words);
-            trace.report(CUSTOM_ACTIVITY, timestamp);
-        }
+        trace.report_custom(timestamp, words?);
         Ok(())
     })
 }
@@ -115,7 +111,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceDelete(trace: *mut Trace) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceId(trace: *mut Trace, id: *mut u64) -> *mut CError {
     // SAFETY: null or a live trace; null or writable.
-    guard(|| unsafe { put(id, borrow(trace)?.id) })
+    guard(|| unsafe { put(id, borrow(trace)?.identity.id) })
 }
 
 /// Returns the id of the parent trace; 0 if there is none.
@@ -125,7 +121,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceParentId(
     parent_id: *mut u64,
 ) -> *mut CError {
     // SAFETY: null or a live trace; null or writable.
-    guard(|| unsafe { put(parent_id, borrow(trace)?.parent_id) })
+    guard(|| unsafe { put(parent_id, borrow(trace)?.identity.parent_id) })
 }
 
 /// Returns a text of a trace. The text belongs to the trace.
@@ -168,7 +164,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceRequestId(
     guard(|| unsafe { show(trace, request_id, |about| &about.request_id) })
 }
 
-/// Makes a child trace of the same kind; null for null. The caller owns it until a request takes it.
+/// Makes a child trace of the same kind; null for null, and if the server does not trace further requests. The caller owns it until a request takes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_InferenceTraceSpawnChildTrace(
     trace: *mut Trace,
@@ -176,8 +172,8 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceSpawnChildTrace(
 ) -> *mut CError {
     // SAFETY: null or a live trace; null or writable.
     guard(|| unsafe {
-        match trace.as_ref() {
-            Some(trace) => give(child_trace, trace.child()),
+        match trace.as_ref().and_then(Trace::child) {
+            Some(child) => give(child_trace, child),
             None => put(child_trace, ptr::null_mut()),
         }
     })
@@ -209,6 +205,9 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceContext(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use inference::{Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink};
     use parking_lot::Mutex;
 
     use super::{super::*, *};
@@ -223,13 +222,13 @@ mod tests {
         userp: *mut c_void,
     ) {
         // SAFETY: the tests pass a `Heard` that outlives the trace.
-        unsafe { (*userp.cast::<Heard>()).lock().push(((*trace).id, activity, nanos)) };
+        unsafe { (*userp.cast::<Heard>()).lock().push(((*trace).identity.id, activity, nanos)) };
     }
 
     unsafe extern "C-unwind" fn record_release(trace: *mut Trace, userp: *mut c_void) {
         // SAFETY: as above; this function owns the trace now.
         unsafe {
-            (*userp.cast::<Heard>()).lock().push(((*trace).id, 99, 0));
+            (*userp.cast::<Heard>()).lock().push(((*trace).identity.id, 99, 0));
             TRITONSERVER_InferenceTraceDelete(trace);
         }
     }
@@ -257,7 +256,7 @@ mod tests {
         let heard = Heard::default();
         let trace = trace(MAX, &heard);
         // SAFETY: made just now.
-        let (id, owned) = unsafe { ((*trace).id, OwnedTrace::take(trace).unwrap()) };
+        let (id, owned) = unsafe { ((*trace).identity.id, OwnedTrace::take(trace).unwrap()) };
         owned.reached(TraceActivity::QueueStart, Timestamp::from_nanos(5));
         drop(owned);
         assert_eq!(*heard.lock(), [(id, QUEUE_START, 5), (id, 99, 0)]);
@@ -288,24 +287,103 @@ mod tests {
             consume(TRITONSERVER_InferenceTraceReportActivity(trace, 12, c"mine".as_ptr())).unwrap();
             consume(TRITONSERVER_InferenceTraceContext(trace, &raw mut context)).unwrap();
             assert_eq!(CStr::from_ptr(context), c"{\"12\":\"mine\",\"a\":1}");
-            assert_eq!(*heard.lock(), [((*trace).id, CUSTOM_ACTIVITY, 12)]);
+            assert_eq!(*heard.lock(), [((*trace).identity.id, CUSTOM_ACTIVITY, 12)]);
             TRITONSERVER_InferenceTraceDelete(trace);
         }
     }
 
     #[test]
-    fn the_listener_hears_of_a_request_inside_a_request_when_it_has_ended() {
+    fn the_listener_hears_of_a_request_inside_a_request_at_once() {
         let heard = Heard::default();
         // SAFETY: made just now; only this trace uses it.
-        let parent = unsafe { OwnedTrace::take(trace(TIMESTAMPS, &heard)) }.unwrap();
-        let child = parent.child(&"member".into(), 3, &"seven".into()).unwrap();
+        let parent = Arc::new(unsafe { OwnedTrace::take(trace(TIMESTAMPS, &heard)) }.unwrap());
+        let child = parent.clone().child().unwrap();
+        let id = child.identity().id;
+        assert_eq!(child.identity().parent_id, parent.identity().id);
         child.reached(TraceActivity::RequestStart, Timestamp::from_nanos(1));
-        child.reached(TraceActivity::RequestEnd, Timestamp::from_nanos(2));
-        assert!(heard.lock().is_empty());
+        assert_eq!(*heard.lock(), [(id, REQUEST_START, 1)]);
         drop(child);
-        let heard: Vec<_> = heard.lock().iter().map(|&(_, activity, nanos)| (activity, nanos)).collect();
-        assert_eq!(heard, [(REQUEST_START, 1), (REQUEST_END, 2), (99, 0)]);
+        assert_eq!(heard.lock()[1..], [(id, 99, 0)]);
+        drop(parent);
+    }
+
+    #[test]
+    fn calls_of_the_listener_are_made_in_order_and_the_release_after_the_last_one() {
+        type Calls = Arc<Mutex<Vec<Box<dyn FnOnce() + Send>>>>;
+        let (heard, calls) = (Heard::default(), Calls::default());
+        // SAFETY: made just now; only this trace uses it.
+        let owned = unsafe { OwnedTrace::take(trace(TIMESTAMPS, &heard)) }.unwrap();
+        let queue = calls.clone();
+        let owned = owned.told_by(move |call| queue.lock().push(call));
+        owned.reached(TraceActivity::RequestStart, Timestamp::from_nanos(1));
+        owned.custom("mine", Timestamp::from_nanos(2));
+        drop(owned);
+        assert!(heard.lock().is_empty());
+        for call in std::mem::take(&mut *calls.lock()) {
+            call();
+        }
+        let told: Vec<_> = heard.lock().iter().map(|&(_, activity, nanos)| (activity, nanos)).collect();
+        assert_eq!(told, [(REQUEST_START, 1), (CUSTOM_ACTIVITY, 2), (99, 0)]);
+    }
+
+    #[test]
+    fn a_child_is_released_in_the_way_of_its_parent() {
+        type Calls = Arc<Mutex<Vec<Box<dyn FnOnce() + Send>>>>;
+        let (heard, calls) = (Heard::default(), Calls::default());
+        // SAFETY: made just now; only this trace uses it.
+        let owned = unsafe { OwnedTrace::take(trace(TIMESTAMPS, &heard)) }.unwrap();
+        let queue = calls.clone();
+        let parent = Arc::new(owned.released_by(move |release| queue.lock().push(release)));
+        drop(parent.clone().child());
+        assert_eq!((heard.lock().len(), calls.lock().len()), (0, 1));
+        let other = parent.clone().child();
         parent.release_here();
+        drop(other);
+        assert_eq!(heard.lock().len(), 1);
+        for call in std::mem::take(&mut *calls.lock()) {
+            call();
+        }
+        assert_eq!(heard.lock().len(), 2);
+    }
+
+    #[derive(Default)]
+    struct ServerSink(Mutex<Vec<(String, u64)>>);
+
+    impl TraceSink for ServerSink {
+        fn reached(&self, _: TraceActivity, _: Timestamp) {}
+        fn custom(&self, name: &str, at: Timestamp) {
+            self.0.lock().push((name.to_owned(), at.as_nanos()));
+        }
+        fn identity(&self) -> TraceIdentity {
+            TraceIdentity { id: 40, parent_id: 30 }
+        }
+        fn propagated(&self) -> Option<String> {
+            Some("{\"traceparent\":\"x\"}".to_owned())
+        }
+        fn child(self: Arc<Self>) -> Option<Arc<dyn TraceSink>> {
+            Some(Arc::new(Self::default()))
+        }
+    }
+
+    #[test]
+    fn a_trace_of_the_server_gets_what_a_plug_in_reports() {
+        let sink = Arc::new(ServerSink::default());
+        let seen = Trace::of_server(TraceContext::new(sink.clone()));
+        let handle = ptr::from_ref(&seen).cast_mut();
+        let (mut context, mut child, mut id, mut parent_id) = (ptr::null(), ptr::null_mut(), 0, 0);
+        // SAFETY: a live trace and places of this function.
+        unsafe {
+            consume(TRITONSERVER_InferenceTraceId(handle, &raw mut id)).unwrap();
+            consume(TRITONSERVER_InferenceTraceParentId(handle, &raw mut parent_id)).unwrap();
+            consume(TRITONSERVER_InferenceTraceContext(handle, &raw mut context)).unwrap();
+            assert_eq!(CStr::from_ptr(context), c"{\"traceparent\":\"x\"}");
+            consume(TRITONSERVER_InferenceTraceReportActivity(handle, 7, c"PRE_START".as_ptr())).unwrap();
+            consume(TRITONSERVER_InferenceTraceSpawnChildTrace(handle, &raw mut child)).unwrap();
+            let owned = OwnedTrace::take(child).unwrap();
+            assert!(owned.of_server().is_some_and(|trace| trace.sink::<ServerSink>().is_some()));
+        }
+        assert_eq!((id, parent_id), (40, 30));
+        assert_eq!(*sink.0.lock(), [("PRE_START".to_owned(), 7)]);
     }
 
     #[test]
@@ -317,9 +395,9 @@ mod tests {
         unsafe {
             consume(TRITONSERVER_InferenceTraceSpawnChildTrace(parent, &raw mut child)).unwrap();
             consume(TRITONSERVER_InferenceTraceParentId(child, &raw mut parent_id)).unwrap();
-            assert_eq!(parent_id, (*parent).id);
+            assert_eq!(parent_id, (*parent).identity.id);
             (*child).report(REQUEST_END, 1);
-            assert_eq!(*heard.lock(), [((*child).id, REQUEST_END, 1)]);
+            assert_eq!(*heard.lock(), [((*child).identity.id, REQUEST_END, 1)]);
             TRITONSERVER_InferenceTraceDelete(child);
             TRITONSERVER_InferenceTraceDelete(parent);
             consume(TRITONSERVER_InferenceTraceSpawnChildTrace(ptr::null_mut(), &raw mut child)).unwrap();

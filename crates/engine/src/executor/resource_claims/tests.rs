@@ -64,10 +64,12 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
         threads: EngineThreads::start().unwrap(),
         limiter: Some(limiter.clone()),
         cached: None,
+        fingerprint: None,
         inflight: ByteBudget::new(usize::MAX),
         unread: UnreadBudget::unlimited(),
         since: now(),
         inferer: None,
+        metrics: Arc::default(),
     })
 }
 

@@ -2,13 +2,13 @@
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use inference::{
-    Error, Flow, Name, Request, Timeline, Timestamp,
+    Error, Flow, Request, Timeline, Timestamp,
     backend::Execution,
     cache::{CacheControl, CacheStatus, CachedAnswer},
-    response_channel,
 };
 use scheduling::Meta;
 
@@ -16,9 +16,13 @@ use super::{
     LONGEST_LOOK_UP,
     flights::FlightRole,
     freshness::{Freshness, freshness},
-    path::{CachePath, Decision, ExecutionTerms, PathRequest},
+    path::{CachePath, Decision},
 };
-use crate::{clock::now, observe::Lookup};
+use crate::{
+    clock::{now, unix_time},
+    model::ValidRequest,
+    observe::Lookup,
+};
 
 /// A request of a model with a cache that has no answer yet.
 pub(super) struct AskingRequest {
@@ -28,7 +32,6 @@ pub(super) struct AskingRequest {
     pub(super) queued: Timestamp,
     /// When the look-up began.
     pub(super) began: Timestamp,
-    pub(super) control: CacheControl,
     pub(super) path: Arc<CachePath>,
 }
 
@@ -36,18 +39,15 @@ impl AskingRequest {
     /// # Errors
     /// Why the model refuses the request, if it does so on this thread. The request has then been answered.
     pub(super) fn begin(self) -> Result<(), Error> {
-        if self.control.bypasses {
-            return self.execute(
-                CacheStatus::Bypassed,
-                ExecutionTerms { stores: false, ..ExecutionTerms::default() },
-            );
+        let control = self.execution.request.cache_control;
+        if control.bypasses {
+            return self.execute(CacheStatus::Bypassed);
         }
-        if self.control.refreshes {
-            let terms = ExecutionTerms { replaces: true, ..ExecutionTerms::default() };
-            return self.execute(CacheStatus::Refreshed, terms);
+        if control.refreshes {
+            return self.execute(CacheStatus::Refreshed);
         }
         let cache = self.path.cache.clone();
-        let ended = cache.flights.lock().ended();
+        let ended = cache.ended_flights();
         match cache.cache.look_up_at_once(&self.path.key.1) {
             None => self.join(None),
             Some(found) => match self.judged(found) {
@@ -62,17 +62,20 @@ impl AskingRequest {
         let path = self.path.clone();
         let cache = path.cache.clone();
         // Another thread may answer the request as soon as it waits.
-        self.execution.responder.timeline().queued(self.queued);
-        let mut flights = cache.flights.lock();
-        let joined = flights.join(&path.key, path.request.number, self, path.request.deadline);
-        let (ended, expiry) = (flights.ended(), flights.next_expiry());
-        drop(flights);
-        match joined {
+        self.execution.responder.timeline().queued(self.queued, self.execution.request.tensors());
+        let (role, ended, expiry) = cache.with_flights(|flights| {
+            let role = flights.join(&path.key, path.request.number, self, path.request.deadline);
+            (role, flights.ended(), flights.next_expiry())
+        });
+        match role {
             FlightRole::Waits => {
                 cache.schedule_expiry(path.request.deadline.and(expiry));
                 Ok(())
             }
-            FlightRole::Answered(request, answer) => request.collapse(answer),
+            FlightRole::Answered(request, answer) => {
+                request.collapse(answer);
+                Ok(())
+            }
             FlightRole::Leads(request) => match missed {
                 Some((status, before)) if before == ended => request.lead(status),
                 // An answer may have been stored since the look-up.
@@ -107,7 +110,7 @@ impl AskingRequest {
         match self.judged(found) {
             Judged::Missing(status) => self.lead(status),
             Judged::Good(answer, status) => {
-                let waiting = self.path.cache.flights.lock().end(&self.path.key);
+                let waiting = self.path.cache.with_flights(|flights| flights.end(&self.path.key));
                 for request in waiting {
                     // The client has already received the error.
                     let _ = request.found(answer.clone());
@@ -121,7 +124,7 @@ impl AskingRequest {
     fn found(self, answer: CachedAnswer) -> Result<(), Error> {
         match self.judged(Ok(Some(answer))) {
             Judged::Good(answer, status) => self.hit(answer, status),
-            Judged::Missing(status) => self.execute(status, ExecutionTerms::default()),
+            Judged::Missing(status) => self.execute(status),
         }
     }
 
@@ -131,15 +134,17 @@ impl AskingRequest {
             Ok(None) => return Judged::Missing(CacheStatus::Miss),
             // As Triton: a failed look-up counts as a miss. A failed insertion is logged as an error.
             Err(error) => {
-                log::debug!("failed to look up key [{}] in response cache: {error}", self.path.key.1);
+                let (model, request_id) = (self.path.model.name(), &self.path.request.id);
+                let key = &self.path.key.1;
+                log::debug!(model:%, request_id:%; "failed to look up key [{key}] in response cache: {error}");
                 return Judged::Missing(CacheStatus::Miss);
             }
         };
-        let caching = &self.path.cache.caching;
+        let (caching, control) = (&self.path.cache.caching, self.execution.request.cache_control);
         // Answers that do not age need no clock.
-        let ages = caching.time_to_live.is_some() || self.control.max_age.is_some();
-        let age = if ages { answer.age() } else { std::time::Duration::ZERO };
-        match freshness(age, caching, self.control) {
+        let ages = caching.time_to_live.is_some() || control.max_age.is_some();
+        let age = if ages { answer.age(unix_time()) } else { Duration::ZERO };
+        match freshness(age, caching, control) {
             Freshness::Fresh(rest) => Judged::Good(answer, CacheStatus::Hit(rest)),
             Freshness::Stale => Judged::Good(answer, CacheStatus::StaleHit),
             Freshness::TooOld => Judged::Missing(CacheStatus::TooOld),
@@ -156,9 +161,8 @@ impl AskingRequest {
     }
 
     /// An equal request has got this answer.
-    pub(super) fn collapse(self, answer: Arc<CachedAnswer>) -> Result<(), Error> {
+    pub(super) fn collapse(self, answer: Arc<CachedAnswer>) {
         self.answer(Arc::unwrap_or_clone(answer), CacheStatus::Collapsed);
-        Ok(())
     }
 
     fn answer(self, answer: CachedAnswer, status: CacheStatus) {
@@ -178,8 +182,7 @@ impl AskingRequest {
 
     /// Executes the request, whose answer is for all that wait for it.
     fn lead(self, status: CacheStatus) -> Result<(), Error> {
-        let replaces = status == CacheStatus::TooOld;
-        self.execute(status, ExecutionTerms { leads: true, replaces, ..ExecutionTerms::default() })
+        self.execute_as(status, true)
     }
 
     /// Leads after a leader that has gone.
@@ -188,47 +191,48 @@ impl AskingRequest {
         let _ = self.lead(CacheStatus::Miss);
     }
 
-    /// Executes the request for itself alone.
+    /// Executes the request for itself alone, because the answer of the leader cannot be shared.
     pub(super) fn execute_alone(self) {
         // The client has already received the error.
-        let _ = self.execute(CacheStatus::Miss, ExecutionTerms::default());
+        let _ = self.execute(CacheStatus::Miss);
     }
 
-    fn execute(self, status: CacheStatus, terms: ExecutionTerms) -> Result<(), Error> {
-        let Self { execution, meta, queued, began, control, path } = self;
-        let asked = !control.bypasses && !control.refreshes;
-        let looked_up = asked.then(|| now() - began);
+    /// Executes the request, for itself alone.
+    fn execute(self, status: CacheStatus) -> Result<(), Error> {
+        self.execute_as(status, false)
+    }
+
+    fn execute_as(self, status: CacheStatus, leads: bool) -> Result<(), Error> {
+        let Self { execution, meta, queued, began, path } = self;
         execution.responder.timeline().set_cache_status(status);
-        path.decide(Decision::Execution { terms, looked_up });
+        let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
+        let looked_up = has_asked.then(|| now() - began);
+        path.decide(Decision::Execution { status, leads, looked_up });
         path.model.work.enqueue(meta, execution, queued)
     }
 
     /// Has the model compute a new answer for later requests, unless it does so already.
     fn refresh(&self) {
         let CachePath { model, cache, key, .. } = &*self.path;
-        if model.in_flight.is_draining() || cache.flights.lock().has(key) {
+        if model.in_flight.is_draining() || cache.with_flights(|flights| flights.has(key)) {
             return;
         }
-        let shared = self.execution.request.share();
-        let request = Request { timeout: None, trace: None, client: None, ..shared };
-        let number = cache.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let asked = PathRequest { id: Name::new(""), number, deadline: None };
-        let path = Arc::new(CachePath::new(model, cache, key.clone(), asked));
-        model.in_flight.begin();
-        let timeline = Timeline::new(now(), self.execution.responder.timeline().rows);
-        let (responder, mut unread) = response_channel(timeline, path.clone(), Flow::unlimited());
-        if let Some(place) = model.orders.place_on_arrival() {
-            responder.set_place(place);
-        }
-        let execution = Box::new(Execution::new(request, responder));
-        let (meta, control, began) = (self.meta.clone(), CacheControl::default(), now());
-        let refreshing = Self { execution, meta, queued: began, began, control, path };
-        let lone = refreshing.path.clone();
-        let joined = cache.flights.lock().join(key, lone.request.number, refreshing, None);
+        let queued = now();
+        let request = Request {
+            timeout: None,
+            trace: None,
+            client: None,
+            cache_control: CacheControl::default(),
+            ..self.execution.request.share()
+        };
+        let timeline = Timeline::new(queued, self.execution.responder.timeline().rows);
+        let valid = ValidRequest { request, meta: self.meta.clone(), timeline, flow: Flow::unlimited() };
+        let (asking, mut unread) = cache.ask(model, valid, key.clone(), queued);
+        let number = asking.path.request.number;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.
-        match joined {
+        match cache.with_flights(|flights| flights.join(key, number, asking, None)) {
             FlightRole::Leads(request) => _ = request.lead(CacheStatus::TooOld),
-            FlightRole::Answered(request, answer) => _ = request.collapse(answer),
+            FlightRole::Answered(request, answer) => request.collapse(answer),
             FlightRole::Waits => {}
         }
         cache.runtime.spawn(async move { while unread.next().await.is_some() {} });

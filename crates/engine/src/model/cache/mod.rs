@@ -4,11 +4,12 @@
 //! Only a model whose configuration enables `response_cache`, on a server with a cache, uses the cache. The rules of
 //! configurations exclude sequence models. A cache that fails only costs time: the request continues as after a miss.
 use std::{
+    num::NonZeroUsize,
     sync::{
         Arc,
         atomic::{
             AtomicU64,
-            Ordering::{Relaxed, SeqCst},
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
     task::{Context, Poll, Waker},
@@ -55,12 +56,16 @@ pub(crate) struct ModelCache {
     /// Runs the tasks that wait for a slow cache.
     runtime: Handle,
     clock: TimerThread,
-    flights: Mutex<Flights<AskingRequest, Arc<CachedAnswer>>>,
+    flights: Mutex<ModelFlights>,
+    /// The number of flights that have ended.
+    ended_flights: AtomicU64,
     /// The number of the next request.
     next: AtomicU64,
     /// How often the cache has been emptied. Answers to earlier requests are not stored.
     emptied: AtomicU64,
 }
+
+type ModelFlights = Flights<AskingRequest, Arc<CachedAnswer>>;
 
 /// What a [`ModelCache`] is made of.
 pub(crate) struct ModelCacheParts<'a> {
@@ -106,6 +111,7 @@ impl ModelCache {
             runtime,
             clock,
             flights: Mutex::default(),
+            ended_flights: AtomicU64::new(0),
             next: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
         })
@@ -121,17 +127,35 @@ impl ModelCache {
         model: &Arc<Model>,
         request: ValidRequest,
     ) -> Result<ResponseStream, Error> {
-        let ValidRequest { mut request, meta, timeline, flow } = request;
         let queued = now();
-        let control = request.cache_control;
+        let mut request = request;
         // The model must see the bytes that the key describes.
-        request.bring_to_host()?;
-        let key = self.keys.of(&request, self.cache.secret())?;
-        let deadline = model.queue_deadline(&meta, &request, queued);
-        let number = self.next.fetch_add(1, Relaxed);
-        let asked = PathRequest { id: request.id.clone(), number, deadline };
-        let path = CachePath::new(model, self, (self.emptied.load(SeqCst), key.into()), asked);
-        let path = Arc::new(path);
+        request.request.bring_to_host()?;
+        let key = self.keys.of(&request.request, self.cache.secret())?;
+        let (asking, stream) = self.ask(model, request, (self.emptied.load(SeqCst), key.into()), queued);
+        asking.begin()?;
+        Ok(stream)
+    }
+
+    /// A request that came at `queued` and asks for the answer with this key, and the stream of its responses.
+    fn ask(
+        self: &Arc<Self>,
+        model: &Arc<Model>,
+        request: ValidRequest,
+        key: FlightKey,
+        queued: Timestamp,
+    ) -> (AskingRequest, ResponseStream) {
+        let ValidRequest { request, meta, timeline, flow } = request;
+        let path = Arc::new(CachePath::new(
+            model,
+            self,
+            key,
+            PathRequest {
+                id: request.id.clone(),
+                number: self.next.fetch_add(1, Relaxed),
+                deadline: model.queue_deadline(&meta, &request, queued),
+            },
+        ));
         model.in_flight.begin();
         let (responder, stream) = response_channel(timeline, path.clone(), flow);
         // The order counts from the arrival: the hit of a later request must not pass the answer of an earlier one.
@@ -140,8 +164,7 @@ impl ModelCache {
         }
         // A request moves several times until it has its answer, so that it does so in a box.
         let execution = Box::new(Execution::new(request, responder));
-        AskingRequest { execution, meta, queued, began: now(), control, path }.begin()?;
-        Ok(stream)
+        (AskingRequest { execution, meta, queued, began: now(), path }, stream)
     }
 
     /// Removes all answers of the model version, also those that are being computed. Returns how many there were.
@@ -153,21 +176,34 @@ impl ModelCache {
         self.cache.remove_all(self.keys.prefix()).await
     }
 
+    /// Changes the flights.
+    fn with_flights<R>(&self, change: impl FnOnce(&mut ModelFlights) -> R) -> R {
+        let mut flights = self.flights.lock();
+        let result = change(&mut flights);
+        self.ended_flights.store(flights.ended(), Release);
+        result
+    }
+
+    /// The number of flights that have ended, without the lock: a hit needs none.
+    fn ended_flights(&self) -> u64 {
+        self.ended_flights.load(Acquire)
+    }
+
     /// The answer of a flight has been stored, or cannot be given to others.
     fn end_flight(&self, key: &FlightKey) {
-        let waiting = self.flights.lock().end(key);
+        let waiting = self.with_flights(|flights| flights.end(key));
         waiting.into_iter().for_each(AskingRequest::execute_alone);
     }
 
     /// Whether an answer may be stored that was asked for when the cache had been emptied so often.
     fn may_store(&self, emptied: u64, answer: &CachedAnswer) -> bool {
-        let fits = |max: std::num::NonZeroUsize| answer.byte_size() <= max.get();
+        let fits = |max: NonZeroUsize| answer.byte_size() <= max.get();
         emptied == self.emptied.load(SeqCst) && self.caching.max_answer_bytes.is_none_or(fits)
     }
 
     /// Rejects the requests that have waited too long for an equal one.
     fn expire(&self) {
-        let late = self.flights.lock().expire(now());
+        let late = self.with_flights(|flights| flights.expire(now()));
         for request in late {
             request.execution.responder.fail(rejection::timed_out());
         }
@@ -185,7 +221,7 @@ impl ModelCache {
 impl TimerTarget for ModelCache {
     fn wake(self: Arc<Self>) {
         self.expire();
-        let next = self.flights.lock().next_expiry();
+        let next = self.with_flights(|flights| flights.next_expiry());
         self.schedule_expiry(next);
     }
 }
@@ -229,9 +265,15 @@ impl Insertion {
                     log::error!("Failed to insert key [{}] into response cache: {error}", self.key.1);
                 }
                 if looked_up.is_some() {
-                    self.record.cache_insertion(now() - self.began);
+                    let at = now();
+                    self.record.cache_insertion(self.looked_up, at - self.began, at);
                 }
             }
+        }
+        if self.key.0 != self.cache.emptied.load(SeqCst) {
+            // The cache has been emptied, perhaps before the answer was in it.
+            let removal = self.cache.cache.remove_all(&self.key.1);
+            self.cache.runtime.spawn(removal);
         }
         if self.leads {
             self.cache.end_flight(&self.key);

@@ -8,14 +8,16 @@ use std::{
 
 use inference::{
     EntryId, ExecutionTimes, FailureReason, InFlightResponse, Name, Outcome, ReportedTimes, Response,
-    ResponsePath, ResponseReport, Timeline, Timestamp, cache::CachedAnswer, id_prefix,
+    ResponsePath, ResponseReport, Timeline, Timestamp,
+    cache::{CacheStatus, CachedAnswer},
+    id_prefix,
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{Insertion, ModelCache, flights::FlightKey};
 use crate::{
-    clock::now,
+    clock::{now, unix_time},
     model::Model,
     observe::Lookup,
     rejection::{cancelled, timed_out},
@@ -49,27 +51,13 @@ pub(super) enum Decision {
     Hit(Lookup),
     /// From the model.
     Execution {
-        terms: ExecutionTerms,
+        /// Why.
+        status: CacheStatus,
+        /// The answer is for all requests of the flight.
+        leads: bool,
         /// How long the look-up took. `None`: the client did not want it.
         looked_up: Option<Duration>,
     },
-}
-
-/// What happens to the answer of an execution, besides that its client gets it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ExecutionTerms {
-    /// It is stored.
-    pub(super) stores: bool,
-    /// It takes the place of a stored one.
-    pub(super) replaces: bool,
-    /// It is for all requests of the flight.
-    pub(super) leads: bool,
-}
-
-impl Default for ExecutionTerms {
-    fn default() -> Self {
-        Self { stores: true, replaces: false, leads: false }
-    }
 }
 
 /// The responses so far.
@@ -136,14 +124,22 @@ impl CachePath {
             Collected::All { responses, .. }
                 if responses.iter().any(|response| !response.outputs.is_empty()) =>
             {
-                Some(Arc::new(CachedAnswer::new(responses)))
+                Some(Arc::new(CachedAnswer { responses, computed: unix_time() }))
             }
             Collected::All { .. } | Collected::Unfit => None,
         }
     }
 
     /// A response of the model has come.
-    fn executed(&self, response: InFlightResponse, terms: ExecutionTerms, looked_up: Option<Duration>) {
+    fn executed(
+        &self,
+        response: InFlightResponse,
+        (status, leads): (CacheStatus, bool),
+        looked_up: Option<Duration>,
+    ) {
+        if status == CacheStatus::Bypassed {
+            return self.model.respond(response);
+        }
         let answer = self.note(&response);
         let Some(outcome) = response.outcome() else { return self.model.respond(response) };
         let failure = match outcome {
@@ -155,12 +151,13 @@ impl CachePath {
         if let Some(looked_up) = missed {
             record.cache_miss(looked_up);
         }
-        let leads = terms.leads;
-        let waiting = match (&answer, &failure) {
-            (Some(answer), _) if leads => self.cache.flights.lock().answered(&self.key, answer.clone()),
+        let waiting = match &answer {
+            Some(answer) if leads => {
+                self.cache.with_flights(|flights| flights.answered(&self.key, answer.clone()))
+            }
             _ => Vec::new(),
         };
-        let stored = answer.clone().filter(|answer| terms.stores && self.cache.may_store(self.key.0, answer));
+        let stored = answer.clone().filter(|answer| self.cache.may_store(self.key.0, answer));
         let is_stored = stored.is_some();
         // Done before the client has its answer, so that the next equal request finds it.
         if let Some(stored) = stored {
@@ -170,17 +167,18 @@ impl CachePath {
                 record: record.clone(),
                 looked_up: missed,
                 began: now(),
-                replaces: terms.replaces,
+                replaces: matches!(status, CacheStatus::TooOld | CacheStatus::Refreshed),
                 leads,
             };
             insertion.begin(stored);
+        } else if let Some(looked_up) = missed {
+            record.cache_miss_ended(looked_up, now());
         }
         self.model.respond(response);
         match (answer, failure) {
             (Some(answer), _) => {
                 for request in waiting {
-                    // The client has already received the error.
-                    let _ = request.collapse(answer.clone());
+                    request.collapse(answer.clone());
                 }
                 if leads && !is_stored {
                     self.cache.end_flight(&self.key);
@@ -195,13 +193,13 @@ impl CachePath {
     /// The leader has failed. What concerns only its own client makes another request lead.
     fn failed(&self, error: &inference::Error) {
         if error.reason == FailureReason::Cancelled || *error == timed_out() {
-            let next = self.cache.flights.lock().lead_next(&self.key);
+            let next = self.cache.with_flights(|flights| flights.lead_next(&self.key));
             if let Some(next) = next {
                 next.lead_on();
             }
             return;
         }
-        let waiting = self.cache.flights.lock().end(&self.key);
+        let waiting = self.cache.with_flights(|flights| flights.end(&self.key));
         let own_prefix = id_prefix(&self.request.id);
         for request in waiting {
             let mut error = error.clone();
@@ -218,6 +216,7 @@ impl ResponsePath for CachePath {
     fn respond(&self, response: InFlightResponse) {
         match self.decision.get() {
             Some(Decision::Hit(times)) => {
+                self.model.tell_response(&response);
                 if response.outcome().is_some() {
                     let at = now();
                     self.model.record.cache_hit(response.timeline(), times, at);
@@ -226,14 +225,16 @@ impl ResponsePath for CachePath {
                 }
                 self.model.orders.release(response);
             }
-            Some(&Decision::Execution { terms, looked_up }) => self.executed(response, terms, looked_up),
+            Some(&Decision::Execution { status, leads, looked_up }) => {
+                self.executed(response, (status, leads), looked_up);
+            }
             // The request has waited for an equal one in vain.
             None => self.model.respond(response),
         }
     }
 
     fn cancelled(&self, entry: Option<EntryId>) {
-        let left = self.cache.flights.lock().leave(&self.key, self.request.number);
+        let left = self.cache.with_flights(|flights| flights.leave(&self.key, self.request.number));
         match left {
             Some(request) => request.execution.responder.fail(cancelled()),
             None => self.model.cancelled(entry),

@@ -18,18 +18,23 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::grpc::{TlsOptions, v1_certificate::V1Certificate};
+use crate::tls::{TlsOptions, TlsPort, TlsProtocol, V1Certificate};
 
 fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/grpc/tests/tls").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tls/test_files").join(name)
 }
 
-fn encrypted(mutual: bool) -> TlsOptions {
-    TlsOptions {
+fn encrypted(mutual: bool) -> Arc<TlsPort> {
+    let options = TlsOptions {
         certificate: file("server.pem"),
         key: file("server.key"),
         client_roots: mutual.then(|| file("root.pem")),
-    }
+    };
+    port(options).unwrap()
+}
+
+fn port(options: TlsOptions) -> Result<Arc<TlsPort>, inference::Error> {
+    TlsPort::new("gRPC", options, TlsProtocol::Http2)
 }
 
 /// The HTTP status of a call of `ServerLive` over an encrypted connection.
@@ -157,7 +162,8 @@ async fn certificates_of_version_1_are_accepted_for_servers_and_clients() {
         key: file("server-v1.key"),
         client_roots: Some(file("root-v1.pem")),
     };
-    let server = Server::start(GrpcOptions { tls: Some(tls.clone()), ..GrpcOptions::default() }).await;
+    let encrypted = port(tls.clone()).unwrap();
+    let server = Server::start(GrpcOptions { tls: Some(encrypted), ..GrpcOptions::default() }).await;
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
         let call = |certificate, key| call_with(&server, of_version_1(certificate, key, version));
         assert_eq!(call("client-v1.pem", "client-v1.key").await.unwrap(), 200, "{version:?}");
@@ -168,28 +174,8 @@ async fn certificates_of_version_1_are_accepted_for_servers_and_clients() {
             assert!(refused.is_err(), "{certificate} with {key}: {version:?}");
         }
     }
-    let options = |tls| GrpcOptions { tls: Some(tls), ..GrpcOptions::default() };
-    let wrong_key = options(TlsOptions { key: file("client-v1.key"), ..tls });
-    let refusal = GrpcState::new(server.engine.clone(), wrong_key, Drain::new()).err().unwrap().message;
+    let refusal = port(TlsOptions { key: file("client-v1.key"), ..tls }).unwrap_err().message;
     assert!(refusal.contains("cannot be used together"), "{refusal}");
-}
-
-#[tokio::test]
-async fn an_unusable_certificate_is_named() {
-    let (server, _connection) = connected().await;
-    let refusal = |tls: TlsOptions| {
-        let options = GrpcOptions { tls: Some(tls), ..GrpcOptions::default() };
-        GrpcState::new(server.engine.clone(), options, Drain::new()).err().unwrap().message.into_owned()
-    };
-    let good = encrypted(true);
-    let missing = refusal(TlsOptions { certificate: file("none.pem"), ..good.clone() });
-    assert!(missing.starts_with("server certificate '") && missing.contains("none.pem' cannot be used: "));
-    let no_key = refusal(TlsOptions { key: file("root.pem"), ..good.clone() });
-    assert!(no_key.starts_with("server key '") && no_key.contains("root.pem' cannot be used: "), "{no_key}");
-    let wrong_key = refusal(TlsOptions { key: file("client.key"), ..good.clone() });
-    assert!(wrong_key.contains("cannot be used together"), "{wrong_key}");
-    let no_root = refusal(TlsOptions { client_roots: Some(file("server.key")), ..good });
-    assert!(no_root.ends_with("it holds no certificate"), "{no_root}");
 }
 
 #[tokio::test]

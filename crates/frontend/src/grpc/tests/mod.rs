@@ -17,6 +17,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use super::{GrpcOptions, GrpcState, serve};
 use crate::{drain::Drain, listen::BoundSocket};
 
+mod access_log;
 mod connection;
 mod stream;
 mod unary;
@@ -67,7 +68,7 @@ impl Server {
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
             limits,
-            metrics: MetricsOptions { counter_latencies: true, host: false },
+            metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,
             rate_limit: None,
@@ -78,7 +79,7 @@ impl Server {
         let drain = Drain::new();
         let state = Arc::new(GrpcState::new(engine.clone(), options, drain.clone()).unwrap());
         let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
-        let address = listener.local_addr().unwrap();
+        let address = listener.address().unwrap().port().unwrap();
         let serving = tokio::spawn(serve(listener, state));
         Self { address, engine, drain, serving, gate, _repository: repository }
     }

@@ -65,7 +65,7 @@ async fn what_cannot_be_called_is_refused_without_details() {
         assert_eq!(status_of(&connection, path, framed(b"")).await, expect(12, ""), "{path}");
     }
     let not_offered = [
-        ("LogSettings", "log settings is not supported by this version of nereid"),
+        ("LogSettings", "the log of this process is not the server's to set"),
         (
             "SystemSharedMemoryRegister",
             "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",

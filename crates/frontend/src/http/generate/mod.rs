@@ -12,10 +12,7 @@
 //! headers.
 //!
 //! When the client disconnects, hyper drops the future or the body. That cancels the request (P-W25).
-//!
-//! The endpoints send no load reports (`endpoint-load-metrics`). Such reports contain the metric family
-//! `nv_trt_llm_kv_cache_block_metrics` of a backend, and they are left out if the backend does not report it. No
-//! backend can report such metrics yet.
+mod load_report;
 mod request;
 #[cfg(test)]
 mod request_tests;
@@ -32,15 +29,23 @@ use engine::Model;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
-use inference::{Error, Name, Request, Response, ResponseStream};
+use inference::{Error, Name, Request, Response, ResponseItem, ResponseStream};
+use trace::RequestTrace;
 
 use super::{
     body::{ReceivedBody, ResponseBody},
+    infer::received,
     reply::{self, HttpFailure, HttpReply},
     response::Origin,
     service::HttpService,
 };
-use crate::{cache_headers, decode_pool::Work, error};
+use crate::{
+    cache_headers,
+    decode_pool::Work,
+    error,
+    request_facts::{self, RequestFacts},
+    tracing::{TracedSend, response_complete},
+};
 pub(super) use request::{Schema, decode};
 
 /// The bytes before the JSON of an event.
@@ -51,12 +56,14 @@ impl HttpService {
         &self,
         parts: &Parts,
         body: &mut B,
-        name: &str,
-        version: Option<i64>,
+        model: (&str, Option<i64>),
+        trace: &mut Option<RequestTrace>,
     ) -> Result<HttpReply, HttpFailure> {
-        let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
+        let mut generation = self.start_generation(parts, body, model, trace).await?;
         let mut json = Vec::new();
-        let written = match generation.only().await {
+        let only = generation.only().await;
+        response_complete(trace.as_ref());
+        let written = match only {
             Ok(response) => generation.write(&mut json, &response),
             Err(error) => Err(error),
         };
@@ -69,6 +76,11 @@ impl HttpService {
         };
         let mut reply = reply::json(status, ResponseBody::chunked(json));
         cache_headers::tell(reply.headers_mut(), &generation.responses);
+        self.tell_load(reply.headers_mut(), &parts.headers);
+        if request_facts::wants_timing(&parts.headers) {
+            let (name, value) = request_facts::timing(&generation.responses);
+            reply.headers_mut().insert(name, value);
+        }
         Ok(reply)
     }
 
@@ -76,36 +88,47 @@ impl HttpService {
         &self,
         parts: &Parts,
         body: &mut B,
-        name: &str,
-        version: Option<i64>,
+        model: (&str, Option<i64>),
     ) -> Result<HttpReply, HttpFailure> {
-        let mut generation = self.start_generation(&parts.headers, body, name, version).await?;
-        let (status, first) = match generation.responses.next().await {
-            None => (StatusCode::OK, Bytes::new()),
-            Some(item) => generation.event(item.result),
-        };
+        let mut trace = None;
+        let mut generation = self.start_generation(parts, body, model, &mut trace).await?;
+        generation.trace = trace;
+        let first = generation.responses.next().await;
+        let (status, first) = generation.traced_event(first).unwrap_or((StatusCode::OK, Bytes::new()));
         let mut headers = HeaderMap::new();
         cache_headers::tell(&mut headers, &generation.responses);
+        self.tell_load(&mut headers, &parts.headers);
         let body = ResponseBody::events(first, generation);
         let mut reply = reply::typed(status, "text/event-stream; charset=utf-8", body);
         reply.headers_mut().extend(headers);
         Ok(reply)
     }
 
+    fn tell_load(&self, reply: &mut HeaderMap, asked: &HeaderMap) {
+        load_report::tell(reply, asked, |family, label| self.engine.plugin_metric(family, label));
+    }
+
     async fn start_generation<B: Body<Data = Bytes> + Unpin>(
         &self,
-        headers: &HeaderMap,
+        parts: &Parts,
         body: &mut B,
-        name: &str,
-        version: Option<i64>,
+        (name, version): (&str, Option<i64>),
+        trace: &mut Option<RequestTrace>,
     ) -> Result<GenerateCall, HttpFailure> {
+        let headers = &parts.headers;
         let model = self.engine.model(name, version)?;
+        let facts = RequestFacts::of(&parts.extensions).cloned();
+        if let Some(facts) = &facts {
+            facts.set_model(&model);
+        }
         if !matches!(headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes), None | Some(b"" | b"identity"))
         {
             let text = "Unsupported content-encoding, only 'identity' is supported.";
             return Err(Error::invalid(text).into());
         }
+        *trace = self.sample(headers, &model);
         let ReceivedBody { bytes: json, reservation } = self.read_json(body).await?;
+        received(trace.as_ref());
         let (asked, max_input_size) = (model.clone(), self.options.max_input_size);
         let decoded = Work::on_bytes(json.len(), move || {
             let config = asked.config();
@@ -118,9 +141,13 @@ impl HttpService {
         let mut request = decoded.await??;
         request.model_version = version;
         request.cache_control = cache_headers::of_request(headers);
+        request.trace = trace.as_ref().map(RequestTrace::context);
         let id = request.id.clone();
+        if let Some(facts) = &facts {
+            facts.set_request_id(&id);
+        }
         let responses = model.infer(request)?;
-        Ok(GenerateCall { model, id, responses })
+        Ok(GenerateCall { model, id, responses, trace: None, sending: None, has_last: false, facts })
     }
 }
 
@@ -130,6 +157,21 @@ struct GenerateCall {
     model: Arc<Model>,
     id: Name,
     responses: ResponseStream,
+    /// The trace of a stream of events.
+    trace: Option<RequestTrace>,
+    /// The event that the connection has not taken yet, if the request is traced.
+    sending: Option<TracedSend>,
+    /// The model has sent its final response.
+    has_last: bool,
+    facts: Option<Arc<RequestFacts>>,
+}
+
+impl Drop for GenerateCall {
+    fn drop(&mut self) {
+        if let Some(facts) = &self.facts {
+            facts.set_times(&self.responses);
+        }
+    }
 }
 
 impl GenerateCall {
@@ -143,6 +185,25 @@ impl GenerateCall {
                  various number of responses",
             )),
         }
+    }
+
+    /// The event for an item of the stream of responses, and the matching HTTP status. The connection has taken the
+    /// previous event.
+    fn traced_event(&mut self, item: Option<ResponseItem>) -> Option<(StatusCode, Bytes)> {
+        self.sending = None;
+        if !self.has_last {
+            response_complete(self.trace.as_ref());
+        }
+        let Some(item) = item else {
+            // No more responses: the trace need not wait for the end of the body.
+            self.has_last = true;
+            self.trace = None;
+            return None;
+        };
+        self.has_last |= item.last;
+        let event = self.event(item.result);
+        self.sending = self.trace.clone().map(TracedSend::http);
+        Some(event)
     }
 
     /// An event, and the matching HTTP status.
@@ -165,7 +226,7 @@ impl GenerateCall {
 
     /// The JSON of an error.
     fn failed(&self, error: &Error) -> Vec<u8> {
-        error::note(self.model.name(), error);
+        error::note(self.model.name(), error, self.facts.as_deref());
         error::body(&error.message)
     }
 }
@@ -175,6 +236,6 @@ impl Stream for GenerateCall {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let item = self.responses.poll_item(context);
-        item.map(|item| item.map(|item| self.event(item.result).1))
+        item.map(|item| self.traced_event(item).map(|(_, event)| event))
     }
 }

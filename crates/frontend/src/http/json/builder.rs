@@ -26,13 +26,12 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The grammar is wrong, or the document has too many values.
-    #[cfg(test)]
     pub(crate) fn parse(source: &'a [u8]) -> Result<Self, Error> {
         Self::build(source, Purpose::Any).map(|built| built.document)
     }
 
-    /// Reads the members of the outermost object, and those of its `parameters`. Of any other container only its kind
-    /// is stored.
+    /// Reads the members of the outermost object, and those of its `parameters` and of its `raw_handle`. Of any other
+    /// container only its kind is stored.
     ///
     /// # Errors
     /// The grammar is wrong, or the document has too many values.
@@ -109,7 +108,6 @@ struct OpenContainer {
 #[derive(Clone, Copy)]
 enum Purpose<'p> {
     /// Any value.
-    #[cfg(test)]
     Any,
     /// The values of an inference request.
     Inference,
@@ -186,12 +184,13 @@ impl<'a> Handler<'a> for Builder<'a, '_> {
             return;
         }
         self.member = match (self.purpose, &*key) {
-            #[cfg(test)]
             (Purpose::Any, _) => ContainerRole::Kept,
             (Purpose::Inference, key) => self.inference_member(key),
             (Purpose::Generation(datatype_of), key) => match datatype_of(key) {
                 Some(datatype) => ContainerRole::Input(datatype),
-                None if key == b"parameters" && self.open.len() == 1 => ContainerRole::Kept,
+                None if self.open.len() == 1 && matches!(key, b"parameters" | b"raw_handle") => {
+                    ContainerRole::Kept
+                }
                 None => ContainerRole::Opaque,
             },
         };

@@ -164,6 +164,11 @@ impl<'d> JsonValue<'d> {
         }
     }
 
+    /// Whether the value is `null`.
+    pub(crate) fn is_null(self) -> bool {
+        matches!(self.node(), JsonNode::Scalar(Scalar::Null))
+    }
+
     pub(crate) fn as_bytes(self) -> Result<&'d [u8], Error> {
         match self.node() {
             JsonNode::Scalar(Scalar::Text(text)) => Ok(text),

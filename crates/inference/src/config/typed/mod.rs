@@ -8,11 +8,15 @@ mod tensors;
 mod warmup;
 
 use std::{
+    collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
     sync::Arc,
 };
 
-use proto::{model_config::SchedulingChoice, model_optimization_policy::ModelPriority};
+use proto::{
+    model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions,
+    model_optimization_policy::ModelPriority,
+};
 
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy};
 use crate::{DataType, Name, Shape, element_count};
@@ -62,6 +66,7 @@ impl ConfigConversion<'_> {
             default_model_filename: config.default_model_filename.clone(),
             parameters: parameters.map(|(key, value)| (key.clone(), value.string_value.clone())).collect(),
             metric_tags: config.metric_tags.clone(),
+            histogram_buckets: histogram_buckets(config),
             graph_level: policy.and_then(|policy| policy.graph.as_ref()).map(|graph| graph.level),
             low_priority: policy.is_some_and(|policy| policy.priority() == ModelPriority::PriorityMin),
             cpu_accelerators: accelerators
@@ -158,6 +163,17 @@ impl ConfigConversion<'_> {
         }
         dims.into()
     }
+}
+
+/// The bounds of histograms by the name of their family.
+fn histogram_buckets(config: &proto::ModelConfig) -> BTreeMap<String, Vec<f64>> {
+    let controls = config.model_metrics.iter().flat_map(|metrics| &metrics.metric_control);
+    let buckets = controls.filter_map(|control| {
+        let family = control.metric_identifier.as_ref()?.family.clone();
+        let MetricOptions::HistogramOptions(options) = control.metric_options.as_ref()?;
+        Some((family, options.buckets.clone()))
+    });
+    buckets.collect()
 }
 
 /// The parameter of [`ModelConfig::most_unread_responses`]. Clients can slow down a model with it, which is useful for

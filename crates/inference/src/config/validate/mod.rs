@@ -140,6 +140,11 @@ fn metrics_are_complete(config: &ModelConfig, errors: &mut ConfigErrors) {
             Some(MetricOptions::HistogramOptions(options)) if options.buckets.is_empty() => {
                 errors.invalid(&field, "histogram options must specify non-empty 'buckets'");
             }
+            Some(MetricOptions::HistogramOptions(options))
+                if !options.buckets.is_sorted_by(|one, next| one < next) =>
+            {
+                errors.invalid(&field, "histogram options must specify ascending 'buckets'");
+            }
             Some(MetricOptions::HistogramOptions(_)) => {}
         }
     }

@@ -1,7 +1,9 @@
 //! Options that have a successor. Each works as far as its successor works, and prints a warning.
 
-use super::super::trace;
-use super::{OptionValue, Spec, boolean, checked, integer, text};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, text};
+
+/// The largest number of 32 bits.
+const UINT_MAX: i64 = u32::MAX as i64;
 
 pub(super) const DEPRECATED: &[Spec] = &[
     boolean(
@@ -33,8 +35,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
     .deprecated(
         "Warning: '--trace-file' has been deprecated and will be removed in future releases. Please use \
          '--trace-config triton,file=<filepath>' instead.",
-    )
-    .unsupported_if(|typed| typed.trace.requested_by() == Some(trace::TraceSource::File), trace::MISSING),
+    ),
     checked(
         "trace-level",
         "off|timestamps|tensors",
@@ -44,20 +45,35 @@ pub(super) const DEPRECATED: &[Spec] = &[
     .deprecated(
         "Warning: '--trace-level' has been deprecated and will be removed in future releases. Please use \
          '--trace-config level=<OFF|TIMESTAMPS|TENSORS>' instead.",
+    ),
+    Spec::new(
+        "trace-rate",
+        OptionValue::Integer(0, UINT_MAX, |typed, value| typed.trace.rate = value),
+        "Use --trace-config=rate=<number>.",
     )
-    .unsupported_if(|typed| typed.trace.requested_by() == Some(trace::TraceSource::Level), trace::MISSING),
-    integer("trace-rate", |_, _| (), "Use --trace-config=rate=<number>.").default("1000").deprecated(
+    .default("1000")
+    .deprecated(
         "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use \
          '--trace-config rate=<rate value>' instead.",
     ),
-    integer("trace-count", |_, _| (), "Use --trace-config=count=<number>.").default("-1").deprecated(
+    Spec::new(
+        "trace-count",
+        OptionValue::Integer(-1, INT_MAX, |typed, value| typed.trace.count = value),
+        "Use --trace-config=count=<number>.",
+    )
+    .default("-1")
+    .deprecated(
         "Warning: '--trace-count' has been deprecated and will be removed in future releases. Please use \
          '--trace-config count=<count value>' instead.",
     ),
-    integer("trace-log-frequency", |_, _| (), "Use --trace-config=triton,log-frequency=<number>.")
-        .default("0")
-        .deprecated(
-            "Warning: '--trace-log-frequency' has been deprecated and will be removed in future \
+    Spec::new(
+        "trace-log-frequency",
+        OptionValue::Integer(0, UINT_MAX, |typed, value| typed.trace.log_frequency = value),
+        "Use --trace-config=triton,log-frequency=<number>.",
+    )
+    .default("0")
+    .deprecated(
+        "Warning: '--trace-log-frequency' has been deprecated and will be removed in future \
              releases. Please use '--trace-config triton,log-frequency=<log frequency value>' instead.",
-        ),
+    ),
 ];

@@ -89,8 +89,7 @@ pub(super) const SHARED_MEMORY: &[Spec] = &[boolean(
     |typed, value| typed.devices.allow_client_shm = value,
     "Allow clients to register shared memory.",
 )
-.default("false")
-.unsupported_if(|typed| typed.devices.allow_client_shm, "tensors in shared memory")];
+.default("false")];
 
 fn device_and_size(value: &str) -> Result<(u32, u64), String> {
     let (device, size) = values::pair(value, ":")?;

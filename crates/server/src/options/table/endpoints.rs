@@ -1,9 +1,6 @@
 //! Options of the endpoints for SageMaker and Vertex AI.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
-
-/// The reason why the other options of an endpoint have no effect.
-const OFF: &str = "the endpoint is off";
+use super::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, port, text, values};
 
 pub(super) const SAGEMAKER: &[Spec] = &[
     boolean(
@@ -11,11 +8,9 @@ pub(super) const SAGEMAKER: &[Spec] = &[
         |typed, value| typed.outside.allow_sagemaker = value,
         "Listen for SageMaker requests.",
     )
-    .default("false")
-    .unsupported_if(|typed| typed.outside.allow_sagemaker, "the SageMaker endpoint"),
+    .default("false"),
     port("sagemaker-port", |typed, value| typed.outside.sagemaker_port = value, "The port to listen on.")
-        .default("8080")
-        .without_effect(OFF),
+        .default("8080"),
     checked(
         "sagemaker-safe-port-range",
         "<integer>-<integer>",
@@ -26,15 +21,14 @@ pub(super) const SAGEMAKER: &[Spec] = &[
             Ok(())
         },
         "The ports that other endpoints on the same address may use.",
-    )
-    .without_effect(OFF),
+    ),
     Spec::new(
         "sagemaker-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
         "The number of threads of the endpoint.",
     )
     .default("8")
-    .without_effect(OFF),
+    .without_effect(SHARED_THREADS),
 ];
 
 pub(super) const VERTEX: &[Spec] = &[
@@ -46,19 +40,24 @@ pub(super) const VERTEX: &[Spec] = &[
     .default_note(
         "true if the environment variable AIP_MODE is PREDICTION, which also makes --allow-http and \
              --allow-grpc false",
+    ),
+    port(
+        "vertex-ai-port",
+        |typed, value| typed.outside.vertex_ai_port = value,
+        "The port to listen on. The environment variable AIP_HTTP_PORT changes the default.",
     )
-    .unsupported_if(|typed| typed.outside.allow_vertex_ai, "the Vertex AI endpoint"),
-    port("vertex-ai-port", |typed, value| typed.outside.vertex_ai_port = value, "The port to listen on.")
-        .default("8080")
-        .without_effect(OFF),
+    .default("8080"),
     Spec::new(
         "vertex-ai-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
         "The number of threads of the endpoint.",
     )
     .default("8")
-    .without_effect(OFF),
-    text("vertex-ai-default-model", |_, _| (), "The model for requests that do not name a model.")
-        .default("")
-        .without_effect(OFF),
+    .without_effect(SHARED_THREADS),
+    text(
+        "vertex-ai-default-model",
+        |typed, value| typed.outside.vertex_ai_default_model = value.to_owned(),
+        "The model for requests that do not name a model. Without the option the server must have exactly one model.",
+    )
+    .default(""),
 ];

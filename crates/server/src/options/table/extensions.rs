@@ -1,8 +1,12 @@
 //! Options of backends, repository agents, the response cache, the rate limiter, and the options that Triton does not
 //! have.
 
+use shared_memory::SharedMemoryOptions;
+
 use super::super::meaning::BackendSetting;
 use super::{OptionValue, Spec, boolean, checked, count, text, values};
+
+const MOST_REGIONS: i64 = SharedMemoryOptions::MOST_REGIONS as i64;
 
 pub(super) const BACKEND: &[Spec] = &[
     text(
@@ -89,6 +93,28 @@ pub(super) const RATE_LIMITER: &[Spec] = &[
 
 pub(super) const NEREID: &[Spec] = &[
     text(
+        "access-log",
+        |typed, value| typed.logging.access_log = value.to_owned(),
+        "Write a line for each request of a client to this file: a JSON object with model, id, status, sizes and times, \
+             without tensors and headers. '-' is stdout. If the server cannot open the file, it does not start. SIGHUP \
+             reopens the file.",
+    )
+    .default_note("none"),
+    checked(
+        "access-log-rate",
+        "float",
+        |typed, value| {
+            let rate = values::float(value)?;
+            if !(0.0..=1.0).contains(&rate) {
+                return Err(format!("Provided option value is out of bound. Got {value}"));
+            }
+            typed.logging.access_log_rate = rate;
+            Ok(())
+        },
+        "Which part of the requests --access-log contains, from 0 to 1.",
+    )
+    .default("1"),
+    text(
         "onnxruntime-library",
         |typed, value| typed.backends.onnxruntime_library = value.to_owned(),
         "The ONNX Runtime library to use for ONNX models (libonnxruntime.so).",
@@ -154,6 +180,26 @@ pub(super) const NEREID: &[Spec] = &[
              GOAWAY. Then it stops, within --exit-timeout-secs.",
     )
     .default("0"),
+    Spec::new(
+        "max-client-shm-regions",
+        OptionValue::Integer(1, MOST_REGIONS, |typed, value| typed.devices.most_client_regions = value),
+        "The most regions of shared memory that clients may register with --allow-client-shm=true. Each needs an open file.",
+    )
+    .default("1024"),
+    Spec::new(
+        "max-client-shm-byte-size",
+        OptionValue::Integer(0, i64::MAX, |typed, value| typed.devices.most_client_region_bytes = value),
+        "The most bytes of all regions together that clients may register.",
+    )
+    .default("17179869184"),
+    boolean(
+        "client-shm-in-place",
+        |typed, value| typed.devices.client_shm_in_place = value,
+        "Let backends read and write the clients' regions where they are, as Triton does. If false, they work on copies. \
+             Set it only if all clients that can register regions are trusted: a client that changes an input while a model \
+             runs may make the backend read or write memory of the server.",
+    )
+    .default("false"),
     boolean(
         "serve-partial-models",
         |typed, value| typed.repository.serve_partial_models = value,

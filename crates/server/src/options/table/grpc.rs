@@ -14,7 +14,7 @@ pub(super) const GRPC: &[Spec] = &[
     text(
         "grpc-address",
         |typed, value| typed.grpc.address = value.to_owned(),
-        "The address to listen on for gRPC.",
+        "The address to listen on for gRPC, or unix:<path> for a unix socket.",
     )
     .default("0.0.0.0"),
     port(
@@ -71,7 +71,7 @@ pub(super) const GRPC: &[Spec] = &[
     .default("2147483647"),
     boolean(
         "grpc-use-ssl",
-        |typed, value| typed.grpc.use_tls = value,
+        |typed, value| typed.grpc.tls.on = value,
         "Encrypt gRPC with TLS. Needs --grpc-server-cert and --grpc-server-key.",
     )
     .default("false"),
@@ -79,8 +79,8 @@ pub(super) const GRPC: &[Spec] = &[
     boolean(
         "grpc-use-ssl-mutual",
         |typed, value| {
-            typed.grpc.mutual_tls = value;
-            typed.grpc.use_tls = true;
+            typed.grpc.tls.mutual = value;
+            typed.grpc.tls.on = true;
         },
         "Encrypt gRPC with TLS. If true, the server accepts only clients with a certificate that a certificate in \
              --grpc-root-cert has signed.",
@@ -88,19 +88,19 @@ pub(super) const GRPC: &[Spec] = &[
     .default_note("false"),
     text(
         "grpc-server-cert",
-        |typed, value| typed.grpc.server_cert = value.to_owned(),
+        |typed, value| typed.grpc.tls.server_cert = value.to_owned(),
         "A PEM file: the server's certificate chain.",
     )
     .default(""),
     text(
         "grpc-server-key",
-        |typed, value| typed.grpc.server_key = value.to_owned(),
+        |typed, value| typed.grpc.tls.server_key = value.to_owned(),
         "A PEM file: the server's private key.",
     )
     .default(""),
     text(
         "grpc-root-cert",
-        |typed, value| typed.grpc.root_cert = value.to_owned(),
+        |typed, value| typed.grpc.tls.root_cert = value.to_owned(),
         "A PEM file: the certificates that may sign client certificates.",
     )
     .default(""),

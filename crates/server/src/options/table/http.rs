@@ -11,7 +11,7 @@ pub(super) const HTTP: &[Spec] = &[
     text(
         "http-address",
         |typed, value| typed.http.address = value.to_owned(),
-        "The address to listen on for HTTP.",
+        "The address to listen on for HTTP, or unix:<path> for a unix socket.",
     )
     .default("0.0.0.0"),
     port(
@@ -55,6 +55,48 @@ pub(super) const HTTP: &[Spec] = &[
          --max-request-byte-size limits whole bodies.",
     )
     .default("67108864"),
+    boolean(
+        "http-openapi",
+        |typed, value| typed.http.describes_itself = value,
+        "Describe the HTTP endpoint and the models at /openapi.json (OpenAPI 3.1), and show the description at /docs. Both \
+         belong to the API 'metadata' of --http-restricted-api.",
+    )
+    .default("true"),
+    boolean(
+        "http-use-ssl",
+        |typed, value| typed.http.tls.on = value,
+        "Encrypt HTTP with TLS. Needs --http-server-cert and --http-server-key.",
+    )
+    .default("false"),
+    // As for gRPC: if the option is given, with any value, it also switches TLS on.
+    boolean(
+        "http-use-ssl-mutual",
+        |typed, value| {
+            typed.http.tls.mutual = value;
+            typed.http.tls.on = true;
+        },
+        "Encrypt HTTP with TLS. If true, the server accepts only clients with a certificate that a certificate in \
+         --http-root-cert has signed.",
+    )
+    .default_note("false"),
+    text(
+        "http-server-cert",
+        |typed, value| typed.http.tls.server_cert = value.to_owned(),
+        "A PEM file: the certificate chain of the server for HTTP.",
+    )
+    .default(""),
+    text(
+        "http-server-key",
+        |typed, value| typed.http.tls.server_key = value.to_owned(),
+        "A PEM file: the private key of the server for HTTP.",
+    )
+    .default(""),
+    text(
+        "http-root-cert",
+        |typed, value| typed.http.tls.root_cert = value.to_owned(),
+        "A PEM file: the certificates that may sign client certificates for HTTP.",
+    )
+    .default(""),
     checked(
         "http-restricted-api",
         "<apis>:<key>=<value>",

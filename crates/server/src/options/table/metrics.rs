@@ -1,6 +1,5 @@
 //! Options of metrics and tracing.
 
-use super::super::trace;
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
 pub(super) const METRICS: &[Spec] = &[
@@ -21,22 +20,57 @@ pub(super) const METRICS: &[Spec] = &[
     text(
         "metrics-address",
         |typed, value| typed.metrics.address = value.to_owned(),
-        "The address to listen on for metrics.",
+        "The address to listen on for metrics, or unix:<path> for a unix socket.",
     )
-    .default_note("the value of --http-address"),
+    .default_note("the value of --http-address, which must then not be a unix socket"),
     port(
         "metrics-port",
         |typed, value| typed.metrics.port = value,
         "The port to listen on for metrics; 0 lets the system choose.",
     )
     .default("8002"),
+    boolean(
+        "metrics-use-ssl",
+        |typed, value| typed.metrics.tls.on = value,
+        "Encrypt the metrics port with TLS. Needs --metrics-server-cert and --metrics-server-key.",
+    )
+    .default("false"),
+    // As for gRPC: if the option is given, with any value, it also switches TLS on.
+    boolean(
+        "metrics-use-ssl-mutual",
+        |typed, value| {
+            typed.metrics.tls.mutual = value;
+            typed.metrics.tls.on = true;
+        },
+        "Encrypt the metrics port with TLS. If true, the server accepts only clients with a certificate that a certificate in \
+         --metrics-root-cert has signed.",
+    )
+    .default_note("false"),
+    text(
+        "metrics-server-cert",
+        |typed, value| typed.metrics.tls.server_cert = value.to_owned(),
+        "A PEM file: the certificate chain of the server for the metrics port.",
+    )
+    .default(""),
+    text(
+        "metrics-server-key",
+        |typed, value| typed.metrics.tls.server_key = value.to_owned(),
+        "A PEM file: the private key of the server for the metrics port.",
+    )
+    .default(""),
+    text(
+        "metrics-root-cert",
+        |typed, value| typed.metrics.tls.root_cert = value.to_owned(),
+        "A PEM file: the certificates that may sign client certificates for the metrics port.",
+    )
+    .default(""),
     Spec::new(
         "metrics-interval-ms",
-        OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "The interval at which the server refreshes measured values, in milliseconds.",
+        OptionValue::Integer(1, INT_MAX, |typed, value| typed.metrics.interval_ms = value),
+        "The interval of measured values (processors and memory), in milliseconds. The server measures them when the \
+             metrics are read, and uses a measurement for half of this time.",
     )
-    .default("2000")
-    .without_effect("processors and memory are measured whenever the metrics are read"),
+    .default("2000"),
     checked(
         "metrics-config",
         "<setting>=<value>",
@@ -46,20 +80,18 @@ pub(super) const METRICS: &[Spec] = &[
                 "counter_latencies" => typed.metrics.counter_latencies = values::boolean(value)?,
                 "summary_latencies" => typed.metrics.summary_latencies = values::boolean(value)?,
                 "histogram_latencies" => typed.metrics.histogram_latencies = values::boolean(value)?,
-                // The setting lists the quantiles of summaries. This version has no summaries.
-                "summary_quantiles" => {}
+                "model_histograms" => typed.metrics.model_histograms = Some(values::boolean(value)?),
+                "summary_quantiles" => values::quantiles(value, typed),
                 _ => typed.metrics.unknown_settings.push(key.to_owned()),
             }
             Ok(())
         },
-        "Which latencies to report: counter_latencies, summary_latencies and histogram_latencies \
-             take true or false, summary_quantiles a list. May be given several times.",
+        "Which latencies to report. counter_latencies (sums, on), summary_latencies (quantiles of the last minute, off), \
+             histogram_latencies (the time to the first response, off) and model_histograms (distributions of time in \
+             the queue, in the execution and in all, on) take true or false. summary_quantiles takes \
+             <quantile>:<error>[,...]. May be given several times.",
     )
-    .default("counter_latencies=true")
-    .unsupported_if(
-        |typed| typed.metrics.summary_latencies || typed.metrics.histogram_latencies,
-        "latencies as summaries or histograms (summary_latencies, histogram_latencies)",
-    ),
+    .default("counter_latencies=true"),
 ];
 
 pub(super) const TRACING: &[Spec] = &[checked(
@@ -67,7 +99,7 @@ pub(super) const TRACING: &[Spec] = &[checked(
     "[<mode>,]<setting>=<value>",
     |typed, value| typed.trace.add_setting(value),
     "Trace requests. For every mode: level (OFF, TIMESTAMPS, TENSORS), rate, count, mode \
-             (triton, opentelemetry). For triton: file, log-frequency. For opentelemetry: url, resource, \
-             bsp_*. May be given several times.",
-)
-.unsupported_if(|typed| typed.trace.requested_by() == Some(trace::TraceSource::Config), trace::MISSING)];
+             (triton, opentelemetry), max-buffered-bytes. For triton: file, log-frequency. For opentelemetry: url, \
+             resource, protocol (http/json, http/protobuf), bsp_max_queue_size, bsp_schedule_delay, \
+             bsp_max_export_batch_size. May be given several times.",
+)];

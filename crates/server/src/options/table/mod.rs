@@ -1,6 +1,7 @@
 //! The table of options. Only the table defines an option's name, value, default, help text, and support.
 
 mod connections;
+mod credentials;
 mod deprecated;
 mod devices;
 mod endpoints;
@@ -35,6 +36,7 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
     ("Shared Memory", devices::SHARED_MEMORY),
     ("DEPRECATED", deprecated::DEPRECATED),
     ("Connections", connections::CONNECTIONS),
+    ("Credentials", credentials::CREDENTIALS),
     ("Nereid", extensions::NEREID),
 ];
 

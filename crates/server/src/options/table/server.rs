@@ -1,6 +1,7 @@
 //! Options of the server as a whole and of its log.
 
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text, values};
+use crate::logging::Format;
 
 pub(super) const GLOBAL: &[Spec] = &[
     flag("help", |_| (), "Print this text and exit. In short: -h."),
@@ -67,17 +68,13 @@ pub(super) const LOGGING: &[Spec] = &[
     boolean("log-error", |typed, value| typed.logging.error = value, "Log errors.").default("true"),
     checked(
         "log-format",
-        "default|ISO8601",
+        "default|ISO8601|json",
         |typed, value| {
-            typed.logging.iso8601 = match value {
-                "default" => false,
-                "ISO8601" => true,
-                _ => return Err("invalid argument for --log-format".into()),
-            };
+            typed.logging.format = Format::named(value).ok_or("invalid argument for --log-format")?;
             Ok(())
         },
-        "How log lines begin. 'default': <level><month><day> <time> <process id> <file>:<line>]. \
-         'ISO8601': <date>T<time>Z <level> <process id> <file>:<line>].",
+        "The form of log lines. 'default': <level><month><day> <time> <process id> <file>:<line>] and the message. \
+         'ISO8601': <date>T<time>Z <level> <process id> <file>:<line>] and the message. 'json': a JSON object.",
     )
     .default("default"),
     text(

@@ -6,9 +6,12 @@ use crate::logging::Format;
 use engine::{HostPolicy, ProcessorSet, RateLimitResource, ReadinessRule};
 use frontend::{
     connection::{BodyPace, ClientLimits},
-    grpc::{CompressionLevel, KeepaliveRules, PingRules, TlsOptions},
+    grpc::{CompressionLevel, KeepaliveRules, PingRules},
+    http::{InferenceType, SageMakerOptions},
     restrict::Category,
+    tls::TlsOptions,
 };
+use shared_memory::{RegionLimits, SharedMemoryOptions};
 use std::time::Duration;
 
 #[test]
@@ -29,10 +32,16 @@ fn an_empty_command_line_means_tritons_defaults() {
     );
     assert_eq!((options.repository.load_threads.get(), options.repository.load_retries), (4, 0));
     let http = options.http.unwrap();
-    assert_eq!(http.listen, ListenSettings { address: "0.0.0.0".into(), port: 8000, reuse_port: false });
-    assert_eq!((http.max_input_size.get(), http.header_forward_pattern), (64 << 20, None));
+    let listen =
+        |port| ListenSettings { address: "0.0.0.0".into(), port, reuse_port: false, socket_mode: 0o660 };
+    assert_eq!((http.listen, http.tls), (listen(8000), None));
+    let protocol = options.http_protocol;
+    assert_eq!((protocol.max_input_size.get(), protocol.header_forward_pattern), (64 << 20, None));
+    assert!(options.sagemaker.is_none() && options.vertex_ai.is_none());
+    let reload_interval = Some(Duration::from_secs(10));
+    assert_eq!(options.credentials, CredentialSettings { api_key_file: None, reload_interval });
     let grpc = options.grpc.unwrap();
-    assert_eq!(grpc.listen, ListenSettings { address: "0.0.0.0".into(), port: 8001, reuse_port: false });
+    assert_eq!(grpc.listen, listen(8001));
     assert_eq!((grpc.most_unread_responses, grpc.max_concurrent_streams), (None, 1024));
     assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
     // The defaults of the front end are those of the command line, and they are Triton's.
@@ -41,8 +50,8 @@ fn an_empty_command_line_means_tritons_defaults() {
     assert_eq!(options.client_limits, ClientLimits::default());
     assert_eq!(options.connections, Connections { total: 10_000, http: None, grpc: None, metrics: 100 });
     let metrics = options.metrics.unwrap();
-    assert_eq!(metrics.listen, ListenSettings { address: "0.0.0.0".into(), port: 8002, reuse_port: false });
-    assert_eq!((metrics.cpu, metrics.counter_latencies), (true, true));
+    assert_eq!((metrics.listen, metrics.tls), (listen(8002), None));
+    assert_eq!(metrics.shown, engine::MetricsOptions::default());
     assert_eq!(options.logging.levels, crate::logging::Levels::default());
     assert!(options.logging.file.is_none() && options.logging.escape_messages);
     assert_eq!(
@@ -102,13 +111,61 @@ fn metrics_listen_on_the_address_of_http_by_default() {
         options(&["--http-address=::1", "--metrics-address=::2"]).metrics.unwrap().listen.address,
         "::2"
     );
-    assert!(!options(&["--metrics-config=counter_latencies=false"]).metrics.unwrap().counter_latencies);
+    assert!(!options(&["--metrics-config=counter_latencies=false"]).metrics.unwrap().shown.counter_latencies);
+}
+
+#[test]
+fn each_setting_of_metrics_reaches_its_field() {
+    let shown = |settings: &[&str]| {
+        let line: Vec<_> = settings.iter().map(|setting| format!("--metrics-config={setting}")).collect();
+        options(&line.iter().map(String::as_str).collect::<Vec<_>>()).metrics.unwrap().shown
+    };
+    let usual = engine::MetricsOptions::default;
+    assert!(shown(&["summary_latencies=true"]).summary_latencies);
+    assert!(shown(&["histogram_latencies=on"]).histogram_latencies);
+    assert!(!shown(&["model_histograms=false"]).model_histograms);
+    assert_eq!(shown(&["summary_latencies=false", "histogram_latencies=off", "model_histograms=1"]), usual());
+    let quantiles = vec![
+        engine::WantedQuantile { quantile: 0.25, error: 0.01 },
+        engine::WantedQuantile { quantile: 1.0, error: 0.0 },
+    ];
+    let given = "summary_quantiles=0.25:0.01,x,1:0,0.5,2:0.1";
+    assert_eq!(shown(&[given]), engine::MetricsOptions { quantiles, ..usual() });
+    assert_eq!(shown(&["summary_quantiles=x"]).quantiles, usual().quantiles);
+    let option = format!("--metrics-config={given}");
+    let warned = options(&[&option]).warnings;
+    assert!(warned.len() == 3 && warned[0].contains("leaves 'x' out"), "{warned:?}");
+    let interval = options(&["--metrics-interval-ms=100"]).metrics.unwrap().shown.interval;
+    assert_eq!(interval, Duration::from_millis(100));
+}
+
+#[test]
+fn an_access_log_has_a_file_or_stdout_and_a_rate() {
+    let access_log = |line: &[&str]| options(line).access_log.map(|log| (log.path, log.rate));
+    assert_eq!(access_log(&[]), None);
+    assert_eq!(access_log(&["--access-log-rate=0.5"]), None);
+    assert_eq!(access_log(&["--access-log=a/b"]), Some((Some("a/b".into()), 1.0)));
+    assert_eq!(access_log(&["--access-log=-", "--access-log-rate=0.25"]), Some((None, 0.25)));
 }
 
 #[test]
 fn mutual_encryption_also_switches_encryption_on() {
-    let files = ["--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r"];
-    let tls = |option| options(&[&[option], &files[..]].concat()).grpc.unwrap().tls;
+    for port in ["grpc", "http", "metrics"] {
+        check_encryption(port);
+    }
+}
+
+fn check_encryption(port: &str) {
+    let tls = |option: &str| {
+        let line = ["server-cert=c", "server-key=k", "root-cert=r", option]
+            .map(|option| format!("--{port}-{option}"));
+        let options = options(&line.each_ref().map(String::as_str));
+        match port {
+            "grpc" => options.grpc.unwrap().tls,
+            "http" => options.http.unwrap().tls,
+            _ => options.metrics.unwrap().tls,
+        }
+    };
     let expected = |client_root: Option<&str>| {
         Some(TlsOptions {
             certificate: "c".into(),
@@ -116,10 +173,10 @@ fn mutual_encryption_also_switches_encryption_on() {
             client_roots: client_root.map(Into::into),
         })
     };
-    assert_eq!(tls("--grpc-use-ssl=true"), expected(None));
-    assert_eq!(tls("--grpc-use-ssl-mutual=true"), expected(Some("r")));
-    assert_eq!(tls("--grpc-use-ssl-mutual=false"), expected(None));
-    assert_eq!(tls("--grpc-use-ssl=false"), None);
+    assert_eq!(tls("use-ssl=true"), expected(None));
+    assert_eq!(tls("use-ssl-mutual=true"), expected(Some("r")));
+    assert_eq!(tls("use-ssl-mutual=false"), expected(None));
+    assert_eq!(tls("use-ssl=false"), None);
 }
 
 #[test]
@@ -130,7 +187,7 @@ fn restricted_protocols_get_the_prefix_of_their_metadata() {
     ]);
     let header = |name: &str| RequiredHeader { name: name.into(), value: "v".into() };
     assert_eq!(
-        options.http.unwrap().restrictions,
+        options.http_protocol.restrictions,
         RestrictionSettings::from([(Category::Health, header("k")), (Category::Trace, header("k"))])
     );
     let grpc = RestrictionSettings::from([(Category::ModelRepository, header("triton-grpc-protocol-k"))]);
@@ -292,14 +349,13 @@ fn options_without_effect_are_accepted_and_warn() {
     for option in [
         "grpc-infer-thread-count=4",
         "grpc-infer-allocation-pool-size=4",
-        "metrics-interval-ms=100",
         "allow-gpu-metrics=true",
         "pinned-memory-pool-byte-size=0",
         "cuda-memory-pool-byte-size=0:0",
         "cuda-virtual-address-size=0:0",
         "min-supported-compute-capability=7.5",
         "enable-peer-access=false",
-        "sagemaker-port=1",
+        "sagemaker-thread-count=1",
         "vertex-ai-thread-count=1",
     ] {
         let warnings = options(&[&format!("--{option}")]).warnings;
@@ -370,4 +426,66 @@ fn the_settings_of_a_host_policy_come_together_and_the_later_counts() {
     let policy = |numa_node, cores| HostPolicy { numa_node, cpu_cores: ProcessorSet::parse(cores) };
     let expected = [("cpu".to_owned(), policy(Some(1), "0-2,4")), ("p".to_owned(), policy(None, "6-7"))];
     assert_eq!(policies, expected.into());
+}
+
+#[test]
+fn the_endpoints_of_platforms_are_set_by_options_and_variables() {
+    let environment = ProcessEnvironment {
+        aip_mode: Some("PREDICTION".into()),
+        aip_http_port: Some("9000".into()),
+        aip_predict_route: Some("/p".into()),
+        sagemaker_ping_mode: Some("live".into()),
+        sagemaker_inference_type: Some("generate_stream".into()),
+        sagemaker_default_model: Some("m".into()),
+        ..ProcessEnvironment::default()
+    };
+    let options = options_in(&environment, &["--allow-sagemaker=true", "--allow-http=true"]);
+    assert!(options.http.is_some() && options.grpc.is_none());
+    let vertex_ai = options.vertex_ai.unwrap();
+    assert_eq!((vertex_ai.listen.address.as_str(), vertex_ai.listen.port), ("0.0.0.0", 9000));
+    assert_eq!((vertex_ai.predict_route.as_deref(), vertex_ai.health_route), (Some("/p"), None));
+    assert_eq!(vertex_ai.default_model, None);
+    let sagemaker = options.sagemaker.unwrap();
+    assert_eq!(sagemaker.listen.port, 8080);
+    let expected = SageMakerOptions {
+        pings_liveness: true,
+        inference: InferenceType::GenerateStream,
+        default_model: "m".into(),
+        model_root: "/opt/ml/models".into(),
+    };
+    assert_eq!(sagemaker.options, expected);
+    let off = options_in(&environment, &["--allow-vertex-ai=false", "--vertex-ai-default-model=x"]);
+    assert!(off.vertex_ai.is_none() && off.http.is_none());
+}
+
+#[test]
+fn unix_sockets_have_permissions_and_no_port() {
+    let line = [
+        "--http-address=unix:/a",
+        "--grpc-address=unix:/b",
+        "--metrics-address=unix:/c",
+        "--unix-socket-mode=600",
+    ];
+    let options = options(&line);
+    let http = options.http.unwrap().listen;
+    assert_eq!((http.address.as_str(), http.socket_mode), ("unix:/a", 0o600));
+    assert_eq!(options.metrics.unwrap().listen.socket_mode, 0o600);
+}
+
+#[test]
+fn clients_may_register_shared_memory_only_if_the_operator_says_so() {
+    let regions = |line: &[&str]| options(line).shared_memory;
+    assert_eq!(regions(&[]), None);
+    assert_eq!(regions(&["--client-shm-in-place=true", "--max-client-shm-regions=3"]), None);
+    let defaults = SharedMemoryOptions::default();
+    assert_eq!(regions(&["--allow-client-shm=true"]), Some(defaults));
+    assert_eq!((defaults.limits.regions, defaults.limits.bytes, defaults.in_place), (1024, 16 << 30, false));
+    let limits = RegionLimits { regions: 3, bytes: 4096 };
+    let line = [
+        "--allow-client-shm=true",
+        "--max-client-shm-regions=3",
+        "--max-client-shm-byte-size=4096",
+        "--client-shm-in-place=true",
+    ];
+    assert_eq!(regions(&line), Some(SharedMemoryOptions { limits, in_place: true }));
 }

@@ -30,12 +30,15 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              repoagent-directory backend-config allow-client-shm strict-model-config \
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
-const OWN_OPTIONS: &str = "version onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes \
+const OWN_OPTIONS: &str = "version access-log access-log-rate onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes max-client-shm-regions max-client-shm-byte-size client-shm-in-place \
              gpu-instances-on-cpu serve-partial-models repository-settle-ms model-repository-cache-directory \
-             model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-max-connections grpc-max-connections \
+             model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-openapi http-max-connections grpc-max-connections \
              metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \
              client-header-timeout-secs client-body-timeout-secs client-body-min-byte-size \
-             client-write-timeout-secs client-idle-timeout-secs";
+             client-write-timeout-secs client-idle-timeout-secs \
+             http-use-ssl http-use-ssl-mutual http-server-cert http-server-key http-root-cert \
+             metrics-use-ssl metrics-use-ssl-mutual metrics-server-cert metrics-server-key metrics-root-cert \
+             api-key-file credential-reload-secs unix-socket-mode";
 
 fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {
     parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())
@@ -99,16 +102,19 @@ fn the_help_names_every_option_under_the_headings_in_order() {
 #[test]
 fn the_help_says_what_this_version_does_not_do() {
     let help = usage().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(help.contains("Default: false. Not supported by this version: tensors in shared memory."));
+    assert!(
+        help.contains("Default: 0. Not supported by this version: threads for copying inputs and outputs.")
+    );
 }
 
 #[test]
 fn the_help_names_the_load_generator_and_the_values_of_enumerations() {
     let help = usage();
     assert!(help.contains("\n       nereid perf -m <model>"), "{help}");
+    assert!(help.contains("\n       nereid api-key [--hash]"), "{help}");
     for line in [
         "  --model-control-mode <none|poll|explicit>\n",
-        "  --log-format <default|ISO8601>\n",
+        "  --log-format <default|ISO8601|json>\n",
         "  --rate-limit <off|execution_count>\n",
         "  --grpc-infer-response-compression-level <none|low|medium|high>\n",
     ] {

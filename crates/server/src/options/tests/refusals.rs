@@ -1,26 +1,13 @@
 //! Refused command lines, and the texts of the refusals.
 
 use super::super::*;
-use super::{options, options_in, parse_in};
+use super::{options, parse_in};
 use std::collections::BTreeSet;
 
 /// Command lines for features that this version does not have, each with the refused option.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--model-load-gpu-limit=0:0.5"], "model-load-gpu-limit"),
-    (&["--trace-config=level=TIMESTAMPS", "--trace-config=triton,file=x"], "trace-config"),
-    (&["--trace-config=level=TENSORS", "--trace-config=mode=opentelemetry"], "trace-config"),
-    (&["--trace-config=level=TIMESTAMPS"], "trace-config"),
-    (&["--trace-config=triton,file=x"], "trace-config"),
-    (&["--trace-config=mode=opentelemetry"], "trace-config"),
-    (&["--trace-level=min", "--trace-file=x"], "trace-level"),
-    (&["--trace-level=timestamps"], "trace-level"),
-    (&["--trace-file=x"], "trace-file"),
-    (&["--allow-sagemaker=true"], "allow-sagemaker"),
-    (&["--allow-vertex-ai=true"], "allow-vertex-ai"),
-    (&["--allow-client-shm=true"], "allow-client-shm"),
     (&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count"),
-    (&["--metrics-config=summary_latencies=true"], "metrics-config"),
-    (&["--metrics-config=histogram_latencies=on"], "metrics-config"),
 ];
 
 fn refusal(line: &[&str]) -> String {
@@ -123,6 +110,7 @@ fn every_rule_of_numbers_and_words_has_its_text() {
         ("grpc-max-response-pool-size", "0", "Error: --grpc-max-response-pool-size must be greater than 0."),
         ("grpc-restricted-protocol", "x:k=v", "unknown restricted protocol 'x' "),
         ("metrics-config", "summary_latencies=maybe", "invalid value for bool option: maybe"),
+        ("access-log-rate", "1.5", "Provided option value is out of bound. Got 1.5"),
         ("rate-limit", "on", "invalid argument for --rate-limit"),
         ("cache-directory", "", "cache directory can not be empty"),
         ("response-cache-byte-size", "x", "Invalid option value. Got x"),
@@ -144,7 +132,7 @@ fn every_rule_of_numbers_and_words_has_its_text() {
 fn a_refused_value_is_reported_with_the_allowed_values() {
     for (option, value, advice) in [
         ("model-control-mode", "foo", "one of: none, poll, explicit"),
-        ("log-format", "iso8601", "one of: default, ISO8601"),
+        ("log-format", "iso8601", "one of: default, ISO8601, json"),
         ("rate-limit", "on", "one of: off, execution_count"),
         ("grpc-infer-response-compression-level", "zz", "one of: none, low, medium, high"),
         ("log-info", "maybe", "true or false (or on, off, 1, 0)"),
@@ -204,6 +192,27 @@ fn bad_values_of_trace_settings_name_the_setting() {
         "invalid value for trace level option: loud",
     );
     check_framed(&["--trace-config", "rate=x"], "trace-config rate", "Invalid option value. Got x");
+    for (setting, shown) in [
+        ("rate=-1", "rate"),
+        ("count=-2", "count"),
+        ("triton,log-frequency=-1", "triton,log-frequency"),
+        ("max-buffered-bytes=5", "max-buffered-bytes"),
+    ] {
+        let value = setting.rsplit('=').next().unwrap();
+        let text = format!("Provided option value is out of bound. Got {value}");
+        check_framed(&["--trace-config", setting], &format!("trace-config {shown}"), &text);
+    }
+    let collector = |setting| ["--trace-config", "mode=opentelemetry", "--trace-config", setting];
+    check_framed(
+        &collector("opentelemetry,bsp_max_queue_size=0"),
+        "trace-config opentelemetry,bsp_max_queue_size",
+        "Provided option value is out of bound. Got 0",
+    );
+    check_framed(
+        &collector("opentelemetry,protocol=grpc"),
+        "trace-config opentelemetry,protocol",
+        "invalid value for protocol: grpc. Available options are \"http/json\" and \"http/protobuf\"",
+    );
     check_framed(
         &["--trace-config", "triton,log-frequency=x"],
         "trace-config triton,log-frequency",
@@ -235,6 +244,14 @@ fn faults_between_options_have_no_frame() {
         "Error: Use of '--grpc-use-ssl' requires setting '--grpc-server-cert' as well.",
     );
     check_plain(
+        &["--http-use-ssl=true", "--http-server-cert=c"],
+        "Error: Use of '--http-use-ssl' requires setting '--http-server-key' as well.",
+    );
+    check_plain(
+        &["--metrics-use-ssl=true"],
+        "Error: Use of '--metrics-use-ssl' requires setting '--metrics-server-cert' as well.",
+    );
+    check_plain(
         &["--grpc-use-ssl-mutual=true", "--grpc-server-cert=c", "--grpc-server-key=k"],
         "Error: Use of '--grpc-use-ssl-mutual' requires setting '--grpc-root-cert' as well.",
     );
@@ -255,6 +272,16 @@ fn endpoints_may_not_share_an_address_and_port() {
         &["--allow-sagemaker=true", "--sagemaker-safe-port-range=9000-9010"],
         "The server cannot listen to HTTP requests at port 8000, allowed port range is [9000, 9010]",
     );
+    check_plain(
+        &["--http-address=unix:/a", "--grpc-address=unix:///a", "--metrics-address=::1"],
+        "The server cannot listen to HTTP requests and GRPC requests at the same unix socket /a",
+    );
+    check_plain(
+        &["--http-address=unix:/a"],
+        "Error: A unix socket as '--http-address' requires setting '--metrics-address' or '--allow-metrics=false' as \
+         well.",
+    );
+    options(&["--http-address=unix:/a", "--allow-metrics=false"]);
     options(&["--grpc-port=8000", "--grpc-address=127.0.0.1"]);
     options(&["--grpc-port=8000", "--allow-grpc=false"]);
     options(&["--grpc-port=0", "--http-port=0", "--metrics-port=0"]);
@@ -288,16 +315,7 @@ fn values_that_leave_a_missing_feature_off_are_accepted() {
         "--allow-sagemaker=0",
         "--allow-vertex-ai=0",
     ]);
-    options(&[
-        "--allow-client-shm=false",
-        "--buffer-manager-thread-count=0",
-        "--trace-config=level=OFF",
-        "--trace-config=triton,file=x",
-        "--trace-file=x",
-    ]);
-    options(&["--trace-level=off", "--trace-file=x", "--trace-config=mode=opentelemetry"]);
-    options(&["--trace-config=rate=5", "--trace-config=count=1", "--trace-rate=5"]);
-    options(&["--metrics-config=summary_latencies=false", "--metrics-config=summary_quantiles=0.5:0.05"]);
+    options(&["--buffer-manager-thread-count=0"]);
     options(&[
         "--repository-poll-secs=3",
         "--sagemaker-port=1",
@@ -308,7 +326,7 @@ fn values_that_leave_a_missing_feature_off_are_accepted() {
 
 #[test]
 fn a_broken_value_is_reported_before_a_missing_feature() {
-    check_framed(&["--allow-client-shm=true", "--http-port=x"], "http-port", "Invalid option value. Got x");
+    check_framed(&["--allow-sagemaker=true", "--http-port=x"], "http-port", "Invalid option value. Got x");
 }
 
 #[test]
@@ -326,19 +344,6 @@ fn a_broken_environment_variable_is_named() {
         refusal
             .ends_with("environment variable TRITONSERVER_DELAY_SCHEDULER: Invalid option value. Got many")
     );
-}
-
-#[test]
-fn vertex_ai_requested_by_the_environment_is_refused_unless_switched_off() {
-    let environment = ProcessEnvironment {
-        aip_mode: Some("PREDICTION".into()),
-        aip_http_port: Some("9000".into()),
-        ..ProcessEnvironment::default()
-    };
-    let refusal = parse_in(&environment, &[]).unwrap_err();
-    assert!(refusal.contains("'allow-vertex-ai' is not supported by this version of nereid"));
-    let options = options_in(&environment, &["--allow-vertex-ai=false", "--allow-http=true"]);
-    assert!(options.http.is_some() && options.grpc.is_none());
 }
 
 #[test]

@@ -5,43 +5,34 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use inference::{
-    FailureReason, MetricSource, Name,
+    MetricSource, Name,
     backend::MemoryUsage,
     cache::ResponseCache,
-    metrics::{MetricFamilyText, MetricKind, MetricLabels, label_text},
+    metrics::{MetricFamilyText, MetricKind, MetricLabels, MetricsForm, MetricsText, label_text},
 };
 
-use super::{ModelStatistics, host::Host};
-use crate::model::Model;
+use super::{
+    MetricsOptions, ModelStatistics,
+    host::Host,
+    labels::{self, SeriesLabels},
+};
+use crate::{clock::now, model::Model};
 
-/// Which families are shown.
-#[derive(Debug, Clone, Copy)]
-pub struct MetricsOptions {
-    /// `counter_latencies`: the cumulative duration counters, including those of the cache.
-    pub counter_latencies: bool,
-    /// `--allow-cpu-metrics`: processors and memory of the host.
-    pub host: bool,
-}
+mod distributions;
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {
-    options: MetricsOptions,
+    options: Arc<MetricsOptions>,
     host: Option<Host>,
     more: Option<Arc<dyn MetricSource>>,
     cache: Option<Arc<dyn ResponseCache>>,
 }
 
 /// What one scrape reads from one model version.
-struct Series {
-    /// The labels in the form of the text.
-    labels: String,
-    /// The number of failures for each reason, with their labels.
-    failures: [(String, u64); 4],
+struct Series<'m> {
+    model: &'m Model,
+    labels: &'m SeriesLabels,
     statistics: ModelStatistics,
-    /// Whether the model uses the response cache. Other models have no series about it.
-    cached: bool,
-    pending: usize,
-    load_secs: f64,
     /// The bytes in each memory, with their labels.
     memory: Vec<(String, u64)>,
 }
@@ -54,117 +45,130 @@ const MICROSECONDS: u64 = 1_000;
 const MEMORY_HELP: &str = "Memory that a model and its instances hold as far as their backend knows, in bytes. ONNX Runtime: \
      its arenas, and the weights outside of them by the size of the files. Plug-ins: what they report; absent if nothing";
 
+const QUEUED_WORK_HELP: &str =
+    "Estimated time that the instances of a model need for the requests that wait, in seconds";
+
 impl Exposition {
     pub(crate) fn new(
-        options: MetricsOptions,
+        options: Arc<MetricsOptions>,
         more: Option<Arc<dyn MetricSource>>,
         cache: Option<Arc<dyn ResponseCache>>,
     ) -> Self {
-        Self { options, host: options.host.then(Host::new), more, cache }
+        Self { host: options.host.then(|| Host::new(options.interval / 2)), options, more, cache }
+    }
+
+    /// The value of a metric of a plug-in, by the name of its family and one of its labels.
+    pub(crate) fn plugin_metric(&self, family: &str, label: (&str, &str)) -> Option<f64> {
+        self.more.as_ref()?.value(family, label)
     }
 
     /// The whole text for these model versions, and for repositories that can be read or not.
     pub(crate) fn text<'a>(
         &self,
+        form: MetricsForm,
         models: impl Iterator<Item = &'a Arc<Model>>,
         repositories: &BTreeMap<Name, bool>,
     ) -> String {
         let series: Vec<_> = models.map(|model| Series::read(model)).collect();
-        let mut text = String::new();
+        let mut text = MetricsText::new(form);
         request_counters(&mut text, &series);
         if self.options.counter_latencies {
             duration_counters(&mut text, &series);
         }
         cache_counters(&mut text, &series, self.options.counter_latencies);
-        family(
-            &mut text,
-            "nv_inference_pending_request_count",
-            MetricKind::Gauge,
-            "Instantaneous number of pending requests awaiting execution per-model.",
-            series.iter().map(|one| (one.labels.as_str(), one.pending as f64)),
-        );
-        family(
-            &mut text,
-            "nv_model_load_duration_secs",
-            MetricKind::Gauge,
-            "Model load time in seconds",
-            series.iter().map(|one| (one.labels.as_str(), one.load_secs)),
-        );
-        let memory = series.iter().flat_map(|one| &one.memory);
-        family(
-            &mut text,
-            "nereid_model_memory_bytes",
-            MetricKind::Gauge,
-            MEMORY_HELP,
-            memory.map(|(labels, byte_size)| (labels.as_str(), *byte_size as f64)),
-        );
-        let repositories = repositories.iter().map(|(repository, is_readable)| {
-            let labels = MetricLabels::from([("repository".to_owned(), repository.to_string())]);
-            (label_text(&labels), f64::from(u8::from(*is_readable)))
-        });
-        let repositories: Vec<_> = repositories.collect();
-        family(
-            &mut text,
-            "nereid_repository_readable",
-            MetricKind::Gauge,
-            "Whether a model repository that is polled could be read the last time: 1 or 0",
-            repositories.iter().map(|(labels, readable)| (labels.as_str(), *readable)),
-        );
+        if self.options.model_histograms {
+            distributions::batch_counters(&mut text, &series);
+        }
+        model_gauges(&mut text, &series);
+        repository_gauges(&mut text, repositories);
         pinned_memory_gauges(&mut text);
         if let Some(host) = &self.host {
             host_gauges(&mut text, host);
+        }
+        distributions::histograms(&mut text, &series, &self.options);
+        if self.options.summary_latencies {
+            distributions::summaries(&mut text, &series, now());
         }
         let cache = self.cache.as_ref().and_then(|cache| cache.metrics());
         for more in cache.into_iter().chain(self.more.as_deref()) {
             more.append_to(&mut text);
         }
-        text
+        text.finish()
     }
 }
 
-impl Series {
-    fn read(model: &Model) -> Self {
+impl<'m> Series<'m> {
+    fn read(model: &'m Model) -> Self {
         let record = model.record();
-        let mut labels = MetricLabels::from([
-            ("model".to_owned(), model.name().to_string()),
-            ("version".to_owned(), model.version().to_string()),
-        ]);
-        labels.extend(model.namespace().map(|namespace| ("namespace".to_owned(), namespace.to_string())));
-        labels
-            .extend(model.config().metric_tags.iter().map(|(key, value)| (format!("_{key}"), value.clone())));
-        let failures = [
-            ("BACKEND", FailureReason::Backend),
-            ("CANCELED", FailureReason::Cancelled),
-            ("OTHER", FailureReason::Other),
-            ("REJECTED", FailureReason::Rejected),
-        ];
-        let own = label_text(&labels);
-        let failures = failures.map(|(reason, failure)| {
-            labels.insert("reason".to_owned(), reason.to_owned());
-            (label_text(&labels), record.failures(failure))
-        });
-        labels.remove("reason");
         let memory = model.memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
+            let mut labels = labels::labels(model);
             labels.insert("memory".to_owned(), kind.as_str().to_owned());
             labels.insert("memory_id".to_owned(), id.to_string());
             (label_text(&labels), byte_size)
         });
-        let memory = memory.collect();
         Self {
-            labels: own,
-            failures,
+            model,
+            labels: record.labels(|| SeriesLabels::of(model)),
             statistics: record.read(model.name(), model.version()),
-            cached: model.config().response_cache.is_some(),
-            pending: model.pending(),
-            load_secs: model.load_duration().as_secs_f64(),
-            memory,
+            memory: memory.collect(),
         }
+    }
+
+    fn own(&self) -> &'m str {
+        &self.labels.own
+    }
+
+    /// Models that do not use the response cache have no series about it.
+    fn is_cached(&self) -> bool {
+        self.model.config().response_cache.is_some()
     }
 }
 
-fn request_counters(text: &mut String, series: &[Series]) {
-    let count =
-        |pick: Pick| series.iter().map(move |one| (one.labels.as_str(), pick(&one.statistics) as f64));
+fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
+    let waiting: Vec<_> = series.iter().map(|one| (one.own(), one.model.waiting_work())).collect();
+    family(
+        text,
+        "nv_inference_pending_request_count",
+        MetricKind::Gauge,
+        "Instantaneous number of pending requests awaiting execution per-model.",
+        waiting.iter().map(|(labels, work)| (*labels, work.requests as f64)),
+    );
+    let estimated = waiting.iter().filter_map(|(labels, work)| Some((*labels, work.time?.as_secs_f64())));
+    family(text, "nereid_queued_work_seconds", MetricKind::Gauge, QUEUED_WORK_HELP, estimated);
+    family(
+        text,
+        "nv_model_load_duration_secs",
+        MetricKind::Gauge,
+        "Model load time in seconds",
+        series.iter().map(|one| (one.own(), one.model.load_duration().as_secs_f64())),
+    );
+    let memory = series.iter().flat_map(|one| &one.memory);
+    family(
+        text,
+        "nereid_model_memory_bytes",
+        MetricKind::Gauge,
+        MEMORY_HELP,
+        memory.map(|(labels, byte_size)| (labels.as_str(), *byte_size as f64)),
+    );
+}
+
+fn repository_gauges(text: &mut MetricsText, repositories: &BTreeMap<Name, bool>) {
+    let repositories = repositories.iter().map(|(repository, is_readable)| {
+        let labels = MetricLabels::from([("repository".to_owned(), repository.to_string())]);
+        (label_text(&labels), f64::from(u8::from(*is_readable)))
+    });
+    let repositories: Vec<_> = repositories.collect();
+    family(
+        text,
+        "nereid_repository_readable",
+        MetricKind::Gauge,
+        "Whether a model repository that is polled could be read the last time: 1 or 0",
+        repositories.iter().map(|(labels, readable)| (labels.as_str(), *readable)),
+    );
+}
+
+fn request_counters(text: &mut MetricsText, series: &[Series<'_>]) {
+    let count = |pick: Pick| series.iter().map(move |one| (one.own(), pick(&one.statistics) as f64));
     family(
         text,
         "nv_inference_request_success",
@@ -172,8 +176,10 @@ fn request_counters(text: &mut String, series: &[Series]) {
         "Number of successful inference requests, all batch sizes",
         count(|statistics| statistics.success.count),
     );
-    let failures = series.iter().flat_map(|one| &one.failures);
-    let failures = failures.map(|(labels, failures)| (labels.as_str(), *failures as f64));
+    let failures = series.iter().flat_map(|one| {
+        let failures = |reason| one.model.record().failures(reason) as f64;
+        one.labels.failures.iter().map(move |(reason, labels)| (labels.as_str(), failures(*reason)))
+    });
     family(
         text,
         "nv_inference_request_failure",
@@ -197,7 +203,7 @@ fn request_counters(text: &mut String, series: &[Series]) {
     );
 }
 
-fn duration_counters(text: &mut String, series: &[Series]) {
+fn duration_counters(text: &mut MetricsText, series: &[Series<'_>]) {
     let families: [(&str, &str, Pick); 5] = [
         ("request", "inference request duration in microseconds (includes cached requests)", |s| {
             s.success.ns
@@ -223,15 +229,15 @@ fn duration_counters(text: &mut String, series: &[Series]) {
             &format!("nv_inference_{name}_duration_us"),
             MetricKind::Counter,
             &format!("Cumulative {help}"),
-            series.iter().map(|one| (one.labels.as_str(), (ns(&one.statistics) / MICROSECONDS) as f64)),
+            series.iter().map(|one| (one.own(), (ns(&one.statistics) / MICROSECONDS) as f64)),
         );
     }
 }
 
-fn cache_counters(text: &mut String, series: &[Series], durations: bool) {
+fn cache_counters(text: &mut MetricsText, series: &[Series<'_>], durations: bool) {
     let of = |pick: Pick| {
-        let cached = series.iter().filter(|one| one.cached);
-        cached.map(move |one| (one.labels.as_str(), pick(&one.statistics) as f64))
+        let cached = series.iter().filter(|one| one.is_cached());
+        cached.map(move |one| (one.own(), pick(&one.statistics) as f64))
     };
     let families: [(bool, &str, &str, Pick); 4] = [
         (true, "num_hits", "Number of cache hits per model", |s| s.cache_hit.count),
@@ -254,7 +260,7 @@ fn cache_counters(text: &mut String, series: &[Series], durations: bool) {
 }
 
 /// As Triton without a GPU: there is no pool, and the gauges are 0, so that dashboards have no gap.
-fn pinned_memory_gauges(text: &mut String) {
+fn pinned_memory_gauges(text: &mut MetricsText) {
     for (what, help) in [
         ("total", "Pinned memory pool total memory size, in bytes"),
         ("used", "Pinned memory pool used memory size, in bytes"),
@@ -264,11 +270,12 @@ fn pinned_memory_gauges(text: &mut String) {
     }
 }
 
-fn host_gauges(text: &mut String, host: &Host) {
+fn host_gauges(text: &mut MetricsText, host: &Host) {
     let mut gauge =
         |name, help, value| family(text, name, MetricKind::Gauge, help, std::iter::once(("", value)));
-    gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", host.cpu_utilization());
-    if let Some((total, used)) = host.memory() {
+    let (utilization, memory) = host.read();
+    gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", utilization);
+    if let Some((total, used)) = memory {
         gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", total as f64);
         gauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", used as f64);
     }
@@ -276,7 +283,7 @@ fn host_gauges(text: &mut String, host: &Host) {
 
 /// Writes a family, unless it has no samples.
 fn family<'a>(
-    text: &mut String,
+    text: &mut MetricsText,
     name: &str,
     kind: MetricKind,
     help: &str,
@@ -296,11 +303,10 @@ mod tests {
 
     #[test]
     fn a_family_without_samples_is_left_out() {
-        let mut text = String::new();
+        let mut text = MetricsText::default();
         family(&mut text, "f", MetricKind::Gauge, "help", std::iter::empty());
-        assert_eq!(text, "");
         let samples = [("", 0.5), ("{a=\"b\"}", 3.0)];
-        family(&mut text, "f", MetricKind::Gauge, "help", samples.into_iter());
-        assert_eq!(text, "# HELP f help\n# TYPE f gauge\nf 0.5\nf{a=\"b\"} 3\n");
+        family(&mut text, "g", MetricKind::Gauge, "help", samples.into_iter());
+        assert_eq!(text.finish(), "# HELP g help\n# TYPE g gauge\ng 0.5\ng{a=\"b\"} 3\n");
     }
 }

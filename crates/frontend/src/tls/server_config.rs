@@ -1,24 +1,33 @@
-//! TLS for the gRPC port. The server reads the certificates once. Errors name the file.
+//! Makes the configuration of a port with TLS from its files. Errors name the file.
 use std::{path::Path, sync::Arc};
 
 use inference::Error;
 use rustls::{
     InconsistentKeys, RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use tokio_rustls::TlsAcceptor;
 
-use super::{client_certificates::ClientCertificates, options::TlsOptions, v1_certificate::V1Certificate};
+use super::{
+    TlsOptions, TlsProtocol, client_certificates::ClientCertificates, der, v1_certificate::V1Certificate,
+};
 
-/// Accepts encrypted connections that speak HTTP/2.
+/// What the files contain.
+pub(super) struct LoadedTls {
+    pub(super) config: Arc<ServerConfig>,
+    /// When the first certificate of the chain expires. `None` if no certificate says it in a known form.
+    pub(super) expires: Option<UnixTime>,
+}
+
+/// Reads the files. TLS is 1.2 or 1.3.
 ///
 /// # Errors
 /// A file cannot be read, does not contain what it should, or does not match the other files.
-pub(crate) fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
+pub(super) fn load(options: &TlsOptions, protocol: TlsProtocol) -> Result<LoadedTls, Error> {
     let chain = certificates(&options.certificate, "server certificate")?;
+    let expires = chain.iter().filter_map(|certificate| der::expiry(certificate)).min();
     let key = PrivateKeyDer::from_pem_file(&options.key)
         .map_err(|error| unusable("server key", &options.key, &error))?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -41,8 +50,11 @@ pub(crate) fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
             .map(|certified| builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))),
     }
     .map_err(apart)?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    config.alpn_protocols = vec![match protocol {
+        TlsProtocol::Http1 => b"http/1.1".to_vec(),
+        TlsProtocol::Http2 => b"h2".to_vec(),
+    }];
+    Ok(LoadedTls { config: Arc::new(config), expires })
 }
 
 /// The key and a certificate that rustls itself cannot read.

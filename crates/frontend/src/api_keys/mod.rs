@@ -1,0 +1,263 @@
+//! API keys: what a client may use, by the key that it sends.
+//!
+//! A file lists the keys, not in clear but as SHA-256 digests, each with its scope: parts of the protocol and models. Keys
+//! are random, so their digests need no salt. The file is read again when it changes. A call that has begun uses the new
+//! file from its next check on.
+//!
+//! Keys, and digests of what clients send, are never logged.
+mod file;
+mod pattern;
+
+use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
+
+use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
+use inference::Error;
+use ring::{
+    digest::{SHA256, digest},
+    rand::{SecureRandom, SystemRandom},
+};
+use subtle::ConstantTimeEq;
+
+use crate::{
+    reload::{FileBacked, Reload},
+    restrict::Category,
+};
+use pattern::NamePattern;
+
+/// The header with a key, besides `Authorization: Bearer <key>`.
+const KEY_HEADER: &str = "x-api-key";
+
+/// The longest key, in bytes. Longer ones are unknown without a look at them.
+const MAX_KEY_BYTES: usize = 512;
+
+/// A SHA-256 digest.
+type KeyDigest = [u8; 32];
+
+/// The keys of a server.
+pub struct ApiKeys {
+    table: FileBacked<KeyTable>,
+}
+
+/// The content of the file.
+#[derive(Debug, Default)]
+struct KeyTable {
+    /// The keys, by the first bytes of their digests. Whoever guesses keys does not control the digests of the guesses,
+    /// so the time of this look-up tells nothing.
+    keys: HashMap<[u8; 4], Vec<ApiKey>>,
+    /// What clients without a key may use.
+    anonymous: KeyScope,
+}
+
+/// A key.
+#[derive(Debug)]
+struct ApiKey {
+    name: String,
+    digest: KeyDigest,
+    scope: KeyScope,
+}
+
+/// What a client may use.
+#[derive(Debug, Default)]
+struct KeyScope {
+    /// By the number of the category.
+    categories: [bool; Category::ALL.len()],
+    models: Vec<NamePattern>,
+}
+
+impl fmt::Debug for ApiKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKeys").finish_non_exhaustive()
+    }
+}
+
+impl ApiKeys {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// INVALID_ARG: the file cannot be read, or breaks a rule. The text names the file, and contains no digest.
+    pub fn new(path: PathBuf) -> Result<Arc<Self>, Error> {
+        let files = vec![path.clone()];
+        let read = move || {
+            file::read(&path)
+                .map_err(|why| Error::invalid(format!("API keys '{}' cannot be used: {why}", path.display())))
+        };
+        Ok(Arc::new(Self { table: FileBacked::load("the API keys".to_owned(), files, read)? }))
+    }
+}
+
+impl Reload for ApiKeys {
+    fn reload_if_changed(&self) {
+        self.table.reload_if_changed();
+    }
+}
+
+/// A new random key.
+///
+/// # Errors
+/// INTERNAL: the system has no random numbers.
+pub fn new_key() -> Result<String, Error> {
+    let mut bytes = [0; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Error::internal("the system has no random numbers"))?;
+    Ok(hexadecimal(&bytes))
+}
+
+/// The digest of a key in the form of the file.
+pub fn digest_text(key: &str) -> String {
+    hexadecimal(&digest_of(key.as_bytes()))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn digest_of(key: &[u8]) -> KeyDigest {
+    digest(&SHA256, key).as_ref().try_into().expect("a SHA-256 digest has 32 bytes")
+}
+
+impl KeyTable {
+    fn find(&self, digest: &KeyDigest) -> Option<&ApiKey> {
+        let candidates = self.keys.get(&first_bytes(digest))?;
+        candidates.iter().find(|key| key.digest.ct_eq(digest).into())
+    }
+}
+
+fn first_bytes(digest: &KeyDigest) -> [u8; 4] {
+    [digest[0], digest[1], digest[2], digest[3]]
+}
+
+impl KeyScope {
+    fn permits(&self, category: Category) -> bool {
+        self.categories[category as usize]
+    }
+
+    fn permits_model(&self, name: &str) -> bool {
+        self.models.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+/// What the sender of a request may use.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    /// `None`: the server has no keys, and everything is permitted.
+    keys: Option<Arc<ApiKeys>>,
+    sender: Sender,
+}
+
+/// How a sender identifies itself.
+#[derive(Debug, Clone, Copy)]
+enum Sender {
+    Anonymous,
+    /// By a key with this digest.
+    Key(KeyDigest),
+    /// By something that cannot be a key.
+    Malformed,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AccessDenied {
+    /// The request needs a key.
+    NoKey,
+    UnknownKey,
+    /// The key with this name is not for that part of the protocol.
+    Category(String, Category),
+    /// The key with this name is not for that model.
+    Model(String, String),
+}
+
+impl Access {
+    /// The access of a request with these headers.
+    pub(crate) fn of(keys: Option<&Arc<ApiKeys>>, headers: &HeaderMap) -> Self {
+        let Some(keys) = keys else { return Self { keys: None, sender: Sender::Anonymous } };
+        let sender = match presented(headers) {
+            None => Sender::Anonymous,
+            Some(key) if key.len() > MAX_KEY_BYTES => Sender::Malformed,
+            Some(key) => Sender::Key(digest_of(key)),
+        };
+        Self { keys: Some(keys.clone()), sender }
+    }
+
+    /// Checks that the sender may use a part of the protocol, and the model if the request names one.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) fn check(&self, category: Category, model: Option<&str>) -> Result<(), AccessDenied> {
+        self.with_scope(|name, scope| match (name, model) {
+            (None, _) if !scope.permits(category) => Err(AccessDenied::NoKey),
+            (Some(name), _) if !scope.permits(category) => {
+                Err(AccessDenied::Category(name.to_owned(), category))
+            }
+            (_, None) => Ok(()),
+            (_, Some(model)) if scope.permits_model(model) => Ok(()),
+            (None, Some(_)) => Err(AccessDenied::NoKey),
+            (Some(name), Some(model)) => Err(AccessDenied::Model(name.to_owned(), model.to_owned())),
+        })
+    }
+
+    /// Whether lists for the sender contain the model.
+    pub(crate) fn shows(&self, model: &str) -> bool {
+        self.with_scope(|_, scope| if scope.permits_model(model) { Ok(()) } else { Err(AccessDenied::NoKey) })
+            .is_ok()
+    }
+
+    /// Calls `judge` with the name of the sender's key and its scope, as they are now.
+    fn with_scope(
+        &self,
+        judge: impl FnOnce(Option<&str>, &KeyScope) -> Result<(), AccessDenied>,
+    ) -> Result<(), AccessDenied> {
+        let Some(keys) = &self.keys else { return Ok(()) };
+        let table = keys.table.current();
+        match self.sender {
+            Sender::Anonymous => judge(None, &table.anonymous),
+            Sender::Malformed => Err(AccessDenied::UnknownKey),
+            Sender::Key(digest) => match table.find(&digest) {
+                Some(key) => judge(Some(&key.name), &key.scope),
+                None => Err(AccessDenied::UnknownKey),
+            },
+        }
+    }
+}
+
+/// Whether a header may contain a key. Such headers never become parameters of requests while the server has keys.
+pub(crate) fn is_key_header(name: &str) -> bool {
+    name.eq_ignore_ascii_case(KEY_HEADER) || name.eq_ignore_ascii_case(AUTHORIZATION.as_str())
+}
+
+/// The key that a request brings. Other kinds of `Authorization` are none of Nereid's.
+fn presented(headers: &HeaderMap) -> Option<&[u8]> {
+    const BEARER: &[u8] = b"bearer ";
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| {
+        let (scheme, key) = value.as_bytes().split_at_checked(BEARER.len())?;
+        scheme.eq_ignore_ascii_case(BEARER).then(|| key.trim_ascii())
+    });
+    bearer.or_else(|| Some(headers.get(KEY_HEADER)?.as_bytes()))
+}
+
+impl AccessDenied {
+    /// The HTTP status: 401 if another key, or any key, may help; otherwise 403.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoKey | Self::UnknownKey => StatusCode::UNAUTHORIZED,
+            Self::Category(..) | Self::Model(..) => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+impl fmt::Display for AccessDenied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKey => f.write_str(
+                "this request needs an API key: 'Authorization: Bearer <key>' or 'x-api-key: <key>'",
+            ),
+            Self::UnknownKey => f.write_str("the API key is not known"),
+            Self::Category(name, category) => {
+                write!(f, "the API key '{name}' does not permit '{}'", category.name())
+            }
+            Self::Model(name, model) => write!(f, "the API key '{name}' does not permit model '{model}'"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The two kinds of connections: TCP, and the sockets of the file system.
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+};
+
+use crate::listen::{Listener, SocketFile};
+
+/// An accepted connection.
+#[derive(Debug)]
+pub(crate) enum ClientStream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A listener in the runtime.
+pub(super) enum AcceptingListener {
+    Tcp(TcpListener),
+    /// The file is removed when the listener closes.
+    Unix(UnixListener, SocketFile),
+}
+
+impl AcceptingListener {
+    /// Must be called in a runtime.
+    pub(super) fn new(listener: Listener) -> io::Result<Self> {
+        Ok(match listener {
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Self::Tcp(TcpListener::from_std(listener)?)
+            }
+            Listener::Unix(listener, file) => {
+                listener.set_nonblocking(true)?;
+                Self::Unix(UnixListener::from_std(listener)?, file)
+            }
+        })
+    }
+
+    /// The next connection. Cancel-safe.
+    pub(super) async fn accept(&self) -> io::Result<ClientStream> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| ClientStream::Tcp(stream)),
+            Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| ClientStream::Unix(stream)),
+        }
+    }
+
+    /// A listener of the standard library, which does not wait for the runtime's readiness.
+    pub(super) fn into_listener(self) -> io::Result<Listener> {
+        Ok(match self {
+            Self::Tcp(listener) => Listener::Tcp(listener.into_std()?),
+            Self::Unix(listener, file) => Listener::Unix(listener.into_std()?, file),
+        })
+    }
+}
+
+/// A connection that waits to be accepted. An error if there is none.
+pub(super) fn accept_waiting(listener: &Listener) -> io::Result<ClientStream> {
+    match listener {
+        Listener::Tcp(listener) => {
+            let (stream, _) = listener.accept()?;
+            stream.set_nonblocking(true)?;
+            TcpStream::from_std(stream).map(ClientStream::Tcp)
+        }
+        Listener::Unix(listener, _) => {
+            let (stream, _) = listener.accept()?;
+            stream.set_nonblocking(true)?;
+            UnixStream::from_std(stream).map(ClientStream::Unix)
+        }
+    }
+}
+
+impl ClientStream {
+    /// The address of the client, if it has one.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Sends small writes at once.
+    pub(crate) fn set_nodelay(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nodelay(true),
+            // These sockets never wait for more bytes.
+            Self::Unix(_) => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

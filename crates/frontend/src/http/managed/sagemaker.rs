@@ -1,0 +1,344 @@
+//! The endpoint of SageMaker: `/ping`, `/invocations`, and the routes of a multi-model endpoint.
+use std::{borrow::Cow, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
+    request::Parts,
+};
+use http_body::Body;
+use hyper::body::Incoming;
+use inference::Error;
+use percent_encoding::percent_decode_str;
+
+use super::{
+    InferenceType, read_binary_marker,
+    sagemaker_models::{ModelRefusal, PlatformModel, SageMakerModels, failure_status},
+};
+use crate::{
+    api_keys::Access,
+    error,
+    http::{
+        Respond,
+        body::ResponseBody,
+        infer::HEADER_LENGTH,
+        json::{Document, JsonValue, write_string},
+        reply::{self, HttpFailure, HttpReply},
+        router::{About, Route},
+        service::{HttpService, end_line},
+    },
+};
+
+const BINARY: &str = "application/vnd.sagemaker-triton.binary+json;json-header-size=";
+
+/// The header with the name that the server knows a model by.
+const TARGET_MODEL: &str = "x-amzn-sagemaker-target-model";
+
+/// The settings of the endpoint. The defaults are those of the platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SageMakerOptions {
+    /// `/ping` tells whether the server is live, not whether it is ready (`SAGEMAKER_TRITON_PING_MODE=live`).
+    pub pings_liveness: bool,
+    /// How `/invocations` runs the model (`SAGEMAKER_TRITON_INFERENCE_TYPE`).
+    pub inference: InferenceType,
+    /// The model of `/invocations` (`SAGEMAKER_TRITON_DEFAULT_MODEL_NAME`).
+    pub default_model: String,
+    /// Below which directory the platform puts the files of models.
+    pub model_root: PathBuf,
+}
+
+impl Default for SageMakerOptions {
+    fn default() -> Self {
+        Self {
+            pings_liveness: false,
+            inference: InferenceType::Infer,
+            // As Triton, which has no model of this name either.
+            default_model: "unspecified_SAGEMAKER_TRITON_DEFAULT_MODEL_NAME".to_owned(),
+            model_root: "/opt/ml/models".into(),
+        }
+    }
+}
+
+/// The endpoint without its socket. [`crate::http::serve`] serves it.
+pub struct SageMakerService {
+    service: HttpService,
+    models: Arc<SageMakerModels>,
+    options: SageMakerOptions,
+}
+
+/// How a run of a model has ended.
+struct ModelRun {
+    reply: HttpReply,
+    /// The status of a failure on a multi-model endpoint.
+    failure: StatusCode,
+}
+
+/// The meaning of a path.
+#[derive(Debug, PartialEq, Eq)]
+enum SageMakerRoute<'p> {
+    Ping,
+    Invocations,
+    Models,
+    Model(Cow<'p, str>),
+    Invoke(Cow<'p, str>),
+}
+
+impl<'p> SageMakerRoute<'p> {
+    fn of(path: &'p str) -> Option<Self> {
+        let hash = |hash: &'p str| (!hash.is_empty()).then(|| percent_decode_str(hash).decode_utf8_lossy());
+        match path.strip_prefix('/')?.split('/').collect::<Vec<_>>()[..] {
+            ["ping"] => Some(Self::Ping),
+            ["invocations"] => Some(Self::Invocations),
+            ["models"] => Some(Self::Models),
+            ["models", model] => hash(model).map(Self::Model),
+            ["models", model, "invoke"] => hash(model).map(Self::Invoke),
+            _ => None,
+        }
+    }
+}
+
+impl SageMakerService {
+    /// The endpoint answers by `service`.
+    pub fn new(service: HttpService, options: SageMakerOptions) -> Self {
+        let models = SageMakerModels::new(service.engine.clone(), options.model_root.clone());
+        Self { service, models, options }
+    }
+
+    async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> HttpReply {
+        let (mut parts, mut body) = request.into_parts();
+        let line = self.service.begin_line(&mut parts, &body);
+        end_line(line, self.answer_parts(&mut parts, &mut body).await)
+    }
+
+    async fn answer_parts<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &mut Parts,
+        body: &mut B,
+    ) -> HttpReply {
+        let path = parts.uri.path().to_owned();
+        let mut trace = None;
+        let outcome = match SageMakerRoute::of(&path) {
+            None => Ok(reply::bare(StatusCode::BAD_REQUEST)),
+            Some(SageMakerRoute::Ping) => {
+                let route = if self.options.pings_liveness { Route::Live } else { Route::Ready };
+                self.service.answer_route(route, parts, body, &mut trace).await
+            }
+            Some(SageMakerRoute::Invocations) => {
+                let about = self.options.inference.about();
+                return self.run(parts, body, &self.options.default_model, about).await.reply;
+            }
+            Some(SageMakerRoute::Invoke(hash)) => match self.models.find(&hash) {
+                None => Ok(reply::bare(StatusCode::NOT_FOUND)),
+                Some(model) => {
+                    let name = target(parts).unwrap_or(model.name);
+                    return self.invoke(parts, body, &name).await;
+                }
+            },
+            Some(SageMakerRoute::Models) => self.list_or_load(parts, body).await,
+            Some(SageMakerRoute::Model(hash)) => self.show_or_unload(parts, &hash).await,
+        };
+        self.service.finish(outcome, parts, body, trace).await
+    }
+
+    /// Runs a model of a multi-model endpoint. As Triton: all failures have status 400 or 507.
+    async fn invoke<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &mut Parts,
+        body: &mut B,
+        model: &str,
+    ) -> HttpReply {
+        let ModelRun { mut reply, failure } = self.run(parts, body, model, About::Infer).await;
+        match reply.status() {
+            status if status.is_success() => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {}
+            _ => *reply.status_mut() = failure,
+        }
+        reply
+    }
+
+    /// Runs a model.
+    async fn run<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &mut Parts,
+        body: &mut B,
+        model: &str,
+        about: About,
+    ) -> ModelRun {
+        // As Triton: the platform's bodies are never compressed.
+        parts.headers.remove(CONTENT_ENCODING);
+        parts.headers.remove(ACCEPT_ENCODING);
+        let mut trace = None;
+        let outcome = match read_binary_marker(&mut parts.headers, BINARY) {
+            Ok(()) => {
+                let route = Route::Model { model: model.into(), version: "".into(), about };
+                self.service.answer_route(route, parts, body, &mut trace).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        let failure = match &outcome {
+            Err(HttpFailure::Error(error) | HttpFailure::Coding(error)) => failure_status(&error.message),
+            Err(HttpFailure::Broken(..)) | Ok(_) => StatusCode::BAD_REQUEST,
+        };
+        let mut reply = self.service.finish(outcome, parts, body, trace).await;
+        mark_binary(&mut reply);
+        ModelRun { reply, failure }
+    }
+
+    /// `GET /models`, or `POST /models`
+    async fn list_or_load<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+    ) -> Result<HttpReply, HttpFailure> {
+        let access = self.service.access(parts);
+        if let Some(refused) = self.service.refusal(&Route::Index, parts, &access) {
+            return Ok(refused);
+        }
+        match parts.method {
+            Method::GET => Ok(reply::json(StatusCode::OK, self.list(&access).await)),
+            Method::POST => {
+                let json = self.service.read_json(body).await?.bytes.contiguous();
+                let (hash, url) = load_request(&json)?;
+                let name = target(parts).unwrap_or_else(|| hash.clone());
+                if let Err(denied) = access.check(Route::Index.category(), Some(&name)) {
+                    return Ok(reply::denied(&denied));
+                }
+                Ok(changed(self.models.load(hash, name, &url).await))
+            }
+            // As Triton: other methods are like other paths.
+            Method::DELETE => Ok(reply::bare(StatusCode::NOT_FOUND)),
+            _ => Ok(reply::bare(StatusCode::BAD_REQUEST)),
+        }
+    }
+
+    /// `GET /models/{H}`, or `DELETE /models/{H}`
+    async fn show_or_unload(&self, parts: &Parts, hash: &str) -> Result<HttpReply, HttpFailure> {
+        let access = self.service.access(parts);
+        if let Some(refused) = self.service.refusal(&Route::Index, parts, &access) {
+            return Ok(refused);
+        }
+        if parts.method != Method::GET && parts.method != Method::DELETE {
+            return Ok(reply::bare(StatusCode::BAD_REQUEST));
+        }
+        let Some(model) = self.models.find(hash) else { return Ok(reply::bare(StatusCode::NOT_FOUND)) };
+        if let Err(denied) = access.check(Route::Index.category(), Some(&model.name)) {
+            return Ok(reply::denied(&denied));
+        }
+        if parts.method == Method::DELETE {
+            return Ok(changed(self.models.unload(hash).await));
+        }
+        let mut json = Vec::new();
+        write_model(&mut json, hash, &model);
+        Ok(reply::json(StatusCode::OK, json))
+    }
+
+    /// The body of `GET /models`. As Triton: a model that is not ready is an empty object.
+    async fn list(&self, access: &Access) -> Vec<u8> {
+        let mut json = br#"{"models":["#.to_vec();
+        let mut is_first = true;
+        for (hash, model) in self.models.list() {
+            if model.as_ref().is_some_and(|model| !access.shows(&model.name)) {
+                continue;
+            }
+            if !std::mem::replace(&mut is_first, false) {
+                json.push(b',');
+            }
+            match model {
+                Some(model) if self.service.engine.model_ready(&model.name, None).await => {
+                    write_model(&mut json, &hash, &model);
+                }
+                Some(_) | None => json.extend_from_slice(b"{}"),
+            }
+        }
+        json.extend_from_slice(b"]}");
+        json
+    }
+}
+
+/// The name that the platform wants the server to know the model by.
+fn target(parts: &Parts) -> Option<String> {
+    let name = parts.headers.get(TARGET_MODEL)?;
+    Some(String::from_utf8_lossy(name.as_bytes()).into_owned()).filter(|name| !name.is_empty())
+}
+
+/// The hash and the URL of a request to load a model.
+fn load_request(json: &[u8]) -> Result<(String, String), Error> {
+    let document = Document::parse_members(json)?;
+    let text = |name: &str| {
+        let value = document.root().find(name).map(JsonValue::as_text);
+        let value = value.transpose().map_err(|error| Error::invalid(error.message))?;
+        let missing = || Error::invalid(format!("a request to load a model needs '{name}'"));
+        value.filter(|value| !value.is_empty()).map(Cow::into_owned).ok_or_else(missing)
+    };
+    Ok((text("model_name")?, text("url")?))
+}
+
+/// As Triton: the URL of a model is the directory of its repository.
+fn write_model(json: &mut Vec<u8>, hash: &str, model: &PlatformModel) {
+    json.extend_from_slice(br#"{"modelName":"#);
+    write_string(json, hash.as_bytes());
+    json.extend_from_slice(br#","modelUrl":"#);
+    write_string(json, model.repository.as_os_str().as_bytes());
+    json.push(b'}');
+}
+
+fn changed(result: Result<(), ModelRefusal>) -> HttpReply {
+    match result {
+        Ok(()) => reply::bare(StatusCode::OK),
+        Err(ModelRefusal { status, text: Some(text) }) => reply::json(status, error::body(&text)),
+        Err(ModelRefusal { status, text: None }) => reply::bare(status),
+    }
+}
+
+/// Replaces the header of a binary reply by the content type of the platform.
+fn mark_binary(reply: &mut HttpReply) {
+    let Some(length) = reply.headers_mut().remove(HEADER_LENGTH) else { return };
+    let marked = HeaderValue::try_from([BINARY.as_bytes(), length.as_bytes()].concat());
+    reply.headers_mut().insert(CONTENT_TYPE, marked.expect("a number is a part of a header value"));
+}
+
+impl Respond for SageMakerService {
+    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> http::Response<ResponseBody> {
+        self.answer(request).await
+    }
+
+    fn reads_names(&self) -> bool {
+        self.service.reads_names()
+    }
+
+    fn port_name(&self) -> &'static str {
+        "SageMaker"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_of_the_platform_has_its_route() {
+        assert_eq!(SageMakerRoute::of("/ping"), Some(SageMakerRoute::Ping));
+        assert_eq!(SageMakerRoute::of("/invocations"), Some(SageMakerRoute::Invocations));
+        assert_eq!(SageMakerRoute::of("/models"), Some(SageMakerRoute::Models));
+        assert_eq!(SageMakerRoute::of("/models/a%20b"), Some(SageMakerRoute::Model("a b".into())));
+        assert_eq!(SageMakerRoute::of("/models/a/invoke"), Some(SageMakerRoute::Invoke("a".into())));
+        for path in ["", "/", "/ping/", "/models/", "/models//invoke", "/models/a/b", "/v2", "/invocations/x"]
+        {
+            assert_eq!(SageMakerRoute::of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_load_names_the_model_and_its_files() {
+        let given = load_request(br#"{"model_name":"h","url":"/opt"}"#).unwrap();
+        assert_eq!(given, ("h".to_owned(), "/opt".to_owned()));
+        for wrong in [r#"{"url":"/opt"}"#, r#"{"model_name":"","url":"/opt"}"#, r#"{"model_name":"h"}"#] {
+            assert!(
+                load_request(wrong.as_bytes()).unwrap_err().message.starts_with("a request to load"),
+                "{wrong}"
+            );
+        }
+        assert!(load_request(br#"{"model_name":1,"url":"/opt"}"#).is_err());
+    }
+}

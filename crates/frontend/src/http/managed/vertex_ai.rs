@@ -1,0 +1,192 @@
+//! The endpoint of Vertex AI: a health route, a predict route, and redirects to other routes by a header.
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, request::Parts};
+use http_body::Body;
+use hyper::body::Incoming;
+use trace::RequestTrace;
+
+use super::read_binary_marker;
+use crate::{
+    http::{
+        Respond,
+        body::ResponseBody,
+        reply::{self, HttpFailure, HttpReply},
+        router::{About, Route},
+        service::{HttpService, end_line},
+    },
+    metrics::MetricsService,
+};
+
+const BINARY: &str = "application/vnd.vertex-ai-triton.binary+json;json-header-size=";
+
+/// The header with another route, without its leading slash.
+const REDIRECT: &str = "x-vertex-ai-triton-redirect";
+
+/// The settings of the endpoint.
+#[derive(Debug, Clone)]
+pub struct VertexAiOptions {
+    /// The path of predictions (`AIP_PREDICT_ROUTE`). It matches literally (P-W19).
+    pub predict_route: String,
+    /// The path of the readiness check (`AIP_HEALTH_ROUTE`).
+    pub health_route: String,
+    /// The model of predictions (`--vertex-ai-default-model`).
+    pub default_model: String,
+}
+
+/// The endpoint without its socket. [`crate::http::serve`] serves it.
+pub struct VertexAiService {
+    service: HttpService,
+    /// `None` if the server has no metrics.
+    metrics: Option<Arc<MetricsService>>,
+    options: VertexAiOptions,
+}
+
+/// Where a redirect leads.
+enum Redirect<'p> {
+    Metrics,
+    Route(Route<'p>),
+    /// To a route that changes the server. As Triton: it is not permitted on this port.
+    Forbidden,
+    Nowhere,
+}
+
+impl VertexAiService {
+    /// The endpoint answers by `service`.
+    pub fn new(service: HttpService, metrics: Option<Arc<MetricsService>>, options: VertexAiOptions) -> Self {
+        Self { service, metrics, options }
+    }
+
+    async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> HttpReply {
+        let (mut parts, mut body) = request.into_parts();
+        let line = self.service.begin_line(&mut parts, &body);
+        let mut trace = None;
+        let outcome = if parts.uri.path() == self.options.health_route {
+            self.service.answer_route(Route::Ready, &parts, &mut body, &mut trace).await
+        } else if parts.uri.path() == self.options.predict_route {
+            self.predict(&mut parts, &mut body, &mut trace).await
+        } else {
+            Ok(reply::bare(StatusCode::BAD_REQUEST))
+        };
+        end_line(line, self.service.finish(outcome, &parts, &mut body, trace).await)
+    }
+
+    async fn predict<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        parts: &mut Parts,
+        body: &mut B,
+        trace: &mut Option<RequestTrace>,
+    ) -> Result<HttpReply, HttpFailure> {
+        let marked = read_binary_marker(&mut parts.headers, BINARY);
+        let Some(redirect) = parts.headers.remove(REDIRECT) else {
+            marked?;
+            let model = (&*self.options.default_model).into();
+            let route = Route::Model { model, version: "".into(), about: About::Infer };
+            return self.service.answer_route(route, parts, body, trace).await;
+        };
+        if parts.method != Method::POST {
+            return Ok(reply::bare_not_allowed("POST"));
+        }
+        let path = format!("/{}", String::from_utf8_lossy(redirect.as_bytes()));
+        match Redirect::to(&path) {
+            Redirect::Metrics => Ok(match &self.metrics {
+                Some(metrics) => metrics.exposition(&parts.headers).await,
+                None => reply::bare(StatusCode::BAD_REQUEST),
+            }),
+            Redirect::Route(route) => {
+                marked?;
+                // The client sends each redirect as a POST.
+                if !route.methods().allow(&Method::POST) {
+                    parts.method = Method::GET;
+                }
+                self.service.answer_route(route, parts, body, trace).await
+            }
+            Redirect::Forbidden => Ok(reply::bare(StatusCode::FORBIDDEN)),
+            Redirect::Nowhere => Ok(reply::bare(StatusCode::BAD_REQUEST)),
+        }
+    }
+}
+
+impl<'p> Redirect<'p> {
+    fn to(path: &'p str) -> Self {
+        if path == "/metrics" {
+            return Self::Metrics;
+        }
+        let Some(route) = Route::of(path) else { return Self::Nowhere };
+        match route {
+            Route::Live
+            | Route::Ready
+            | Route::Server
+            | Route::AllStatistics
+            | Route::Index
+            | Route::Regions { .. } => Self::Route(route),
+            Route::Model { about, .. } => match about {
+                About::Metadata | About::Ready | About::Config | About::Statistics | About::Infer => {
+                    Self::Route(route)
+                }
+                About::Generate | About::GenerateStream | About::OpenApi => Self::Nowhere,
+                About::Cache => Self::Forbidden,
+            },
+            Route::Control { .. } | Route::RegisterRegion { .. } | Route::UnregisterRegions { .. } => {
+                Self::Forbidden
+            }
+            Route::Models | Route::TraceSetting { .. } | Route::Logging | Route::OpenApi | Route::Docs(_) => {
+                Self::Nowhere
+            }
+        }
+    }
+}
+
+impl Respond for VertexAiService {
+    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> http::Response<ResponseBody> {
+        self.answer(request).await
+    }
+
+    fn reads_names(&self) -> bool {
+        self.service.reads_names()
+    }
+
+    fn port_name(&self) -> &'static str {
+        "Vertex AI"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_never_leads_to_a_route_that_changes_the_server() {
+        for path in [
+            "/v2/repository/models/m/load",
+            "/v2/repository/models/m/unload",
+            "/v2/repository/r/models/m/load",
+            "/v2/systemsharedmemory/region/r/register",
+            "/v2/systemsharedmemory/unregister",
+            "/v2/cudasharedmemory/region/r/unregister",
+            "/v2/models/m/empty_cache",
+        ] {
+            assert!(matches!(Redirect::to(path), Redirect::Forbidden), "{path}");
+        }
+        for path in
+            ["/nope", "//v2", "/v2/logging", "/v2/trace/setting", "/v2/models/m/generate", "/v2/models"]
+        {
+            assert!(matches!(Redirect::to(path), Redirect::Nowhere), "{path}");
+        }
+        for path in [
+            "/v2",
+            "/v2/health/live",
+            "/v2/models/m",
+            "/v2/models/m/versions/1/config",
+            "/v2/models/m/ready",
+            "/v2/models/m/infer",
+            "/v2/models/stats",
+            "/v2/repository/index",
+            "/v2/systemsharedmemory/status",
+        ] {
+            assert!(matches!(Redirect::to(path), Redirect::Route(_)), "{path}");
+        }
+        assert!(matches!(Redirect::to("/metrics"), Redirect::Metrics));
+    }
+}

@@ -1,0 +1,137 @@
+//! The document describes the routes, no more and no less.
+use std::collections::BTreeSet;
+
+use super::{
+    operations::HttpOperation,
+    routes::{MODEL_ROUTES, ROUTES},
+    *,
+};
+use crate::http::router::{About, Methods, Route};
+
+/// Each path of the document with a value for each parameter, and its operation.
+fn examples() -> impl Iterator<Item = (String, &'static HttpOperation)> {
+    let of_models = MODEL_ROUTES.iter().flat_map(|route| {
+        let roots = ["/v2/models/m", "/v2/models/m/versions/1"];
+        roots.map(|root| (format!("{root}{}", route.path), route))
+    });
+    let filled = |path: &str| path.replace("{model}", "m").replace("{region}", "r");
+    ROUTES.iter().map(move |route| (filled(route.path), route)).chain(of_models)
+}
+
+/// The name of a route. A new route does not compile until it has one here.
+fn name(route: &Route<'_>) -> &'static str {
+    match route {
+        Route::Live => "live",
+        Route::Ready => "ready",
+        Route::Server => "server",
+        Route::Models => "models",
+        Route::AllStatistics => "all statistics",
+        Route::Model { about, .. } => match about {
+            About::Metadata => "metadata",
+            About::Ready => "model ready",
+            About::Config => "config",
+            About::Statistics => "statistics",
+            About::Infer => "infer",
+            About::Generate => "generate",
+            About::GenerateStream => "generate stream",
+            About::Cache => "cache",
+            About::OpenApi => "model openapi",
+        },
+        Route::Index => "index",
+        Route::Control { load: true, .. } => "load",
+        Route::Control { load: false, .. } => "unload",
+        Route::TraceSetting { .. } => "trace setting",
+        Route::Logging => "logging",
+        Route::Regions { .. } => "regions",
+        Route::RegisterRegion { .. } => "register region",
+        Route::UnregisterRegions { .. } => "unregister regions",
+        Route::OpenApi => "openapi",
+        Route::Docs(_) => "docs",
+    }
+}
+
+#[test]
+fn every_route_is_described_with_its_methods() {
+    let mut described = BTreeSet::new();
+    for (path, operation) in examples() {
+        let route = Route::of(&path).unwrap_or_else(|| panic!("{path} has no route"));
+        let fits = match route.methods() {
+            Methods::Get => operation.method == "get",
+            Methods::Post => operation.method == "post",
+            Methods::GetAndPost => true,
+        };
+        assert!(fits, "{} {path}", operation.method);
+        described.insert((name(&route), operation.method));
+    }
+    let expected = [
+        ("all statistics", "get"),
+        ("cache", "post"),
+        ("config", "get"),
+        ("docs", "get"),
+        ("generate", "post"),
+        ("generate stream", "post"),
+        ("index", "post"),
+        ("infer", "post"),
+        ("live", "get"),
+        ("load", "post"),
+        ("logging", "get"),
+        ("logging", "post"),
+        ("metadata", "get"),
+        ("model openapi", "get"),
+        ("model ready", "get"),
+        ("models", "get"),
+        ("openapi", "get"),
+        ("ready", "get"),
+        ("regions", "get"),
+        ("register region", "post"),
+        ("server", "get"),
+        ("statistics", "get"),
+        ("trace setting", "get"),
+        ("trace setting", "post"),
+        ("unload", "post"),
+        ("unregister regions", "post"),
+    ];
+    assert_eq!(described, expected.into());
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let paths = routes::paths();
+    let mut names = BTreeSet::new();
+    for (path, item) in &paths {
+        for method in ["get", "post"] {
+            let Some(operation) = item.get(method) else { continue };
+            let name = operation["operationId"].as_str().unwrap().to_owned();
+            assert!(names.insert(name), "{method} {path}");
+        }
+    }
+    assert_eq!(names.len(), ROUTES.len() + 2 * MODEL_ROUTES.len());
+}
+
+/// Collects the names of all schemas that a part of the document refers to.
+fn references(part: &Value, found: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match (key.as_str(), value.as_str()) {
+                    ("$ref", Some(target)) => {
+                        found.insert(target.strip_prefix("#/components/schemas/").unwrap().to_owned());
+                    }
+                    _ => references(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_schema_is_used_and_every_used_schema_is_there() {
+    let schemas = schemas::all();
+    let mut used = BTreeSet::new();
+    references(&Value::Object(routes::paths()), &mut used);
+    references(&schemas, &mut used);
+    let there: BTreeSet<_> = schemas.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(used, there);
+}

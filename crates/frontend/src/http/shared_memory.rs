@@ -1,0 +1,181 @@
+//! `/v2/systemsharedmemory` and `/v2/cudasharedmemory`: the regions that clients register. Also how a tensor of a request
+//! names a region.
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::Body;
+use inference::{Error, Name};
+use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
+
+use super::{
+    body::ResponseBody,
+    json::{Document, JsonValue},
+    reply::{self, HttpFailure, HttpReply},
+    request::during,
+    service::HttpService,
+    show,
+};
+use crate::kserve::shared_memory::RegionRange;
+
+impl HttpService {
+    /// `GET .../status`
+    pub(super) fn region_status(
+        &self,
+        kind: RegionKind,
+        region: Option<&str>,
+    ) -> Result<HttpReply, HttpFailure> {
+        let regions = self.options.regions.status(kind, region.unwrap_or_default())?;
+        Ok(reply::json(StatusCode::OK, show::regions(&regions)))
+    }
+
+    /// `POST .../register`
+    pub(super) async fn register_region<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        kind: RegionKind,
+        region: Option<&str>,
+        body: &mut B,
+    ) -> Result<HttpReply, HttpFailure> {
+        let regions = &self.options.regions;
+        regions.check_allowed()?;
+        let Some(name) = region else {
+            // The rules of names refuse a region without one.
+            let nameless = match kind {
+                RegionKind::System => {
+                    let (name, key) = (String::new(), String::new());
+                    regions.register_system(&SystemRegistration { name, key, offset: 0, byte_size: 0 })
+                }
+                RegionKind::Cuda => {
+                    let (name, raw_handle) = (String::new(), Vec::new());
+                    regions.register_cuda(&CudaRegistration { name, raw_handle, device_id: 0, byte_size: 0 })
+                }
+            };
+            nameless?;
+            return Ok(reply::json(StatusCode::OK, ResponseBody::default()));
+        };
+        // The reservation counts the bytes of the body until they have been read.
+        let received = self.read_json(body).await?;
+        let json = received.bytes.contiguous();
+        match kind {
+            RegionKind::System => regions.register_system(&system(name, &json)?)?,
+            RegionKind::Cuda => regions.register_cuda(&cuda(name, &json)?)?,
+        }
+        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+    }
+
+    /// `POST .../unregister`
+    pub(super) fn unregister_regions(
+        &self,
+        kind: RegionKind,
+        region: Option<&str>,
+    ) -> Result<HttpReply, HttpFailure> {
+        self.options.regions.unregister(kind, region.unwrap_or_default())?;
+        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+    }
+}
+
+/// As Triton: http_server.cc, HandleSystemSharedMemory.
+fn system(name: &str, json: &[u8]) -> Result<SystemRegistration, Error> {
+    let document = Document::parse_members(json)?;
+    let body = document.root();
+    let key = needed(body, "key")?.as_text()?.into_owned();
+    let offset = body.find("offset").map_or(Ok(0), JsonValue::as_uint)?;
+    let byte_size = needed(body, "byte_size")?.as_uint()?;
+    Ok(SystemRegistration { name: name.to_owned(), key, offset, byte_size })
+}
+
+/// As Triton: http_server.cc, HandleCudaSharedMemory.
+fn cuda(name: &str, json: &[u8]) -> Result<CudaRegistration, Error> {
+    let document = Document::parse_members(json)?;
+    let body = document.root();
+    let handle = needed(body, "raw_handle")?.member("b64")?.as_bytes()?;
+    let byte_size = needed(body, "byte_size")?.as_uint()?;
+    let device_id = needed(body, "device_id")?.as_uint()?;
+    // What is not base64 has the wrong length, too.
+    let raw_handle = BASE64_STANDARD.decode(handle).unwrap_or_default();
+    let device_id = i64::try_from(device_id).unwrap_or(i64::MAX);
+    Ok(CudaRegistration { name: name.to_owned(), raw_handle, device_id, byte_size })
+}
+
+/// The part of a shared memory region that a tensor names. Called when all parameters of the tensor have been read.
+pub(super) fn find_region<'d>(
+    parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
+    tensor: &Name,
+) -> Result<Option<RegionRange<'d>>, Error> {
+    let region = parameter("shared_memory_region").map(JsonValue::as_text).transpose();
+    let region = region.map_err(during("Unable to parse 'shared_memory_region'"))?;
+    let number = |key: &str| {
+        let value = parameter(key).map(JsonValue::as_uint).transpose();
+        value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))
+    };
+    let offset = number("shared_memory_offset")?;
+    let byte_size = number("shared_memory_byte_size")?;
+    match (region, byte_size) {
+        (None, _) => Ok(None),
+        (Some(region), Some(byte_size)) => {
+            Ok(Some(RegionRange { region, offset: offset.unwrap_or(0), byte_size }))
+        }
+        // The reference would continue with a size that it has not set.
+        (Some(_), None) => Err(Error::invalid(format!(
+            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor \
+             '{tensor}'"
+        ))),
+    }
+}
+
+fn needed<'d>(body: JsonValue<'d>, member: &str) -> Result<JsonValue<'d>, Error> {
+    body.find(member)
+        .ok_or_else(|| Error::invalid(format!("Shared memory register request has no '{member}' field")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+        result.unwrap_err().with_code()
+    }
+
+    #[test]
+    fn a_registration_has_a_key_and_a_length() {
+        let read = system("r", br#"{"key": "/k", "offset": 4096, "byte_size": 64, "other": []}"#).unwrap();
+        let (name, key) = ("r".to_owned(), "/k".to_owned());
+        assert_eq!(read, SystemRegistration { name, key, offset: 4096, byte_size: 64 });
+        assert_eq!(system("r", br#"{"key": "/k", "byte_size": 64}"#).unwrap().offset, 0);
+    }
+
+    #[test]
+    fn what_is_missing_in_a_registration_is_named_in_the_order_of_the_reference() {
+        let of = |json: &str| refused(system("r", json.as_bytes()));
+        let uint = "Internal: attempt to access JSON non-unsigned-integer as unsigned-integer";
+        assert_eq!(of(""), "Internal: failed to parse the request JSON buffer: The document is empty. at 0");
+        assert_eq!(of("{}"), "Invalid argument: Shared memory register request has no 'key' field");
+        assert_eq!(of("[]"), "Invalid argument: Shared memory register request has no 'key' field");
+        assert_eq!(of(r#"{"key":1}"#), "Internal: attempt to access JSON non-string as string");
+        assert_eq!(of(r#"{"key":"/k","offset":-1}"#), uint);
+        assert_eq!(
+            of(r#"{"key":"/k","offset":1}"#),
+            "Invalid argument: Shared memory register request has no 'byte_size' field"
+        );
+        assert_eq!(of(r#"{"key":"/k","byte_size":1.5}"#), uint);
+    }
+
+    #[test]
+    fn a_handle_of_cuda_is_read_from_base64() {
+        let of = |handle: &str| {
+            let json = format!(r#"{{"raw_handle":{{"b64":"{handle}"}},"byte_size":64,"device_id":3}}"#);
+            cuda("c", json.as_bytes()).unwrap()
+        };
+        assert_eq!((of("AQI=").raw_handle, of("AQI=").device_id, of("AQI=").byte_size), (vec![1, 2], 3, 64));
+        assert_eq!(of("no base64!").raw_handle, [0; 0]);
+        let refused = |json: &str| refused(cuda("c", json.as_bytes()));
+        let missing =
+            |member| format!("Invalid argument: Shared memory register request has no '{member}' field");
+        assert_eq!(refused("{}"), missing("raw_handle"));
+        assert_eq!(
+            refused(r#"{"raw_handle":{}}"#),
+            "Internal: attempt to access non-existing object member 'b64'"
+        );
+        assert_eq!(refused(r#"{"raw_handle":{"b64":""}}"#), missing("byte_size"));
+        assert_eq!(refused(r#"{"raw_handle":{"b64":""},"byte_size":1}"#), missing("device_id"));
+    }
+}

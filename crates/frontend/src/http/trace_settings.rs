@@ -1,0 +1,59 @@
+//! `/v2[/models/{M}]/trace/setting`: reads and changes the settings of tracing.
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body::Body;
+use inference::Error;
+
+use super::{
+    json::{Document, JsonValue},
+    reply::{self, HttpFailure, HttpReply},
+    service::HttpService,
+    show,
+};
+use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
+
+/// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`].
+type Given = Vec<(&'static str, GivenSetting)>;
+
+impl HttpService {
+    pub(super) async fn trace_setting<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        method: &Method,
+        body: &mut B,
+        model: Option<&str>,
+    ) -> Result<HttpReply, HttpFailure> {
+        trace_settings::check_model(&self.engine, model)?;
+        let tracer = &self.options.tracer;
+        if method == Method::POST {
+            let mut given = self.read_members(body, read).await?;
+            let take = |name: &str| {
+                let index = given.iter().position(|(other, _)| *other == name);
+                Ok(index.map(|index| given.swap_remove(index).1))
+            };
+            trace_settings::change(tracer, model, CountErrorForm::Http, take)?;
+        }
+        Ok(reply::json(StatusCode::OK, show::trace_settings(&tracer.shown(model))))
+    }
+}
+
+fn read(json: &[u8]) -> Result<Given, Error> {
+    let document = Document::parse(json)?;
+    let root = document.root();
+    if root.find(trace_settings::FILE).is_some() {
+        return Err(trace_settings::file_is_fixed());
+    }
+    let mut given = Vec::new();
+    for name in trace_settings::CHANGEABLE {
+        let Some(value) = root.find(name) else { continue };
+        let text = |value: JsonValue<'_>| value.as_text().map(std::borrow::Cow::into_owned);
+        let setting = if value.is_null() {
+            GivenSetting::Clear
+        } else if name == "trace_level" {
+            GivenSetting::Values(value.elements()?.map(text).collect::<Result<_, _>>()?)
+        } else {
+            GivenSetting::Values(vec![text(value)?])
+        };
+        given.push((name, setting));
+    }
+    Ok(given)
+}

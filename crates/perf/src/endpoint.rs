@@ -1,0 +1,149 @@
+//! Where the server is, and how connections to it are made: plain or encrypted.
+
+use std::fs;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+
+use anyhow::{Context, Result, ensure};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::options::{PerfOptions, Protocol, TrustedCertificates};
+
+/// See the module documentation. A clone shares what makes connections.
+#[derive(Clone)]
+pub(crate) struct ServerEndpoint {
+    /// `host:port`.
+    pub(crate) address: Arc<str>,
+    encryption: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+/// A connection.
+pub(crate) enum ServerStream {
+    Plain(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+impl ServerEndpoint {
+    /// The endpoint that the options name.
+    ///
+    /// # Errors
+    /// The trusted certificates cannot be read, or the host has no name that a certificate can have.
+    pub(crate) fn new(options: &PerfOptions) -> Result<ServerEndpoint> {
+        let encryption = match &options.encryption {
+            None => None,
+            Some(trusted) => {
+                let mut config =
+                    ClientConfig::builder().with_root_certificates(roots(trusted)?).with_no_client_auth();
+                if options.protocol == Protocol::Grpc {
+                    config.alpn_protocols = vec![b"h2".to_vec()];
+                }
+                let host = options.address.rsplit_once(':').map_or(&*options.address, |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let name = ServerName::try_from(host).context("the host is no name of a certificate")?;
+                Some((TlsConnector::from(Arc::new(config)), name))
+            }
+        };
+        Ok(ServerEndpoint { address: options.address.as_str().into(), encryption })
+    }
+
+    /// Makes a connection.
+    ///
+    /// # Errors
+    /// The server is not reachable, or its certificate is not trusted.
+    pub(crate) async fn connect(&self) -> Result<ServerStream> {
+        let address = &*self.address;
+        let stream =
+            TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        let Some((connector, name)) = &self.encryption else { return Ok(ServerStream::Plain(stream)) };
+        let stream = connector.connect(name.clone(), stream).await;
+        Ok(ServerStream::Encrypted(Box::new(stream.with_context(|| format!("no TLS with {address}"))?)))
+    }
+}
+
+fn roots(trusted: &TrustedCertificates) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    match trusted {
+        TrustedCertificates::OfSystem => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            ensure!(
+                !roots.is_empty(),
+                "the system trusts no certificates: name a file with --ca-certificates"
+            );
+        }
+        TrustedCertificates::File(path) => {
+            let cannot = || format!("cannot use the certificates of {}", path.display());
+            let pem = fs::read(path).with_context(cannot)?;
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
+                roots.add(certificate.with_context(cannot)?).with_context(cannot)?;
+            }
+            ensure!(!roots.is_empty(), "{}: there are none", cannot());
+        }
+    }
+    Ok(roots)
+}
+
+impl AsyncRead for ServerStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            ServerStream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            ServerStream::Encrypted(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for ServerStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            ServerStream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            ServerStream::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+        pieces: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            ServerStream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            ServerStream::Encrypted(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            ServerStream::Plain(stream) => stream.is_write_vectored(),
+            ServerStream::Encrypted(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            ServerStream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            ServerStream::Encrypted(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            ServerStream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            ServerStream::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

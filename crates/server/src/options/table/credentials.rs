@@ -1,0 +1,31 @@
+//! Options about who may use the ports.
+
+use super::{INT_MAX, OptionValue, Spec, checked, text, values};
+
+pub(super) const CREDENTIALS: &[Spec] = &[
+    text(
+        "api-key-file",
+        |typed, value| typed.ports.api_key_file = value.to_owned(),
+        "A JSON file: the API keys, each with the parts of the protocol and the models that it permits. With this \
+         option clients of HTTP, gRPC, SageMaker and Vertex AI need a key, as Authorization: Bearer <key> or x-api-key: \
+         <key>. 'nereid api-key' makes keys.",
+    )
+    .default(""),
+    Spec::new(
+        "credential-reload-secs",
+        OptionValue::Integer(0, INT_MAX, |typed, value| typed.ports.credential_reload_secs = value),
+        "How often the server looks whether certificates and API keys have changed, in seconds. It then reads them \
+         again. 0: only after SIGHUP.",
+    )
+    .default("10"),
+    checked(
+        "unix-socket-mode",
+        "<octal number>",
+        |typed, value| {
+            typed.ports.unix_socket_mode = values::file_mode(value)?;
+            Ok(())
+        },
+        "The permissions of unix sockets. Whoever may write to a socket can connect.",
+    )
+    .default("0660"),
+];

@@ -1,0 +1,169 @@
+//! What observing and encrypting cost: the same requests to a server that shows nothing, to one that shows all it can, and
+//! to one whose ports are encrypted.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::contenders::Contender;
+use super::plan::{BenchProtocol, BenchRow};
+use super::table::{ComparisonTable, Figures, ResultTable};
+use super::{BenchOptions, measure, write};
+use crate::process;
+use crate::steps::heading;
+
+/// How often the metrics are read, as by an eager collector.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Measures, prints and writes the tables. Returns true if every request was answered.
+pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
+    let logs = folder.join("observed");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+    let ours = |name, more: &[String]| Contender::ours_with(name, server, folder, library, more);
+    let certificate = make_certificate(&logs)?;
+    let mut contenders = vec![
+        ours("quiet", &["--allow-metrics=false".to_owned()])?,
+        ours("observed", &everything(&logs))?,
+        ours("encrypted", &encryption(&certificate))?.encrypted_by(certificate.chain)?,
+    ];
+    if let Some(packages) = &options.reference {
+        let reference =
+            |name, more: &[String]| Contender::reference_with(name, packages, server, folder, more);
+        contenders.push(reference("reference quiet", &["--allow-metrics=false".to_owned()])?);
+        contenders.push(reference("reference observed", &what_both_have(&logs.join("reference")))?);
+    }
+    let scrapers: Vec<_> =
+        contenders.iter().filter(|contender| contender.name().ends_with("observed")).map(scrape).collect();
+
+    let mut table = ResultTable::new();
+    let mut observed = ComparisonTable::new("all that can be shown : nothing");
+    let mut encrypted = ComparisonTable::new("encrypted : plain");
+    let mut reference = ComparisonTable::new("reference, all that can be shown : nothing");
+    for row in rows().into_iter().filter(|row| row.name.contains(&options.filter)) {
+        heading(&row.name);
+        let rounds = measure(&row, &contenders.iter().collect::<Vec<_>>(), options)?;
+        observed.extend(&row.name, &rounds[1], &rounds[0]);
+        encrypted.extend(&row.name, &rounds[2], &rounds[0]);
+        if let [.., quiet, all] = &rounds[3..] {
+            reference.extend(&row.name, all, quiet);
+        }
+        let names = contenders.iter().map(Contender::name);
+        table.extend(&row.name, names.zip(rounds.iter().map(|rounds| Figures::medians(rounds))).collect());
+    }
+    drop(scrapers);
+    heading("results");
+    let mut text = format!("{}\n{}\n{}", table.markdown(), observed.markdown(), encrypted.markdown());
+    if options.reference.is_some() {
+        text.push('\n');
+        text.push_str(&reference.markdown());
+    }
+    print!("{text}");
+    write(folder, "observe.md", &text)?;
+    Ok(table.errors() == 0.0)
+}
+
+/// Small requests, of which every step counts, and large ones for the cost of encrypting.
+fn rows() -> Vec<BenchRow> {
+    let mut rows = Vec::new();
+    for (model, callers) in [("tiny", 64), ("large4", 4)] {
+        for protocol in [BenchProtocol::HttpBinary, BenchProtocol::Grpc] {
+            let name = format!("{model} {} x{callers}", protocol.name());
+            rows.push(BenchRow { name, model, protocol, callers, rate: None, bare: false });
+        }
+    }
+    rows
+}
+
+/// The options of a server that shows all it can. One of a thousand requests is traced, and one of a thousand is in the
+/// access log.
+fn everything(folder: &Path) -> Vec<String> {
+    let mut options = what_both_have(&folder.join("ours"));
+    options.push("--metrics-config=histogram_latencies=true".to_owned());
+    options.push(format!("--access-log={}", folder.join("access.log").display()));
+    options.push("--access-log-rate=0.001".to_owned());
+    options
+}
+
+/// Those of them that Triton has too.
+fn what_both_have(trace: &Path) -> Vec<String> {
+    let trace = format!("--trace-config=triton,file={}.trace.json", trace.display());
+    let fixed = [
+        "--allow-metrics=true",
+        "--metrics-config=summary_latencies=true",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-config=rate=1000",
+    ];
+    fixed.iter().map(|option| (*option).to_owned()).chain([trace]).collect()
+}
+
+/// A certificate for `localhost` that has signed itself.
+struct Certificate {
+    chain: PathBuf,
+    key: PathBuf,
+}
+
+fn make_certificate(folder: &Path) -> Result<Certificate> {
+    let (chain, key) = (folder.join("server.pem"), folder.join("server.key"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+    openssl.args(["-days", "30", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    process::run(openssl.arg("-keyout").arg(&key).arg("-out").arg(&chain))?;
+    Ok(Certificate { chain, key })
+}
+
+fn encryption(certificate: &Certificate) -> Vec<String> {
+    ["http", "grpc"]
+        .iter()
+        .flat_map(|port| {
+            [
+                format!("--{port}-use-ssl=true"),
+                format!("--{port}-server-cert={}", certificate.chain.display()),
+                format!("--{port}-server-key={}", certificate.key.display()),
+            ]
+        })
+        .chain(["--allow-metrics=false".to_owned()])
+        .collect()
+}
+
+/// Reads the metrics of a server again and again until it is dropped.
+struct Scraper {
+    end: Option<std::sync::mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+fn scrape(contender: &Contender) -> Scraper {
+    let (end, ended) = channel();
+    let port = match contender {
+        Contender::Server { metrics_port, .. } => *metrics_port,
+        Contender::Bare { .. } => 0,
+    };
+    let thread = thread::spawn(move || read_metrics(port, &ended));
+    Scraper { end: Some(end), thread: Some(thread) }
+}
+
+fn read_metrics(port: u16, ended: &Receiver<()>) {
+    while ended.recv_timeout(SCRAPE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        // A server that gives no metrics fails its rows, not this thread.
+        let _ = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_end(&mut Vec::new())
+        });
+    }
+}
+
+impl Drop for Scraper {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
