@@ -53,9 +53,7 @@ pub use host_policy::HostPolicy;
 pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 use observe::metrics::Exposition;
-pub use observe::{
-    BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic, WantedQuantile,
-};
+pub use observe::{BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic};
 pub use options::{
     BackendSetting, ControlMode, EngineOptions, LoadPolicy, ModelControl, RateLimitResource, ServerMetadata,
     StartupModels,
