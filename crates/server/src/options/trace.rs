@@ -198,6 +198,10 @@ impl TypedTrace {
         if let Some(Err(text)) = &named {
             warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_PROTOCOL is ignored: {text}"));
         }
+        let headers = otel.headers.as_deref().map(trace::read_headers);
+        if let Some(Err(text)) = &headers {
+            warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_HEADERS is ignored: {text}"));
+        }
         let size = |given: Option<i64>, otherwise| {
             given.and_then(|given| usize::try_from(given).ok()).unwrap_or(otherwise)
         };
@@ -209,6 +213,7 @@ impl TypedTrace {
         OtlpConfig {
             url: self.values(mode, "url").last().map_or(default.url, str::to_owned),
             resource: self.values(mode, "resource").map(attribute).collect(),
+            headers: headers.and_then(Result::ok).unwrap_or_default(),
             protocol: named.and_then(Result::ok).unwrap_or_default(),
             max_queue_size,
             schedule_delay: delay
@@ -367,6 +372,7 @@ mod tests {
             schedule_delay: Some("20".into()),
             max_export_batch_size: Some("many".into()),
             protocol: Some("http/protobuf".into()),
+            headers: Some("x-key=secret".into()),
         };
         let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
         let (config, warnings) = resolved(&typed, &environment);
@@ -375,6 +381,7 @@ mod tests {
             OtlpConfig {
                 url: "host/x".into(),
                 resource: vec![("a".into(), "b=c".into())],
+                headers: trace::read_headers("x-key=secret").unwrap(),
                 protocol: OtlpProtocol::HttpProtobuf,
                 max_queue_size: 100,
                 schedule_delay: Duration::from_millis(20),
@@ -390,10 +397,18 @@ mod tests {
     fn a_protocol_of_the_environment_that_is_not_offered_is_ignored() {
         let mut typed = TypedTrace::default();
         typed.add_setting("mode=opentelemetry").unwrap();
-        let opentelemetry = OpenTelemetryVariables { protocol: Some("grpc".into()), ..Default::default() };
+        let opentelemetry = OpenTelemetryVariables {
+            protocol: Some("grpc".into()),
+            headers: Some("secret".into()),
+            ..Default::default()
+        };
         let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
         let (config, warnings) = resolved(&typed, &environment);
         assert_eq!(collector(config), OtlpConfig::default());
         assert!(warnings[0].contains("OTEL_EXPORTER_OTLP_PROTOCOL is ignored"), "{warnings:?}");
+        assert_eq!(
+            warnings[1],
+            "Warning: the variable OTEL_EXPORTER_OTLP_HEADERS is ignored: header 1 has no '='"
+        );
     }
 }

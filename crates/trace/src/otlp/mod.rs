@@ -3,6 +3,7 @@
 //! A thread of its own makes spans, and sends them in batches. Requests hand their traces over through a queue with a
 //! bound. A collector that is slow or away loses spans, and delays nothing.
 mod client;
+mod headers;
 mod json;
 mod protobuf;
 mod spans;
@@ -20,6 +21,8 @@ use tokio::sync::Notify;
 
 use crate::{config::OtlpConfig, metrics::TraceCounters, record::FinishedTrace};
 use thread::OtlpThread;
+
+pub use headers::read_headers;
 
 /// Hands traces to the thread that sends spans.
 pub(crate) struct OtlpExporter {

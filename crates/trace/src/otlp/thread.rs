@@ -39,7 +39,7 @@ pub(super) struct OtlpThread {
 impl OtlpThread {
     pub(super) fn new(config: &OtlpConfig, counters: Arc<TraceCounters>) -> Result<Self, Error> {
         Ok(Self {
-            client: CollectorClient::new(&config.url, config.protocol)?,
+            client: CollectorClient::new(config)?,
             protocol: config.protocol,
             resource: resource(&config.resource),
             delay: config.schedule_delay.max(MIN_DELAY),
