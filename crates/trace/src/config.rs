@@ -58,6 +58,8 @@ pub struct OtlpConfig {
     pub resource: Vec<(String, String)>,
     /// Headers of each request to the collector.
     pub headers: HeaderMap,
+    /// Whether there are spans for the time in queues, and attributes for batches. Triton has neither.
+    pub phases: bool,
     /// The form of the spans.
     pub protocol: OtlpProtocol,
     /// The most spans that wait for the collector.
@@ -74,6 +76,7 @@ impl Default for OtlpConfig {
             url: "http://localhost:4318/v1/traces".to_owned(),
             resource: Vec::new(),
             headers: HeaderMap::new(),
+            phases: false,
             protocol: OtlpProtocol::HttpJson,
             max_queue_size: 2048,
             schedule_delay: Duration::from_secs(5),

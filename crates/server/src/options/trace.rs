@@ -90,6 +90,9 @@ impl TypedTrace {
                 (Some("opentelemetry"), "bsp_schedule_delay") if opentelemetry => {
                     (number(0, i64::from(i32::MAX)), format!("opentelemetry,{key}"))
                 }
+                (Some("opentelemetry"), "phases") if opentelemetry => {
+                    (values::boolean(value).map(drop), format!("opentelemetry,{key}"))
+                }
                 (Some("opentelemetry"), "protocol") if opentelemetry => {
                     (protocol(value).map(drop), format!("opentelemetry,{key}"))
                 }
@@ -213,6 +216,7 @@ impl TypedTrace {
         OtlpConfig {
             url: self.values(mode, "url").last().map_or(default.url, str::to_owned),
             resource: self.values(mode, "resource").map(attribute).collect(),
+            phases: self.values(mode, "phases").last().is_some_and(|text| values::boolean(text) == Ok(true)),
             headers: headers.and_then(Result::ok).unwrap_or_default(),
             protocol: named.and_then(Result::ok).unwrap_or_default(),
             max_queue_size,
@@ -363,6 +367,7 @@ mod tests {
             "mode=OpenTelemetry",
             "opentelemetry,url=host/x",
             "opentelemetry,resource=a=b=c",
+            "opentelemetry,phases=on",
             "opentelemetry,bsp_max_queue_size=100",
         ] {
             typed.add_setting(text).unwrap();
@@ -382,6 +387,7 @@ mod tests {
                 url: "host/x".into(),
                 resource: vec![("a".into(), "b=c".into())],
                 headers: trace::read_headers("x-key=secret").unwrap(),
+                phases: true,
                 protocol: OtlpProtocol::HttpProtobuf,
                 max_queue_size: 100,
                 schedule_delay: Duration::from_millis(20),
