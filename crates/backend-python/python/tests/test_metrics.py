@@ -5,6 +5,8 @@ import gc
 import pytest
 from triton_python_backend_utils import MetricFamily, TritonModelException
 
+WHERE = "Failed to process the request for model 'model_0', message: "
+
 
 def family(kind=MetricFamily.COUNTER):
     return MetricFamily(name="asked", description="what is asked", kind=kind)
@@ -40,7 +42,7 @@ def test_a_metric_may_have_no_labels(host):
         ("HISTOGRAM", {"buckets": (1, 2)}, "Failed to create metric. Buckets must be a list."),
         ("GAUGE", {"buckets": [1]}, "Failed to create metric. Unexpected buckets found."),
         ("HISTOGRAM", {}, "Failed to create metric. Missing required buckets."),
-        ("COUNTER", {"labels": {"a": 1}}, "Error when creating Metric: labels must be texts, found 'a': 1"),
+        ("COUNTER", {"labels": {"a": 1}}, f"Error when creating Metric: {WHERE}labels must be texts, found 'a': 1"),
     ],
 )
 def test_a_metric_is_checked(host, kind, arguments, words):
@@ -56,12 +58,12 @@ def test_refusals_of_the_server_say_what_was_tried(host):
     for method in ("metric_family", "metric", "metric_increment", "metric_set", "metric_observe", "metric_value"):
         host.refusals[method] = "no"
     attempts = {
-        "Error when creating MetricFamily: no": family,
-        "Error when creating Metric: no": metrics.Metric,
-        "Failed to increment metric value: no": lambda: metric.increment(1),
-        "Failed to set metric value: no": lambda: metric.set(1),
-        "Failed to observe metric value: no": lambda: metric.observe(1),
-        "Failed to get metric value: no": metric.value,
+        f"Error when creating MetricFamily: {WHERE}no": family,
+        f"Error when creating Metric: {WHERE}no": metrics.Metric,
+        f"Failed to increment metric value: {WHERE}no": lambda: metric.increment(1),
+        f"Failed to set metric value: {WHERE}no": lambda: metric.set(1),
+        f"Failed to observe metric value: {WHERE}no": lambda: metric.observe(1),
+        f"Failed to get metric value: {WHERE}no": metric.value,
     }
     for words, attempt in attempts.items():
         with pytest.raises(TritonModelException) as refused:

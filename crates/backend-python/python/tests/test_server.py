@@ -6,6 +6,8 @@ import pytest
 import triton_python_backend_utils as pb_utils
 from triton_python_backend_utils import Logger, TritonModelException
 
+WHERE = "Failed to process the request for model 'model_0', message: "
+
 
 def test_log_lines_have_the_place_in_the_models_code(host):
     line = inspect.currentframe().f_lineno + 1
@@ -52,7 +54,7 @@ def test_readiness_is_asked_for_a_version(host):
 
 @pytest.mark.parametrize("version", ["latest", "1x", "1.5", "-1", str(1 << 63)])
 def test_a_version_is_a_number(host, version):
-    words = f"Failed to check model readiness: failed to get model version from specified version string '{version}'"
+    words = f"Failed to check model readiness: {WHERE}failed to get model version from specified version string '{version}'"
     with pytest.raises(TritonModelException) as refused:
         pb_utils.is_model_ready("other", version)
     assert str(refused.value).startswith(words)
@@ -61,9 +63,9 @@ def test_a_version_is_a_number(host, version):
 
 def test_refusals_say_what_was_tried(host):
     attempts = {
-        "Failed to load model: no": ("load_model", lambda: pb_utils.load_model("other")),
-        "Failed to unload model: no": ("unload_model", lambda: pb_utils.unload_model("other")),
-        "Failed to check model readiness: no": ("is_model_ready", lambda: pb_utils.is_model_ready("other")),
+        f"Failed to load model: {WHERE}no": ("load_model", lambda: pb_utils.load_model("other")),
+        f"Failed to unload model: {WHERE}no": ("unload_model", lambda: pb_utils.unload_model("other")),
+        f"Failed to check model readiness: {WHERE}no": ("is_model_ready", lambda: pb_utils.is_model_ready("other")),
     }
     for words, (method, attempt) in attempts.items():
         host.refusals[method] = "no"
