@@ -1,0 +1,29 @@
+"""The connection between this package and the process that runs a model.
+
+The worker calls `connect` once, before it imports the model. Code that needs no server works without a host: users test their models so.
+"""
+
+
+class TritonModelException(Exception):
+    """Raised by every function of this package that refuses something."""
+
+
+_host = None
+
+
+def connect(host):
+    """Makes `host` the object that everything here asks. It outlives the model."""
+    global _host
+    _host = host
+
+
+def connected():
+    """The host, or None where no server runs this code."""
+    return _host
+
+
+def host():
+    """The host. Raises `TritonModelException` where no server runs this code."""
+    if _host is None:
+        raise TritonModelException("this needs a server: the code does not run in a model that a server has loaded")
+    return _host
