@@ -29,7 +29,7 @@ mod trace;
 
 pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
-pub use inferer::Inferer;
+pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
 pub use name::Name;
 pub use proto::nearest;
