@@ -40,5 +40,5 @@ class asking:
 
     def __exit__(self, kind, error, place):
         if isinstance(error, TritonModelException):
-            where = f"Failed to process the request for model '{_host.instance_name}', message: " if _host else ""
+            where = f"Failed to process the request for model '{_host.instance}', message: " if _host else ""
             raise TritonModelException(f"{self._words}{where}{error}") from error

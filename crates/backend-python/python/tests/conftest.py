@@ -16,7 +16,7 @@ class RecordingHost:
     """Notes its calls in `calls`. What it refuses stands in `refusals`, by the name of the method; its answers in `answers`."""
 
     model_name = "model"
-    instance_name = "model_0"
+    instance = "model_0"
     model_version = 3
     model_dir = "/models/model/3"
     is_decoupled = False
