@@ -59,6 +59,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         Some(reason) => steps.skip("memory", reason),
     }
     steps.run("python packages", || python::install("tests/requirements.txt"));
+    steps.run("python modules", python_modules);
     let mut brought = None;
     steps.attempt("plug-ins", || {
         let folder = plugins::fetch()?;
@@ -112,6 +113,13 @@ fn fetch_allocators(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
         });
     }
     fetched
+}
+
+/// The modules that the server gives to models in Python, without a server.
+fn python_modules() -> Result<()> {
+    let mut pytest = python::command();
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-q", "crates/backend-python/python/tests"]);
+    process::run(&mut pytest)
 }
 
 /// Without `plugins`, the tests that need Triton's plug-ins are skipped. `programs` are the variables and paths of those

@@ -27,3 +27,18 @@ def host():
     if _host is None:
         raise TritonModelException("this needs a server: the code does not run in a model that a server has loaded")
     return _host
+
+
+class asking:
+    """Around a call of the host: puts words before the text of a refusal, as Triton does."""
+
+    def __init__(self, words):
+        self._words = words
+
+    def __enter__(self):
+        return host()
+
+    def __exit__(self, kind, error, place):
+        if isinstance(error, TritonModelException):
+            where = f"Failed to process the request for model '{_host.instance_name}', message: " if _host else ""
+            raise TritonModelException(f"{self._words}{where}{error}") from error

@@ -3,7 +3,7 @@
 import enum
 import weakref
 
-from nereid_host import TritonModelException, connected, host
+from nereid_host import TritonModelException, asking, connected
 
 
 class MetricKind(enum.IntEnum):
@@ -32,8 +32,8 @@ class MetricFamily:
             raise TypeError(f"the kind of a MetricFamily must be one of its constants, found type {type(kind)}")
         self._kind = kind
         self._metrics = []
-        with _prefixed("Error when creating MetricFamily: "):
-            number = host().metric_family(name, description, kind.name)
+        with asking("Error when creating MetricFamily: ") as host:
+            number = host.metric_family(name, description, kind.name)
         weakref.finalize(self, _free_family, number, self._metrics).atexit = False
         self._number = number
 
@@ -47,12 +47,12 @@ class MetricFamily:
             raise TritonModelException("Failed to create metric. Unexpected buckets found.")
         if buckets is None and self._kind == MetricKind.HISTOGRAM:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
-        with _prefixed("Error when creating Metric: "):
+        with asking("Error when creating Metric: ") as host:
             for key, value in (labels or {}).items():
                 if not isinstance(key, str) or not isinstance(value, str):
                     raise TritonModelException(f"labels must be texts, found {key!r}: {value!r}")
             bounds = None if buckets is None else [float(bound) for bound in buckets]
-            metric = Metric(host().metric(self._number, dict(labels or {}), bounds))
+            metric = Metric(host.metric(self._number, dict(labels or {}), bounds))
         self._metrics.append(metric)
         return metric
 
@@ -75,42 +75,32 @@ class Metric:
 
     def increment(self, value):
         """Adds to a counter or a gauge."""
-        with _prefixed("Failed to increment metric value: "):
-            host().metric_increment(self._checked(), float(value))
+        number = self._checked("Failed to increment metric value: ")
+        with asking("Failed to increment metric value: ") as host:
+            host.metric_increment(number, float(value))
 
     def set(self, value):
         """Sets a gauge."""
-        with _prefixed("Failed to set metric value: "):
-            host().metric_set(self._checked(), float(value))
+        number = self._checked("Failed to set metric value: ")
+        with asking("Failed to set metric value: ") as host:
+            host.metric_set(number, float(value))
 
     def observe(self, value):
         """Adds a value to a histogram."""
-        with _prefixed("Failed to observe metric value: "):
-            host().metric_observe(self._checked(), float(value))
+        number = self._checked("Failed to observe metric value: ")
+        with asking("Failed to observe metric value: ") as host:
+            host.metric_observe(number, float(value))
 
     def value(self):
         """The value of a counter or a gauge."""
-        with _prefixed("Failed to get metric value: "):
-            return host().metric_value(self._checked())
+        number = self._checked("Failed to get metric value: ")
+        with asking("Failed to get metric value: ") as host:
+            return host.metric_value(number)
 
-    def _checked(self):
+    def _checked(self, words):
         if self._number is None:
             raise TritonModelException(
-                "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' "
+                f"{words}Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' "
                 "object should be deleted AFTER its corresponding 'Metric' objects have been deleted."
             )
         return self._number
-
-
-class _prefixed:
-    """Puts words before the text of a refusal."""
-
-    def __init__(self, words):
-        self._words = words
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, kind, error, place):
-        if isinstance(error, TritonModelException):
-            raise TritonModelException(f"{self._words}{error}") from error

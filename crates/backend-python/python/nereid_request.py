@@ -212,9 +212,15 @@ def _checked_names(names, whose):
 
 def get_input_tensor_by_name(inference_request, name):
     """The input of that name, or None."""
-    return next((tensor for tensor in inference_request.inputs() if tensor.name() == name), None)
+    for tensor in inference_request.inputs():
+        if tensor.name() == name:
+            return tensor
+    return None
 
 
 def get_output_tensor_by_name(inference_response, name):
     """The output of that name, or None."""
-    return next((tensor for tensor in inference_response.output_tensors() if tensor.name() == name), None)
+    for tensor in inference_response.output_tensors():
+        if tensor.name() == name:
+            return tensor
+    return None

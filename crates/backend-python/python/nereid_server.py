@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from nereid_host import TritonModelException, connected, host
+from nereid_host import TritonModelException, asking, connected, host
 
 
 class LogLevel(enum.IntEnum):
@@ -70,10 +70,8 @@ def load_model(model_name, config="", files=None):
             raise TritonModelException(
                 f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
             )
-    try:
-        host().load_model(model_name, files or None, config or None)
-    except TritonModelException as error:
-        raise TritonModelException(f"Failed to load model: {error}") from error
+    with asking("Failed to load model: ") as host:
+        host.load_model(model_name, files or None, config or None)
 
 
 def unload_model(model_name, unload_dependents=False):
@@ -81,19 +79,15 @@ def unload_model(model_name, unload_dependents=False):
     _check_texts(model_name=model_name)
     if not isinstance(unload_dependents, bool):
         raise TypeError(f"unload_dependents must be a bool, found type {type(unload_dependents)}")
-    try:
-        host().unload_model(model_name, unload_dependents)
-    except TritonModelException as error:
-        raise TritonModelException(f"Failed to unload model: {error}") from error
+    with asking("Failed to unload model: ") as host:
+        host.unload_model(model_name, unload_dependents)
 
 
 def is_model_ready(model_name, model_version=""):
     """Whether the model can be asked; without a version, the one that requests without a version get."""
     _check_texts(model_name=model_name, model_version=model_version)
-    try:
-        return host().is_model_ready(model_name, _checked_version(model_version))
-    except TritonModelException as error:
-        raise TritonModelException(f"Failed to check model readiness: {error}") from error
+    with asking("Failed to check model readiness: ") as host:
+        return host.is_model_ready(model_name, _checked_version(model_version))
 
 
 def _checked_version(text):

@@ -51,6 +51,9 @@ _DATATYPE_OF = {dtype: name for name, dtype in _DTYPES.items()}
 TRITON_STRING_TO_NUMPY = {f"TYPE_{name}": kind for name, kind in _NUMPY_TYPES.items() if name != "BYTES"}
 TRITON_STRING_TO_NUMPY.update(TYPE_BOOL=bool, TYPE_STRING=np.object_)
 
+# The length of a string before its bytes.
+_LENGTH = struct.Struct("<I")
+
 
 def triton_string_to_numpy(triton_type_string):
     """The type of NumPy for a configuration's `data_type`, as "TYPE_FP32". Raises KeyError for others."""
@@ -89,8 +92,7 @@ def serialize_byte_tensor(input_tensor):
     for element in input_tensor.ravel().tolist():
         if not isinstance(element, (bytes, bytearray)):
             element = str(element).encode()
-        pieces.append(struct.pack("<I", len(element)))
-        pieces.append(element)
+        pieces += _LENGTH.pack(len(element)), element
     return b"".join(pieces)
 
 
@@ -98,14 +100,17 @@ def deserialize_bytes_tensor(encoded_tensor):
     """The inverse of `serialize_byte_tensor`: a flat array of bytes objects."""
     encoded = bytes(encoded_tensor)
     elements, offset, end = [], 0, len(encoded)
-    while offset < end:
-        start = offset + 4
-        if start > end:
-            raise TritonModelException("Invalid bytes tensor data: incomplete length field")
-        offset = start + int.from_bytes(encoded[offset:start], "little")
-        if offset > end:
-            raise TritonModelException("Invalid bytes tensor data: string extends beyond buffer")
-        elements.append(encoded[start:offset])
+    length_at, append = _LENGTH.unpack_from, elements.append
+    try:
+        while offset < end:
+            (length,) = length_at(encoded, offset)
+            start = offset + 4
+            offset = start + length
+            append(encoded[start:offset])
+    except struct.error:
+        raise TritonModelException("Invalid bytes tensor data: incomplete length field") from None
+    if offset > end:
+        raise TritonModelException("Invalid bytes tensor data: string extends beyond buffer")
     array = np.empty(len(elements), np.object_)
     array[:] = elements
     return array
@@ -180,7 +185,7 @@ class Tensor:
                 array = deserialize_bytes_tensor(self._memory)
             else:
                 array = _view(self._memory, _DTYPES[self._datatype])
-            self._array = array.reshape(self._shape)
+            self._array = array if array.shape == self._shape else array.reshape(self._shape)
         return self._array
 
     def to_dlpack(self):
@@ -217,8 +222,9 @@ class Tensor:
         elif self._array.size == 0:
             buffer = b""
         else:
-            # `memoryview` knows half floats only from Python 3.12 on. Bytes are bytes.
-            buffer = self._array.reshape(-1).view(np.uint8).data
+            # `memoryview` knows half floats only from Python 3.12 on.
+            array = self._array if self._datatype != "FP16" else self._array.view(np.uint16)
+            buffer = memoryview(array).cast("B")
         return self._datatype, self._shape, [buffer]
 
     def __repr__(self):

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use inference::{
     Error,
     backend::{Backend, BackendModel, KnownNames, ModelSource},
+    metric_registry::MetricRegistry,
 };
 
 use crate::{model::PythonModel, model_context::ModelContext, settings::KNOWN_NAMES, spawner::Spawner};
@@ -12,21 +13,16 @@ use crate::{model::PythonModel, model_context::ModelContext, settings::KNOWN_NAM
 #[derive(Debug)]
 pub struct PythonBackend {
     spawner: Arc<Spawner>,
+    metrics: Arc<MetricRegistry>,
 }
 
 impl PythonBackend {
     /// The backend's name in configurations.
     pub const NAME: &str = "python";
 
-    /// A backend that has started nothing.
-    pub fn new() -> Self {
-        Self { spawner: Arc::new(Spawner::new()) }
-    }
-}
-
-impl Default for PythonBackend {
-    fn default() -> Self {
-        Self::new()
+    /// A backend that has started nothing. Models register their metrics in `metrics`.
+    pub fn new(metrics: Arc<MetricRegistry>) -> Self {
+        Self { spawner: Arc::new(Spawner::new()), metrics }
     }
 }
 
@@ -40,7 +36,7 @@ impl Backend for PythonBackend {
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
-        let context = ModelContext::of(source, None, self.spawner.clone())?;
+        let context = ModelContext::of(source, None, (self.spawner.clone(), self.metrics.clone()))?;
         Ok(Box::new(PythonModel::new(Arc::new(context))))
     }
 }

@@ -21,6 +21,8 @@ mod marshal;
 mod messages;
 mod model;
 mod model_context;
+mod model_metrics;
+mod model_services;
 mod outputs;
 mod pace;
 mod process;

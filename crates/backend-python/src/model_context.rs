@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Inferer, Name, backend::ModelSource};
+use inference::{Error, Inferer, Name, backend::ModelSource, metric_registry::MetricRegistry};
 
 use crate::{
     environment::Environment,
@@ -29,6 +29,7 @@ pub(crate) struct ModelContext {
     pub(crate) output_rules: OutputRules,
     pub(crate) environment: Environment,
     pub(crate) spawner: Arc<Spawner>,
+    pub(crate) metrics: Arc<MetricRegistry>,
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
 
@@ -42,7 +43,7 @@ impl ModelContext {
     pub(crate) fn of(
         source: &ModelSource,
         backend_directory: Option<PathBuf>,
-        spawner: Arc<Spawner>,
+        (spawner, metrics): (Arc<Spawner>, Arc<MetricRegistry>),
     ) -> Result<Self, Error> {
         let settings = PythonSettings::of(&source.settings)?;
         let parameters = PythonParameters::of(&source.declared)?;
@@ -59,6 +60,7 @@ impl ModelContext {
             settings,
             parameters,
             spawner,
+            metrics,
             inferer: source.inferer.clone(),
         })
     }

@@ -29,7 +29,8 @@ use crate::{
     model_context::ModelContext,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
-    services::{ModelServices, log_line},
+    model_services::ModelServices,
+    services::log_line,
 };
 
 /// See the module documentation.

@@ -82,7 +82,7 @@ impl TestModel {
             folder: Arc::new(folder),
             settings: vec![("python-executable".to_owned(), interpreter)],
             config: format!("backend: 'python'\n{config}"),
-            backend: PythonBackend::new(),
+            backend: PythonBackend::new(Arc::default()),
         }
     }
 
