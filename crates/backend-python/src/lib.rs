@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod answers;
+mod archives;
 mod area;
 mod backend;
 mod calls;

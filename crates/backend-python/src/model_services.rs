@@ -33,7 +33,7 @@ impl FinishedAnswers {
 
 impl ModelServices {
     pub(crate) fn new(model: Arc<ModelContext>) -> Self {
-        let metrics = ModelMetrics::new(model.metrics.clone());
+        let metrics = ModelMetrics::new(model.parts.metrics.clone());
         Self { model, metrics, finished: Arc::default() }
     }
 
