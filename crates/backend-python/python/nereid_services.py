@@ -190,7 +190,7 @@ class Services:
         self.channel.send((channel_module.LOG, level, file, line, text))
 
     def is_cancelled(self, handle):
-        return self.ask("is_cancelled", handle)
+        return self.ask("is_cancelled", handle.number)
 
     # Responses of senders.
 

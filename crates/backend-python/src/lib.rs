@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod answers;
+mod archives;
 mod area;
 mod backend;
 mod calls;
@@ -21,6 +22,8 @@ mod marshal;
 mod messages;
 mod model;
 mod model_context;
+mod model_metrics;
+mod model_services;
 mod outputs;
 mod pace;
 mod process;

@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Inferer, Name, backend::ModelSource};
+use inference::{Error, Inferer, Name, backend::ModelSource, metric_registry::MetricRegistry};
 
 use crate::{
+    archives::UnpackedArchives,
     environment::Environment,
     outputs::OutputRules,
     settings::{PythonParameters, PythonSettings},
@@ -28,11 +29,20 @@ pub(crate) struct ModelContext {
     pub(crate) parameters: PythonParameters,
     pub(crate) output_rules: OutputRules,
     pub(crate) environment: Environment,
-    pub(crate) spawner: Arc<Spawner>,
+    pub(crate) parts: BackendParts,
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
 
-const DEFAULT_FILE: &str = "model.py";
+/// What all models of the backend share.
+#[derive(Debug, Clone)]
+pub(crate) struct BackendParts {
+    pub(crate) spawner: Arc<Spawner>,
+    pub(crate) metrics: Arc<MetricRegistry>,
+    pub(crate) archives: Arc<UnpackedArchives>,
+}
+
+/// The file of a model, and of a backend in Python.
+pub(crate) const DEFAULT_FILE: &str = "model.py";
 
 impl ModelContext {
     /// Finds the files of a model. `backend_directory` has the file of a backend that is written in Python.
@@ -42,11 +52,12 @@ impl ModelContext {
     pub(crate) fn of(
         source: &ModelSource,
         backend_directory: Option<PathBuf>,
-        spawner: Arc<Spawner>,
+        parts: BackendParts,
     ) -> Result<Self, Error> {
         let settings = PythonSettings::of(&source.settings)?;
         let parameters = PythonParameters::of(&source.declared)?;
         let file = model_file(source, backend_directory.as_deref())?;
+        let environment = Environment::of(source, backend_directory.as_deref(), &settings, &parts.archives)?;
         Ok(Self {
             name: source.name.clone(),
             version: source.version,
@@ -55,23 +66,20 @@ impl ModelContext {
             backend_directory,
             file,
             output_rules: OutputRules::new(parameters.strict_outputs),
-            environment: Environment::of(source, &settings)?,
+            environment,
             settings,
             parameters,
-            spawner,
+            parts,
             inferer: source.inferer.clone(),
         })
     }
 
     /// The command that starts a worker.
-    ///
-    /// # Errors
-    /// The environment of the model does not exist.
-    pub(crate) fn command(&self, instance: &str, program: &str) -> Result<Command, Error> {
-        let mut command = self.environment.command()?;
+    pub(crate) fn command(&self, instance: &str, program: &str) -> Command {
+        let mut command = self.environment.command();
         // The further arguments are for people who look at the list of processes.
         command.args(["-c", program, "nereid-worker", instance]);
-        Ok(command)
+        command
     }
 }
 

@@ -29,7 +29,8 @@ use crate::{
     model_context::ModelContext,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
-    services::{ModelServices, log_line},
+    model_services::ModelServices,
+    services::log_line,
 };
 
 /// See the module documentation.
@@ -78,9 +79,9 @@ impl Worker {
                 .map_err(|errno| failed("make a socket", &errno))?;
         let area = |name| SharedArea::new(name).map_err(|errno| failed("make shared memory", &errno));
         let (input, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
-        let command = model.command(instance, BOOTSTRAP)?;
+        let command = model.command(instance, BOOTSTRAP);
         let program = program_of(&command);
-        let process = WorkerProcess::start(&model.spawner, command, theirs)
+        let process = WorkerProcess::start(&model.parts.spawner, command, theirs)
             .map_err(|error| failed(&format!("start the Python interpreter '{program}'"), &error))?;
         send_descriptors(&ours, &[&input, &outputs]).map_err(|errno| failed("reach the process", &errno))?;
         let input = InputArea::new(input, model.settings.area_limit);

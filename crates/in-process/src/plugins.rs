@@ -28,7 +28,7 @@ pub fn plugins(
         backends: vec![
             Arc::new(OnnxBackend::new(onnxruntime)),
             Arc::new(ImageBackend),
-            Arc::new(PythonBackend::new()),
+            Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
         ],
         finder: Some(Arc::new(Libraries::new(handle))),
         cache: None,

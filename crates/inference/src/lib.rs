@@ -14,6 +14,7 @@ pub mod config;
 mod error;
 mod inferer;
 pub mod log_target;
+pub mod metric_registry;
 pub mod metrics;
 mod name;
 mod report;

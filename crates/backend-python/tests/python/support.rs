@@ -14,7 +14,7 @@ use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseItem, ResponsePath,
     ResponseStream, Tensor, Timeline, Timestamp,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
+        Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
     },
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
@@ -26,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A model: the text of `model.py`, and its configuration.
 pub(crate) struct TestModel {
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
     pub(crate) settings: Vec<(String, String)>,
     config: String,
     backend: PythonBackend,
@@ -47,6 +47,21 @@ const HEAD: &str = "import os, time, json, threading, asyncio\nimport numpy as n
                     def x_of(request):\n    return pb_utils.get_input_tensor_by_name(request, 'X').as_numpy()\n\n\
                     def y(array):\n    return pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.asarray(array, np.float32))])\n\n";
 
+/// Writes the log to the output of a failing test.
+struct TestLog;
+
+impl log::Log for TestLog {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("{} {}", record.level(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
 impl TestModel {
     /// A model with those lines in its class.
     pub(crate) fn new(config: &str, methods: &str) -> Self {
@@ -56,15 +71,18 @@ impl TestModel {
 
     /// A model with that file.
     pub(crate) fn of_file(config: &str, file: &str) -> Self {
+        // Fails if another test of the process has set it.
+        let _ = log::set_logger(&TestLog);
+        log::set_max_level(log::LevelFilter::Info);
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("m/1")).unwrap();
         fs::write(folder.path().join("m/1/model.py"), file).unwrap();
         let interpreter = interpreter().to_string_lossy().into_owned();
         Self {
-            folder,
+            folder: Arc::new(folder),
             settings: vec![("python-executable".to_owned(), interpreter)],
             config: format!("backend: 'python'\n{config}"),
-            backend: PythonBackend::new(),
+            backend: PythonBackend::new(Arc::default()),
         }
     }
 
@@ -127,7 +145,7 @@ impl TestModel {
             }
         });
         loaded.recv().expect("the thread reports")?;
-        Ok(Loaded { batches: Some(batches), thread: Some(thread), model })
+        Ok(Loaded { batches: Some(batches), thread: Some(thread), model, _folder: self.folder.clone() })
     }
 
     /// Why the model cannot be loaded.
@@ -141,6 +159,8 @@ pub(crate) struct Loaded {
     batches: Option<mpsc::Sender<Batch>>,
     thread: Option<std::thread::JoinHandle<()>>,
     pub(crate) model: Arc<dyn BackendModel>,
+    /// A worker that starts again reads the model's file again.
+    _folder: Arc<tempfile::TempDir>,
 }
 
 struct Unobserved;
