@@ -43,6 +43,8 @@ class Channel:
         self._socket = socket
         self._inputs = inputs
         self._outputs = outputs
+        inputs.when_freed = self._freed
+        self._main_thread = threading.get_ident()
         self._reading = threading.Lock()
         self._sending = threading.Lock()
         self._buffer = bytearray(64 << 10)
@@ -54,7 +56,7 @@ class Channel:
         self.commands = collections.deque()
         # Who waits for replies and responses, by number.
         self.listeners = {}
-        # Requests that the model has dropped. Finalizers append to it.
+        # Requests that the model has dropped, until the server is told.
         self.abandoned = collections.deque()
         # Called when there is a command, where a loop runs instead of `next_command`.
         self.on_command = None
@@ -66,26 +68,48 @@ class Channel:
 
     def send(self, *items):
         """Sends items, and with them what has become free. Any thread may call it."""
-        items = list(items)
+        with self._sending:
+            self._send(list(items))
+        if self.abandoned:
+            self.flush()
+
+    def abandon(self, number):
+        """Tells the server that the model has dropped a request. Finalizers call it, at any moment and in any thread."""
+        self.abandoned.append(number)
+        self.flush()
+
+    def _freed(self):
+        """Called by finalizers. What the main thread frees goes with its next item."""
+        if threading.get_ident() != self._main_thread:
+            self.flush()
+
+    def flush(self):
+        """Sends what finalizers have left. If a thread sends now, that thread looks again when it has finished."""
+        while (self.abandoned or self._inputs.freed) and self._sending.acquire(False):
+            try:
+                self._send([])
+            finally:
+                self._sending.release()
+
+    def _send(self, items):
         freed = self._inputs.freed
         if freed:
             items.append((FREED, [freed.popleft() for _ in range(len(freed))]))
         while self.abandoned:
             items.append((ABANDONED, self.abandoned.popleft()))
         body = marshal.dumps(items, 2)
-        with self._sending:
-            try:
-                self._socket.sendall(len(body).to_bytes(4, "little") + body)
-            except OSError:
-                # The server has gone.
-                os._exit(1)
+        try:
+            self._socket.sendall(len(body).to_bytes(4, "little") + body)
+        except OSError:
+            # The server has gone.
+            os._exit(1)
 
     # Reading.
 
     def next_command(self):
         """Waits for the next command."""
         if not self.commands:
-            if self.abandoned or self._inputs.freed:
+            if self._inputs.freed:
                 self.send()
             self.wait_until(lambda: self.commands)
         return self.commands.popleft()

@@ -74,7 +74,7 @@ class Executions:
                 raise ModelError(
                     f"Python model '{self.instance}' is using the decoupled mode and the execute function must return None."
                 )
-            return [True if self.is_rescheduled(request) else None for request in requests]
+            return [self.rescheduled(request) for request in requests]
         if returned is None and all(request._sender is not None for request in requests):
             returned = [None] * len(requests)
         if not isinstance(returned, list):
@@ -93,7 +93,7 @@ class Executions:
                     "Expected a None object in the execute function return list for reschduled request, "
                     f"found type '{type(response)}'."
                 )
-            return True
+            return self.rescheduled(request)
         if response is None:
             if request._sender is None:
                 raise ModelError(_wrong_type(response))
@@ -107,6 +107,13 @@ class Executions:
 
     def is_rescheduled(self, request):
         return request._release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
+
+    def rescheduled(self, request):
+        """True for a request that comes again, as another object: this one is of no use any more."""
+        if not self.is_rescheduled(request):
+            return None
+        request._close()
+        return True
 
     def failure(self, error):
         return self.head(str(error) if isinstance(error, ModelError) else text_of(error))
@@ -210,7 +217,12 @@ class ConcurrentExecutions(Executions):
                 return
             task = self.loop.create_task(self._run(command[1], command[2]))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task):
+        self._tasks.discard(task)
+        # A decoupled execution has sent everything before it lets its inputs go.
+        self.loop.call_soon(self.channel.flush)
 
     async def _run(self, call, tail):
         number, wires = call

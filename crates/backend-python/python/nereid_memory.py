@@ -32,6 +32,8 @@ class InputMemory:
         self._live = {}
         # Offsets of ranges that nobody uses any more. A finalizer appends to it, so it needs no lock.
         self.freed = collections.deque()
+        # Called when `freed` has got something.
+        self.when_freed = None
 
     def view(self, offset, byte_size):
         """A range of the area. When the last user of its memory is gone, `freed` has its offset."""
@@ -45,6 +47,8 @@ class InputMemory:
     def _drop(self, offset):
         self._live.pop(offset, None)
         self.freed.append(offset)
+        if self.when_freed is not None:
+            self.when_freed()
 
     def _map(self):
         size = os.fstat(self._descriptor).st_size

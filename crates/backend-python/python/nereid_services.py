@@ -199,7 +199,7 @@ class Services:
         self.channel.send((channel_module.SEND, handle.number, wire, flags != 0))
 
     def abandon(self, handle):
-        self.channel.abandoned.append(handle.number)
+        self.channel.abandon(handle.number)
 
     # Other models.
 
