@@ -5,6 +5,7 @@ import pathlib
 import signal
 from collections import Counter
 
+import numpy as np
 import plugins
 import pytest
 import python_backends
@@ -130,3 +131,26 @@ def test_a_process_that_dies_is_replaced(server, threads, tmp_path):
     assert not living(before)
     with HTTP.connect(server) as client:
         assert client.is_server_ready() and client.is_model_ready("waiter")
+
+
+# Triton's backend waits for the end of a coroutine before it begins the next one.
+@pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+def test_coroutines_run_at_the_same_time(start_python, threads, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    concurrent = 'parameters { key: "MAX_CONCURRENT_EXECUTIONS" value: { string_value: "4" } }'
+    plugins.python_model(folder, "gatherer", config=concurrent)
+    server = start_python(folder).wait_until_ready()
+    gate = tmp_path / "gate"
+
+    def ask(_):
+        with GRPC.connect(server) as client:
+            result = client.infer("gatherer", [GRPC.input("UNTIL", np.array([str(gate)], np.object_))])
+            return result.as_numpy("TOGETHER").item()
+
+    answers = [threads.submit(ask, number) for number in range(6)]
+    eventually(gate.with_suffix(".4").exists, "four executions at once")
+    eventually(lambda: pending(server, "gatherer") == 2, "the others to wait")
+    assert not gate.with_suffix(".5").exists()
+    gate.touch()
+    assert max(answer.result(PATIENCE) for answer in answers) == 4
