@@ -112,10 +112,7 @@ impl RequestAnswerer<'_> {
     pub(crate) fn abandoned(&self, handle: u64) {
         let request = self.worker.channel.calls.lock().end_request(handle);
         if let Some(request) = request {
-            let text = format!(
-                "model '{}' dropped the request without a final response",
-                self.model.name
-            );
+            let text = format!("model '{}' dropped the request without a final response", self.model.name);
             end(request, Err(Error::internal(text).because(FailureReason::Backend)));
         }
     }

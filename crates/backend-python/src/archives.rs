@@ -97,9 +97,8 @@ mod tests {
         write(&archive, "second");
         File::open(&archive).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let three = archives.unpacked(&archive).unwrap();
-        let content = |archive: &UnpackedArchive| {
-            fs::read_to_string(archive.folder().join("bin/activate")).unwrap()
-        };
+        let content =
+            |archive: &UnpackedArchive| fs::read_to_string(archive.folder().join("bin/activate")).unwrap();
         assert_eq!((content(&one), content(&three)), ("first".to_owned(), "second".to_owned()));
         let folder = three.folder().to_owned();
         drop(three);

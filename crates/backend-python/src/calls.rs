@@ -299,7 +299,7 @@ fn write_request(
     write_placed(frame, request.tensors(), places);
 }
 
-/// The object in JSON that a model gets. Bytes have no form in JSON, and are left out.
+/// The object in JSON that a model gets, in the client's order. Bytes have no form in JSON, and are left out.
 pub(crate) fn parameters_json(parameters: &Parameters) -> String {
     let value = |parameter: &Parameter| match parameter {
         Parameter::String(text) => Some(serde_json::Value::from(text.as_str())),
@@ -308,6 +308,8 @@ pub(crate) fn parameters_json(parameters: &Parameters) -> String {
         Parameter::Double(number) => Some((*number).into()),
         Parameter::Bytes(_) => None,
     };
-    let pairs = parameters.iter().filter_map(|(name, parameter)| Some((name.to_string(), value(parameter)?)));
-    serde_json::Value::Object(pairs.collect()).to_string()
+    let pairs = parameters.iter().filter_map(|(name, parameter)| {
+        Some(format!("{}:{}", serde_json::Value::from(name.as_str()), value(parameter)?))
+    });
+    format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
 }

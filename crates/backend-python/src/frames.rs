@@ -156,7 +156,9 @@ impl FrameReader {
     /// Takes the next whole frame, without its length. `Err` if the length is damaged.
     #[expect(clippy::result_unit_err, reason = "there is one thing that can be wrong")]
     pub(crate) fn next_frame(&mut self) -> Result<Option<Vec<u8>>, ()> {
-        let Some((length, rest)) = self.buffer[self.taken..].split_first_chunk::<4>() else { return Ok(None) };
+        let Some((length, rest)) = self.buffer[self.taken..].split_first_chunk::<4>() else {
+            return Ok(None);
+        };
         let length = usize::try_from(u32::from_le_bytes(*length)).map_err(drop)?;
         if length > MAX_FRAME_BYTES {
             return Err(());

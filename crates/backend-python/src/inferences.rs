@@ -12,8 +12,8 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode, OutputSelection, Request, RequestInputs, Response, ResponseItem, ResponseStream, SequenceId,
-    SequenceStep, Tensor,
+    Error, ErrorCode, OutputSelection, Request, RequestInputs, Response, ResponseItem, ResponseStream,
+    SequenceId, SequenceStep, Tensor,
 };
 use parking_lot::Mutex;
 
@@ -94,8 +94,7 @@ impl Inferences {
                 self.poll(number);
             }
             Err(error) => {
-                let text =
-                    format!("Model {} - Error when running inference: {}", wire.model, error.message);
+                let text = format!("Model {} - Error when running inference: {}", wire.model, error.message);
                 self.give(number, true, Some(Err(Error::new(error.code, text))));
             }
         }

@@ -44,7 +44,9 @@ struct LinkState {
 enum WorkerPhase {
     Running(Arc<Channel>),
     /// It has ended, or starts again. It is not expected before this time.
-    Down { until: Instant },
+    Down {
+        until: Instant,
+    },
     /// The instance ends.
     Ending,
 }
@@ -67,7 +69,13 @@ impl InstanceLink {
             sent: Instant::now(),
             pace,
         };
-        Self { instance: instance.to_owned(), config, state: Mutex::new(state), changed: Condvar::new(), alarm }
+        Self {
+            instance: instance.to_owned(),
+            config,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            alarm,
+        }
     }
 
     /// Triton's text for a worker that has ended.

@@ -45,7 +45,10 @@ impl MarshalWriter {
         }
         self.bytes.push(b'l');
         self.bytes.extend((if value < 0 { -count } else { count }).to_le_bytes());
-        digits.iter().take(count.unsigned_abs() as usize).for_each(|digit| self.bytes.extend(digit.to_le_bytes()));
+        digits
+            .iter()
+            .take(count.unsigned_abs() as usize)
+            .for_each(|digit| self.bytes.extend(digit.to_le_bytes()));
     }
 
     pub(crate) fn size(&mut self, value: usize) {
@@ -276,7 +279,8 @@ mod tests {
     #[test]
     fn the_codes_are_those_of_python() {
         // marshal.dumps((None, True, 7, -(1 << 40), "ü", b"ab", 0.5), 2)
-        let of_python = b"(\x07\0\0\0NTi\x07\0\0\0l\xfd\xff\xff\xff\0\0\0\0\0\x04u\x02\0\0\0\xc3\xbcs\x02\0\0\0ab\
+        let of_python =
+            b"(\x07\0\0\0NTi\x07\0\0\0l\xfd\xff\xff\xff\0\0\0\0\0\x04u\x02\0\0\0\xc3\xbcs\x02\0\0\0ab\
                           g\0\0\0\0\0\0\xe0?";
         let ours = written(|writer| {
             writer.tuple(7);
@@ -309,7 +313,9 @@ mod tests {
 
     #[test]
     fn damaged_messages_are_errors() {
-        for bytes in [&b""[..], b"i\0", b"(\xff\xff\xff\x7fN", b"u\xff\xff\xff\xff", b"?", b"NN", b"l\x09\0\0\0"] {
+        for bytes in
+            [&b""[..], b"i\0", b"(\xff\xff\xff\x7fN", b"u\xff\xff\xff\xff", b"?", b"NN", b"l\x09\0\0\0"]
+        {
             assert!(MarshalValue::read(bytes).is_err(), "{bytes:?}");
         }
         let nested = b"(\x01\0\0\0".repeat(40);

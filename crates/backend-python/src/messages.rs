@@ -127,14 +127,10 @@ impl<'a> WorkerItem<'a> {
                 line: line.as_int()?,
                 text: text.as_str()?,
             },
-            (9, [reply, name, arguments]) => Self::Ask {
-                reply: reply.as_int()?,
-                name: name.as_str()?,
-                arguments: arguments.as_list()?,
-            },
-            (10, [name, arguments]) => {
-                Self::Tell { name: name.as_str()?, arguments: arguments.as_list()? }
+            (9, [reply, name, arguments]) => {
+                Self::Ask { reply: reply.as_int()?, name: name.as_str()?, arguments: arguments.as_list()? }
             }
+            (10, [name, arguments]) => Self::Tell { name: name.as_str()?, arguments: arguments.as_list()? },
             (11, [ranges]) => {
                 Self::Freed(ranges.as_list()?.iter().map(MarshalValue::as_int).collect::<Result<_, _>>()?)
             }
@@ -307,7 +303,8 @@ mod tests {
         let WorkerItem::Done { call: 9, error: None, answers } = WorkerItem::of(&value).unwrap() else {
             panic!("{value:?}")
         };
-        let [WorkerAnswer::Nothing, WorkerAnswer::Reschedule, WorkerAnswer::Response(response)] = &answers[..]
+        let [WorkerAnswer::Nothing, WorkerAnswer::Reschedule, WorkerAnswer::Response(response)] =
+            &answers[..]
         else {
             panic!("{answers:?}")
         };
@@ -328,11 +325,8 @@ mod tests {
     #[test]
     fn parameters_are_texts_numbers_and_truth_values() {
         let read = parameters_of_json(r#"{"b": true, "n": -7, "t": "x"}"#).unwrap();
-        let expected = [
-            ("b", Parameter::Bool(true)),
-            ("n", Parameter::Int(-7)),
-            ("t", Parameter::String("x".into())),
-        ];
+        let expected =
+            [("b", Parameter::Bool(true)), ("n", Parameter::Int(-7)), ("t", Parameter::String("x".into()))];
         assert_eq!(read, expected.map(|(name, value)| (name.into(), value)));
         assert!(parameters_of_json("[]").is_err() && parameters_of_json(r#"{"x": []}"#).is_err());
     }

@@ -86,7 +86,9 @@ impl ModelMetrics {
             _ => {
                 let [value] = rest else { return Err(DamagedMessage("a metric changes by one number")) };
                 let value = value.as_float()?;
-                let Some(HeldModelMetric { value: metric, .. }) = self.metrics.get(&number) else { return Ok(()) };
+                let Some(HeldModelMetric { value: metric, .. }) = self.metrics.get(&number) else {
+                    return Ok(());
+                };
                 let changed = match name {
                     "increment" => metric.increment(value),
                     "set" => metric.set(value),
@@ -108,8 +110,10 @@ impl ModelMetrics {
     }
 
     fn family(&mut self, name: &str, help: &str, kind: u8) -> Result<u64, Error> {
-        let kind = [MetricKind::Counter, MetricKind::Gauge, MetricKind::Histogram].get(usize::from(kind)).copied();
-        let kind = kind.ok_or_else(|| Error::invalid("Unsupported kind passed to MetricFamily constructor."))?;
+        let kind =
+            [MetricKind::Counter, MetricKind::Gauge, MetricKind::Histogram].get(usize::from(kind)).copied();
+        let kind =
+            kind.ok_or_else(|| Error::invalid("Unsupported kind passed to MetricFamily constructor."))?;
         let family = self.registry.family(kind, name, help)?;
         let number = self.number();
         self.families.insert(number, family);

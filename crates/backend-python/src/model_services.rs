@@ -122,7 +122,8 @@ impl ModelServices {
                 ))
             })?),
         };
-        let inferer = self.model.inferer.clone().ok_or_else(|| Error::unavailable("the model has no server"))?;
+        let inferer =
+            self.model.inferer.clone().ok_or_else(|| Error::unavailable("the model has no server"))?;
         let (finished, alarm) = (self.finished.clone(), channel.alarm().clone());
         let ask = move || {
             let is_ready = inferer.is_ready(&model, version);

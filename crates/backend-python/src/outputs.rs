@@ -66,7 +66,12 @@ fn contradiction(tensor: &WireTensor<'_>, config: &ModelConfig) -> Option<String
     });
     (!fits).then(|| {
         let batch = if has_batch_dimension { "a batch of " } else { "" };
-        format!("{} has shape {:?}, but the configuration has {batch}{:?}", what(), &tensor.shape[..], &dims[..])
+        format!(
+            "{} has shape {:?}, but the configuration has {batch}{:?}",
+            what(),
+            &tensor.shape[..],
+            &dims[..]
+        )
     })
 }
 
@@ -109,7 +114,9 @@ impl TensorReader<'_> {
     fn tensor(&self, tensor: &WireTensor<'_>) -> Result<Tensor, Error> {
         let bytes = match tensor.data {
             WireData::Inline(bytes) => Ok(bytes.to_vec()),
-            WireData::Area { is_of_worker: true, offset, byte_size, .. } => self.outputs.read(offset, byte_size),
+            WireData::Area { is_of_worker: true, offset, byte_size, .. } => {
+                self.outputs.read(offset, byte_size)
+            }
             WireData::Area { is_of_worker: false, offset, byte_size, .. } => {
                 self.channel.input.lock().read(offset, byte_size).unwrap_or(Err(Errno::FAULT))
             }

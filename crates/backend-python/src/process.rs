@@ -166,7 +166,8 @@ mod tests {
     fn what_a_process_has_started_ends_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
-        let process = started("sh", &format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", file.display()));
+        let process =
+            started("sh", &format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", file.display()));
         let child = loop {
             if let Ok(text) = fs::read_to_string(&file) {
                 break text.trim().to_owned();

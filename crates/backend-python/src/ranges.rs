@@ -35,7 +35,8 @@ impl RangeTable {
     /// The area would exceed its limit.
     pub(crate) fn take(&mut self, byte_size: usize) -> Result<usize, AreaFull> {
         let length = byte_size.max(1).checked_next_multiple_of(ALIGNMENT).ok_or(AreaFull)?;
-        let found = self.free.iter().find(|(_, free)| **free >= length).map(|(offset, free)| (*offset, *free));
+        let found =
+            self.free.iter().find(|(_, free)| **free >= length).map(|(offset, free)| (*offset, *free));
         let (offset, free) = match found {
             Some(found) => found,
             None => self.grow(length)?,
@@ -58,7 +59,8 @@ impl RangeTable {
             return Err(AreaFull);
         }
         // Half as much again, so that an area grows rarely.
-        let size = needed.max((self.byte_size + self.byte_size / 2).min(self.limit)).next_multiple_of(ALIGNMENT);
+        let size =
+            needed.max((self.byte_size + self.byte_size / 2).min(self.limit)).next_multiple_of(ALIGNMENT);
         let free = present + (size - self.byte_size);
         self.free.insert(offset, free);
         self.byte_size = size;
@@ -72,7 +74,8 @@ impl RangeTable {
         if let Some(after) = self.free.remove(&end) {
             end += after;
         }
-        if let Some((before, free)) = self.free.range(..offset).next_back().map(|(offset, free)| (*offset, *free))
+        if let Some((before, free)) =
+            self.free.range(..offset).next_back().map(|(offset, free)| (*offset, *free))
             && before + free == offset
         {
             self.free.remove(&before);

@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn limits_of_a_model_are_positive_numbers() {
-        let read = parameters(&[("MAX_EXECUTE_SECONDS", "0.5"), ("MAX_MEMORY_BYTES", "1000")]).expect("they fit");
+        let read =
+            parameters(&[("MAX_EXECUTE_SECONDS", "0.5"), ("MAX_MEMORY_BYTES", "1000")]).expect("they fit");
         assert_eq!((read.execute_limit, read.memory_limit), (Some(Duration::from_millis(500)), Some(1000)));
         for (name, value) in [
             ("MAX_EXECUTE_SECONDS", "0"),

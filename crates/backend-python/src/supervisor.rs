@@ -271,10 +271,9 @@ impl Supervisor {
         }
         let used = health.processor_time_of_execution(busy.map(|busy| now - busy), status.processor_time);
         match parameters.processor_limit {
-            Some(limit) if used > limit => Err(format!(
-                "an execution uses more than {} s of processor time",
-                limit.as_secs_f64()
-            )),
+            Some(limit) if used > limit => {
+                Err(format!("an execution uses more than {} s of processor time", limit.as_secs_f64()))
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -292,12 +291,7 @@ struct WorkerHealth {
 
 impl Default for WorkerHealth {
     fn default() -> Self {
-        Self {
-            looked: Instant::now(),
-            stopped_since: None,
-            processor_time: Duration::MAX,
-            execution: None,
-        }
+        Self { looked: Instant::now(), stopped_since: None, processor_time: Duration::MAX, execution: None }
     }
 }
 
@@ -315,9 +309,8 @@ impl WorkerHealth {
             return Duration::ZERO;
         };
         // The begin is computed from the time since then, which two looks measure with different errors.
-        let is_same = |known: &(Instant, Duration)| {
-            known.0.max(begun) - known.0.min(begun) < Duration::from_millis(1)
-        };
+        let is_same =
+            |known: &(Instant, Duration)| known.0.max(begun) - known.0.min(begun) < Duration::from_millis(1);
         let (_, at_begin) = *match self.execution.take_if(|known| is_same(known)) {
             Some(known) => self.execution.insert(known),
             None => self.execution.insert((begun, before)),

@@ -15,8 +15,8 @@ use inference::{Error, FailureReason};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
-        socketpair,
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        sendmsg, socketpair,
     },
 };
 
@@ -27,9 +27,9 @@ use crate::{
     marshal::MarshalValue,
     messages::WorkerItem,
     model_context::ModelContext,
+    model_services::ModelServices,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
-    model_services::ModelServices,
     services::log_line,
 };
 
@@ -70,13 +70,17 @@ impl Worker {
     ///
     /// # Errors
     /// The process cannot be started, or has not answered in time.
-    pub(crate) fn launch(model: &Arc<ModelContext>, instance: &str, alarm: &Arc<Alarm>) -> Result<Self, Error> {
+    pub(crate) fn launch(
+        model: &Arc<ModelContext>,
+        instance: &str,
+        alarm: &Arc<Alarm>,
+    ) -> Result<Self, Error> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
-            Error::internal(format!("failed to {what} for '{instance}': {error}")).because(FailureReason::Backend)
+            Error::internal(format!("failed to {what} for '{instance}': {error}"))
+                .because(FailureReason::Backend)
         };
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(|errno| failed("make a socket", &errno))?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| failed("make a socket", &errno))?;
         let area = |name| SharedArea::new(name).map_err(|errno| failed("make shared memory", &errno));
         let (input, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
         let command = model.command(instance, BOOTSTRAP);
@@ -93,7 +97,8 @@ impl Worker {
             services: ModelServices::new(model.clone()),
             started: Instant::now(),
         };
-        let greeting = worker.command(start_frame(model, instance), Some(model.settings.process_timeout), || false);
+        let greeting =
+            worker.command(start_frame(model, instance), Some(model.settings.process_timeout), || false);
         match greeting {
             Ok(_) => Ok(worker),
             Err(CommandFailure::Refused(text)) => Err(Error::internal(text).because(FailureReason::Backend)),
@@ -160,7 +165,9 @@ impl Worker {
                 WorkerItem::Ask { reply, name, arguments } => {
                     self.services.ask(&self.channel, reply, name, arguments).map_err(damaged)?;
                 }
-                WorkerItem::Tell { name, arguments } => self.services.tell(name, arguments).map_err(damaged)?,
+                WorkerItem::Tell { name, arguments } => {
+                    self.services.tell(name, arguments).map_err(damaged)?
+                }
                 WorkerItem::Freed(offsets) => {
                     let mut input = self.channel.input.lock();
                     offsets.into_iter().for_each(|offset| input.give_back(offset));

@@ -37,11 +37,7 @@ impl ModelLoader for EngineModelLoader {
     fn unload(&self, model: &str, dependents: bool, done: ModelChangeDone) {
         let model = model.to_owned();
         let unload = |engine: Engine| async move {
-            if dependents {
-                engine.unload_with_dependents(&model).await
-            } else {
-                engine.unload(&model).await
-            }
+            if dependents { engine.unload_with_dependents(&model).await } else { engine.unload(&model).await }
         };
         self.perform(unload, done);
     }

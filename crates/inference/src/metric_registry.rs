@@ -122,7 +122,9 @@ impl CustomMetricFamily {
         let fresh = match (self.kind, bounds) {
             (Kind::Counter, None) => CustomMetric::Counter(MetricNumber::default()),
             (Kind::Gauge, None) => CustomMetric::Gauge(MetricNumber::default()),
-            (Kind::Histogram, Some(bounds)) => CustomMetric::Histogram(Mutex::new(CustomHistogram::new(bounds)?)),
+            (Kind::Histogram, Some(bounds)) => {
+                CustomMetric::Histogram(Mutex::new(CustomHistogram::new(bounds)?))
+            }
             (Kind::Summary, _) => return Err(Error::invalid("Unsupported metric kind")),
             (Kind::Histogram, None) => {
                 return Err(Error::invalid("Bucket boundaries not found in Metric args."));

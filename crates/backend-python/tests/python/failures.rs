@@ -17,10 +17,14 @@ const HEAD: &str = "Failed to process the request(s) for model 'm_0', message: "
 
 #[test]
 fn a_broken_rule_fails_the_whole_batch_and_the_model_goes_on() {
-    let wrong = "Expected an 'InferenceResponse' object in the execute function return list, found type '<class ";
+    let wrong =
+        "Expected an 'InferenceResponse' object in the execute function return list, found type '<class ";
     for (lines, expected) in [
         ("raise ValueError('not today')", "ValueError: not today\n\nAt:\n  ".to_owned()),
-        ("return 'nonsense'", "Expected a list in the execute return, found type '<class 'str'>'.".to_owned()),
+        (
+            "return 'nonsense'",
+            "Expected a list in the execute return, found type '<class 'str'>'.".to_owned(),
+        ),
         ("return None", "Expected a list in the execute return, found type '<class 'NoneType'>'.".to_owned()),
         ("return [None] * len(requests)", format!("{wrong}'NoneType'>'.")),
         ("return [y([1])] + [7] * (len(requests) - 1)", format!("{wrong}'int'>'.")),
@@ -31,7 +35,10 @@ fn a_broken_rule_fails_the_whole_batch_and_the_model_goes_on() {
                 .to_owned(),
         ),
         ("raise SystemExit(3)", "SystemExit: 3".to_owned()),
-        ("return [y([1]), pb_utils.InferenceResponse([None])]", "TritonModelException: Output tensor".to_owned()),
+        (
+            "return [y([1]), pb_utils.InferenceResponse([None])]",
+            "TritonModelException: Output tensor".to_owned(),
+        ),
         (
             "return [pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.array([1j]))])] * 2",
             "TritonModelException: NumPy dtype is not supported.".to_owned(),
@@ -80,7 +87,9 @@ fn a_decoupled_model_must_return_nothing() {
     let (error, _) = loaded.failure(&[1.0]);
     assert_eq!(
         error.message,
-        format!("{HEAD}Python model 'm_0' is using the decoupled mode and the execute function must return None.")
+        format!(
+            "{HEAD}Python model 'm_0' is using the decoupled mode and the execute function must return None."
+        )
     );
 }
 

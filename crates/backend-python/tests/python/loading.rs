@@ -32,7 +32,10 @@ fn a_model_gets_the_arguments_of_triton() {
 #[test]
 fn a_model_that_cannot_be_loaded_says_why() {
     for (file, text) in [
-        ("class TritonPythonModel:\n    def initialize(self, args):\n        raise KeyError('nothing')\n", "KeyError: 'nothing'"),
+        (
+            "class TritonPythonModel:\n    def initialize(self, args):\n        raise KeyError('nothing')\n",
+            "KeyError: 'nothing'",
+        ),
         ("class Other:\n    pass\n", "has no attribute 'TritonPythonModel'"),
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("class TritonPythonModel\n", "SyntaxError: "),
@@ -56,8 +59,12 @@ fn a_missing_file_and_a_missing_interpreter_are_named() {
     std::fs::remove_file(model.folder().join("m/1/model.py")).unwrap();
     let file = model.folder().join("m/1/model.py");
     assert_eq!(model.refusal(), format!("Internal: Python model file not found in '{}'", file.display()));
-    let refusal = TestModel::new(CONFIG, EXECUTE).with_setting("python-executable", "/nothing/here").refusal();
-    assert!(refusal.contains("failed to start the Python interpreter '/nothing/here' for 'm_0'"), "{refusal}");
+    let refusal =
+        TestModel::new(CONFIG, EXECUTE).with_setting("python-executable", "/nothing/here").refusal();
+    assert!(
+        refusal.contains("failed to start the Python interpreter '/nothing/here' for 'm_0'"),
+        "{refusal}"
+    );
     let config = format!("{CONFIG}default_model_filename: 'model.txt'\n");
     let refusal = TestModel::new(&config, EXECUTE).refusal();
     assert_eq!(refusal, "Internal: Model name must end with '.py'. Model name is \"model.txt\".");

@@ -1,9 +1,12 @@
 //! Requests and responses: tensors of all sizes, batches, and what a model hears.
-use inference::{DataType, OutputSelection, Parameter, Request, RequestInputs, SequenceId, SequenceStep, Tensor};
+use inference::{
+    DataType, OutputSelection, Parameter, Request, RequestInputs, SequenceId, SequenceStep, Tensor,
+};
 
 use crate::support::{CONFIG, TestModel, bytes_of, floats, next, only, request};
 
-const DOUBLE: &str = "def execute(self, requests):\n    return [y(2 * x_of(request)) for request in requests]";
+const DOUBLE: &str =
+    "def execute(self, requests):\n    return [y(2 * x_of(request)) for request in requests]";
 
 #[test]
 fn a_model_computes() {
@@ -58,7 +61,8 @@ fn a_batch_is_one_execution() {
 #[test]
 fn many_batches_are_answered_in_their_order() {
     let loaded = TestModel::new(CONFIG, DOUBLE).load().unwrap();
-    let streams: Vec<_> = (0..2000_u16).map(|number| loaded.send(vec![request(&[f32::from(number)])])).collect();
+    let streams: Vec<_> =
+        (0..2000_u16).map(|number| loaded.send(vec![request(&[f32::from(number)])])).collect();
     for (number, mut streams) in streams.into_iter().enumerate() {
         let response = only(streams.remove(0)).unwrap();
         assert_eq!(floats(&response), [2.0 * number as f32]);
@@ -73,7 +77,10 @@ fn strings_pass() {
                    return [pb_utils.InferenceResponse([pb_utils.Tensor('Y', x_of(request)[::-1])]) for request in requests]";
     let loaded = TestModel::new(config, methods).load().unwrap();
     let encoded = |texts: &[&str]| -> Vec<u8> {
-        texts.iter().flat_map(|text| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()).collect()
+        texts
+            .iter()
+            .flat_map(|text| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat())
+            .collect()
     };
     let long = "x".repeat(40_000);
     let texts = ["grün", "", &long];
@@ -154,9 +161,8 @@ fn coroutines_execute_at_the_same_time_where_the_model_says_so() {
     let methods = "async def execute(self, requests):\n    self.count = getattr(self, 'count', 0) + 1\n    \
                    while self.count < 4:\n        await asyncio.sleep(0.001)\n    \
                    return [y([self.count]) for _ in requests]";
-    let config = format!(
-        "{CONFIG}parameters {{ key: 'MAX_CONCURRENT_EXECUTIONS' value: {{ string_value: '4' }} }}\n"
-    );
+    let config =
+        format!("{CONFIG}parameters {{ key: 'MAX_CONCURRENT_EXECUTIONS' value: {{ string_value: '4' }} }}\n");
     let loaded = TestModel::new(&config, methods).load().unwrap();
     let streams: Vec<_> = (0..4).map(|_| loaded.send(vec![request(&[1.0])]).remove(0)).collect();
     for stream in streams {

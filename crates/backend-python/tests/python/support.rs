@@ -11,11 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseItem, ResponsePath,
-    ResponseStream, Tensor, Timeline, Timestamp,
-    backend::{
-        Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
-    },
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseItem,
+    ResponsePath, ResponseStream, Tensor, Timeline, Timestamp,
+    backend::{Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
@@ -250,7 +248,10 @@ pub(crate) fn bytes_of(response: &Response, name: &str) -> Bytes {
 
 /// The values of `Y`.
 pub(crate) fn floats(response: &Response) -> Vec<f32> {
-    bytes_of(response, "Y").chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect()
+    bytes_of(response, "Y")
+        .chunks_exact(4)
+        .map(|value| f32::from_le_bytes(value.try_into().unwrap()))
+        .collect()
 }
 
 /// Waits until something is so.

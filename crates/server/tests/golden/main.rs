@@ -1,7 +1,6 @@
 //! Every recorded exchange gives the recorded response, or the response in the lists.
 //!
-//! Each configuration of the recordings has one server. It has the recorded models, with native backends instead of the
-//! Python ones. Each exchange uses its own socket, byte for byte, in the recorded order. [`judge`] defines what is
+//! Each configuration of the recordings has one server. It has the recorded models: with native backends, and again in Python. Each exchange uses its own socket, byte for byte, in the recorded order. [`judge`] defines what is
 //! compared. The lists are in [`table`]. One of them may only get shorter.
 mod expect;
 mod judge;
@@ -16,11 +15,13 @@ mod unrecorded;
 use std::{
     collections::BTreeMap,
     io::{self, Write},
+    path::Path,
     sync::Arc,
 };
 
+use backend_python::PythonBackend;
 use engine::Plugins;
-use inference::{MetricSource, backend::Backend, metrics::MetricsText};
+use inference::{MetricSource, backend::Backend, metric_registry::MetricRegistry, metrics::MetricsText};
 use server::{Extensions, options::ProcessEnvironment};
 use testing::{
     Repository,
@@ -157,6 +158,22 @@ impl MetricSource for CacheBlocks {
 
 #[test]
 fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
+    replay_all(&[], || (Arc::new(Python), Arc::new(CacheBlocks)));
+}
+
+/// The recorded models themselves, in the interpreter that the tests of the workspace have.
+#[test]
+fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
+    let interpreter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/venv/bin/python");
+    let setting = format!("--backend-config=python,python-executable={}", interpreter.display());
+    replay_all(&[&setting], || {
+        let metrics = Arc::new(MetricRegistry::default());
+        (Arc::new(PythonBackend::new(metrics.clone())), metrics)
+    });
+}
+
+/// Replays all exchanges. Each server has what `python` makes: the backend of the models, and their metrics.
+fn replay_all(options: &[&str], python: impl Fn() -> (Arc<dyn Backend>, Arc<dyn MetricSource>)) {
     let repository = Arc::new(Repository::golden().unwrap());
     let runtime = Runtime::new().unwrap();
     let _object = RecordedObject::create();
@@ -176,9 +193,9 @@ fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
     let mut tally = Tally::default();
     for (configuration, records) in by_configuration {
         let (arguments, environment) = &settings[&configuration];
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Python)];
-        let plugins = Plugins::from(backends).with_metrics(Some(Arc::new(CacheBlocks)));
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).chain(options.iter().copied()).collect();
+        let (backend, metrics) = python();
+        let plugins = Plugins::from(vec![backend]).with_metrics(Some(metrics));
         let extensions = Extensions { plugins, ..Extensions::default() };
         let served = Served::in_environment(&repository, &arguments, extensions, environment);
         for record in records {

@@ -1,5 +1,9 @@
 //! Exchanges of more than one request and one response, and exchanges that were recorded in words.
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::TcpListener,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use inference::backend::Backend;
 use serde_json::Value;
@@ -229,7 +233,18 @@ fn missing_certificates(_: &Record, _: &Stage<'_>) -> Result<(), String> {
 }
 
 /// The recorded server had fewer models. All of them are in this server's index.
+/// An unload returns before the instances have ended, so the index is asked until it is as recorded.
 fn index(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let outcome = index_now(record, stage);
+        if outcome.is_ok() || Instant::now() > deadline {
+            return outcome;
+        }
+    }
+}
+
+fn index_now(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let Exchange::Http { request, response } = &record.exchange else { return Err("told".into()) };
     let mut connection =
         Connection::open(port_of(record, stage)?.address).map_err(error_during("connect"))?;

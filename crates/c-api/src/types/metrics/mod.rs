@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};
-pub use inference::metrics::MetricKind as Kind;
 pub use inference::metric_registry::MetricRegistry;
+pub use inference::metrics::MetricKind as Kind;
 use inference::{
     metric_registry::{CustomMetric as Value, CustomMetricFamily as Family},
     metrics::MetricLabels as Labels,
