@@ -15,13 +15,14 @@ mod unrecorded;
 use std::{
     collections::BTreeMap,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use backend_python::PythonBackend;
+use backend_onnx::LibrarySearch;
 use engine::Plugins;
-use inference::{MetricSource, backend::Backend, metric_registry::MetricRegistry, metrics::MetricsText};
+use inference::{MetricSource, backend::Backend, metrics::MetricsText};
+use object_stores::CacheOptions;
 use server::{Extensions, options::ProcessEnvironment};
 use testing::{
     Repository,
@@ -158,7 +159,10 @@ impl MetricSource for CacheBlocks {
 
 #[test]
 fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
-    replay_all(&[], || (Arc::new(Python), Arc::new(CacheBlocks)));
+    replay_all(&[], || {
+        let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Python)];
+        Plugins::from(backends).with_metrics(Some(Arc::new(CacheBlocks)))
+    });
 }
 
 /// The recorded models themselves, in the interpreter that the tests of the workspace have.
@@ -167,13 +171,15 @@ fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
     let interpreter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/venv/bin/python");
     let setting = format!("--backend-config=python,python-executable={}", interpreter.display());
     replay_all(&[&setting], || {
-        let metrics = Arc::new(MetricRegistry::default());
-        (Arc::new(PythonBackend::new(metrics.clone())), metrics)
+        let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
+        let copies = CacheOptions { directory: PathBuf::new(), max_unused_bytes: 0 };
+        let all = in_process::plugins(&in_process::Server::hosting(), nowhere, PathBuf::new(), copies);
+        Plugins::from(all.backends).with_metrics(all.more_metrics)
     });
 }
 
-/// Replays all exchanges. Each server has what `python` makes: the backend of the models, and their metrics.
-fn replay_all(options: &[&str], python: impl Fn() -> (Arc<dyn Backend>, Arc<dyn MetricSource>)) {
+/// Replays all exchanges. Each server has what `plugins` makes: the backend of the models, and their metrics.
+fn replay_all(options: &[&str], plugins: impl Fn() -> Plugins) {
     let repository = Arc::new(Repository::golden().unwrap());
     let runtime = Runtime::new().unwrap();
     let _object = RecordedObject::create();
@@ -194,9 +200,7 @@ fn replay_all(options: &[&str], python: impl Fn() -> (Arc<dyn Backend>, Arc<dyn 
     for (configuration, records) in by_configuration {
         let (arguments, environment) = &settings[&configuration];
         let arguments: Vec<_> = arguments.iter().map(String::as_str).chain(options.iter().copied()).collect();
-        let (backend, metrics) = python();
-        let plugins = Plugins::from(vec![backend]).with_metrics(Some(metrics));
-        let extensions = Extensions { plugins, ..Extensions::default() };
+        let extensions = Extensions { plugins: plugins(), ..Extensions::default() };
         let served = Served::in_environment(&repository, &arguments, extensions, environment);
         for record in records {
             if SHOWN_ELSEWHERE.iter().any(|(prefix, _)| record.name.starts_with(prefix)) {
