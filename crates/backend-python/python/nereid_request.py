@@ -1,6 +1,5 @@
 """Requests: those that the server gives to a model, and those that a model makes to ask another one."""
 
-import asyncio
 import enum
 
 from nereid_host import TritonModelException, host
@@ -171,6 +170,9 @@ class InferenceRequest:
 
     def async_exec(self, decoupled=False):
         """As `exec`, in the loop that runs: returns a task."""
+        # Who calls this has imported it, and other workers start without it.
+        import asyncio
+
         return asyncio.get_running_loop().create_task(self._ask(decoupled))
 
     async def _ask(self, decoupled):
