@@ -6,7 +6,7 @@ import pytest
 import python_backends
 import repository as models
 from protocols import GRPC, HTTP, pending
-from serving import eventually
+from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
 
 EXPLICIT = "--model-control-mode=explicit"
@@ -166,10 +166,16 @@ class TritonPythonModel:
         said = self.switch.read_text() if self.switch.exists() else "yes"
         if said == "raise":
             raise ValueError("not today")
+        while said == "hang" and self.switch.read_text() == "hang":
+            time.sleep(0.001)
         return {"yes": True, "no": False}.get(said, said)
 
     def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", r.inputs()[0].as_numpy())]) for r in requests]
+        x = requests[0].inputs()[0].as_numpy()
+        while x[0] == -1 and not self.switch.with_suffix(".go").exists():
+            self.switch.with_suffix(".begun").touch()
+            time.sleep(0.001)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)])]
 """
 
 
@@ -188,6 +194,33 @@ def test_a_model_says_whether_it_is_ready(start_python, tmp_path, kind):
             assert (http.is_model_ready("moody"), grpc.is_model_ready("moody")) == (ready, ready)
             # Clients decide whether they ask a model that is not ready; Triton lets them.
             assert times(http, HTTP, "moody") == 1
+
+
+@pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+def test_a_model_that_executes_for_long_is_ready_and_one_that_does_not_say_so_is_not(start_python, tmp_path, threads):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    plugins.python_model(folder, "moody", text=READY.replace("KIND", "def "))
+    server = start_python(folder).wait_until_ready()
+    switch = folder / "moody" / "switch"
+
+    def wait_for_go():
+        with GRPC.connect(server) as client:
+            return client.infer("moody", [GRPC.input("X", np.array([-1], np.float32))]).as_numpy("Y").item()
+
+    with GRPC.connect(server) as client:
+        answer = threads.submit(wait_for_go)
+        eventually(plugins.begun(switch), "the execution to begin")
+        assert client.is_model_ready("moody")
+        switch.write_text("hang")
+        assert not client.is_model_ready("moody")
+        # The late answer to the last question is not that to the next one.
+        switch.write_text("no")
+        assert not client.is_model_ready("moody")
+        switch.write_text("yes")
+        assert client.is_model_ready("moody")
+        switch.with_suffix(".go").touch()
+        assert answer.result(PATIENCE) == -1
 
 
 # Triton's backend of that version cannot: a response's parameters are newer.

@@ -36,7 +36,7 @@ def run(socket, descriptors, facts):
         # Lines of a model stand in the server's output when they are whole.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)
-    worker = Worker(channel, inputs, outputs, facts)
+    worker = Worker(channel, inputs, outputs, facts, descriptors[2])
     channel.send((channel_module.RESULT, None, ""))
     worker.serve()
     # Threads that a model has left must not keep the process.
@@ -71,12 +71,13 @@ def _limit_memory(limit):
 class Worker:
     """The model, and the commands that concern it."""
 
-    def __init__(self, channel, inputs, outputs, facts):
+    def __init__(self, channel, inputs, outputs, facts, readiness):
         import nereid_host
         from nereid_services import Codec, Services
 
         self._channel = channel
         self._facts = facts
+        self._readiness = readiness
         self._services = Services(channel, Codec(channel, inputs, outputs), facts)
         nereid_host.connect(self._services)
         self._class = None
@@ -131,6 +132,7 @@ class Worker:
         return json.dumps(completed._model_config)
 
     def _initialize(self, arguments):
+        import nereid_readiness
         from nereid_execution import ConcurrentExecutions, SerialExecutions
 
         arguments = json.loads(arguments)
@@ -147,6 +149,7 @@ class Worker:
         self._is_concurrent = code is not None and bool(code.co_flags & 0x80)
         executions = ConcurrentExecutions if self._is_concurrent else SerialExecutions
         self._executions = executions(self._model, self._services, facts)
+        nereid_readiness.serve(self._readiness, self._model, facts[2])
         self._services.may_infer = True
         # What the model has built stays, and need not be looked at by each collection of garbage.
         gc.collect()

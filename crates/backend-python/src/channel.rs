@@ -16,6 +16,7 @@ use crate::{
     area::InputArea,
     calls::CallTable,
     frames::{FrameWriter, OutgoingFrames},
+    readiness::ReadinessSocket,
 };
 
 /// Wakes the thread that serves a worker.
@@ -66,6 +67,8 @@ pub(crate) struct Channel {
     /// Outputs that the server has read and the worker still keeps.
     returned: Mutex<Vec<u64>>,
     alarm: Arc<Alarm>,
+    /// Asks the model whether it is ready.
+    pub(crate) readiness: ReadinessSocket,
 }
 
 /// The kinds of frames to a worker; `python/nereid_worker.py` has the same numbers.
@@ -94,9 +97,15 @@ pub(crate) enum FrameKind {
 const MOST_RETURNED: usize = 64;
 
 impl Channel {
-    pub(crate) fn new(socket: OwnedFd, input: InputArea, alarm: Arc<Alarm>) -> Self {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        readiness: ReadinessSocket,
+        input: InputArea,
+        alarm: Arc<Alarm>,
+    ) -> Self {
         Self {
             socket,
+            readiness,
             outgoing: Mutex::default(),
             input: Mutex::new(input),
             calls: Mutex::default(),

@@ -29,6 +29,7 @@ mod pace;
 mod process;
 mod python_modules;
 mod ranges;
+mod readiness;
 mod restart;
 mod services;
 mod settings;

@@ -15,6 +15,7 @@ use crate::{
     calls::{WaitingCall, send_calls},
     channel::{Alarm, Channel},
     pace::ExecutionPace,
+    readiness::ANSWER_LIMIT,
 };
 
 /// See the module documentation.
@@ -195,8 +196,17 @@ impl InstanceLink {
         matches!(self.state.lock().phase, WorkerPhase::Ending)
     }
 
-    pub(crate) fn is_running(&self) -> bool {
-        matches!(self.state.lock().phase, WorkerPhase::Running(_))
+    /// Asks whether requests can come now. A model with the function `is_ready` is asked too, which may block.
+    ///
+    /// # Errors
+    /// The reason why they cannot.
+    pub(crate) fn ready(&self) -> Result<(), Error> {
+        let running = match &self.state.lock().phase {
+            WorkerPhase::Running(channel) => Some(channel.clone()),
+            WorkerPhase::Down { .. } | WorkerPhase::Ending => None,
+        };
+        let channel = running.ok_or_else(|| self.unhealthy())?;
+        channel.readiness.ask(ANSWER_LIMIT).map_err(Error::unavailable)
     }
 }
 

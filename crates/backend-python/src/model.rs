@@ -78,9 +78,7 @@ impl BackendModel for PythonModel {
     fn ready(&self) -> Result<(), Error> {
         let links: Vec<_> = self.links.lock().iter().filter_map(Weak::upgrade).collect();
         for link in links {
-            if !link.is_running() {
-                return Err(link.unhealthy());
-            }
+            link.ready()?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ pub(crate) const MODULES: &[(&str, &str)] = &[
     ("nereid_memory", include_str!("../python/nereid_memory.py")),
     ("nereid_metrics", include_str!("../python/nereid_metrics.py")),
     ("nereid_model_config", include_str!("../python/nereid_model_config.py")),
+    ("nereid_readiness", include_str!("../python/nereid_readiness.py")),
     ("nereid_request", include_str!("../python/nereid_request.py")),
     ("nereid_response", include_str!("../python/nereid_response.py")),
     ("nereid_server", include_str!("../python/nereid_server.py")),

@@ -5,7 +5,7 @@
 use std::{
     io::IoSlice,
     mem::MaybeUninit,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::Command,
     sync::Arc,
     time::{Duration, Instant},
@@ -30,6 +30,7 @@ use crate::{
     model_services::ModelServices,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
+    readiness::ReadinessSocket,
     services::log_line,
 };
 
@@ -81,17 +82,20 @@ impl Worker {
         };
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| failed("make a socket", &errno))?;
+        let (readiness, theirs_for_readiness) =
+            ReadinessSocket::pair().map_err(|errno| failed("make a socket", &errno))?;
         let area = |name| SharedArea::new(name).map_err(|errno| failed("make shared memory", &errno));
         let (input, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
         let command = model.command(instance, BOOTSTRAP);
         let program = program_of(&command);
         let process = WorkerProcess::start(&model.parts.spawner, command, theirs)
             .map_err(|error| failed(&format!("start the Python interpreter '{program}'"), &error))?;
-        send_descriptors(&ours, &[&input, &outputs]).map_err(|errno| failed("reach the process", &errno))?;
+        let descriptors = [input.file(), outputs.file(), theirs_for_readiness.as_fd()];
+        send_descriptors(&ours, &descriptors).map_err(|errno| failed("reach the process", &errno))?;
         let input = InputArea::new(input, model.settings.area_limit);
         let mut worker = Self {
             process,
-            channel: Arc::new(Channel::new(ours, input, alarm.clone())),
+            channel: Arc::new(Channel::new(ours, readiness, input, alarm.clone())),
             outputs,
             reader: FrameReader::default(),
             services: ModelServices::new(model.clone()),
@@ -243,12 +247,11 @@ fn program_of(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// Sends the descriptors of areas.
-fn send_descriptors(socket: &OwnedFd, areas: &[&SharedArea; 2]) -> Result<(), rustix::io::Errno> {
-    let descriptors = areas.map(|area| area.file());
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+/// Sends the descriptors of both areas and of the socket for readiness.
+fn send_descriptors(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>; 3]) -> Result<(), rustix::io::Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    control.push(SendAncillaryMessage::ScmRights(descriptors));
     sendmsg(socket, &[IoSlice::new(b"n")], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
