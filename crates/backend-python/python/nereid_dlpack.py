@@ -1,6 +1,7 @@
 """DLPack for memory of the CPU: tensors as capsules, and capsules as arrays.
 
-NumPy's own DLPack cannot do this: it knows no BF16, and it refuses memory that may only be read. The structures are those of `dlpack.h`.
+NumPy's own DLPack cannot do this: it knows no BF16, and it refuses memory that may only be read. The structures are those of
+`dlpack.h`.
 """
 
 import ctypes
@@ -129,7 +130,10 @@ class _Foreign:
 
 
 def take(source):
-    """Takes a capsule, or what `__dlpack__` gives. Returns the datatype, and an array over the same memory (of uint16 for BF16)."""
+    """Takes a capsule, or what `__dlpack__` gives.
+
+    Returns the datatype, and an array over the same memory; that of BF16 has the type uint16.
+    """
     if type(source).__name__ == "PyCapsule":
         return _take_capsule(source)
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):

@@ -1,6 +1,7 @@
 """The connection between this package and the process that runs a model.
 
-The worker calls `connect` once, before it imports the model. Code that needs no server works without a host: users test their models so.
+The worker calls `connect` once, before it imports the model. What needs no server works without a host: users test their
+models so.
 """
 
 
@@ -12,7 +13,7 @@ _host = None
 
 
 def connect(host):
-    """Makes `host` the object that everything here asks. It outlives the model."""
+    """Makes `host` the object that all modules ask. It outlives the model."""
     global _host
     _host = host
 

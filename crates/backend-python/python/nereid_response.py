@@ -133,9 +133,10 @@ class InferenceResponseSender:
         # The host is called under the lock: responses of one request must not overtake each other or the final flag.
         with self._lock:
             self._check(response)
+            # What cannot be sent does not count: the model may send an error instead, or drop the sender.
+            host().send(self._handle, response, flags)
             self._closed = flags == TRITONSERVER_RESPONSE_COMPLETE_FINAL
             self._sent += 1
-            host().send(self._handle, response, flags)
 
     def _check(self, response):
         if not self._decoupled:

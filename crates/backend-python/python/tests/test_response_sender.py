@@ -105,6 +105,20 @@ def test_a_sender_that_has_ended_is_not_told(host):
     assert not host.called("abandon")
 
 
+def test_what_cannot_be_sent_ends_nothing(host):
+    sender = given(decoupled=False).get_response_sender()
+    host.refusals["send"] = "an output does not fit"
+    assert refused(sender, RESPONSE, FINAL) == "an output does not fit"
+    host.refusals.clear()
+    sender.send(RESPONSE, FINAL)
+    request = given()
+    host.refusals["send"] = "an output does not fit"
+    assert refused(request.get_response_sender(), RESPONSE, FINAL) == "an output does not fit"
+    del request
+    gc.collect()
+    assert host.called("abandon") == [["handle"]]
+
+
 def test_of_many_threads_one_sends_the_end(host):
     sender = given().get_response_sender()
     together = threading.Barrier(8)
