@@ -70,7 +70,6 @@ fn unpack(archive: &Path) -> io::Result<TempDir> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use flate2::{Compression, write::GzEncoder};
 

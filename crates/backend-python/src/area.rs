@@ -148,12 +148,8 @@ impl InputArea {
         self.ranges.is_used(offset, byte_size).then(|| self.area.read(offset, byte_size))
     }
 
-    /// The size that the file has.
-    pub(crate) fn byte_size(&self) -> usize {
-        self.area.byte_size
-    }
-
     /// The bytes that the worker has not given back.
+    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> usize {
         self.ranges.used_bytes()
     }

@@ -108,7 +108,6 @@ fn python_directory(source: &ModelSource, backends: &Path) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use std::fs;
 

@@ -7,14 +7,14 @@ use std::{
 
 use inference::{
     Error, ErrorCode, ExecutionTimes, FailureReason, OutputSelection, Parameter, Parameters, Request,
-    Responder, SequenceId, Tensor,
+    Responder, SequenceId, Tensor, TraceContext,
     backend::{Batch, Execution},
     config::ModelConfig,
 };
 use smallvec::SmallVec;
 
 use crate::{
-    channel::{Channel, FrameKind},
+    channel::{WorkerChannel, WorkerFrameKind},
     frames::FrameWriter,
 };
 
@@ -69,11 +69,6 @@ impl CallTable {
         self.requests.remove(&handle)
     }
 
-    /// Whether the worker has requests.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     /// The worker has ended. Returns its requests.
     pub(crate) fn close(&mut self) -> Vec<OpenRequest> {
         self.is_closed = true;
@@ -105,20 +100,20 @@ impl WaitingCall {
 
 /// Where a message has a tensor.
 #[derive(Debug, Clone, Copy)]
-enum TensorPlace {
+enum PlacedTensor {
     Inline(usize),
     Area(usize),
 }
 
 struct PreparedRequest {
     execution: Execution,
-    places: SmallVec<[TensorPlace; 2]>,
+    places: SmallVec<[PlacedTensor; 2]>,
 }
 
 /// Sends batches to a worker, in one message. Returns how many of them the worker has got: a batch whose requests
 /// have all ended before is not sent.
 pub(crate) fn send_calls(
-    channel: &Channel,
+    channel: &WorkerChannel,
     config: &ModelConfig,
     calls: Vec<WaitingCall>,
     unhealthy: &Error,
@@ -141,7 +136,7 @@ pub(crate) fn send_calls(
         return 0;
     }
     frame.header.tuple(3);
-    frame.header.int(FrameKind::Execute as u8);
+    frame.header.int(WorkerFrameKind::Execute as u8);
     channel.write_returned(&mut frame);
     frame.header.tuple(count);
     let mut table = channel.calls.lock();
@@ -173,7 +168,11 @@ pub(crate) fn send_calls(
 }
 
 /// Puts the tensors of a request where the worker can read them. `None` if the request has ended instead.
-fn prepare(channel: &Channel, frame: &mut FrameWriter, execution: Execution) -> Option<PreparedRequest> {
+fn prepare(
+    channel: &WorkerChannel,
+    frame: &mut FrameWriter,
+    execution: Execution,
+) -> Option<PreparedRequest> {
     // A request of a sequence runs although it was cancelled: otherwise the model would miss a step.
     if execution.responder.is_cancelled() && execution.request.sequence.id.is_none() {
         let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
@@ -190,10 +189,10 @@ fn prepare(channel: &Channel, frame: &mut FrameWriter, execution: Execution) -> 
 }
 
 fn place_all(
-    channel: &Channel,
+    channel: &WorkerChannel,
     frame: &mut FrameWriter,
     tensors: &[Tensor],
-) -> Result<SmallVec<[TensorPlace; 2]>, Error> {
+) -> Result<SmallVec<[PlacedTensor; 2]>, Error> {
     let mut places = SmallVec::new();
     for tensor in tensors {
         match place(channel, frame, tensor) {
@@ -201,7 +200,7 @@ fn place_all(
             Err(error) => {
                 let mut input = channel.input.lock();
                 for place in places {
-                    if let TensorPlace::Area(offset) = place {
+                    if let PlacedTensor::Area(offset) = place {
                         input.give_back(offset);
                     }
                 }
@@ -212,17 +211,17 @@ fn place_all(
     Ok(places)
 }
 
-fn place(channel: &Channel, frame: &mut FrameWriter, tensor: &Tensor) -> Result<TensorPlace, Error> {
+fn place(channel: &WorkerChannel, frame: &mut FrameWriter, tensor: &Tensor) -> Result<PlacedTensor, Error> {
     if tensor.byte_size() > INLINE_BYTES {
-        return channel.input.lock().put(tensor).map(TensorPlace::Area);
+        return channel.input.lock().put(tensor).map(PlacedTensor::Area);
     }
     let data = tensor.host()?;
-    Ok(TensorPlace::Inline(frame.append(data.pieces().iter().map(AsRef::as_ref))))
+    Ok(PlacedTensor::Inline(frame.append(data.pieces().iter().map(AsRef::as_ref))))
 }
 
 /// Writes tensors into a message of another kind, or returns the error of the first that has no room.
 pub(crate) fn write_tensors(
-    channel: &Channel,
+    channel: &WorkerChannel,
     frame: &mut FrameWriter,
     tensors: &[Tensor],
 ) -> Result<PlacedTensors, Error> {
@@ -230,7 +229,7 @@ pub(crate) fn write_tensors(
 }
 
 /// The places of tensors in a message that is being written.
-pub(crate) struct PlacedTensors(SmallVec<[TensorPlace; 2]>);
+pub(crate) struct PlacedTensors(SmallVec<[PlacedTensor; 2]>);
 
 impl PlacedTensors {
     /// Writes the tuple of the tensors.
@@ -239,7 +238,7 @@ impl PlacedTensors {
     }
 }
 
-fn write_placed(frame: &mut FrameWriter, tensors: &[Tensor], places: &[TensorPlace]) {
+fn write_placed(frame: &mut FrameWriter, tensors: &[Tensor], places: &[PlacedTensor]) {
     let header = &mut frame.header;
     header.tuple(tensors.len());
     for (tensor, place) in tensors.iter().zip(places) {
@@ -249,8 +248,8 @@ fn write_placed(frame: &mut FrameWriter, tensors: &[Tensor], places: &[TensorPla
         header.tuple(tensor.shape().len());
         tensor.shape().iter().for_each(|dim| header.int(*dim));
         let (is_in_area, offset) = match *place {
-            TensorPlace::Inline(offset) => (false, offset),
-            TensorPlace::Area(offset) => (true, offset),
+            PlacedTensor::Inline(offset) => (false, offset),
+            PlacedTensor::Area(offset) => (true, offset),
         };
         header.bool(is_in_area);
         header.size(offset);
@@ -263,7 +262,7 @@ fn write_request(
     frame: &mut FrameWriter,
     handle: u64,
     request: &Request,
-    places: &[TensorPlace],
+    places: &[PlacedTensor],
     config: &ModelConfig,
 ) {
     let header = &mut frame.header;
@@ -295,7 +294,7 @@ fn write_request(
             config.outputs.iter().for_each(|output| header.str(&output.name));
         }
     }
-    header.optional_str(request.trace.as_ref().and_then(|trace| trace.propagated()).as_deref());
+    header.optional_str(request.trace.as_ref().and_then(TraceContext::propagated).as_deref());
     write_placed(frame, request.tensors(), places);
 }
 

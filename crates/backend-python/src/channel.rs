@@ -59,7 +59,7 @@ impl Alarm {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct WorkerChannel {
     socket: OwnedFd,
     outgoing: Mutex<OutgoingFrames>,
     pub(crate) input: Mutex<InputArea>,
@@ -74,7 +74,7 @@ pub(crate) struct Channel {
 /// The kinds of frames to a worker; `python/nereid_worker.py` has the same numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum FrameKind {
+pub(crate) enum WorkerFrameKind {
     /// What the worker is, and the model that it is for.
     Start = 1,
     /// A configuration to complete.
@@ -96,7 +96,7 @@ pub(crate) enum FrameKind {
 /// So many outputs that the server has read wait for the next execution. More are told at once.
 const MOST_RETURNED: usize = 64;
 
-impl Channel {
+impl WorkerChannel {
     pub(crate) fn new(
         socket: OwnedFd,
         readiness: ReadinessSocket,
@@ -160,7 +160,7 @@ impl Channel {
         drop(returned);
         let mut frame = FrameWriter::default();
         frame.header.tuple(2);
-        frame.header.int(FrameKind::Returned as u8);
+        frame.header.int(WorkerFrameKind::Returned as u8);
         write_numbers(&mut frame, &all);
         self.send(frame);
     }

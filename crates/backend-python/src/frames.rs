@@ -113,7 +113,7 @@ impl OutgoingFrames {
 
 /// Bytes of a worker until they are whole frames.
 #[derive(Debug, Default)]
-pub(crate) struct FrameReader {
+pub(crate) struct FrameBuffer {
     buffer: Vec<u8>,
     /// The frames before this place have been taken.
     taken: usize,
@@ -135,7 +135,7 @@ const READ_BYTES: usize = 64 << 10;
 /// A longer frame is damage: large outputs are in an area.
 const MAX_FRAME_BYTES: usize = 256 << 20;
 
-impl FrameReader {
+impl FrameBuffer {
     /// Reads what the socket has, without waiting.
     pub(crate) fn read(&mut self, socket: impl AsFd) -> ReadOutcome {
         self.buffer.drain(..self.taken);
@@ -154,7 +154,6 @@ impl FrameReader {
     }
 
     /// Takes the next whole frame, without its length. `Err` if the length is damaged.
-    #[expect(clippy::result_unit_err, reason = "there is one thing that can be wrong")]
     pub(crate) fn next_frame(&mut self) -> Result<Option<Vec<u8>>, ()> {
         let Some((length, rest)) = self.buffer[self.taken..].split_first_chunk::<4>() else {
             return Ok(None);
@@ -171,7 +170,6 @@ impl FrameReader {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use std::os::fd::OwnedFd;
 
@@ -211,7 +209,7 @@ mod tests {
             waits = outgoing.push(&ours, frame.clone()).unwrap();
         }
         assert!(waits && outgoing.is_waiting(), "the socket takes less than the frames have");
-        let (mut reader, mut read) = (FrameReader::default(), Vec::new());
+        let (mut reader, mut read) = (FrameBuffer::default(), Vec::new());
         while read.len() < frames.len() {
             let _ = outgoing.flush(&ours).unwrap();
             assert_ne!(reader.read(&theirs), ReadOutcome::Closed);
@@ -240,7 +238,7 @@ mod tests {
     fn a_length_beyond_all_frames_is_damage() {
         let (ours, theirs) = pair();
         send(&ours, &[0xff; 8], SendFlags::empty()).unwrap();
-        let mut reader = FrameReader::default();
+        let mut reader = FrameBuffer::default();
         assert_eq!(reader.read(&theirs), ReadOutcome::Some);
         assert_eq!(reader.next_frame(), Err(()));
     }

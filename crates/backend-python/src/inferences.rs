@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::{
     area::SharedArea,
     calls::write_tensors,
-    channel::{Alarm, Channel, FrameKind},
+    channel::{Alarm, WorkerChannel, WorkerFrameKind},
     frames::FrameWriter,
     messages::{WireRequest, error_number, parameters_of_json},
     model_context::ModelContext,
@@ -29,7 +29,7 @@ use crate::{
 
 /// The open requests of one worker.
 pub(crate) struct Inferences {
-    channel: Arc<Channel>,
+    channel: Arc<WorkerChannel>,
     model: Arc<ModelContext>,
     open: HashMap<u64, OpenInference>,
     ready: Arc<ReadyInferences>,
@@ -73,7 +73,7 @@ impl Wake for InferenceWaker {
 }
 
 impl Inferences {
-    pub(crate) fn new(channel: Arc<Channel>, model: Arc<ModelContext>) -> Self {
+    pub(crate) fn new(channel: Arc<WorkerChannel>, model: Arc<ModelContext>) -> Self {
         let ready = ReadyInferences { numbers: Mutex::default(), alarm: channel.alarm().clone() };
         Self { channel, model, open: HashMap::new(), ready: Arc::new(ready) }
     }
@@ -95,7 +95,7 @@ impl Inferences {
             }
             Err(error) => {
                 let text = format!("Model {} - Error when running inference: {}", wire.model, error.message);
-                self.give(number, true, Some(Err(Error::new(error.code, text))));
+                self.give(number, true, Some(Err(Error::internal(text))));
             }
         }
     }
@@ -216,7 +216,7 @@ impl Inferences {
         };
         let header = &mut frame.header;
         header.tuple(4);
-        header.int(FrameKind::Inferred as u8);
+        header.int(WorkerFrameKind::Inferred as u8);
         header.int(number);
         header.bool(is_last);
         match placed {

@@ -11,7 +11,7 @@ use inference::{
 };
 
 use crate::{
-    channel::{Alarm, FrameKind},
+    channel::{Alarm, WorkerFrameKind},
     link::{InstanceLink, unhealthy},
     model_context::ModelContext,
     pace::ExecutionPace,
@@ -47,7 +47,7 @@ impl PythonInstance {
             }
         };
         let arguments = arguments(model, config_json, spec);
-        let frame = command_frame(FrameKind::Initialize, &[&arguments]);
+        let frame = command_frame(WorkerFrameKind::Initialize, &[&arguments]);
         let execution_kind = worker.command(frame, None, || false).map_err(|failure| match failure {
             CommandFailure::Refused(text) => Error::internal(text).because(FailureReason::Backend),
             CommandFailure::Ended | CommandFailure::Late | CommandFailure::Unwanted => unhealthy(&instance),

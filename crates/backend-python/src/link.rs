@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     calls::{WaitingCall, send_calls},
-    channel::{Alarm, Channel},
+    channel::{Alarm, WorkerChannel},
     pace::ExecutionPace,
     readiness::ANSWER_LIMIT,
 };
@@ -43,7 +43,7 @@ struct LinkState {
 /// What has become of the worker.
 #[derive(Debug, Clone)]
 enum WorkerPhase {
-    Running(Arc<Channel>),
+    Running(Arc<WorkerChannel>),
     /// It has ended, or starts again. It is not expected before this time.
     Down {
         until: Instant,
@@ -59,7 +59,7 @@ impl InstanceLink {
     pub(crate) fn new(
         instance: &str,
         config: Arc<ModelConfig>,
-        channel: Arc<Channel>,
+        channel: Arc<WorkerChannel>,
         alarm: Arc<Alarm>,
         pace: ExecutionPace,
     ) -> Self {
@@ -118,7 +118,7 @@ impl InstanceLink {
     }
 
     /// Batches of the worker have ended. Returns what the worker can have next; [`InstanceLink::send`] sends it.
-    pub(crate) fn ended(&self, count: usize) -> Option<(Arc<Channel>, Vec<WaitingCall>)> {
+    pub(crate) fn ended(&self, count: usize) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(count);
         let now = Instant::now();
@@ -134,7 +134,7 @@ impl InstanceLink {
     }
 
     /// Sends batches to the worker.
-    pub(crate) fn send(&self, channel: &Channel, calls: Vec<WaitingCall>) {
+    pub(crate) fn send(&self, channel: &WorkerChannel, calls: Vec<WaitingCall>) {
         let count = calls.len();
         let sent = send_calls(channel, &self.config, calls, &self.unhealthy());
         if sent < count {
@@ -171,7 +171,7 @@ impl InstanceLink {
     }
 
     /// The worker is there again.
-    pub(crate) fn worker_started(&self, channel: Arc<Channel>) {
+    pub(crate) fn worker_started(&self, channel: Arc<WorkerChannel>) {
         let mut state = self.state.lock();
         if matches!(state.phase, WorkerPhase::Ending) {
             return;
@@ -217,7 +217,7 @@ pub(crate) fn unhealthy(instance: &str) -> Error {
 
 impl LinkState {
     /// The batches that the worker may have now.
-    fn take_due(&mut self) -> Option<(Arc<Channel>, Vec<WaitingCall>)> {
+    fn take_due(&mut self) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
         let WorkerPhase::Running(channel) = &self.phase else { return None };
         let concurrent = self.pace.concurrent();
         let count = match concurrent {

@@ -72,6 +72,7 @@ impl MarshalWriter {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.sized(b's', bytes);
     }
@@ -170,6 +171,7 @@ impl<'a> MarshalValue<'a> {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn as_dict(&self) -> Result<&[(Self, Self)], DamagedMessage> {
         match self {
             Self::Dict(pairs) => Ok(pairs),

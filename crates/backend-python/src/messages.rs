@@ -267,7 +267,6 @@ pub(crate) fn parameters_of_json(text: &str) -> Result<Parameters, DamagedMessag
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use super::*;
     use crate::marshal::MarshalWriter;

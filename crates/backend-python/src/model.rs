@@ -9,7 +9,7 @@ use inference::{
 use parking_lot::Mutex;
 
 use crate::{
-    channel::{Alarm, FrameKind},
+    channel::{Alarm, WorkerFrameKind},
     instance::PythonInstance,
     link::{InstanceLink, unhealthy},
     model_context::ModelContext,
@@ -44,7 +44,7 @@ impl BackendModel for PythonModel {
             Alarm::new().map_err(|errno| Error::internal(format!("failed to start '{name}': {errno}")))?;
         let mut worker = Worker::launch(&self.context, &name, &Arc::new(alarm))?;
         let json = proto::json::to_json(config);
-        let completed = worker.command(command_frame(FrameKind::Complete, &[&json]), None, || false);
+        let completed = worker.command(command_frame(WorkerFrameKind::Complete, &[&json]), None, || false);
         let completed = completed.map_err(|failure| match failure {
             CommandFailure::Refused(text) => Error::internal(text).because(FailureReason::Backend),
             CommandFailure::Ended | CommandFailure::Late | CommandFailure::Unwanted => unhealthy(&name),

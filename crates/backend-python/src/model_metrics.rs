@@ -134,7 +134,6 @@ fn unknown() -> Error {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use inference::{MetricSource, metrics::MetricsText};
 
@@ -144,9 +143,9 @@ mod tests {
         MarshalValue::Str(value.to_owned())
     }
 
-    fn number(answer: Option<ServiceAnswer>) -> MarshalValue<'static> {
+    fn number(answer: Option<&ServiceAnswer>) -> MarshalValue<'static> {
         let Some(Ok(ServiceValue::Number(number))) = answer else { panic!("{answer:?}") };
-        MarshalValue::Int(number.into())
+        MarshalValue::Int((*number).into())
     }
 
     #[test]
@@ -159,9 +158,9 @@ mod tests {
         };
         let mut metrics = ModelMetrics::new(registry.clone());
         let family = [text("asked"), text(""), MarshalValue::Int(0)];
-        let family = number(metrics.ask("metric_family", &family).unwrap());
+        let family = number(metrics.ask("metric_family", &family).unwrap().as_ref());
         let labels = MarshalValue::List(vec![MarshalValue::List(vec![text("a"), text("b")])]);
-        let metric = number(metrics.ask("metric", &[family, labels, MarshalValue::None]).unwrap());
+        let metric = number(metrics.ask("metric", &[family, labels, MarshalValue::None]).unwrap().as_ref());
         metrics.tell("increment", &[metric.clone(), MarshalValue::Float(2.0)]).unwrap();
         assert_eq!(shown(&registry), "# TYPE asked counter\nasked{a=\"b\"} 2\n");
         let value = metrics.ask("metric_value", &[metric]).unwrap();

@@ -6,7 +6,7 @@ use inference::{Error, ModelChangeDone, ModelLoader};
 use parking_lot::Mutex;
 
 use crate::{
-    channel::{Alarm, Channel},
+    channel::{Alarm, WorkerChannel},
     marshal::{DamagedMessage, MarshalValue},
     model_context::ModelContext,
     model_metrics::ModelMetrics,
@@ -47,7 +47,7 @@ impl ModelServices {
     /// The question is damaged.
     pub(crate) fn ask(
         &mut self,
-        channel: &Channel,
+        channel: &WorkerChannel,
         number: u64,
         name: &str,
         arguments: &[MarshalValue<'_>],
@@ -69,7 +69,7 @@ impl ModelServices {
     /// Begins a change of models, or a question about one. The answer comes later, unless this fails.
     fn change_models(
         &self,
-        channel: &Channel,
+        channel: &WorkerChannel,
         number: u64,
         name: &str,
         arguments: &[MarshalValue<'_>],
@@ -112,7 +112,13 @@ impl ModelServices {
     }
 
     /// Another backend may answer, so this asks on a thread of its own.
-    fn is_ready(&self, channel: &Channel, number: u64, model: String, version: &str) -> Result<(), Error> {
+    fn is_ready(
+        &self,
+        channel: &WorkerChannel,
+        number: u64,
+        model: String,
+        version: &str,
+    ) -> Result<(), Error> {
         let version = match version {
             "" => None,
             text => Some(text.parse::<i64>().map_err(|_| {
@@ -142,7 +148,7 @@ impl ModelServices {
     }
 
     /// Sends the answers that have come since their questions.
-    pub(crate) fn answer_finished(&mut self, channel: &Channel) {
+    pub(crate) fn answer_finished(&mut self, channel: &WorkerChannel) {
         let finished = std::mem::take(&mut *self.finished.0.lock());
         finished.iter().for_each(|(number, answer)| reply(channel, *number, answer));
     }

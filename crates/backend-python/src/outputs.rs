@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::{
     area::{SharedArea, failed},
-    channel::Channel,
+    channel::WorkerChannel,
     messages::{WireData, WireResponse, WireTensor, parameters_of_json},
 };
 
@@ -77,7 +77,7 @@ fn contradiction(tensor: &WireTensor<'_>, config: &ModelConfig) -> Option<String
 
 /// Reads the bytes of a worker's tensors.
 pub(crate) struct TensorReader<'a> {
-    pub(crate) channel: &'a Channel,
+    pub(crate) channel: &'a WorkerChannel,
     /// The area of the worker.
     pub(crate) outputs: &'a SharedArea,
 }

@@ -116,7 +116,6 @@ pub(crate) fn exit_text(status: Option<ExitStatus>) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use rustix::{
         net::{AddressFamily, SocketFlags, SocketType, socketpair},

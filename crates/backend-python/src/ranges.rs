@@ -94,6 +94,7 @@ impl RangeTable {
     }
 
     /// The bytes in use.
+    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> usize {
         self.used.values().sum()
     }

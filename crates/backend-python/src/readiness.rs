@@ -105,7 +105,6 @@ impl ReadinessSocket {
 const LATE: &str = "Timed out waiting for user-defined is_ready() response";
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use std::thread;
 

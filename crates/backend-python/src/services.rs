@@ -2,7 +2,7 @@
 use inference::Error;
 
 use crate::{
-    channel::{Channel, FrameKind},
+    channel::{WorkerChannel, WorkerFrameKind},
     frames::FrameWriter,
     marshal::{DamagedMessage, MarshalValue, MarshalWriter},
 };
@@ -31,11 +31,11 @@ impl ServiceValue {
 }
 
 /// Sends the answer to a question.
-pub(crate) fn reply(channel: &Channel, number: u64, answer: &ServiceAnswer) {
+pub(crate) fn reply(channel: &WorkerChannel, number: u64, answer: &ServiceAnswer) {
     let mut frame = FrameWriter::default();
     let header = &mut frame.header;
     header.tuple(4);
-    header.int(FrameKind::Reply as u8);
+    header.int(WorkerFrameKind::Reply as u8);
     header.int(number);
     match answer {
         Ok(value) => {
@@ -71,7 +71,7 @@ pub(crate) fn log_line(level: &str, file: &str, line: u32, text: &str) {
 /// # Errors
 /// The question is damaged.
 pub(crate) fn about_request(
-    channel: &Channel,
+    channel: &WorkerChannel,
     name: &str,
     arguments: &[MarshalValue<'_>],
 ) -> Result<Option<ServiceAnswer>, DamagedMessage> {

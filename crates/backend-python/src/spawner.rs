@@ -78,7 +78,6 @@ impl Drop for Spawner {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 mod tests {
     use super::*;
 

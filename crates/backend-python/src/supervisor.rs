@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     answers::{RequestAnswerer, fail_all},
-    channel::FrameKind,
+    channel::WorkerFrameKind,
     frames::ReadOutcome,
     inferences::Inferences,
     link::InstanceLink,
@@ -120,7 +120,7 @@ impl Supervisor {
         let launched = Worker::launch(&self.model, &self.instance, &self.link.alarm);
         let failure = match launched {
             Ok(mut worker) => {
-                let frame = command_frame(FrameKind::Initialize, &[&self.arguments]);
+                let frame = command_frame(WorkerFrameKind::Initialize, &[&self.arguments]);
                 let link = self.link.clone();
                 match worker.command(frame, None, || link.is_ending()) {
                     Ok(_) => {

@@ -22,8 +22,8 @@ use rustix::{
 
 use crate::{
     area::{InputArea, SharedArea},
-    channel::{Alarm, Channel, FrameKind},
-    frames::{FrameReader, FrameWriter, ReadOutcome},
+    channel::{Alarm, WorkerChannel, WorkerFrameKind},
+    frames::{FrameBuffer, FrameWriter, ReadOutcome},
     marshal::MarshalValue,
     messages::WorkerItem,
     model_context::ModelContext,
@@ -37,10 +37,10 @@ use crate::{
 /// See the module documentation.
 pub(crate) struct Worker {
     pub(crate) process: WorkerProcess,
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) channel: Arc<WorkerChannel>,
     /// The area that the worker writes.
     pub(crate) outputs: SharedArea,
-    pub(crate) reader: FrameReader,
+    pub(crate) reader: FrameBuffer,
     pub(crate) services: ModelServices,
     pub(crate) started: Instant,
 }
@@ -95,9 +95,9 @@ impl Worker {
         let input = InputArea::new(input, model.settings.area_limit);
         let mut worker = Self {
             process,
-            channel: Arc::new(Channel::new(ours, readiness, input, alarm.clone())),
+            channel: Arc::new(WorkerChannel::new(ours, readiness, input, alarm.clone())),
             outputs,
-            reader: FrameReader::default(),
+            reader: FrameBuffer::default(),
             services: ModelServices::new(model.clone()),
             started: Instant::now(),
         };
@@ -144,11 +144,11 @@ impl Worker {
             }
             let wakeup = self.wait(left, true);
             self.services.answer_finished(&self.channel);
-            if wakeup.socket && self.reader.read(self.channel.socket()) == ReadOutcome::Closed {
-                has_ended = true;
-            } else if wakeup.process && !wakeup.socket {
-                has_ended = true;
-            }
+            has_ended = if wakeup.socket {
+                self.reader.read(self.channel.socket()) == ReadOutcome::Closed
+            } else {
+                wakeup.process
+            };
         }
     }
 
@@ -170,7 +170,7 @@ impl Worker {
                     self.services.ask(&self.channel, reply, name, arguments).map_err(damaged)?;
                 }
                 WorkerItem::Tell { name, arguments } => {
-                    self.services.tell(name, arguments).map_err(damaged)?
+                    self.services.tell(name, arguments).map_err(damaged)?;
                 }
                 WorkerItem::Freed(offsets) => {
                     let mut input = self.channel.input.lock();
@@ -223,7 +223,7 @@ impl Worker {
     /// ended.
     pub(crate) fn finalize(mut self, instance: &str, limit: Duration) {
         let deadline = Instant::now() + limit;
-        let result = self.command(command_frame(FrameKind::Finalize, &[]), Some(limit), || false);
+        let result = self.command(command_frame(WorkerFrameKind::Finalize, &[]), Some(limit), || false);
         match result {
             Ok(_) | Err(CommandFailure::Ended | CommandFailure::Unwanted) => {}
             Err(CommandFailure::Refused(text)) => {
@@ -256,7 +256,7 @@ fn send_descriptors(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>; 3]) -> Resu
 }
 
 /// A frame with a kind and texts.
-pub(crate) fn command_frame(kind: FrameKind, texts: &[&str]) -> FrameWriter {
+pub(crate) fn command_frame(kind: WorkerFrameKind, texts: &[&str]) -> FrameWriter {
     let mut frame = FrameWriter::default();
     frame.header.tuple(1 + texts.len());
     frame.header.int(kind as u8);
@@ -269,7 +269,7 @@ fn start_frame(model: &ModelContext, instance: &str) -> FrameWriter {
     let mut frame = FrameWriter::default();
     let header = &mut frame.header;
     header.tuple(3);
-    header.int(FrameKind::Start as u8);
+    header.int(WorkerFrameKind::Start as u8);
     header.tuple(MODULES.len());
     for (name, source) in MODULES {
         header.tuple(2);
