@@ -69,6 +69,10 @@ def test_strings_have_their_length_before_them(array):
     assert encoded(Tensor("X", array)) == ("BYTES", (2, 2), STRINGS)
 
 
+def test_an_array_of_bytes_is_its_bytes():
+    assert encoded(Tensor("X", np.array([bytearray(b"\xff")], np.object_)))[2] == b"\x01\x00\x00\x00\xff"
+
+
 def test_strings_come_as_bytes():
     tensor = Tensor._from_memory("X", "BYTES", (2, 2), memoryview(STRINGS))
     assert tensor.as_numpy().tolist() == [[b"a", b""], ["grün".encode(), b"7"]]
