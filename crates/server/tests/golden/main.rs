@@ -179,6 +179,7 @@ fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
 }
 
 /// Replays all exchanges. Each server has what `plugins` makes: the backend of the models, and their metrics.
+#[expect(clippy::unwrap_used, reason = "a failing test says where")]
 fn replay_all(options: &[&str], plugins: impl Fn() -> Plugins) {
     let repository = Arc::new(Repository::golden().unwrap());
     let runtime = Runtime::new().unwrap();
