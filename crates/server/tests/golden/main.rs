@@ -14,6 +14,7 @@ mod unrecorded;
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -124,16 +125,21 @@ impl Tally {
     }
 }
 
-/// The shared memory object of the recorded clients: 64 numbers.
-struct RecordedObject;
+/// The shared memory object of the recorded clients: 64 numbers. It has one name, so one test at a time has it.
+struct RecordedObject {
+    _lock: File,
+}
 
 impl RecordedObject {
     const PATH: &str = "/dev/shm/proto_a";
 
     fn create() -> Self {
         let numbers: Vec<u8> = (0..64_u8).flat_map(|number| f32::from(number).to_le_bytes()).collect();
+        let lock = std::env::temp_dir().join("nereid-recorded-object.lock");
+        let lock = File::create(lock).expect("there is a directory for temporary files");
+        lock.lock().expect("files can be locked");
         std::fs::write(Self::PATH, numbers).expect("the system has shared memory");
-        Self
+        Self { _lock: lock }
     }
 }
 
