@@ -81,7 +81,7 @@ impl MetricRegistry {
         let mut families = self.families.lock();
         match families.iter().find(|family| family.name == name) {
             Some(family) if family.kind == kind => Ok(family.clone()),
-            Some(_) => Err(Error::invalid("CustomMetricFamily name already exists with different type")),
+            Some(_) => Err(Error::invalid("Family name already exists with different type")),
             None => {
                 let (name, help) = (name.to_owned(), help.to_owned());
                 let family = Arc::new(CustomMetricFamily { name, help, kind, values: Mutex::default() });
@@ -189,7 +189,7 @@ impl CustomMetric {
     pub fn get(&self) -> Result<f64, Error> {
         match self {
             Self::Counter(number) | Self::Gauge(number) => Ok(number.get()),
-            Self::Histogram(_) => Err(does_not_support(self.kind(), "CustomMetric")),
+            Self::Histogram(_) => Err(does_not_support(self.kind(), "Value")),
         }
     }
 
@@ -368,7 +368,7 @@ mod tests {
         let family = registry.family(Kind::Gauge, "ns:g_1", "").unwrap();
         assert_eq!(
             registry.family(Kind::Counter, "ns:g_1", "").unwrap_err().message,
-            "CustomMetricFamily name already exists with different type"
+            "Family name already exists with different type"
         );
         for bad in ["", "1a", "__a", "a:b"] {
             let error = family.value(&labels(&[(bad, "x")]), None).unwrap_err();
