@@ -10,7 +10,8 @@ from nereid_response import InferenceResponse, TritonError
 # Results wait no longer than this for further ones.
 _FLUSH_SECONDS = 100e-6
 
-_EMPTY = None
+# While a decoupled model has so many coroutines, the server gives it no more requests.
+_MOST_TASKS = 1000
 
 
 class RequestHandle:
@@ -230,12 +231,15 @@ class ConcurrentExecutions(Executions):
         is_told = False
         try:
             requests = [self.request(wire, tail) for wire in wires]
-            if self.is_decoupled:
-                # The coroutine goes on by itself. The server gives more requests meanwhile.
-                is_told = not any(self.is_rescheduled(request) for request in requests)
+            execution = self.loop.create_task(self.execute(requests))
+            if self.is_decoupled and len(self._tasks) <= _MOST_TASKS:
+                # Up to its first wait the model may say that a request runs again. A coroutine that waits goes on by
+                # itself: the server gives more requests meanwhile.
+                await self._asyncio.sleep(0)
+                is_told = not execution.done() and not any(map(self.is_rescheduled, requests))
                 if is_told:
                     self.channel.send((channel_module.DONE, number, None, [None] * len(requests)))
-            returned = await self.execute(requests)
+            returned = await execution
             answers = self.answers(requests, returned)
             if not is_told:
                 self.channel.send(*self.services.dropped_items(), (channel_module.DONE, number, None, answers))

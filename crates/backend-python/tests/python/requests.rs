@@ -190,3 +190,27 @@ fn a_sender_answers_a_request_of_a_model_with_one_response() {
     assert_eq!(loaded.ask(&[1.0]), Ok(vec![5.0]));
     assert_eq!(loaded.ask(&[1.0]), Ok(vec![5.0]));
 }
+
+#[test]
+fn a_coroutine_of_a_decoupled_model_goes_on_while_others_begin() {
+    let methods = "async def execute(self, requests):\n    self.count = getattr(self, 'count', 0) + 1\n    \
+                   while self.count < 3:\n        await asyncio.sleep(0.001)\n    \
+                   requests[0].get_response_sender().send(y([self.count]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)";
+    let loaded = TestModel::new(&format!("{CONFIG}{DECOUPLED}"), methods).load().unwrap();
+    let streams: Vec<_> = (0..3).map(|_| loaded.send(vec![request(&[1.0])]).remove(0)).collect();
+    for stream in streams {
+        assert_eq!(floats(&only(stream).unwrap()), [3.0]);
+    }
+}
+
+#[test]
+fn a_coroutine_may_ask_to_run_again_only_in_an_iterative_model() {
+    let methods = "async def execute(self, requests):\n    \
+                   requests[0].set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)";
+    let loaded = TestModel::new(&format!("{CONFIG}{DECOUPLED}"), methods).load().unwrap();
+    let (error, _) = loaded.failure(&[1.0]);
+    assert!(
+        error.message.starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE"),
+        "{error}"
+    );
+}
